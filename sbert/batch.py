@@ -1,0 +1,160 @@
+"""Rows of tokens laid end to end: what flows between the modules of an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+AnyRagged = TypeVar("AnyRagged", bound="Ragged")
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Rows of different lengths, laid end to end without padding.
+
+    Row i is ``values[offsets[i] : offsets[i + 1]]``.
+
+    Args:
+        values: One entry a token.
+        offsets: Where each row starts, and behind the last row the number of tokens.
+        longest: Length of the longest row; computed where it is not given.
+        prompt_tokens: How many leading tokens of each row belong to the prompt, if there is one.
+
+    Shape:
+        values: (tokens, ...). offsets: (rows + 1,). prompt_tokens: (rows,).
+    """
+
+    values: Tensor
+    offsets: Tensor
+    longest: int = -1
+    prompt_tokens: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.longest < 0:
+            longest = int(self.lengths.max()) if self.rows else 0
+            object.__setattr__(self, "longest", longest)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> Tensor:
+        """Number of tokens in each row. Shape: (rows,)."""
+        return self.offsets.diff()
+
+    @property
+    def row_of_token(self) -> Tensor:
+        """The row that each token stands in. Shape: (tokens,)."""
+        rows = torch.arange(self.rows, device=self.offsets.device)
+        return rows.repeat_interleave(self.lengths, output_size=len(self.values))
+
+    @property
+    def position_of_token(self) -> Tensor:
+        """Each token's place in its row, from 0. Shape: (tokens,)."""
+        tokens = torch.arange(len(self.values), device=self.offsets.device)
+        return tokens - self.offsets[self.row_of_token]
+
+    @property
+    def slot_of_token(self) -> Tensor:
+        """Each token's place in the flattened padded matrix. Shape: (tokens,)."""
+        return self.row_of_token * self.longest + self.position_of_token
+
+    def padded(self, fill: float = 0) -> tuple[Tensor, Tensor]:
+        """The same rows as a matrix, filled up on the right.
+
+        Args:
+            fill: Stands where a row has ended.
+
+        Returns:
+            The values, (rows, longest, ...), and a boolean mask, (rows, longest), true at tokens.
+        """
+        size, slots = self.rows * self.longest, self.slot_of_token
+        values = self.values.new_full((size, *self.values.shape[1:]), fill)
+        mask = torch.zeros(size, dtype=torch.bool, device=self.values.device)
+        values = values.index_copy(0, slots, self.values)
+        mask[slots] = True
+        shape = (self.rows, self.longest)
+        return values.view(*shape, *self.values.shape[1:]), mask.view(shape)
+
+    def to(self: AnyRagged, device: torch.device | str) -> AnyRagged:
+        """The same rows on another device."""
+        moved = {
+            name: value.to(device, non_blocking=True)
+            for name, value in vars(self).items()
+            if isinstance(value, Tensor)
+        }
+        return replace(self, **moved)
+
+
+class TokenBatch(Ragged):
+    """Token ids of several texts: what the first module of an encoder takes.
+
+    Shape:
+        ids: (tokens,) int64. offsets: (rows + 1,). prompt_tokens: (rows,).
+
+    Example:
+        >>> batch = TokenBatch.from_rows([[101, 7592, 102], [101, 102]])
+        >>> batch.ids.tolist(), batch.offsets.tolist(), batch.longest
+        ([101, 7592, 102, 101, 102], [0, 3, 5], 3)
+        >>> ids, mask = batch.padded(fill=0)
+        >>> ids.tolist()
+        [[101, 7592, 102], [101, 102, 0]]
+    """
+
+    @property
+    def ids(self) -> Tensor:
+        """Token ids. Shape: (tokens,)."""
+        return self.values
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Sequence[int]], prompt_tokens: int | None = None) -> TokenBatch:
+        """Lay rows of ids end to end.
+
+        Args:
+            rows: Token ids, one sequence a text.
+            prompt_tokens: How many leading tokens of every row belong to the prompt.
+        """
+        lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
+        ids = torch.tensor([token for row in rows for token in row], dtype=torch.int64)
+        offsets = torch.zeros(len(rows) + 1, dtype=torch.int64)
+        torch.cumsum(lengths, 0, out=offsets[1:])
+        prompt = None if prompt_tokens is None else lengths.clamp(max=prompt_tokens)
+        return cls(ids, offsets, max(map(len, rows), default=0), prompt)
+
+    def embeddings(self, values: Tensor) -> TokenEmbeddings:
+        """Vectors of this batch's tokens, (tokens, dim), with this batch's rows."""
+        return TokenEmbeddings(values, self.offsets, self.longest, self.prompt_tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenEmbeddings(Ragged):
+    """A vector a token: what a pooling takes.
+
+    Args:
+        skipped: How many tokens were cut off the front of each row, if any were.
+
+    Shape:
+        values: (tokens, dim). offsets: (rows + 1,). prompt_tokens, skipped: (rows,).
+
+    Example:
+        >>> tokens = TokenEmbeddings(torch.eye(3), torch.tensor([0, 2, 3]))
+        >>> tokens.rows, tokens.lengths.tolist()
+        (2, [2, 1])
+    """
+
+    skipped: Tensor | None = None
+
+    def without_prompt(self) -> TokenEmbeddings:
+        """Only the tokens behind each row's prompt."""
+        if self.prompt_tokens is None:
+            return self
+        kept = self.position_of_token >= self.prompt_tokens[self.row_of_token]
+        offsets = torch.zeros_like(self.offsets)
+        torch.cumsum(self.lengths - self.prompt_tokens, 0, out=offsets[1:])
+        return TokenEmbeddings(self.values[kept], offsets, skipped=self.prompt_tokens)

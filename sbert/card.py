@@ -1,0 +1,61 @@
+"""The model card: what a folder's README.md says."""
+
+from __future__ import annotations
+
+_CARD = """\
+---
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags:
+- sentence-similarity
+- feature-extraction
+- sbert
+---
+
+# {title}
+
+This model maps a text to a vector of {dim} numbers, so that texts of like meaning get vectors of high {similarity}
+similarity.
+
+| | |
+|---|---|
+| Longest input | {limit} |
+| Vector | {dim} numbers |
+| Similarity | {similarity} |
+| Prompts | {prompts} |
+
+```
+{modules}
+```
+
+## Use
+
+With `pip install sbert`:
+
+```python
+from sbert import SentenceEncoder
+
+model = SentenceEncoder("{name}")
+vectors = model.encode(["One sentence.", "Another one."])
+print(model.similarity(vectors, vectors))
+```
+
+Saved by sbert {version}. What it was trained on, its licence and its limits are for its author to add.
+"""
+
+
+def card(
+    name: str, dim: int, limit: int | None, similarity: str, prompts: dict[str, str], modules: str, version: str
+) -> str:
+    """A short card of facts that can be read off the model."""
+    listed = ", ".join(f"`{key}`: `{text!r}`" for key, text in prompts.items() if text)
+    return _CARD.format(
+        title=name.rpartition("/")[2],
+        name=name,
+        dim=dim,
+        limit="without limit" if limit is None else f"{limit} tokens",
+        similarity=similarity,
+        prompts=listed or "none",
+        modules=modules,
+        version=version,
+    )

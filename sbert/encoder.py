@@ -1,0 +1,644 @@
+"""SentenceEncoder: modules in order, and what people do with them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sbert import functional, hub, saving, verification
+from sbert.batch import Ragged, TokenBatch, TokenEmbeddings
+from sbert.card import card
+from sbert.engine.devices import default_batch_tokens, default_device, parse_dtype
+from sbert.engine.plan import plan
+from sbert.engine.run import run
+from sbert.engine.sinks import NpyFile
+from sbert.engine.texts import is_one, rows_of, unique
+from sbert.engine.tokenize import Tokens, tokenize
+from sbert.files import check_replaceable, replacing, write_json
+from sbert.modules.tokenization import ReadsText
+
+# Names that authors give the prompt of a text that is searched for, in the order in which they are looked up.
+_DOCUMENT_PROMPTS = ("document", "passage", "corpus")
+# A bar for fewer texts would be gone before it was read.
+_BAR_FROM = 2000
+# Texts between two writes to a file.
+_WINDOW = 65536
+
+_mode_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class _Job:
+    """The settings of one call of encode, checked."""
+
+    prompt: str
+    batch_tokens: int
+    batch_size: int | None
+    truncate_dim: int | None
+    normalize: bool
+    on_truncate: str
+    device: torch.device
+
+
+class SentenceEncoder(nn.Sequential):
+    """Turns sentences into vectors: a chain of modules, from a folder, from the hub or put together.
+
+    Args:
+        modules: A folder or a name on the hub; or modules, the first of which reads text.
+        device: Where to run; the first CUDA or MPS device, or else the CPU, where it is not given.
+        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"`` for the weights; float32 where it is not given.
+        prompts: Texts to put before sentences, by name; those of the folder where it is not given.
+        default_prompt_name: The prompt that is used where ``encode`` is given none.
+        similarity_fn_name: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        truncate_dim: Keep only so many numbers of each vector.
+        classes: The user's own module classes, which a saved folder may name.
+        revision: Branch, tag or commit on the hub.
+        token: Access token for private models.
+        cache_folder: Where downloads are kept.
+        local_files_only: Use only what has been downloaded before.
+
+    Raises:
+        FileNotFoundError: If there is no such folder and no such model on the hub.
+        ValueError: If a file of the folder is damaged or not supported, with its name and the remedy.
+
+    References:
+        Reimers and Gurevych, 2019, Sentence-BERT. https://arxiv.org/abs/1908.10084
+
+    Example:
+        >>> model = SentenceEncoder(minilm)
+        >>> vectors = model.encode(["A cat sleeps.", "A kitten naps.", "Taxes rise."])
+        >>> vectors.shape
+        (3, 384)
+        >>> scores = model.similarity(vectors, vectors)
+        >>> bool(scores[0, 1] > scores[0, 2])
+        True
+    """
+
+    def __init__(
+        self,
+        *modules: str | os.PathLike[str] | nn.Module,
+        device: str | torch.device | None = None,
+        dtype: str | torch.dtype | None = None,
+        prompts: dict[str, str] | None = None,
+        default_prompt_name: str | None = None,
+        similarity_fn_name: str | None = None,
+        truncate_dim: int | None = None,
+        classes: Sequence[type[nn.Module]] = (),
+        revision: str | None = None,
+        token: str | bool | None = None,
+        cache_folder: str | None = None,
+        local_files_only: bool = False,
+    ) -> None:
+        weights_dtype = parse_dtype(dtype)
+        settings, reference = saving.Settings(), None
+        if len(modules) == 1 and isinstance(modules[0], (str, os.PathLike)):
+            folder = hub.resolve(
+                modules[0],
+                organisation="sentence-transformers",
+                revision=revision,
+                token=token,
+                cache_folder=cache_folder,
+                local_files_only=local_files_only,
+            )
+            settings = saving.read_settings(folder)
+            chain = saving.read_modules(folder, classes, weights_dtype)
+            reference = verification.read(folder / saving.REFERENCE)
+        else:
+            chain = [module for module in modules if isinstance(module, nn.Module)]
+            if not chain or len(chain) != len(modules):
+                raise TypeError("pass the name or folder of a model, or modules such as Transformer and Pooling")
+        if not isinstance(chain[0], ReadsText):
+            raise TypeError(f"the first module, {type(chain[0]).__name__}, reads no text; begin with a Transformer")
+        super().__init__(*chain)
+        self.prompts = dict(settings.prompts if prompts is None else prompts)
+        self.default_prompt_name = default_prompt_name or settings.default_prompt_name
+        if self.default_prompt_name is not None:
+            self._prompt(self.default_prompt_name)
+        self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or "cosine"
+        self.truncate_dim = settings.truncate_dim if truncate_dim is None else truncate_dim
+        self._reference = reference
+        self._calls = 0
+        self._paused: list[nn.Module] = []
+        self.to(device=device or default_device(), dtype=weights_dtype)
+
+    # ------------------------------------------------------------------------------ names that others ask for
+
+    def __getitem__(self, index: Any) -> Any:
+        return nn.Sequential(*list(self)[index]) if isinstance(index, slice) else super().__getitem__(index)
+
+    @property
+    def _reader(self) -> Any:
+        return self[0]
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the first module."""
+        return self._reader.tokenizer
+
+    @tokenizer.setter
+    def tokenizer(self, tokenizer: Any) -> None:
+        self._reader.tokenizer = tokenizer
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """Longest input in tokens, special tokens and prompt included; None where there is no limit."""
+        limit: int | None = self._reader.max_seq_length
+        return limit
+
+    @max_seq_length.setter
+    def max_seq_length(self, length: int | None) -> None:
+        self._reader.max_seq_length = length
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next((p.device for p in self.parameters()), torch.device("cpu"))
+
+    @property
+    def similarity_fn_name(self) -> str:
+        """The similarity that the vectors are made for."""
+        return self._similarity_fn_name
+
+    @similarity_fn_name.setter
+    def similarity_fn_name(self, name: str) -> None:
+        self._similarity_fn_name = functional.check_similarity(name)
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """Numbers a vector that ``encode`` returns."""
+        dim = self._widths()[-1]
+        return dim if self.truncate_dim is None else min(dim, self.truncate_dim)
+
+    def _widths(self) -> list[int]:
+        """Width of each module's output, seen by running one text: true for the user's own modules, too."""
+        widths = []
+        with self._evaluating(), torch.no_grad():
+            value: Any = self.tokenize(["a"]).to(self.device)
+            for module in self:
+                value = module(value)
+                widths.append((value.values if isinstance(value, Ragged) else value).shape[-1])
+        return widths
+
+    # ------------------------------------------------------------------------------------------------- encode
+
+    def tokenize(self, sentences: Iterable[str], prompt: str = "") -> TokenBatch:
+        """One batch of the sentences in their order, for calling the encoder with a gradient.
+
+        Example:
+            >>> model(model.tokenize(["One.", "Two."])).shape
+            torch.Size([2, 384])
+        """
+        texts = list(rows_of([sentences] if is_one(sentences) else sentences))
+        return tokenize(self._reader, texts, prompt).batch(np.arange(len(texts)))
+
+    def encode(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int | None = None,
+        batch_tokens: int | None = None,
+        show_progress_bar: bool | None = None,
+        output_value: str = "sentence_embedding",
+        precision: str = "float32",
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        device: str | torch.device | None = None,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+        on_truncate: str = "warn",
+        out: str | os.PathLike[str] | None = None,
+    ) -> Any:
+        """The vectors of sentences, in their order.
+
+        A sentence's vector does not depend on the other sentences. Each different sentence is encoded once,
+        in batches of like length. Many threads may call this at once.
+
+        Args:
+            sentences: A sentence, or an iterable of sentences: list, array, Series, Column, generator.
+            prompt_name: Which of the model's prompts to put before each sentence.
+            prompt: The text to put before each sentence; ``""`` for none, even where there is a default.
+            batch_size: Sentences in a batch, in place of the token budget.
+            batch_tokens: Tokens in a batch at most, padding included.
+            show_progress_bar: Whether a bar counts sentences; from 2,000 on, on a terminal or in a notebook,
+                where it is not given.
+            output_value: ``"sentence_embedding"``, or ``"token_embeddings"`` for a tensor (tokens, dim) a sentence.
+            precision: ``"float32"``, or one bit a number, eight to a byte: ``"ubinary"`` (uint8), ``"binary"`` (int8).
+            convert_to_numpy: Return an array. If neither this nor ``convert_to_tensor``: a list of tensors.
+            convert_to_tensor: Return a tensor on the model's device, which autograd can use.
+            device: Move the model there first.
+            normalize_embeddings: Scale each vector to length 1.
+            truncate_dim: Keep only so many numbers of each vector; the model's own where it is not given.
+            on_truncate: What to do about sentences longer than ``max_seq_length``: ``"warn"`` once with their
+                number, ``"ignore"``, or ``"error"``.
+            out: A .npy file to write to while reading, so that neither the sentences nor the vectors need fit in
+                memory; the return value is then a read-only memory map of it.
+
+        Shape:
+            Output: (sentences, dim) float32; (dim,) for a single str; (0, dim) for none.
+
+        Raises:
+            TypeError: If a sentence is no str, naming its row.
+            ValueError: If an argument does not fit, a vector is not finite, or, with ``on_truncate="error"``, a
+                sentence is too long, naming the row.
+
+        Example:
+            >>> model.encode("One sentence.").shape
+            (384,)
+            >>> model.encode(["One.", "Two."], normalize_embeddings=True, truncate_dim=64).shape
+            (2, 64)
+        """
+        if device is not None:
+            self.to(device)
+        if output_value not in ("sentence_embedding", "token_embeddings"):
+            raise ValueError(
+                f"output_value={output_value!r} is unknown; pass 'sentence_embedding' or 'token_embeddings'"
+            )
+        if precision not in _PRECISIONS:
+            raise ValueError(f"precision={precision!r} is unknown; pass one of {', '.join(_PRECISIONS)}")
+        job = _Job(
+            self._choose_prompt(prompt_name, prompt),
+            _positive("batch_tokens", batch_tokens) or default_batch_tokens(self.device),
+            _positive("batch_size", batch_size),
+            self.truncate_dim if truncate_dim is None else truncate_dim,
+            normalize_embeddings,
+            on_truncate,
+            torch.device("cpu") if convert_to_numpy and not convert_to_tensor else self.device,
+        )
+        if batch_size is not None and batch_tokens is not None:
+            raise ValueError("batch_size and batch_tokens both say how large a batch is; pass one of them")
+        if on_truncate not in ("warn", "ignore", "error"):
+            raise ValueError(f"on_truncate={on_truncate!r} is unknown; pass 'warn', 'ignore' or 'error'")
+        single = is_one(sentences)
+        texts = rows_of([sentences] if single else sentences)
+        if out is not None:
+            if output_value != "sentence_embedding" or convert_to_tensor or single:
+                raise ValueError("out= takes the sentence embeddings of several sentences as an array; pass no more")
+            return self._encode_to_file(texts, _size(sentences), out, job, precision, show_progress_bar)
+
+        listed = list(texts)
+        with _bar(len(listed), show_progress_bar) as bar, _Truncations(on_truncate, self.max_seq_length) as truncations:
+            if output_value == "token_embeddings":
+                matrices = self._token_embeddings(listed, job, bar, truncations)
+                return matrices[0] if single else matrices
+            vectors = _quantized(self._vectors(listed, job, bar, truncations), precision)
+        if convert_to_tensor:
+            return vectors[0] if single else vectors
+        if convert_to_numpy:
+            return vectors.numpy()[0] if single else vectors.numpy()
+        return vectors[0] if single else list(vectors)
+
+    def encode_query(self, sentences: str | Iterable[str], **options: Any) -> Any:
+        """``encode`` with the model's prompt "query", if it has one.
+
+        Args:
+            sentences: As in ``encode``.
+            options: The other arguments of ``encode``.
+
+        Example:
+            >>> model.encode_query("Who sleeps?").shape
+            (384,)
+        """
+        return self.encode(sentences, **self._with_prompt(("query",), options))
+
+    def encode_document(self, sentences: str | Iterable[str], **options: Any) -> Any:
+        """``encode`` with the model's prompt "document", "passage" or "corpus", the first of them that it has.
+
+        Args:
+            sentences: As in ``encode``.
+            options: The other arguments of ``encode``.
+
+        Example:
+            >>> model.encode_document(["The cat sleeps."]).shape
+            (1, 384)
+        """
+        return self.encode(sentences, **self._with_prompt(_DOCUMENT_PROMPTS, options))
+
+    def _with_prompt(self, names: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
+        if options.get("prompt") is not None or options.get("prompt_name") is not None:
+            return options
+        known = [name for name in names if name in self.prompts]
+        # sentence-transformers saves an empty "document" beside a "passage" that its author wrote.
+        chosen = next((name for name in known if self.prompts[name]), known[0] if known else None)
+        return {**options, "prompt_name": chosen}
+
+    def _prompt(self, name: str) -> str:
+        if name not in self.prompts:
+            known = ", ".join(map(repr, self.prompts)) or "none"
+            raise ValueError(f"prompt_name={name!r} is unknown; the model's prompts: {known}; or pass prompt=")
+        return self.prompts[name]
+
+    def _choose_prompt(self, name: str | None, text: str | None) -> str:
+        if name is not None and text is not None:
+            raise ValueError("prompt_name and prompt both name a prompt; pass one of them")
+        if text is not None:
+            if not isinstance(text, str):
+                raise TypeError(f"prompt is of type {type(text).__name__}; pass a str")
+            return text
+        name = self.default_prompt_name if name is None else name
+        return "" if name is None else self._prompt(name)
+
+    def _outputs(
+        self, tokens: Tokens, modules: Iterable[nn.Module], job: _Job
+    ) -> Iterator[tuple[np.ndarray, Any]]:
+        """Batches of rows with what the modules make of them, without gradient and in eval mode."""
+
+        def forward(batch: Any) -> Any:
+            for module in modules:
+                batch = module(batch)
+            return batch
+
+        batches = plan(tokens.lengths, job.batch_tokens, job.batch_size)
+        with self._evaluating(), torch.no_grad():
+            yield from run(forward, tokens, batches, self.device)
+
+    def _vectors(self, texts: list[str], job: _Job, bar: Any, truncations: _Truncations) -> Tensor:
+        """The texts' vectors, (texts, dim) float32, on the job's device."""
+        different, inverse = unique(texts)
+        counts = np.bincount(inverse, minlength=len(different))
+        first = np.full(len(different), len(texts))
+        np.minimum.at(first, inverse, np.arange(len(texts)))  # (different,): where each stands first
+        tokens = tokenize(self._reader, different, job.prompt)
+        truncations.add(tokens.truncated[inverse])
+        result: Tensor | None = None
+        for rows, vectors in self._outputs(tokens, list(self), job):
+            vectors = functional.truncate(vectors.float(), job.truncate_dim)
+            if job.normalize:
+                vectors = nn.functional.normalize(vectors, dim=1)
+            if result is None:
+                result = torch.empty(len(texts), vectors.shape[1], device=job.device)
+            result[torch.from_numpy(first[rows]).to(job.device)] = vectors.to(job.device)
+            bar.update(int(counts[rows].sum()))
+        if result is None:
+            empty = torch.zeros(0, self._widths()[-1], device=job.device)
+            return functional.truncate(empty, job.truncate_dim)
+        again = np.flatnonzero(first[inverse] != np.arange(len(texts)))
+        if len(again):
+            source = torch.from_numpy(first[inverse[again]]).to(job.device)
+            result[torch.from_numpy(again).to(job.device)] = result[source]
+        _check_finite(result, truncations.rows - len(texts))
+        return result
+
+    def _token_embeddings(self, texts: list[str], job: _Job, bar: Any, truncations: _Truncations) -> list[Tensor]:
+        """A tensor (tokens, dim) a text, from the last module that gives a vector a token."""
+        tokens = tokenize(self._reader, texts, job.prompt)
+        truncations.add(tokens.truncated)
+        modules = list(self)
+        pooling = next((i for i, m in enumerate(modules) if not self._keeps_tokens(modules[: i + 1])), len(modules))
+        if pooling == 0:
+            raise ValueError(f"{type(modules[0]).__name__} gives no vector a token; use output_value='sentence_embedding'")
+        result: dict[int, Tensor] = {}
+        for rows, batch in self._outputs(tokens, modules[:pooling], job):
+            pieces = batch.values.float().split(batch.lengths.tolist())
+            result.update(zip(rows.tolist(), (piece.clone() for piece in pieces), strict=True))
+            bar.update(len(rows))
+        return [result[row] for row in range(len(texts))]
+
+    def _encode_to_file(
+        self,
+        texts: Iterator[str],
+        total: int | None,
+        out: str | os.PathLike[str],
+        job: _Job,
+        precision: str,
+        show_progress_bar: bool | None,
+    ) -> np.ndarray:
+        dtype = _PRECISIONS[precision]
+        width = _quantized(torch.zeros(1, self._final_width(job)), precision).shape[1]
+        with (
+            NpyFile(out, width, np.dtype(dtype)) as file,
+            _bar(total, show_progress_bar) as bar,
+            _Truncations(job.on_truncate, self.max_seq_length) as truncations,
+        ):
+            while window := list(islice(texts, _WINDOW)):
+                file.append(_quantized(self._vectors(window, job, bar, truncations), precision).cpu().numpy())
+        vectors: np.ndarray = np.load(out, mmap_mode="r" if file.rows else None)
+        return vectors
+
+    def _final_width(self, job: _Job) -> int:
+        return functional.truncate(torch.zeros(1, self._widths()[-1]), job.truncate_dim).shape[1]
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Eval mode while any thread encodes; the last one to leave puts the mode back."""
+        with _mode_lock:
+            if self._calls == 0:
+                self._paused = [module for module in self.modules() if module.training]
+                for module in self._paused:
+                    module.training = False
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with _mode_lock:
+                self._calls -= 1
+                if self._calls == 0:
+                    for module in self._paused:
+                        module.training = True
+                    self._paused = []
+
+    # --------------------------------------------------------------------------------------------- similarity
+
+    def similarity(self, a: Any, b: Any) -> Any:
+        """The model's similarity of every vector of a with every vector of b.
+
+        Shape:
+            a: (n, dim) or (dim,). b: (m, dim) or (dim,). Output: (n, m), NumPy where both are NumPy.
+
+        Example:
+            >>> one, two = model.encode(["A cat sleeps.", "A kitten naps."])
+            >>> model.similarity(one, two).shape
+            (1, 1)
+        """
+        return functional.SIMILARITIES[self.similarity_fn_name](a, b)
+
+    def similarity_pairwise(self, a: Any, b: Any) -> Any:
+        """The model's similarity of each vector of a with the same row of b.
+
+        Shape:
+            a: (rows, dim). b: (rows, dim). Output: (rows,), NumPy where both are NumPy.
+
+        Example:
+            >>> vectors = model.encode(["A cat sleeps.", "A kitten naps."])
+            >>> model.similarity_pairwise(vectors, vectors)
+            array([1., 1.], dtype=float32)
+        """
+        return functional.pairwise_similarity(a, b, self.similarity_fn_name)
+
+    # ------------------------------------------------------------------------------------- save, push, verify
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a folder that this library and sentence-transformers read.
+
+        The folder appears whole or not at all; a model that is there is replaced in the same way. Five short
+        texts are kept with their vectors, for ``verify``.
+
+        Args:
+            path: The folder. Folders above it are made.
+
+        Raises:
+            ValueError: If the folder holds something that is no part of a model, or a module of the user's
+                own cannot be saved.
+        """
+        self._save(Path(path), name=os.fspath(path))
+
+    def _save(self, path: Path, name: str) -> None:
+        check_replaceable(path)
+        recorded = verification.record(self._reference_vectors(verification.TEXTS))
+        settings = saving.Settings(
+            dict(self.prompts), self.default_prompt_name, self.similarity_fn_name, self.truncate_dim
+        )
+        widths = self._widths()
+        with replacing(path) as folder:
+            saving.write(folder, list(self), widths, settings)
+            write_json(folder / saving.REFERENCE, recorded)
+            text = card(
+                name, widths[-1], self.max_seq_length, self.similarity_fn_name, self.prompts, str(self), version("sbert")
+            )
+            (folder / "README.md").write_text(text, encoding="utf-8")
+        self._reference = {**recorded, "vectors": np.array(recorded["vectors"], np.float32)}
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        token: str | bool | None = None,
+        private: bool | None = None,
+        commit_message: str = "Add model",
+        revision: str | None = None,
+    ) -> str:
+        """Upload the model to the Hugging Face hub, with a short model card.
+
+        Args:
+            repo_id: Repository, as ``"name/model"``; made where there is none.
+            token: Access token; the one of ``hf auth login`` where it is not given.
+            private: Whether a new repository is private.
+            commit_message: Of the commit.
+            revision: Branch; made where there is none.
+
+        Returns:
+            The address of the commit.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            self._save(Path(folder) / "model", name=repo_id)
+            return hub.upload(
+                Path(folder) / "model",
+                repo_id,
+                token=token,
+                private=private,
+                message=commit_message,
+                revision=revision,
+            )
+
+    def _reference_vectors(self, texts: list[str]) -> np.ndarray:
+        vectors: np.ndarray = self.encode(texts, prompt="", truncate_dim=self._widths()[-1], on_truncate="ignore")
+        return vectors
+
+    def verify(self, tolerance: float = 1e-4) -> verification.Verification:
+        """Encode the texts that the model was saved with, and say by how much their vectors differ.
+
+        Args:
+            tolerance: Greatest difference of one number that counts as none.
+
+        Returns:
+            The differences, and the packages whose versions changed; true where the vectors are the same.
+
+        Raises:
+            ValueError: If the model was not loaded from, or saved to, a folder with reference vectors.
+        """
+        if self._reference is None:
+            raise ValueError("the model has no reference vectors; save() keeps some in its folder")
+        vectors = self._reference_vectors(self._reference["texts"])
+        return verification.compare(self._reference, vectors, tolerance)
+
+
+_PRECISIONS = {"float32": np.float32, "binary": np.int8, "ubinary": np.uint8}
+
+
+def _quantized(vectors: Tensor, precision: str) -> Tensor:
+    """(rows, dim) float32, or (rows, ceil(dim / 8)) of bits that are 1 where a number is positive."""
+    if precision == "float32":
+        return vectors
+    packed = torch.from_numpy(np.packbits(vectors.cpu().numpy() > 0, axis=1))
+    packed = packed if precision == "ubinary" else (packed.to(torch.int16) - 128).to(torch.int8)
+    return packed.to(vectors.device)
+
+
+def _check_finite(vectors: Tensor, before: int) -> None:
+    """Raise a ValueError that names the first row with a NaN or infinity; ``before`` rows came earlier."""
+    if not torch.isfinite(vectors).all():
+        row = before + int((~torch.isfinite(vectors).all(1)).nonzero()[0])
+        raise ValueError(
+            f"the vector of sentences[{row}] is not finite; check the weights, or use dtype='float32' if they are half"
+        )
+
+
+def _positive(name: str, value: int | None) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer))):
+        raise TypeError(f"{name} is {value!r}; pass a whole number")
+    if value is not None and value < 1:
+        raise ValueError(f"{name}={value} is too small; pass at least 1")
+    return None if value is None else int(value)
+
+
+def _size(sentences: Any) -> int | None:
+    try:
+        return len(sentences)
+    except TypeError:
+        return None
+
+
+class _Truncations:
+    """Counts the texts that were cut, and reports them once, when the work is done."""
+
+    def __init__(self, action: str, limit: int | None) -> None:
+        self.action, self.limit = action, limit
+        self.rows = self.cut = 0
+
+    def add(self, truncated: np.ndarray) -> None:
+        """Take note of the next texts. Shape: (texts,) bool."""
+        count = int(truncated.sum())
+        if count and self.action == "error":
+            row = self.rows + int(truncated.argmax())
+            raise ValueError(
+                f"sentences[{row}] has more than max_seq_length={self.limit} tokens, as have {count - 1} after it;"
+                " split them, or pass on_truncate='warn'"
+            )
+        self.rows += len(truncated)
+        self.cut += count
+
+    def __enter__(self) -> _Truncations:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self.cut and self.action == "warn":
+            warnings.warn(
+                f"{self.cut} of {self.rows} sentences were cut to max_seq_length={self.limit} tokens;"
+                " pass on_truncate='ignore' to silence or 'error' to refuse",
+                stacklevel=3,
+            )
+
+
+def _bar(total: int | None, show: bool | None) -> Any:
+    """A progress bar that counts sentences, in terminals and notebooks."""
+    if show is None and total is not None and total < _BAR_FROM:
+        show = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # A notebook without widgets gets a bar of text.
+        from tqdm.auto import tqdm
+
+        disable = None if show is None else not show
+        return tqdm(total=total, unit=" sentences", desc="Encoding", disable=disable, dynamic_ncols=True)

@@ -1,0 +1,1 @@
+"""From texts to vectors: tokenise, plan batches, run them, put the vectors where they belong."""

@@ -1,0 +1,39 @@
+"""Run planned batches through the modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from sbert.batch import TokenBatch
+from sbert.engine.tokenize import Tokens
+
+Output = TypeVar("Output")
+
+
+def run(
+    forward: Callable[[TokenBatch], Output], tokens: Tokens, batches: Iterable[np.ndarray], device: torch.device
+) -> Iterator[tuple[np.ndarray, Output]]:
+    """Each batch of rows with what ``forward`` makes of it.
+
+    A batch that does not fit the memory is halved until it does.
+    """
+    for batch in batches:
+        waiting = [batch]
+        while waiting:
+            rows = waiting.pop()
+            try:
+                output = forward(tokens.batch(rows).to(device))
+            except torch.OutOfMemoryError:
+                if len(rows) == 1:
+                    raise
+                output = None
+            if output is None:  # Outside of the except clause, whose traceback holds the batch's memory.
+                if device.type == "cuda":
+                    torch.cuda.empty_cache()
+                waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
+            else:
+                yield rows, output

@@ -1,0 +1,84 @@
+"""Token ids of many texts, cut to the model's limit and laid end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import torch
+
+from sbert.batch import TokenBatch
+from sbert.modules.tokenization import ReadsText
+
+# Texts are tokenised so many at a time: enough for every core, and few ids as Python objects at once.
+_CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Ids of texts, flat: 4 bytes a token however many texts there are.
+
+    Shape:
+        ids: (tokens,) int32. offsets: (texts + 1,) int64. truncated: (texts,) bool.
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    truncated: np.ndarray
+    prompt_tokens: int | None
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Number of tokens of each text. Shape: (texts,)."""
+        return np.diff(self.offsets)
+
+    def batch(self, rows: np.ndarray) -> TokenBatch:
+        """The texts ``rows``, in that order."""
+        starts, lengths = self.offsets[rows], self.lengths[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])  # (rows + 1,)
+        # Each token's place in ids: its row's start, plus its place in the row.
+        places = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+        prompt = None
+        if self.prompt_tokens is not None:
+            prompt = torch.from_numpy(np.minimum(lengths, self.prompt_tokens))
+        ids = torch.from_numpy(self.ids[places].astype(np.int64))
+        return TokenBatch(ids, torch.from_numpy(offsets), int(lengths.max(initial=0)), prompt)
+
+
+def _cut(row: list[int], limit: int, leading: int, trailing: int, side: str) -> list[int]:
+    """The row with its special tokens and as much of the text as the limit allows."""
+    if side == "left":
+        return row[:leading] + row[len(row) - (limit - leading) :]
+    return row[: limit - trailing] + row[len(row) - trailing :]
+
+
+def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "") -> Tokens:
+    """Tokenise texts and cut those that exceed the reader's ``max_seq_length``.
+
+    Args:
+        reader: The first module of an encoder.
+        texts: The texts.
+        prompt: Stands before each text, and counts toward the limit.
+    """
+    leading, trailing = reader.special_tokens
+    limit = reader.max_seq_length
+    side = getattr(reader, "truncation_side", "right")
+    prompt_tokens = len(reader.tokenize([prompt])[0]) - trailing if prompt else None
+    pieces, lengths, truncated = [], [], []
+    for start in range(0, len(texts), _CHUNK):
+        chunk = texts[start : start + _CHUNK]
+        rows = reader.tokenize([prompt + text for text in chunk] if prompt else list(chunk))
+        too_long = [limit is not None and len(row) > limit for row in rows]
+        if limit is not None and any(too_long):
+            rows = [
+                _cut(row, limit, leading, trailing, side) if cut else row
+                for row, cut in zip(rows, too_long, strict=True)
+            ]
+        truncated += too_long
+        lengths += [len(row) for row in rows]
+        pieces.append(np.fromiter(chain.from_iterable(rows), np.int32))
+    ids = np.concatenate(pieces) if pieces else np.empty(0, np.int32)
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+    return Tokens(ids, offsets, np.array(truncated, bool), prompt_tokens)

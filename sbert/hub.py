@@ -1,0 +1,109 @@
+"""From a model's name to a folder on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sbert.files import read_json
+
+# Everything that describes a model, and its weights in the one format that cannot hold code.
+_WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
+_OTHER_RUNTIMES = ["onnx/*", "openvino/*", "coreml/*", "*.onnx", "flax_model*", "tf_model*"]
+
+
+def _looks_like_a_path(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1 or name.endswith("/")
+
+
+def resolve(
+    name: str | os.PathLike[str],
+    *,
+    organisation: str | None = None,
+    revision: str | None = None,
+    token: str | bool | None = None,
+    cache_folder: str | None = None,
+    local_files_only: bool = False,
+) -> Path:
+    """The folder of a model, downloaded from the Hugging Face hub if it is not one already.
+
+    Args:
+        name: A folder, or a name on the hub.
+        organisation: Where to look first for a name without one.
+        revision: Branch, tag or commit on the hub.
+        token: Access token, for private models.
+        cache_folder: Where downloads are kept; the hub's own default otherwise.
+        local_files_only: Use only what has been downloaded before.
+
+    Raises:
+        FileNotFoundError: If there is neither such a folder nor such a model.
+    """
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path
+    text = os.fspath(name)
+    if not isinstance(name, str) or _looks_like_a_path(text) or path.exists():
+        what = "is a file" if path.exists() else "does not exist"
+        raise FileNotFoundError(f"{path} {what}; pass a model's folder or its name on the hub")
+
+    names = [f"{organisation}/{text}"] if organisation and "/" not in text else []
+    failures = []
+    for candidate in [*names, text]:
+        try:
+            return _download(candidate, revision, token, cache_folder, local_files_only)
+        except (OSError, ValueError) as error:  # All that the hub's client raises is one of the two.
+            failures.append(f"{candidate}: {str(error).strip().splitlines()[0][:200]}")
+    raise FileNotFoundError(
+        f"{text!r} is neither a folder nor a model that could be had from the hub ({'; '.join(failures)});"
+        " check the name, the connection and, for a private model, the token"
+    )
+
+
+def _download(
+    name: str, revision: str | None, token: str | bool | None, cache_folder: str | None, local: bool
+) -> Path:
+    from huggingface_hub import snapshot_download
+
+    def fetch(patterns: list[str]) -> Path:
+        return Path(
+            snapshot_download(
+                name,
+                revision=revision,
+                token=token,
+                cache_dir=cache_folder,
+                local_files_only=local,
+                allow_patterns=patterns,
+                ignore_patterns=_OTHER_RUNTIMES,
+            )
+        )
+
+    folder = fetch(_WANTED)
+    pickled = [f"{part}pytorch_model*.bin" for part in _parts(folder) if not list((folder / part).glob("*.safe*"))]
+    return fetch([*_WANTED, *pickled]) if pickled and not local else folder
+
+
+def _parts(folder: Path) -> list[str]:
+    """The sub-folders of the modules that hold weights, '' for the top, each with a trailing slash."""
+    modules = folder / "modules.json"
+    if not modules.exists():
+        return [""]
+    weightless = ("Pooling", "Normalize", "Dropout")
+    listed = read_json(modules)
+    paths = [m.get("path", "") for m in listed if not str(m.get("type", "")).endswith(weightless)]
+    return [f"{path}/" if path else "" for path in paths]
+
+
+def upload(
+    folder: Path, repository: str, *, token: str | bool | None, private: bool | None, message: str, revision: str | None
+) -> str:
+    """Upload a folder to the hub, making the repository if there is none, and return the commit's address."""
+    from huggingface_hub import HfApi
+
+    api = HfApi(token=token)
+    api.create_repo(repository, private=private, exist_ok=True)
+    if revision is not None:
+        api.create_branch(repository, branch=revision, exist_ok=True)
+    commit = api.upload_folder(
+        repo_id=repository, folder_path=folder, commit_message=message, revision=revision
+    )
+    return str(commit.commit_url)

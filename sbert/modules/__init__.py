@@ -1,0 +1,19 @@
+"""The modules that an encoder chains."""
+
+from sbert.modules.pooling import Pooling
+from sbert.modules.projection import Dense, Dropout, LayerNorm, Normalize
+from sbert.modules.recurrent import LSTM
+from sbert.modules.static import StaticEmbedding, WordEmbeddings
+from sbert.modules.transformer import Transformer
+
+__all__ = [
+    "LSTM",
+    "Dense",
+    "Dropout",
+    "LayerNorm",
+    "Normalize",
+    "Pooling",
+    "StaticEmbedding",
+    "Transformer",
+    "WordEmbeddings",
+]

@@ -1,0 +1,156 @@
+"""The one place that knows how Hugging Face's transformers loads and saves."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from sbert.files import Unreadable, blame, first_line, read_object, weights_file
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+TOKENIZER_FILES = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+]
+# Other values can make transformers fetch a kernel, which is code.
+_ATTENTIONS = ("eager", "sdpa")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bar for reading a file, no report of weights that nobody asked for."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
+    """The configuration in ``config.json``; ``options`` replace its values."""
+    from transformers import AutoConfig
+
+    path = folder / "config.json"
+    if not path.exists():
+        raise Unreadable(folder, "holds no config.json, so it is no model", "pass the folder of a model")
+    model_type = read_object(path).get("model_type")
+    try:
+        with quiet():
+            config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
+    except Exception as error:
+        if "trust_remote_code" in str(error):
+            reason = f"needs code from its folder (model_type {model_type!r}), which is never run"
+            raise Unreadable(path, reason, "use a model that transformers knows") from error
+        raise Unreadable(path, f"is no configuration that transformers knows ({first_line(error)})") from error
+    if getattr(config, "_attn_implementation", None) not in (None, *_ATTENTIONS):
+        config._attn_implementation = None
+    return config
+
+
+def load_model(
+    folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None
+) -> PreTrainedModel:
+    """The transformer in ``folder``; of an encoder-decoder only its encoder.
+
+    Raises:
+        ValueError: If a file is damaged, or weights are missing that the configuration asks for.
+    """
+    from transformers import AutoModel, AutoModelForTextEncoding
+
+    kind = AutoModelForTextEncoding if config.is_encoder_decoder else AutoModel
+    weights = weights_file(folder)
+    options: dict[str, Any] = {"attn_implementation": attention} if attention in _ATTENTIONS else {}
+    try:
+        with quiet():
+            model, report = kind.from_pretrained(
+                folder,
+                config=config,
+                dtype=dtype,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors="safetensors" in weights.name,
+                output_loading_info=True,
+                **options,
+            )
+    except Exception as error:
+        raise blame(folder, ["config.json", weights.name], error) from error
+    # The pooler of BERT is not part of the token embeddings, and many checkpoints come without it.
+    missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
+    if missing:
+        reason = f"lacks {len(missing)} of the weights that config.json asks for, such as {missing[0]}"
+        raise Unreadable(weights, reason)
+    loaded: PreTrainedModel = model.eval()
+    return loaded
+
+
+def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizerBase:
+    """The tokenizer in ``folder``, without the truncation and padding that its file may carry."""
+    from transformers import AutoTokenizer
+
+    for name in TOKENIZER_FILES:
+        if name.endswith("_config.json") and (folder / name).exists():
+            read_object(folder / name)
+    try:
+        with quiet():
+            tokenizer = AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False, **options
+            )
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise blame(folder, TOKENIZER_FILES, error) from error
+    if tokenizer is None or not len(tokenizer):
+        raise Unreadable(folder, f"holds no tokenizer ({', '.join(TOKENIZER_FILES[:2])})")
+    if tokenizer.is_fast:
+        tokenizer.backend_tokenizer.no_truncation()
+        tokenizer.backend_tokenizer.no_padding()
+    return tokenizer
+
+
+def position_limit(model: nn.Module) -> int | None:
+    """How many tokens a model with a table of positions can read; None where there is no table.
+
+    RoBERTa and its kin start counting behind the padding token's index and so lose padding_idx + 1 rows.
+    """
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+    return None
+
+
+def default_limit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """The longest input, in tokens, that the tokenizer, the configuration and the positions agree on."""
+    stated = [
+        tokenizer.model_max_length,
+        getattr(model.config, "max_position_embeddings", None),
+        position_limit(model),
+    ]
+    # Tokenizers that know no limit say 10**30, configurations say -1.
+    limits = [limit for limit in stated if isinstance(limit, int) and 0 < limit < 10**9]
+    return min(limits, default=None)
+
+
+def accepts(model: nn.Module, name: str) -> bool:
+    """Whether a model's forward has an argument of this name."""
+    return name in inspect.signature(model.forward).parameters

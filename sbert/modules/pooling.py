@@ -1,0 +1,119 @@
+"""From the vectors of a text's tokens to the vector of the text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from sbert.batch import TokenEmbeddings
+from sbert.functional import accumulation_dtype, segment_sum
+
+
+def _lengths(tokens: TokenEmbeddings) -> Tensor:
+    """(rows, 1), at least 1, so that an empty row gives zeros and not NaN."""
+    return tokens.lengths.clamp(min=1)[:, None].to(accumulation_dtype(tokens.values.dtype))
+
+
+def _mean(tokens: TokenEmbeddings) -> Tensor:
+    return segment_sum(tokens.values, tokens.offsets) / _lengths(tokens)
+
+
+def _mean_sqrt_len(tokens: TokenEmbeddings) -> Tensor:
+    return segment_sum(tokens.values, tokens.offsets) / _lengths(tokens).sqrt()
+
+
+def _weighted_mean(tokens: TokenEmbeddings) -> Tensor:
+    # Weights run 1, 2, … from the text's first token, those of a prompt that is left out counted too.
+    weights = tokens.position_of_token + 1  # (tokens,)
+    if tokens.skipped is not None:
+        weights = weights + tokens.skipped[tokens.row_of_token]
+    weights = weights.to(accumulation_dtype(tokens.values.dtype))
+    total = segment_sum(weights[:, None], tokens.offsets)  # (rows, 1)
+    return segment_sum(tokens.values, tokens.offsets, weights) / total.clamp(min=1)
+
+
+def _max(tokens: TokenEmbeddings) -> Tensor:
+    values, _ = tokens.padded(fill=-torch.inf)  # (rows, longest, dim)
+    if tokens.longest == 0:
+        return values.new_zeros(tokens.rows, values.shape[2])
+    return values.amax(1).masked_fill(tokens.lengths[:, None] == 0, 0)
+
+
+def _at(tokens: TokenEmbeddings, places: Tensor) -> Tensor:
+    """The tokens at ``places`` (rows,); zeros for an empty row."""
+    if len(tokens.values) == 0:
+        return tokens.values.new_zeros(tokens.rows, tokens.values.shape[1])
+    chosen = tokens.values[places.clamp(0, len(tokens.values) - 1)]  # (rows, dim)
+    return chosen.masked_fill(tokens.lengths[:, None] == 0, 0)
+
+
+def _cls(tokens: TokenEmbeddings) -> Tensor:
+    return _at(tokens, tokens.offsets[:-1])
+
+
+def _last_token(tokens: TokenEmbeddings) -> Tensor:
+    return _at(tokens, tokens.offsets[1:] - 1)
+
+
+POOLINGS: dict[str, Callable[[TokenEmbeddings], Tensor]] = {
+    "cls": _cls,
+    "max": _max,
+    "mean": _mean,
+    "mean_sqrt_len": _mean_sqrt_len,
+    "weightedmean": _weighted_mean,
+    "lasttoken": _last_token,
+}
+
+
+class Pooling(nn.Module):
+    """One vector a text from the vectors x_1 … x_n of its tokens.
+
+        mean           (x_1 + … + x_n) / n
+        max            the maximum of each dimension
+        cls            x_1
+        mean_sqrt_len  (x_1 + … + x_n) / sqrt(n)
+        weightedmean   (1 x_1 + 2 x_2 + … + n x_n) / (1 + 2 + … + n)
+        lasttoken      x_n
+
+    Several modes are concatenated in the order of their list. A text without tokens gets zeros.
+
+    Args:
+        mode: One of the names above, or a list of them.
+        include_prompt: Whether the prompt's tokens are pooled too.
+
+    Shape:
+        Input: TokenEmbeddings of (tokens, dim). Output: (rows, modes * dim), float32 or better.
+
+    Raises:
+        ValueError: If a mode is unknown.
+
+    References:
+        Reimers and Gurevych, 2019, section 3 (mean, max, cls). https://arxiv.org/abs/1908.10084
+        Muennighoff, 2022, section 4.1 (weightedmean). https://arxiv.org/abs/2202.08904
+
+    Example:
+        >>> tokens = TokenEmbeddings(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 2, 3]))
+        >>> Pooling(["mean", "max"])(tokens)
+        tensor([[2., 3.],
+                [5., 5.]])
+    """
+
+    def __init__(self, mode: str | Sequence[str] = "mean", include_prompt: bool = True) -> None:
+        super().__init__()
+        self.modes = (mode,) if isinstance(mode, str) else tuple(mode)
+        unknown = [name for name in self.modes if name not in POOLINGS]
+        if unknown or not self.modes:
+            raise ValueError(f"pooling mode {mode!r} is unknown; pass one or more of {', '.join(POOLINGS)}")
+        self.include_prompt = include_prompt
+
+    def forward(self, tokens: TokenEmbeddings) -> Tensor:
+        if not self.include_prompt:
+            tokens = tokens.without_prompt()
+        pooled = [POOLINGS[mode](tokens) for mode in self.modes]
+        dtype = accumulation_dtype(tokens.values.dtype)
+        return torch.cat([vectors.to(dtype) for vectors in pooled], dim=1)  # (rows, modes * dim)
+
+    def extra_repr(self) -> str:
+        return f"{'+'.join(self.modes)}, include_prompt={self.include_prompt}"

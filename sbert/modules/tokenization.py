@@ -1,0 +1,80 @@
+"""From texts to token ids, with no state that a call could change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import tokenizers
+
+
+@runtime_checkable
+class ReadsText(Protocol):
+    """What the first module of an encoder offers beside ``forward(TokenBatch)``.
+
+    ``special_tokens`` counts the leading and the trailing tokens that belong to every text and
+    outlive its truncation.
+    """
+
+    max_seq_length: int | None
+    special_tokens: tuple[int, int]
+
+    def tokenize(self, texts: list[str]) -> list[list[int]]:
+        """Ids of each text, with special tokens, whatever its length."""
+        ...
+
+
+def without_lone_surrogates(text: str) -> str:
+    """The text with each half of a surrogate pair replaced by U+FFFD, for it cannot be written as UTF-8."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+class FastTokenizer:
+    """A private copy of a Rust tokenizer, with truncation and padding off for good.
+
+    Calls from many threads share it safely because nothing ever changes it: whoever uses the public
+    tokenizer that it was copied from, and so switches padding on, does not reach it.
+
+    Args:
+        tokenizer: The tokenizer to copy.
+        lower_case: Whether texts are put in lower case first.
+        add_special_tokens: Whether the ids carry the special tokens of the model.
+
+    Raises:
+        ValueError: If the tokenizer tells parts of one text apart by token types.
+    """
+
+    def __init__(
+        self, tokenizer: tokenizers.Tokenizer, lower_case: bool = False, add_special_tokens: bool = True
+    ) -> None:
+        from tokenizers import Tokenizer, normalizers
+
+        self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        if lower_case:
+            given = self._tokenizer.normalizer
+            steps = [normalizers.Lowercase()] if given is None else [normalizers.Lowercase(), given]
+            self._tokenizer.normalizer = normalizers.Sequence(steps)
+        self._add_special_tokens = add_special_tokens
+        probe = self._tokenizer.encode("a", add_special_tokens=add_special_tokens)
+        if any(probe.type_ids):
+            raise ValueError("the tokenizer gives token types other than 0 to a single text; use another model")
+        self.special_tokens = count_special(probe.special_tokens_mask)
+
+    def __call__(self, texts: list[str]) -> list[list[int]]:
+        try:
+            encoded = self._encode(texts)
+        except (TypeError, UnicodeError):
+            encoded = self._encode([without_lone_surrogates(text) for text in texts])
+        return [encoding.ids for encoding in encoded]
+
+    def _encode(self, texts: list[str]) -> list[Any]:
+        return self._tokenizer.encode_batch_fast(texts, add_special_tokens=self._add_special_tokens)
+
+
+def count_special(mask: list[int]) -> tuple[int, int]:
+    """How many ones lead and how many trail in a special-tokens mask."""
+    leading = next((i for i, special in enumerate(mask) if not special), len(mask))
+    trailing = next((i for i, special in enumerate(reversed(mask[leading:])) if not special), 0)
+    return leading, trailing

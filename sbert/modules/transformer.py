@@ -1,0 +1,174 @@
+"""The transformer: from token ids to a vector a token."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from sbert.batch import TokenBatch, TokenEmbeddings
+from sbert.hub import resolve
+from sbert.modules import huggingface
+from sbert.modules.tokenization import FastTokenizer, count_special, without_lone_surrogates
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+class Transformer(nn.Module):
+    """A Hugging Face transformer and its tokenizer.
+
+    Of an encoder-decoder such as T5 only the encoder is taken. Weights are float32 unless ``dtype``
+    says otherwise, whatever they are stored in.
+
+    Args:
+        model: A folder, a name on the hub, or a transformer that is already in memory.
+        tokenizer: The tokenizer of a transformer in memory; otherwise it is loaded with the model.
+        max_seq_length: Longest input in tokens, special tokens and prompt included. By default the
+            least of what the tokenizer, the configuration and the table of positions allow.
+        lower_case: Whether texts are put in lower case first.
+        dtype: Of the weights.
+        revision: Branch, tag or commit on the hub.
+        token: Access token for private models.
+        cache_folder: Where downloads are kept.
+        local_files_only: Use only what has been downloaded before.
+
+    Shape:
+        Input: TokenBatch of (tokens,) ids. Output: TokenEmbeddings of (tokens, dim).
+
+    Raises:
+        FileNotFoundError: If there is no such folder and no such model on the hub.
+        ValueError: If a file of the folder is damaged, or ``max_seq_length`` does not fit the model.
+
+    Example:
+        >>> from sbert import Normalize, Pooling, SentenceEncoder
+        >>> model = SentenceEncoder(Transformer(minilm), Pooling("mean"), Normalize())
+        >>> model.encode("A sentence.").shape
+        (384,)
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        max_seq_length: int | None = None,
+        *,
+        lower_case: bool = False,
+        dtype: torch.dtype | None = None,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        cache_folder: str | None = None,
+        local_files_only: bool = False,
+    ) -> None:
+        super().__init__()
+        if isinstance(model, (str, os.PathLike)):
+            folder = resolve(
+                model,
+                revision=revision,
+                token=token,
+                cache_folder=cache_folder,
+                local_files_only=local_files_only,
+            )
+            config = huggingface.load_config(folder, {})
+            model = huggingface.load_model(folder, config, dtype or torch.float32, None)
+            tokenizer = tokenizer or huggingface.load_tokenizer(folder, {})
+        elif tokenizer is None:
+            raise ValueError("a transformer in memory comes without a tokenizer; pass its tokenizer, too")
+        self.auto_model = model
+        self.tokenizer = tokenizer
+        self.lower_case = lower_case
+        self._copy: tuple[object, int, FastTokenizer] | None = None
+        self._limit = huggingface.default_limit(model, tokenizer)
+        # Only the last layer is read, so a decoder need not keep keys and values for a next token.
+        self._options: dict[str, Any] = {"use_cache": False} if huggingface.accepts(model, "use_cache") else {}
+        if max_seq_length is not None:
+            self.max_seq_length = max_seq_length
+
+    @property
+    def dim(self) -> int:
+        """Width of the token embeddings."""
+        return int(self.auto_model.config.hidden_size)
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """Longest input in tokens, special tokens and prompt included; None where there is no limit."""
+        return self._limit
+
+    @max_seq_length.setter
+    def max_seq_length(self, length: int | None) -> None:
+        positions = huggingface.position_limit(self.auto_model)
+        least = sum(self.special_tokens) + 1
+        if length is None:
+            self._limit = positions
+        elif isinstance(length, bool) or not isinstance(length, int):
+            raise TypeError(f"max_seq_length is {length!r}; pass a number of tokens or None")
+        elif length < least:
+            raise ValueError(f"max_seq_length={length} leaves no room for text; pass at least {least}")
+        elif positions is not None and length > positions:
+            raise ValueError(
+                f"max_seq_length={length} exceeds the {positions} positions of the model; pass at most {positions}"
+            )
+        else:
+            self._limit = length
+
+    def limit_to(self, length: int) -> None:
+        """Set ``max_seq_length`` to what a saved folder says, or to what the model can bear if that is less."""
+        positions = huggingface.position_limit(self.auto_model)
+        if positions is not None and length > positions:
+            warnings.warn(
+                f"max_seq_length={length} exceeds the {positions} positions of the model; {positions} is used",
+                stacklevel=2,
+            )
+            length = positions
+        self.max_seq_length = length
+
+    @property
+    def special_tokens(self) -> tuple[int, int]:
+        """How many special tokens lead and trail every text."""
+        if self.tokenizer.is_fast:
+            return self._fast().special_tokens
+        return count_special(self.tokenizer("a", return_special_tokens_mask=True)["special_tokens_mask"])
+
+    @property
+    def truncation_side(self) -> str:
+        """The side on which a long text is cut."""
+        return str(self.tokenizer.truncation_side)
+
+    def tokenize(self, texts: list[str]) -> list[list[int]]:
+        """Ids of each text, with special tokens, whatever its length."""
+        if self.tokenizer.is_fast:
+            return self._fast()(texts)
+        texts = [without_lone_surrogates(text) for text in texts]
+        rows: list[list[int]] = self.tokenizer(texts, truncation=False, padding=False, verbose=False)["input_ids"]
+        return rows
+
+    def _fast(self) -> FastTokenizer:
+        """The private copy of the tokenizer, made anew when it was replaced or tokens were added."""
+        made = self._copy
+        if made is None or made[0] is not self.tokenizer or made[1] != len(self.tokenizer):
+            copy = FastTokenizer(self.tokenizer.backend_tokenizer, self.lower_case)
+            made = self._copy = (self.tokenizer, len(self.tokenizer), copy)
+        return made[2]
+
+    def forward(self, batch: TokenBatch) -> TokenEmbeddings:
+        if batch.longest == 0:
+            return batch.embeddings(torch.zeros(0, self.dim, dtype=self.auto_model.dtype, device=batch.ids.device))
+        ids, mask = batch.padded(fill=self.tokenizer.pad_token_id or 0)  # (rows, longest)
+        full = len(batch.ids) == mask.numel()
+        if not full:
+            # Attention over nothing is NaN, which would reach the gradients: an empty row sees its padding.
+            mask[:, 0] = True
+        hidden = self.auto_model(
+            input_ids=ids, attention_mask=None if full else mask.long(), **self._options
+        ).last_hidden_state  # (rows, longest, dim)
+        return batch.embeddings(hidden.flatten(0, 1)[batch.slot_of_token])
+
+    def extra_repr(self) -> str:
+        return f"max_seq_length={self.max_seq_length}, lower_case={self.lower_case}"
+
+    def __repr__(self) -> str:
+        architecture = type(self.auto_model).__name__
+        return f"Transformer({architecture}, dim={self.dim}, {self.extra_repr()})"
