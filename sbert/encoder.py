@@ -4,53 +4,29 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence, Sized
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from sbert import functional, hub, saving, verification
-from sbert.batch import Ragged, TokenBatch, TokenEmbeddings
+from sbert.batch import TokenBatch
 from sbert.card import card
 from sbert.engine.devices import default_batch_tokens, default_device, parse_dtype
-from sbert.engine.plan import plan
-from sbert.engine.run import run
-from sbert.engine.sinks import NpyFile
-from sbert.engine.texts import is_one, rows_of, unique
-from sbert.engine.tokenize import Tokens, tokenize
+from sbert.engine.encode import Encoding, widths
+from sbert.engine.report import TRUNCATION, Report
+from sbert.engine.texts import is_one, rows_of
+from sbert.engine.tokenize import tokenize
 from sbert.files import check_replaceable, replacing, write_json
 from sbert.modules.tokenization import ReadsText
+from sbert.quantization import check_precision
 
 # Names that authors give the prompt of a text that is searched for, in the order in which they are looked up.
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
-# A bar for fewer texts would be gone before it was read.
-_BAR_FROM = 2000
-# Texts between two writes to a file.
-_WINDOW = 65536
-
-_mode_lock = threading.Lock()
-
-
-@dataclass(frozen=True)
-class _Job:
-    """The settings of one call of encode, checked."""
-
-    prompt: str
-    batch_tokens: int
-    batch_size: int | None
-    truncate_dim: int | None
-    normalize: bool
-    on_truncate: str
-    device: torch.device
 
 
 class SentenceEncoder(nn.Sequential):
@@ -130,8 +106,6 @@ class SentenceEncoder(nn.Sequential):
         self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or "cosine"
         self.truncate_dim = settings.truncate_dim if truncate_dim is None else truncate_dim
         self._reference = reference
-        self._calls = 0
-        self._paused: list[nn.Module] = []
         self.to(device=device or default_device(), dtype=weights_dtype)
 
     # ------------------------------------------------------------------------------ names that others ask for
@@ -178,18 +152,8 @@ class SentenceEncoder(nn.Sequential):
 
     def get_sentence_embedding_dimension(self) -> int:
         """Numbers a vector that ``encode`` returns."""
-        dim = self._widths()[-1]
+        dim = widths(self, self.device)[-1]
         return dim if self.truncate_dim is None else min(dim, self.truncate_dim)
-
-    def _widths(self) -> list[int]:
-        """Width of each module's output, seen by running one text: true for the user's own modules, too."""
-        widths = []
-        with self._evaluating(), torch.no_grad():
-            value: Any = self.tokenize(["a"]).to(self.device)
-            for module in self:
-                value = module(value)
-                widths.append((value.values if isinstance(value, Ragged) else value).shape[-1])
-        return widths
 
     # ------------------------------------------------------------------------------------------------- encode
 
@@ -200,7 +164,7 @@ class SentenceEncoder(nn.Sequential):
             >>> model(model.tokenize(["One.", "Two."])).shape
             torch.Size([2, 384])
         """
-        texts = list(rows_of([sentences] if is_one(sentences) else sentences))
+        texts = list(rows_of(sentences))
         return tokenize(self._reader, texts, prompt).batch(np.arange(len(texts)))
 
     def encode(
@@ -261,45 +225,44 @@ class SentenceEncoder(nn.Sequential):
             >>> model.encode(["One.", "Two."], normalize_embeddings=True, truncate_dim=64).shape
             (2, 64)
         """
+        if batch_size is not None and batch_tokens is not None:
+            raise ValueError("batch_size and batch_tokens both say how large a batch is; pass one of them")
+        _check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
+        _check_choice("on_truncate", on_truncate, TRUNCATION)
         if device is not None:
             self.to(device)
-        if output_value not in ("sentence_embedding", "token_embeddings"):
-            raise ValueError(
-                f"output_value={output_value!r} is unknown; pass 'sentence_embedding' or 'token_embeddings'"
-            )
-        if precision not in _PRECISIONS:
-            raise ValueError(f"precision={precision!r} is unknown; pass one of {', '.join(_PRECISIONS)}")
-        job = _Job(
+        as_array = convert_to_numpy and not convert_to_tensor
+        job = Encoding(
+            self,
             self._choose_prompt(prompt_name, prompt),
             _positive("batch_tokens", batch_tokens) or default_batch_tokens(self.device),
             _positive("batch_size", batch_size),
             self.truncate_dim if truncate_dim is None else truncate_dim,
             normalize_embeddings,
-            on_truncate,
-            torch.device("cpu") if convert_to_numpy and not convert_to_tensor else self.device,
+            check_precision(precision),
+            self.device,
+            torch.device("cpu") if as_array else self.device,
         )
-        if batch_size is not None and batch_tokens is not None:
-            raise ValueError("batch_size and batch_tokens both say how large a batch is; pass one of them")
-        if on_truncate not in ("warn", "ignore", "error"):
-            raise ValueError(f"on_truncate={on_truncate!r} is unknown; pass 'warn', 'ignore' or 'error'")
         single = is_one(sentences)
-        texts = rows_of([sentences] if single else sentences)
+        texts = rows_of(sentences)
         if out is not None:
-            if output_value != "sentence_embedding" or convert_to_tensor or single:
-                raise ValueError("out= takes the sentence embeddings of several sentences as an array; pass no more")
-            return self._encode_to_file(texts, _size(sentences), out, job, precision, show_progress_bar)
+            if output_value != "sentence_embedding" or not as_array or single:
+                raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
+            total = len(sentences) if isinstance(sentences, Sized) else None
+            with Report(total, show_progress_bar, on_truncate, self.max_seq_length) as report:
+                return job.to_file(texts, out, report)
 
         listed = list(texts)
-        with _bar(len(listed), show_progress_bar) as bar, _Truncations(on_truncate, self.max_seq_length) as truncations:
+        with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length) as report:
+            result: Any
             if output_value == "token_embeddings":
-                matrices = self._token_embeddings(listed, job, bar, truncations)
-                return matrices[0] if single else matrices
-            vectors = _quantized(self._vectors(listed, job, bar, truncations), precision)
-        if convert_to_tensor:
-            return vectors[0] if single else vectors
-        if convert_to_numpy:
-            return vectors.numpy()[0] if single else vectors.numpy()
-        return vectors[0] if single else list(vectors)
+                result = job.token_embeddings(listed, report)
+            else:
+                result = job.vectors(listed, report)
+                result = result.numpy() if as_array else result
+        if single:
+            return result[0]
+        return result if convert_to_numpy or convert_to_tensor else list(result)
 
     def encode_query(self, sentences: str | Iterable[str], **options: Any) -> Any:
         """``encode`` with the model's prompt "query", if it has one.
@@ -350,105 +313,6 @@ class SentenceEncoder(nn.Sequential):
             return text
         name = self.default_prompt_name if name is None else name
         return "" if name is None else self._prompt(name)
-
-    def _outputs(
-        self, tokens: Tokens, modules: Iterable[nn.Module], job: _Job
-    ) -> Iterator[tuple[np.ndarray, Any]]:
-        """Batches of rows with what the modules make of them, without gradient and in eval mode."""
-
-        def forward(batch: Any) -> Any:
-            for module in modules:
-                batch = module(batch)
-            return batch
-
-        batches = plan(tokens.lengths, job.batch_tokens, job.batch_size)
-        with self._evaluating(), torch.no_grad():
-            yield from run(forward, tokens, batches, self.device)
-
-    def _vectors(self, texts: list[str], job: _Job, bar: Any, truncations: _Truncations) -> Tensor:
-        """The texts' vectors, (texts, dim) float32, on the job's device."""
-        different, inverse = unique(texts)
-        counts = np.bincount(inverse, minlength=len(different))
-        first = np.full(len(different), len(texts))
-        np.minimum.at(first, inverse, np.arange(len(texts)))  # (different,): where each stands first
-        tokens = tokenize(self._reader, different, job.prompt)
-        truncations.add(tokens.truncated[inverse])
-        result: Tensor | None = None
-        for rows, vectors in self._outputs(tokens, list(self), job):
-            vectors = functional.truncate(vectors.float(), job.truncate_dim)
-            if job.normalize:
-                vectors = nn.functional.normalize(vectors, dim=1)
-            if result is None:
-                result = torch.empty(len(texts), vectors.shape[1], device=job.device)
-            result[torch.from_numpy(first[rows]).to(job.device)] = vectors.to(job.device)
-            bar.update(int(counts[rows].sum()))
-        if result is None:
-            empty = torch.zeros(0, self._widths()[-1], device=job.device)
-            return functional.truncate(empty, job.truncate_dim)
-        again = np.flatnonzero(first[inverse] != np.arange(len(texts)))
-        if len(again):
-            source = torch.from_numpy(first[inverse[again]]).to(job.device)
-            result[torch.from_numpy(again).to(job.device)] = result[source]
-        _check_finite(result, truncations.rows - len(texts))
-        return result
-
-    def _token_embeddings(self, texts: list[str], job: _Job, bar: Any, truncations: _Truncations) -> list[Tensor]:
-        """A tensor (tokens, dim) a text, from the last module that gives a vector a token."""
-        tokens = tokenize(self._reader, texts, job.prompt)
-        truncations.add(tokens.truncated)
-        modules = list(self)
-        pooling = next((i for i, m in enumerate(modules) if not self._keeps_tokens(modules[: i + 1])), len(modules))
-        if pooling == 0:
-            raise ValueError(f"{type(modules[0]).__name__} gives no vector a token; use output_value='sentence_embedding'")
-        result: dict[int, Tensor] = {}
-        for rows, batch in self._outputs(tokens, modules[:pooling], job):
-            pieces = batch.values.float().split(batch.lengths.tolist())
-            result.update(zip(rows.tolist(), (piece.clone() for piece in pieces), strict=True))
-            bar.update(len(rows))
-        return [result[row] for row in range(len(texts))]
-
-    def _encode_to_file(
-        self,
-        texts: Iterator[str],
-        total: int | None,
-        out: str | os.PathLike[str],
-        job: _Job,
-        precision: str,
-        show_progress_bar: bool | None,
-    ) -> np.ndarray:
-        dtype = _PRECISIONS[precision]
-        width = _quantized(torch.zeros(1, self._final_width(job)), precision).shape[1]
-        with (
-            NpyFile(out, width, np.dtype(dtype)) as file,
-            _bar(total, show_progress_bar) as bar,
-            _Truncations(job.on_truncate, self.max_seq_length) as truncations,
-        ):
-            while window := list(islice(texts, _WINDOW)):
-                file.append(_quantized(self._vectors(window, job, bar, truncations), precision).cpu().numpy())
-        vectors: np.ndarray = np.load(out, mmap_mode="r" if file.rows else None)
-        return vectors
-
-    def _final_width(self, job: _Job) -> int:
-        return functional.truncate(torch.zeros(1, self._widths()[-1]), job.truncate_dim).shape[1]
-
-    @contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        """Eval mode while any thread encodes; the last one to leave puts the mode back."""
-        with _mode_lock:
-            if self._calls == 0:
-                self._paused = [module for module in self.modules() if module.training]
-                for module in self._paused:
-                    module.training = False
-            self._calls += 1
-        try:
-            yield
-        finally:
-            with _mode_lock:
-                self._calls -= 1
-                if self._calls == 0:
-                    for module in self._paused:
-                        module.training = True
-                    self._paused = []
 
     # --------------------------------------------------------------------------------------------- similarity
 
@@ -501,12 +365,12 @@ class SentenceEncoder(nn.Sequential):
         settings = saving.Settings(
             dict(self.prompts), self.default_prompt_name, self.similarity_fn_name, self.truncate_dim
         )
-        widths = self._widths()
+        dims = widths(self, self.device)
         with replacing(path) as folder:
-            saving.write(folder, list(self), widths, settings)
+            saving.write(folder, list(self), dims, settings)
             write_json(folder / saving.REFERENCE, recorded)
             text = card(
-                name, widths[-1], self.max_seq_length, self.similarity_fn_name, self.prompts, str(self), version("sbert")
+                name, dims[-1], self.max_seq_length, self.similarity_fn_name, self.prompts, str(self), version("sbert")
             )
             (folder / "README.md").write_text(text, encoding="utf-8")
         self._reference = {**recorded, "vectors": np.array(recorded["vectors"], np.float32)}
@@ -544,7 +408,9 @@ class SentenceEncoder(nn.Sequential):
             )
 
     def _reference_vectors(self, texts: list[str]) -> np.ndarray:
-        vectors: np.ndarray = self.encode(texts, prompt="", truncate_dim=self._widths()[-1], on_truncate="ignore")
+        vectors: np.ndarray = self.encode(
+            texts, prompt="", truncate_dim=widths(self, self.device)[-1], on_truncate="ignore"
+        )
         return vectors
 
     def verify(self, tolerance: float = 1e-4) -> verification.Verification:
@@ -565,80 +431,16 @@ class SentenceEncoder(nn.Sequential):
         return verification.compare(self._reference, vectors, tolerance)
 
 
-_PRECISIONS = {"float32": np.float32, "binary": np.int8, "ubinary": np.uint8}
-
-
-def _quantized(vectors: Tensor, precision: str) -> Tensor:
-    """(rows, dim) float32, or (rows, ceil(dim / 8)) of bits that are 1 where a number is positive."""
-    if precision == "float32":
-        return vectors
-    packed = torch.from_numpy(np.packbits(vectors.cpu().numpy() > 0, axis=1))
-    packed = packed if precision == "ubinary" else (packed.to(torch.int16) - 128).to(torch.int8)
-    return packed.to(vectors.device)
-
-
-def _check_finite(vectors: Tensor, before: int) -> None:
-    """Raise a ValueError that names the first row with a NaN or infinity; ``before`` rows came earlier."""
-    if not torch.isfinite(vectors).all():
-        row = before + int((~torch.isfinite(vectors).all(1)).nonzero()[0])
-        raise ValueError(
-            f"the vector of sentences[{row}] is not finite; check the weights, or use dtype='float32' if they are half"
-        )
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} is unknown; pass one of {', '.join(map(repr, choices))}")
 
 
 def _positive(name: str, value: int | None) -> int | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer))):
-        raise TypeError(f"{name} is {value!r}; pass a whole number")
-    if value is not None and value < 1:
-        raise ValueError(f"{name}={value} is too small; pass at least 1")
-    return None if value is None else int(value)
-
-
-def _size(sentences: Any) -> int | None:
-    try:
-        return len(sentences)
-    except TypeError:
+    if value is None:
         return None
-
-
-class _Truncations:
-    """Counts the texts that were cut, and reports them once, when the work is done."""
-
-    def __init__(self, action: str, limit: int | None) -> None:
-        self.action, self.limit = action, limit
-        self.rows = self.cut = 0
-
-    def add(self, truncated: np.ndarray) -> None:
-        """Take note of the next texts. Shape: (texts,) bool."""
-        count = int(truncated.sum())
-        if count and self.action == "error":
-            row = self.rows + int(truncated.argmax())
-            raise ValueError(
-                f"sentences[{row}] has more than max_seq_length={self.limit} tokens, as have {count - 1} after it;"
-                " split them, or pass on_truncate='warn'"
-            )
-        self.rows += len(truncated)
-        self.cut += count
-
-    def __enter__(self) -> _Truncations:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None and self.cut and self.action == "warn":
-            warnings.warn(
-                f"{self.cut} of {self.rows} sentences were cut to max_seq_length={self.limit} tokens;"
-                " pass on_truncate='ignore' to silence or 'error' to refuse",
-                stacklevel=3,
-            )
-
-
-def _bar(total: int | None, show: bool | None) -> Any:
-    """A progress bar that counts sentences, in terminals and notebooks."""
-    if show is None and total is not None and total < _BAR_FROM:
-        show = False
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # A notebook without widgets gets a bar of text.
-        from tqdm.auto import tqdm
-
-        disable = None if show is None else not show
-        return tqdm(total=total, unit=" sentences", desc="Encoding", disable=disable, dynamic_ncols=True)
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} is {value!r}; pass a whole number")
+    if value < 1:
+        raise ValueError(f"{name}={value} is too small; pass at least 1")
+    return int(value)

@@ -20,7 +20,7 @@ from torch import Tensor
 REMEDY = "download or save the model again"
 
 
-class Unreadable(ValueError):
+class UnreadableError(ValueError):
     """A file of a model folder cannot be used."""
 
     def __init__(self, path: Path, reason: str, remedy: str = REMEDY) -> None:
@@ -41,14 +41,14 @@ def reading(path: Path, what: str) -> Iterator[None]:
     """
     try:
         yield
-    except Unreadable:
+    except UnreadableError:
         raise
     except BaseException as error:
         if isinstance(error, MemoryError) or (
             not isinstance(error, Exception) and type(error).__name__ != "PanicException"
         ):
             raise
-        raise Unreadable(path, f"cannot be read as {what} ({first_line(error)})") from error
+        raise UnreadableError(path, f"cannot be read as {what} ({first_line(error)})") from error
 
 
 def read_json(path: Path) -> Any:
@@ -63,7 +63,7 @@ def read_object(path: Path, missing_ok: bool = False) -> dict[str, Any]:
         return {}
     value = read_json(path)
     if not isinstance(value, dict):
-        raise Unreadable(path, f"holds a {type(value).__name__} where an object is expected")
+        raise UnreadableError(path, f"holds a {type(value).__name__} where an object is expected")
     return value
 
 
@@ -74,7 +74,7 @@ def field(config: dict[str, Any], path: Path, key: str, kind: type | tuple[type,
         return default
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
         names = kind.__name__ if isinstance(kind, type) else " or ".join(k.__name__ for k in kind)
-        raise Unreadable(path, f"gives {key}={value!r} where {names} is expected")
+        raise UnreadableError(path, f"gives {key}={value!r} where {names} is expected")
     return value
 
 
@@ -82,7 +82,7 @@ def required(config: dict[str, Any], path: Path, key: str, kind: type | tuple[ty
     """``config[key]``, checked to be there and of ``kind``."""
     value = field(config, path, key, kind, None)
     if value is None:
-        raise Unreadable(path, f"lacks {key!r}")
+        raise UnreadableError(path, f"lacks {key!r}")
     return value
 
 
@@ -97,7 +97,7 @@ def inside(folder: Path, relative: str, source: Path) -> Path:
     leaves = os.path.isabs(relative) or ".." in parts or "\\" in relative or "\0" in relative
     # A file of the hub's cache is a link out of its folder, which is fine; a folder that is one is not.
     if leaves or not path.resolve().is_relative_to(folder.resolve()):
-        raise Unreadable(source, f"names the path {relative!r}, which leaves the folder", "do not trust it")
+        raise UnreadableError(source, f"names the path {relative!r}, which leaves the folder", "do not trust it")
     return path
 
 
@@ -108,14 +108,14 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     path = folder / "model.safetensors"
     if path.exists():
         with reading(path, "safetensors weights"):
-            return load_file(path)
+            return dict(load_file(path))
     path = folder / "pytorch_model.bin"
     if not path.exists():
-        raise Unreadable(folder, "holds neither model.safetensors nor pytorch_model.bin")
+        raise UnreadableError(folder, "holds neither model.safetensors nor pytorch_model.bin")
     with reading(path, "weights"):
         weights: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
         if not isinstance(weights, dict) or not all(isinstance(x, Tensor) for x in weights.values()):
-            raise Unreadable(path, "holds something else than named tensors")
+            raise UnreadableError(path, "holds something else than named tensors")
     return weights
 
 
@@ -127,10 +127,10 @@ def weights_file(folder: Path) -> Path:
     shards = folder / "pytorch_model.bin.index.json"
     if shards.exists():
         return shards
-    raise Unreadable(folder, "holds neither model.safetensors nor pytorch_model.bin")
+    raise UnreadableError(folder, "holds neither model.safetensors nor pytorch_model.bin")
 
 
-def blame(folder: Path, names: list[str], error: BaseException) -> Unreadable:
+def blame(folder: Path, names: list[str], error: BaseException) -> UnreadableError:
     """Find which of a folder's files made a library fail, and say so."""
     from safetensors import safe_open
     from tokenizers import Tokenizer
@@ -146,7 +146,7 @@ def blame(folder: Path, names: list[str], error: BaseException) -> Unreadable:
             with reading(path, "safetensors weights"), safe_open(path, "pt"):
                 pass
     listed = " with ".join(path.name for path in present) or names[0]
-    return Unreadable(folder, f"cannot be loaded: {listed} failed ({first_line(error)})")
+    return UnreadableError(folder, f"cannot be loaded: {listed} failed ({first_line(error)})")
 
 
 def write_json(path: Path, value: Any) -> None:

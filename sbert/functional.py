@@ -21,9 +21,7 @@ def _matrix(vectors: Vectors) -> Tensor:
     if tensor.ndim == 1:
         tensor = tensor[None]
     if tensor.ndim != 2:
-        raise ValueError(
-            f"vectors have shape {tuple(tensor.shape)}; pass one vector (dim,) or a matrix (rows, dim)"
-        )
+        raise ValueError(f"vectors have shape {tuple(tensor.shape)}; pass one vector (dim,) or a matrix (rows, dim)")
     return tensor if tensor.is_floating_point() else tensor.float()
 
 
@@ -31,9 +29,7 @@ def _compare(compute: Callable[[Tensor, Tensor], Tensor], a: Vectors, b: Vectors
     """Apply ``compute`` to two matrices; NumPy in, NumPy out."""
     first, second = _matrix(a), _matrix(b)
     if first.shape[1] != second.shape[1]:
-        raise ValueError(
-            f"vectors of dim {first.shape[1]} and {second.shape[1]} cannot be compared; encode both alike"
-        )
+        raise ValueError(f"vectors of dim {first.shape[1]} and {second.shape[1]} cannot be compared; encode both alike")
     dtype = torch.promote_types(first.dtype, second.dtype)
     scores = compute(first.to(dtype), second.to(dtype, copy=False).to(first.device))
     return scores.numpy() if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) else scores
@@ -242,7 +238,6 @@ def truncate(vectors: Tensor, dim: int | None) -> Tensor:
         return vectors
     if not 1 <= dim <= vectors.shape[-1]:
         raise ValueError(
-            f"truncate_dim={dim} does not fit the model's dim {vectors.shape[-1]};"
-            f" pass 1 to {vectors.shape[-1]}"
+            f"truncate_dim={dim} does not fit the model's dim {vectors.shape[-1]}; pass 1 to {vectors.shape[-1]}"
         )
     return vectors[..., :dim]

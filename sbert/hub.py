@@ -59,9 +59,7 @@ def resolve(
     )
 
 
-def _download(
-    name: str, revision: str | None, token: str | bool | None, cache_folder: str | None, local: bool
-) -> Path:
+def _download(name: str, revision: str | None, token: str | bool | None, cache_folder: str | None, local: bool) -> Path:
     from huggingface_hub import snapshot_download
 
     def fetch(patterns: list[str]) -> Path:
@@ -103,7 +101,5 @@ def upload(
     api.create_repo(repository, private=private, exist_ok=True)
     if revision is not None:
         api.create_branch(repository, branch=revision, exist_ok=True)
-    commit = api.upload_folder(
-        repo_id=repository, folder_path=folder, commit_message=message, revision=revision
-    )
+    commit = api.upload_folder(repo_id=repository, folder_path=folder, commit_message=message, revision=revision)
     return str(commit.commit_url)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sbert.files import Unreadable, field, read_object, required
+from sbert.files import UnreadableError, field, read_object, required
 
 # Letters with accents, several scripts, digits, punctuation, white space and capitals: what tokenizers change.
 TEXTS = [
@@ -76,7 +76,7 @@ def read(path: Path) -> dict[str, Any] | None:
     except (TypeError, ValueError):
         vectors = np.empty(0, np.float32)
     if vectors.ndim != 2 or len(vectors) != len(texts) or not all(isinstance(text, str) for text in texts):
-        raise Unreadable(path, "holds no texts with a vector each")
+        raise UnreadableError(path, "holds no texts with a vector each")
     return {"texts": texts, "vectors": vectors, "versions": field(recorded, path, "versions", dict, {})}
 
 
@@ -89,8 +89,6 @@ def compare(recorded: dict[str, Any], vectors: np.ndarray, tolerance: float) -> 
     cosines = (before * vectors).sum(1) / np.maximum(lengths, 1e-12)
     now = versions()
     changed = {
-        name: (str(then), now[name])
-        for name, then in recorded["versions"].items()
-        if name in now and then != now[name]
+        name: (str(then), now[name]) for name, then in recorded["versions"].items() if name in now and then != now[name]
     }
     return Verification(float(np.abs(before - vectors).max()), float(cosines.min()), tolerance, changed)

@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 
 
-def is_one(sentences: Any) -> bool:
+def is_one(sentences: object) -> bool:
     """Whether this is one sentence and not several."""
     return isinstance(sentences, str)
 
 
-def rows_of(sentences: Iterable[str]) -> Iterator[str]:
-    """The sentences in order.
+def rows_of(sentences: Any) -> Iterator[str]:
+    """The sentences in order; a single str is one sentence.
 
     Raises:
         TypeError: If this is no iterable of str, naming the row that is something else.
     """
+    if is_one(sentences):
+        sentences = [sentences]
     if isinstance(sentences, (bytes, bytearray, Mapping, Set)) or not isinstance(sentences, Iterable):
         raise TypeError(
             f"sentences is of type {type(sentences).__name__}; pass a str, or a list or another ordered iterable of str"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from sbert.files import Unreadable, blame, first_line, read_object, weights_file
+from sbert.files import UnreadableError, blame, first_line, read_object, weights_file
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -53,7 +53,7 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
 
     path = folder / "config.json"
     if not path.exists():
-        raise Unreadable(folder, "holds no config.json, so it is no model", "pass the folder of a model")
+        raise UnreadableError(folder, "holds no config.json, so it is no model", "pass the folder of a model")
     model_type = read_object(path).get("model_type")
     try:
         with quiet():
@@ -61,16 +61,14 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
     except Exception as error:
         if "trust_remote_code" in str(error):
             reason = f"needs code from its folder (model_type {model_type!r}), which is never run"
-            raise Unreadable(path, reason, "use a model that transformers knows") from error
-        raise Unreadable(path, f"is no configuration that transformers knows ({first_line(error)})") from error
+            raise UnreadableError(path, reason, "use a model that transformers knows") from error
+        raise UnreadableError(path, f"is no configuration that transformers knows ({first_line(error)})") from error
     if getattr(config, "_attn_implementation", None) not in (None, *_ATTENTIONS):
         config._attn_implementation = None
     return config
 
 
-def load_model(
-    folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None
-) -> PreTrainedModel:
+def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None) -> PreTrainedModel:
     """The transformer in ``folder``; of an encoder-decoder only its encoder.
 
     Raises:
@@ -99,7 +97,7 @@ def load_model(
     missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     if missing:
         reason = f"lacks {len(missing)} of the weights that config.json asks for, such as {missing[0]}"
-        raise Unreadable(weights, reason)
+        raise UnreadableError(weights, reason)
     loaded: PreTrainedModel = model.eval()
     return loaded
 
@@ -113,15 +111,13 @@ def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizer
             read_object(folder / name)
     try:
         with quiet():
-            tokenizer = AutoTokenizer.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False, **options
-            )
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise blame(folder, TOKENIZER_FILES, error) from error
     if tokenizer is None or not len(tokenizer):
-        raise Unreadable(folder, f"holds no tokenizer ({', '.join(TOKENIZER_FILES[:2])})")
+        raise UnreadableError(folder, f"holds no tokenizer ({', '.join(TOKENIZER_FILES[:2])})")
     if tokenizer.is_fast:
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()

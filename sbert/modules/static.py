@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     import tokenizers
 
 
+def _table(weights: Tensor, trainable: bool) -> nn.Embedding:
+    rows, dim = weights.shape
+    return nn.Embedding(rows, dim, _weight=weights, _freeze=not trainable)
+
+
 class StaticEmbedding(nn.Module):
     """The mean of a text's token vectors, each taken from a table: no transformer, no limit of length.
 
@@ -49,7 +54,7 @@ class StaticEmbedding(nn.Module):
     def __init__(self, tokenizer: tokenizers.Tokenizer, weights: Tensor) -> None:
         super().__init__()
         self.tokenizer = tokenizer
-        self.embedding = nn.Embedding.from_pretrained(weights, freeze=False)
+        self.embedding = _table(weights, trainable=True)
         self.max_seq_length: int | None = None
         self._fast = FastTokenizer(tokenizer, add_special_tokens=False)
 
@@ -113,7 +118,7 @@ class WordEmbeddings(nn.Module):
         self.lower_case = lower_case
         self.stop_words = frozenset(stop_words)
         self.max_seq_length = max_seq_length
-        self.embedding = nn.Embedding.from_pretrained(weights, freeze=not trainable)
+        self.embedding = _table(weights, trainable)
         self._ids = {word: i for i, word in enumerate(self.words)}
 
     @classmethod

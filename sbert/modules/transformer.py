@@ -80,7 +80,7 @@ class Transformer(nn.Module):
         self.auto_model = model
         self.tokenizer = tokenizer
         self.lower_case = lower_case
-        self._copy: tuple[object, int, FastTokenizer] | None = None
+        self._copy: tuple[Any, int, FastTokenizer] | None = None
         self._limit = huggingface.default_limit(model, tokenizer)
         # Only the last layer is read, so a decoder need not keep keys and values for a next token.
         self._options: dict[str, Any] = {"use_cache": False} if huggingface.accepts(model, "use_cache") else {}

@@ -1,0 +1,83 @@
+"""What a caller is told while sentences are encoded: progress, texts that were cut, vectors that are no numbers."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# A bar for fewer texts would be gone before it was read.
+_BAR_FROM = 2000
+TRUNCATION = ("warn", "ignore", "error")
+
+
+class Report:
+    """A bar that counts sentences, and one warning for all the sentences that were cut.
+
+    Args:
+        total: Number of sentences, if it is known.
+        show: Whether there is a bar; where it is None, from 2,000 sentences on, on a terminal or in a notebook.
+        on_truncate: ``"warn"``, ``"ignore"`` or ``"error"``.
+        limit: Longest input in tokens.
+    """
+
+    def __init__(self, total: int | None, show: bool | None, on_truncate: str, limit: int | None) -> None:
+        self.on_truncate, self.limit = on_truncate, limit
+        self.rows = self.cut = 0
+        if show is None and total is not None and total < _BAR_FROM:
+            show = False
+        self._bar: Any = None
+        if show is not False:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # A notebook without widgets gets a bar of text.
+                from tqdm.auto import tqdm
+
+                disable = False if show else None  # None: only where somebody looks on
+                self._bar = tqdm(total=total, unit=" sentences", desc="Encoding", disable=disable)
+
+    def cut_rows(self, truncated: np.ndarray) -> None:
+        """Take note of which of the next sentences are too long. Shape: (sentences,) bool.
+
+        Raises:
+            ValueError: If there are any, and they count as an error.
+        """
+        count = int(truncated.sum())
+        if count and self.on_truncate == "error":
+            row = self.rows + int(truncated.argmax())
+            more = f", as have {count - 1} after it" if count > 1 else ""
+            raise ValueError(
+                f"sentences[{row}] has more than max_seq_length={self.limit} tokens{more};"
+                " split what is too long, or pass on_truncate='warn'"
+            )
+        self.rows += len(truncated)
+        self.cut += count
+
+    def done(self, sentences: int) -> None:
+        """Count so many more sentences as encoded."""
+        if self._bar is not None:
+            self._bar.update(sentences)
+
+    def __enter__(self) -> Report:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        if kind is None and self.cut and self.on_truncate == "warn":
+            warnings.warn(
+                f"{self.cut} of {self.rows} sentences were cut to max_seq_length={self.limit} tokens;"
+                " pass on_truncate='ignore' to silence or 'error' to refuse",
+                stacklevel=3,
+            )
+
+
+def check_finite(vectors: Tensor, before: int) -> None:
+    """Raise a ValueError that names the first row with a NaN or an infinity; ``before`` rows came earlier."""
+    if not torch.isfinite(vectors).all():
+        row = before + int((~torch.isfinite(vectors).all(1)).nonzero()[0])
+        raise ValueError(
+            f"the vector of sentences[{row}] is not finite; check the weights, or use dtype='float32' if they are half"
+        )

@@ -1,0 +1,7 @@
+"""The model folder on disk: every foreign name, key and file name stands in this package, and nowhere else."""
+
+from sbert.saving.names import REFERENCE, Settings
+from sbert.saving.read import read_modules, read_settings
+from sbert.saving.write import write
+
+__all__ = ["REFERENCE", "Settings", "read_modules", "read_settings", "write"]

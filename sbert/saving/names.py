@@ -1,0 +1,40 @@
+"""Foreign names: files and keys of model folders, as sentence-transformers wrote them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+MODULES = "modules.json"
+SETTINGS = "config_sentence_transformers.json"
+REFERENCE = "sbert_reference.json"
+WORDS_CONFIG = "wordembedding_config.json"
+WORDS_VOCABULARY = "whitespacetokenizer_config.json"
+LSTM_CONFIG = "lstm_config.json"
+THEIRS = "sentence_transformers."
+OURS = "sbert."
+
+# The names that sentence-transformers gave the file of a transformer's settings.
+TRANSFORMER_CONFIGS = [
+    f"sentence_{name}_config.json"
+    for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+]
+# Old keys, in the order in which their vectors are concatenated, and our names.
+POOLING_KEYS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+POOLING_NAMES = {"mean_sqrt_len_tokens": "mean_sqrt_len"}
+
+
+@dataclass
+class Settings:
+    """What a folder says of an encoder beside its modules."""
+
+    prompts: dict[str, str] = field(default_factory=dict)
+    default_prompt_name: str | None = None
+    similarity_fn_name: str | None = None
+    truncate_dim: int | None = None
