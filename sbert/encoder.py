@@ -337,7 +337,7 @@ class SentenceEncoder(nn.Sequential):
 
         Example:
             >>> vectors = model.encode(["A cat sleeps.", "A kitten naps."])
-            >>> model.similarity_pairwise(vectors, vectors)
+            >>> model.similarity_pairwise(vectors, vectors).round(4)
             array([1., 1.], dtype=float32)
         """
         return functional.pairwise_similarity(a, b, self.similarity_fn_name)

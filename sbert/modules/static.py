@@ -96,8 +96,8 @@ class WordEmbeddings(nn.Module):
     Example:
         >>> from sbert import Pooling, SentenceEncoder
         >>> words = WordEmbeddings(["red", "fox"], torch.eye(2))
-        >>> SentenceEncoder(words, Pooling("mean")).encode("The red, red Fox")
-        array([0.6666667, 0.33333334], dtype=float32)
+        >>> SentenceEncoder(words, Pooling("mean")).encode("The red, red Fox").round(2)
+        array([0.67, 0.33], dtype=float32)
     """
 
     special_tokens = (0, 0)

