@@ -356,8 +356,14 @@ class SentenceEncoder(nn.Sequential):
         Raises:
             ValueError: If the folder holds something that is no part of a model, or a module of the user's
                 own cannot be saved.
+
+        Example:
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     model.save(f"{folder}/minilm")
+            ...     SentenceEncoder(f"{folder}/minilm").get_sentence_embedding_dimension()
+            384
         """
-        self._save(Path(path), name=os.fspath(path))
+        self._save(Path(path), name=Path(path).name)
 
     def _save(self, path: Path, name: str) -> None:
         check_replaceable(path)
@@ -395,6 +401,10 @@ class SentenceEncoder(nn.Sequential):
 
         Returns:
             The address of the commit.
+
+        Example:
+            >>> model.push_to_hub("me/my-model")  # doctest: +SKIP
+            'https://huggingface.co/me/my-model/commit/…'
         """
         with tempfile.TemporaryDirectory() as folder:
             self._save(Path(folder) / "model", name=repo_id)
@@ -424,6 +434,12 @@ class SentenceEncoder(nn.Sequential):
 
         Raises:
             ValueError: If the model was not loaded from, or saved to, a folder with reference vectors.
+
+        Example:
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     model.save(f"{folder}/minilm")
+            ...     bool(SentenceEncoder(f"{folder}/minilm").verify())
+            True
         """
         if self._reference is None:
             raise ValueError("the model has no reference vectors; save() keeps some in its folder")
