@@ -423,6 +423,11 @@ class SentenceEncoder(nn.Sequential):
         )
         return vectors
 
+    @property
+    def has_reference(self) -> bool:
+        """Whether there are reference vectors for ``verify`` to compare with."""
+        return self._reference is not None
+
     def verify(self, tolerance: float = 1e-4) -> verification.Verification:
         """Encode the texts that the model was saved with, and say by how much their vectors differ.
 
