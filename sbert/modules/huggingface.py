@@ -74,9 +74,14 @@ def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, atten
     Raises:
         ValueError: If a file is damaged, or weights are missing that the configuration asks for.
     """
-    from transformers import AutoModel, AutoModelForTextEncoding
+    from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoModel, AutoModelForTextEncoding
 
-    kind = AutoModelForTextEncoding if config.is_encoder_decoder else AutoModel
+    # The same class for most models, but for T5 and its kin the encoder alone.
+    known = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
+    if config.is_encoder_decoder and not known:
+        reason = f"describes an encoder-decoder ({config.model_type}), whose encoder cannot be had alone"
+        raise UnreadableError(folder / "config.json", reason, "use an encoder, or one of T5's kin")
+    kind = AutoModelForTextEncoding if known else AutoModel
     weights = weights_file(folder)
     options: dict[str, Any] = {"attn_implementation": attention} if attention in _ATTENTIONS else {}
     try:

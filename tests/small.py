@@ -1,0 +1,143 @@
+"""Tiny random models, built in a moment and thrown away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+CORPUS = [
+    "a small boat lies on the quiet lake and nobody rows it home",
+    "the red fox runs over seven green hills before the long winter",
+    "Unicode: café, naïve, 문장, 文, 3.14 × 2!",
+    "zero one two three four five six seven eight nine ten",
+]
+TEXTS = [
+    "a small boat",
+    "The red fox runs over the hills.",
+    "",
+    "   ",
+    "café 문장 !?",
+    "one two three four five six seven eight nine ten " * 3,
+    "lake",
+    "A SMALL Boat lies — on the quiet lake; nobody rows it home",
+]
+
+
+def wordpiece() -> Tokenizer:
+    """As BERT's: lower case, [CLS] … [SEP]."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=120, special_tokens=special))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    tokenizer.decoder = decoders.WordPiece()
+    return tokenizer
+
+
+def byte_bpe(template: str = "<s> $A </s>") -> Tokenizer:
+    """As RoBERTa's: bytes, <s> … </s>, the padding token at 1."""
+    tokenizer = Tokenizer(models.BPE(unk_token=None))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=320, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokens = [("<s>", 0), ("</s>", 2)]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=template, pair=f"{template} $B", special_tokens=[t for t in tokens if t[0] in template]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def unigram(template: str = "<s> $A </s>") -> Tokenizer:
+    """As XLM-R's and T5's: pieces of sentences, spaces kept as ▁."""
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trainer = trainers.UnigramTrainer(vocab_size=120, special_tokens=special, unk_token="<unk>")
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokens = [("<s>", 0), ("</s>", 2)]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=template, pair=f"{template} $B", special_tokens=[t for t in tokens if t[0] in template]
+    )
+    tokenizer.decoder = decoders.Metaspace()
+    return tokenizer
+
+
+def wrapped(tokenizer: Tokenizer, limit: int, **options: Any) -> PreTrainedTokenizerFast:
+    """The tokenizer as transformers has it."""
+    bert = tokenizer.token_to_id("[CLS]") is not None
+    names = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if bert else ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+    keys = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=limit, **dict(zip(keys, names, strict=True)), **options
+    )
+
+
+def randomized(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
+    """The model with weights large enough that vectors of different texts differ."""
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            scale = 0.2 if parameter.ndim > 1 else 0.05
+            base = 1.0 if parameter.ndim == 1 and "norm" in name.lower() and name.endswith("weight") else 0.0
+            parameter.copy_(base + scale * torch.randn_like(parameter))
+    return model.eval()
+
+
+def bert(folder: Path, seed: int = 0) -> Path:
+    """A BERT of two layers, as a plain Hugging Face folder."""
+    from transformers import BertConfig, BertModel
+
+    tokenizer = wordpiece()
+    config = BertConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+    )
+    randomized(BertModel(config), seed).save_pretrained(folder)
+    wrapped(tokenizer, 64).save_pretrained(folder)
+    return folder
+
+
+def write(folder: Path, files: dict[str, Any]) -> Path:
+    """JSON files at their paths."""
+    for name, value in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(value), encoding="utf-8")
+    return folder
+
+
+def modules(*names: str, namespace: str = "sentence_transformers.models.") -> list[dict[str, Any]]:
+    """The entries of modules.json: the first at the top, the others in folders of their own."""
+    return [
+        {
+            "idx": i,
+            "name": str(i),
+            "path": "" if i == 0 else f"{i}_{name}",
+            "type": namespace.format(name=name.lower()) + name,
+        }
+        for i, name in enumerate(names)
+    ]
+
+
+def pooling(*modes: str, dim: int = 16, **more: Any) -> dict[str, Any]:
+    """A pooling's old config; modes by the names of its keys."""
+    keys = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+    flags = {f"pooling_mode_{key}": key in modes for key in keys}
+    return {"word_embedding_dimension": dim, **flags, **more}

@@ -1,0 +1,162 @@
+"""Tiny random models of each family: the same vectors as sentence-transformers, whoever saved the folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
+
+from sbert import SentenceEncoder
+from tests import small
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")
+LIMIT = 24
+SHAPE: dict[str, Any] = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 64,
+}
+ROBERTA = {**SHAPE, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
+DISTIL = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 64}
+ALBERT = {**SHAPE, "embedding_size": 8, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+ELECTRA = {**SHAPE, "embedding_size": 8}
+DEBERTA = {
+    **SHAPE,
+    "relative_attention": True,
+    "position_buckets": 8,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": "p2c|c2p",
+    "position_biased_input": False,
+    "type_vocab_size": 0,
+    "pad_token_id": 1,
+}
+MODERN = {
+    **SHAPE,
+    "pad_token_id": 1,
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "cls_token_id": 0,
+    "sep_token_id": 2,
+    "local_attention": 8,
+}
+T5 = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, "pad_token_id": 1, "eos_token_id": 2}
+QWEN = {**SHAPE, "num_key_value_heads": 1, "head_dim": 8, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+
+# Family: class of the configuration and of the model, its settings, its tokenizer.
+FAMILIES: dict[str, tuple[str, str, dict[str, Any], Callable[[], Tokenizer]]] = {
+    "bert": ("BertConfig", "BertModel", SHAPE, small.wordpiece),
+    "roberta": ("RobertaConfig", "RobertaModel", ROBERTA, small.byte_bpe),
+    "xlm-roberta": ("XLMRobertaConfig", "XLMRobertaModel", ROBERTA, small.unigram),
+    "mpnet": ("MPNetConfig", "MPNetModel", {**SHAPE, "pad_token_id": 1}, small.byte_bpe),
+    "distilbert": ("DistilBertConfig", "DistilBertModel", DISTIL, small.wordpiece),
+    "albert": ("AlbertConfig", "AlbertModel", ALBERT, small.unigram),
+    "electra": ("ElectraConfig", "ElectraModel", ELECTRA, small.wordpiece),
+    "deberta-v3": ("DebertaV2Config", "DebertaV2Model", DEBERTA, small.unigram),
+    "modernbert": ("ModernBertConfig", "ModernBertModel", MODERN, small.byte_bpe),
+    "t5-encoder": ("T5Config", "T5EncoderModel", T5, lambda: small.unigram("$A </s>")),
+    "t5-whole": ("T5Config", "T5Model", T5, lambda: small.unigram("$A </s>")),
+    "qwen3": ("Qwen3Config", "Qwen3Model", QWEN, lambda: small.byte_bpe("$A </s>")),
+}
+
+
+def build(family: str, folder: Path, limit: int | None = LIMIT) -> Path:
+    """A folder as sentence-transformers 2 wrote it."""
+    import transformers
+
+    config_name, model_name, settings, make_tokenizer = FAMILIES[family]
+    tokenizer = make_tokenizer()
+    config = getattr(transformers, config_name)(vocab_size=tokenizer.get_vocab_size(), **settings)
+    small.randomized(getattr(transformers, model_name)(config)).save_pretrained(folder)
+    left = {"padding_side": "left"} if family == "qwen3" else {}
+    wrapped: PreTrainedTokenizerFast = small.wrapped(tokenizer, 64, **left)
+    wrapped.save_pretrained(folder)
+    mode = "lasttoken" if family == "qwen3" else "mean_tokens"
+    small.write(
+        folder,
+        {
+            "modules.json": small.modules("Transformer", "Pooling", "Normalize"),
+            "sentence_bert_config.json": {"max_seq_length": limit, "do_lower_case": False},
+            "1_Pooling/config.json": small.pooling(mode),
+        },
+    )
+    (folder / "2_Normalize").mkdir()
+    return folder
+
+
+def theirs(folder: Path) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+
+
+def ours(folder: Path) -> SentenceEncoder:
+    return SentenceEncoder(folder, device="cpu")
+
+
+def difference(first: Any, second: Any) -> float:
+    """Greatest difference of one number over all texts, in one call each."""
+    vectors = [
+        model.encode(small.TEXTS, **({"on_truncate": "ignore"} if isinstance(model, SentenceEncoder) else {}))
+        for model in (first, second)
+    ]
+    assert np.isfinite(vectors[0]).all()
+    # Vectors that were all alike would agree whatever the code does.
+    assert np.abs(vectors[0][0] - vectors[0][1]).max() > 1e-2
+    return float(np.abs(vectors[0] - vectors[1]).max())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_same_vectors_in_both_directions(family: str, tmp_path: Path) -> None:
+    folder = build(family, tmp_path / "given")
+    model, peer = ours(folder), theirs(folder)
+    assert model.max_seq_length == LIMIT
+    read = difference(model, peer)
+
+    model.save(tmp_path / "saved")
+    written = difference(model, theirs(tmp_path / "saved"))
+    again = difference(model, ours(tmp_path / "saved"))
+
+    peer.save(str(tmp_path / "theirs"))
+    newest = difference(ours(tmp_path / "theirs"), peer)
+    print(f"\n{family}: read {read:.1e}, written {written:.1e}, again {again:.1e}, newest dialect {newest:.1e}")
+    assert max(read, written, newest) <= 1e-5
+    assert again == 0
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_neighbours_do_not_matter(family: str, tmp_path: Path) -> None:
+    model = ours(build(family, tmp_path / "given"))
+    together = model.encode(small.TEXTS, on_truncate="ignore", batch_size=len(small.TEXTS))
+    alone = np.stack([model.encode(text, on_truncate="ignore") for text in small.TEXTS])
+    assert np.abs(together - alone).max() <= 1e-6
+
+
+@pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "mpnet"])
+def test_positions_behind_the_padding_index(family: str, tmp_path: Path) -> None:
+    """Of 64 positions two are lost; a long text must not run over the table."""
+    model = ours(build(family, tmp_path / "given", limit=None))
+    assert model.max_seq_length == 62
+    with pytest.warns(UserWarning, match="1 of 1 sentences were cut to max_seq_length=62"):
+        assert np.isfinite(model.encode(["lake boat " * 100])).all()
+    with pytest.raises(ValueError, match="max_seq_length=63 exceeds the 62 positions"):
+        model.max_seq_length = 63
+    folder = build(family, tmp_path / "too long", limit=64)
+    with pytest.warns(UserWarning, match="max_seq_length=64 exceeds the 62 positions of the model; 62 is used"):
+        assert ours(folder).max_seq_length == 62
+
+
+@pytest.mark.parametrize("family", ["t5-whole", "qwen3"])
+def test_gradients_flow(family: str, tmp_path: Path) -> None:
+    model = ours(build(family, tmp_path / "given"))
+    model(model.tokenize(["a small boat", "", "lake"])).sum().backward()
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    assert gradients
+    assert all(np.isfinite(g.numpy()).all() for g in gradients)
