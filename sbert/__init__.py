@@ -1,18 +1,22 @@
 """Sentence embeddings: encode sentences as vectors, compare them, train the models that do."""
 
-from sbert.batch import TokenBatch, TokenEmbeddings
-from sbert.encoder import SentenceEncoder
-from sbert.modules import (
-    LSTM,
-    Dense,
-    Dropout,
-    LayerNorm,
-    Normalize,
-    Pooling,
-    StaticEmbedding,
-    Transformer,
-    WordEmbeddings,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sbert.batch import TokenBatch, TokenEmbeddings
+    from sbert.encoder import SentenceEncoder
+    from sbert.modules import (
+        LSTM,
+        Dense,
+        Dropout,
+        LayerNorm,
+        Normalize,
+        Pooling,
+        StaticEmbedding,
+        Transformer,
+        WordEmbeddings,
+    )
 
 __version__ = "0.1.0"
 
@@ -30,3 +34,15 @@ __all__ = [
     "Transformer",
     "WordEmbeddings",
 ]
+_ELSEWHERE = {"SentenceEncoder": "sbert.encoder", "TokenBatch": "sbert.batch", "TokenEmbeddings": "sbert.batch"}
+
+
+def __getattr__(name: str) -> Any:
+    # torch takes more than a second to import, and nobody who asks for `sbert --help` needs it.
+    if name not in __all__:
+        raise AttributeError(f"module 'sbert' has no attribute {name!r}")
+    return getattr(import_module(_ELSEWHERE.get(name, "sbert.modules")), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

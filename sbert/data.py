@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
-import io
 import json
 import os
 import sys
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO
 
@@ -16,8 +18,10 @@ FORMATS = ("text", "jsonl", "csv", "tsv")
 _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv"}
 
 
-def read_texts(path: str | os.PathLike[str], column: str | None = None, form: str | None = None) -> Iterator[str]:
-    r"""The texts of a file in order, read as they are asked for.
+def read_texts(
+    path: str | os.PathLike[str], column: str | None = None, file_format: str | None = None
+) -> Iterator[str]:
+    r"""The texts of a UTF-8 file in order, read as they are asked for.
 
     Text: one text a line, empty lines included. JSONL: one JSON string a line, or with ``column`` one object.
     CSV and TSV: a header line, and the column of that name; TSV knows no quotes, CSV does.
@@ -25,7 +29,7 @@ def read_texts(path: str | os.PathLike[str], column: str | None = None, form: st
     Args:
         path: The file, gzipped where it ends in ``.gz``; ``"-"`` for standard input.
         column: Name of the column, or of the object's key.
-        form: ``"text"``, ``"jsonl"``, ``"csv"`` or ``"tsv"``; by the file's ending where it is not given.
+        file_format: ``"text"``, ``"jsonl"``, ``"csv"`` or ``"tsv"``; by the file's ending where it is not given.
 
     Raises:
         OSError: If the file cannot be opened.
@@ -39,76 +43,110 @@ def read_texts(path: str | os.PathLike[str], column: str | None = None, form: st
         ...     list(read_texts(file, column="text"))
         ['A 5" nail.']
     """
-    suffixes = Path(path).suffixes
-    ending = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else "".join(suffixes[-1:])
-    form = form or _SUFFIXES.get(ending.lower(), "text")
-    if form not in FORMATS:
-        raise ValueError(f"format {form!r} is unknown; pass one of {', '.join(FORMATS)}")
-    if column is None and form in ("csv", "tsv"):
-        raise ValueError(f"{path} is {form.upper()}; name the column that holds the texts")
-    if column is not None and form == "text":
+    chosen = file_format or _format_of(Path(path))
+    if chosen not in FORMATS:
+        raise ValueError(f"file format {chosen!r} is unknown; pass one of {', '.join(FORMATS)}")
+    if column is None and chosen in ("csv", "tsv"):
+        raise ValueError(f"{path} is {chosen.upper()}; name the column that holds the texts")
+    if column is not None and chosen == "text":
         raise ValueError(f"{path} is plain text and has no column {column!r}; name another format")
+    # Said at once, not when the first text is asked for: a model may be loaded in between.
+    if os.fspath(path) != "-" and not Path(path).exists():
+        raise FileNotFoundError(f"{path} does not exist; name a file, or - for standard input")
+    return _texts(path, column, chosen)
+
+
+def _format_of(path: Path) -> str:
+    name = path.name.lower().removesuffix(".gz")
+    return _SUFFIXES.get(Path(name).suffix, "text")
+
+
+def _texts(path: str | os.PathLike[str], column: str | None, file_format: str) -> Iterator[str]:
     with _open(path) as file:
-        if form == "text":
-            yield from _lines(file, path)
-        elif form == "jsonl":
-            yield from _json_lines(_lines(file, path), path, column)
+        lines = _lines(file, path)
+        if file_format == "text":
+            yield from map(_without_ending, lines)
+        elif file_format == "jsonl":
+            yield from _json_texts(lines, path, column)
         else:
-            yield from _table(file, path, str(column), form)
+            yield from _table_texts(lines, path, str(column), file_format)
 
 
-def _open(path: str | os.PathLike[str]) -> IO[str]:
-    # Only "\n" ends a line: other line breaks, which Python knows many of, stand within texts.
+def _open(path: str | os.PathLike[str]) -> AbstractContextManager[Iterable[bytes]]:
     if os.fspath(path) == "-":
-        return io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", newline="\n")
-    if Path(path).suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="\n")
-    return Path(path).open(encoding="utf-8", newline="\n")
+        return nullcontext(sys.stdin.buffer)
+    binary: IO[bytes] = gzip.open(path, "rb") if Path(path).suffix.lower() == ".gz" else Path(path).open("rb")  # type: ignore[assignment]
+    return binary
 
 
-def _lines(file: IO[str], path: str | os.PathLike[str]) -> Iterator[str]:
+def _lines(file: Iterable[bytes], path: str | os.PathLike[str]) -> Iterator[str]:
+    """Lines with their endings; only a line feed ends one, since other breaks, of which Unicode has many, are text."""
     number = 0
     try:
-        for line in file:
-            number += 1
-            yield line.removesuffix("\n").removesuffix("\r")
+        for number, line in enumerate(file, start=1):
+            yield (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}, after line {number}: not UTF-8 ({error.reason}); convert the file") from error
-    except (EOFError, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path}, after line {number}: {error}; the file is damaged") from error
+        raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file to UTF-8") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path}, after line {number}: {error}; the file is damaged, get it again") from error
 
 
-def _json_lines(lines: Iterator[str], path: str | os.PathLike[str], column: str | None) -> Iterator[str]:
+def _without_ending(line: str) -> str:
+    return line[:-2] if line.endswith("\r\n") else line.removesuffix("\n")
+
+
+def _json_texts(lines: Iterator[str], path: str | os.PathLike[str], column: str | None) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
+        where = f"{path}, line {number}"
         try:
             value = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: no JSON ({error}); mend or remove the line") from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{where}: no JSON ({error}); mend or remove the line") from error
         if column is not None:
-            if not isinstance(value, dict) or column not in value:
-                found = ", ".join(value) if isinstance(value, dict) else f"a {type(value).__name__}"
-                raise ValueError(f"{path}, line {number}: no key {column!r}, but {found}; name another column")
+            if not isinstance(value, dict):
+                raise ValueError(f"{where}: {_kind(value)} where an object with the key {column!r} is expected")
+            if column not in value:
+                raise ValueError(f"{where}: no key {column!r}; the keys are {', '.join(value) or 'none'}")
             value = value[column]
         if not isinstance(value, str):
-            remedy = "put a string there" if column else "name the column that holds the texts"
-            raise ValueError(f"{path}, line {number}: a {type(value).__name__} where a text is expected; {remedy}")
+            remedy = "name the column that holds the texts" if column is None else "put a string there"
+            raise ValueError(f"{where}: {_kind(value)} where a text is expected; {remedy}")
         yield value
 
 
-def _table(file: IO[str], path: str | os.PathLike[str], column: str, form: str) -> Iterator[str]:
-    lines = (line + "\n" for line in _lines(file, path))
-    rows = csv.reader(lines) if form == "csv" else (line[:-1].split("\t") for line in lines)
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "a list", bool: "true or false", type(None): "null", str: "a string"}
+    return names.get(type(value), "a number")
+
+
+def _table_texts(lines: Iterator[str], path: str | os.PathLike[str], column: str, file_format: str) -> Iterator[str]:
+    rows = _csv_rows(lines, path) if file_format == "csv" else _tsv_rows(lines)
+    _, header = next(rows, (1, []))
+    if header.count(column) != 1:
+        known = ", ".join(header) or "none"
+        raise ValueError(f"{path}, line 1: not one column {column!r}; the columns are {known}")
+    place = header.index(column)
+    for number, row in rows:
+        if len(row) != len(header):
+            raise ValueError(
+                f"{path}, line {number}: {len(row)} cells where the header has {len(header)}; mend or remove the line"
+            )
+        yield row[place]
+
+
+def _tsv_rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    """Rows with the number of their line."""
+    for number, line in enumerate(lines, start=1):
+        yield number, _without_ending(line).split("\t")
+
+
+def _csv_rows(lines: Iterator[str], path: str | os.PathLike[str]) -> Iterator[tuple[int, list[str]]]:
+    """Rows with the number of their last line; empty lines are none."""
+    csv.field_size_limit(2**31 - 1)  # The default refuses documents of more than 131,072 characters.
+    reader = csv.reader(lines, strict=True)
     try:
-        header: list[str] = next(iter(rows), [])
-        if column not in header:
-            known = ", ".join(header) or "none"
-            raise ValueError(f"{path}: no column {column!r}; the columns are {known}")
-        place = header.index(column)
-        for number, row in enumerate(rows, start=2):
-            if len(row) != len(header):
-                raise ValueError(
-                    f"{path}, row {number}: {len(row)} cells where the header has {len(header)}; mend or remove the row"
-                )
-            yield row[place]
+        for row in reader:
+            if row:
+                yield reader.line_num, row
     except csv.Error as error:
-        raise ValueError(f"{path}: {error}; mend the file") from error
+        raise ValueError(f"{path}, line {reader.line_num}: {error}; mend the quotes there or before") from error

@@ -28,7 +28,7 @@ TOKENIZER_FILES = [
     "spiece.model",
 ]
 # Other values can make transformers fetch a kernel, which is code.
-_ATTENTIONS = ("eager", "sdpa")
+ATTENTIONS = ("eager", "sdpa")
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
             reason = f"needs code from its folder (model_type {model_type!r}), which is never run"
             raise UnreadableError(path, reason, "use a model that transformers knows") from error
         raise UnreadableError(path, f"is no configuration that transformers knows ({first_line(error)})") from error
-    if getattr(config, "_attn_implementation", None) not in (None, *_ATTENTIONS):
+    if getattr(config, "_attn_implementation", None) not in (None, *ATTENTIONS):
         config._attn_implementation = None
     return config
 
@@ -83,7 +83,7 @@ def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, atten
         raise UnreadableError(folder / "config.json", reason, "use an encoder, or one of T5's kin")
     kind = AutoModelForTextEncoding if known else AutoModel
     weights = weights_file(folder)
-    options: dict[str, Any] = {"attn_implementation": attention} if attention in _ATTENTIONS else {}
+    options: dict[str, Any] = {"attn_implementation": attention} if attention in ATTENTIONS else {}
     try:
         with quiet():
             model, report = kind.from_pretrained(

@@ -118,27 +118,7 @@ def _read_transformer(folder: Path, dtype: torch.dtype | None) -> nn.Module:
     )
     config = read_object(path, missing_ok=True)
     _check_transformer_config(config, path)
-    options = {
-        new: {**files.field(config, path, old, dict, {}), **files.field(config, path, new, dict, {})}
-        for old, new in (
-            ("model_args", "model_kwargs"),
-            ("tokenizer_args", "processor_kwargs"),
-            ("config_args", "config_kwargs"),
-        )
-    }
-    allowed = {
-        "model_kwargs": {"attn_implementation"},
-        "processor_kwargs": {"model_max_length", "padding_side", "truncation_side", "do_lower_case", "add_eos_token"},
-        "config_kwargs": set(options["config_kwargs"]) - {"attn_implementation", "_attn_implementation", "auto_map"},
-    }
-    # The dtype is the caller's choice, and code is never run.
-    passed_over = {"trust_remote_code", "torch_dtype", "dtype"}
-    for name, given in options.items():
-        ignored = sorted(set(given) - allowed[name] - passed_over)
-        if ignored:
-            warnings.warn(f"{path}: {name} {', '.join(ignored)} ignored", stacklevel=2)
-        options[name] = {k: v for k, v in given.items() if k in allowed[name] - passed_over}
-
+    options = {name: _options(config, path, name) for name in _ARGUMENTS}
     hf_config = huggingface.load_config(folder, options["config_kwargs"])
     attention = options["model_kwargs"].get("attn_implementation")
     model = huggingface.load_model(folder, hf_config, dtype or torch.float32, attention)
@@ -155,8 +135,37 @@ def _read_transformer(folder: Path, dtype: torch.dtype | None) -> nn.Module:
     return transformer
 
 
+# What a folder may pass on to transformers, under its newer and its older name; any value of the configuration.
+# The dtype is the caller's choice, and nothing that could fetch or run code is passed on.
+_ARGUMENTS: dict[str, tuple[str, set[str] | None]] = {
+    "model_kwargs": ("model_args", {"attn_implementation"}),
+    "processor_kwargs": (
+        "tokenizer_args",
+        {"model_max_length", "padding_side", "truncation_side", "do_lower_case", "add_eos_token"},
+    ),
+    "config_kwargs": ("config_args", None),
+}
+_PASSED_OVER = ("trust_remote_code", "torch_dtype", "dtype")
+
+
+def _options(config: dict[str, Any], path: Path, name: str) -> dict[str, Any]:
+    """The arguments for transformers that a folder gives and may give."""
+    old, allowed = _ARGUMENTS[name]
+    given = {**files.field(config, path, old, dict, {}), **files.field(config, path, name, dict, {})}
+    options = {}
+    for key, value in given.items():
+        if key in _PASSED_OVER:
+            continue
+        known = allowed is None or key in allowed
+        if known and ("attn_implementation" not in key or value in huggingface.ATTENTIONS):
+            options[key] = value
+        else:
+            warnings.warn(f"{path}: {name} {key}={value!r} ignored", stacklevel=2)
+    return options
+
+
 def _check_transformer_config(config: dict[str, Any], path: Path) -> None:
-    """Refuse what is not plain text through a plain forward; warn of keys that nobody knows."""
+    """Refuse what is not plain text through a plain forward; warn of keys that are not heeded."""
     text = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
     expected = {
         "transformer_task": ("feature-extraction",),
@@ -167,10 +176,13 @@ def _check_transformer_config(config: dict[str, Any], path: Path) -> None:
     for key, values in expected.items():
         if config.get(key) is not None and config[key] not in values:
             raise UnreadableError(path, f"gives {key}={config[key]!r}, which is not supported", "use a text model")
+    for key in ("processing_kwargs", "query_length", "document_length"):
+        if config.get(key):
+            warnings.warn(f"{path}: {key}={config[key]!r} ignored", stacklevel=2)
     known = {
         *expected,
-        *("max_seq_length", "do_lower_case", "model_args", "model_kwargs", "tokenizer_args", "processor_kwargs"),
-        *("config_args", "config_kwargs", "processing_kwargs", "unpad_inputs", "query_length", "document_length"),
+        *(name for new, (old, _) in _ARGUMENTS.items() for name in (new, old)),
+        *("max_seq_length", "do_lower_case", "processing_kwargs", "unpad_inputs", "query_length", "document_length"),
     }
     unknown = sorted(set(config) - known)
     if unknown:
