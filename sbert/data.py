@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import IO
 
 FORMATS = ("text", "jsonl", "csv", "tsv")
 _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv"}
@@ -75,8 +74,9 @@ def _texts(path: str | os.PathLike[str], column: str | None, file_format: str) -
 def _open(path: str | os.PathLike[str]) -> AbstractContextManager[Iterable[bytes]]:
     if os.fspath(path) == "-":
         return nullcontext(sys.stdin.buffer)
-    binary: IO[bytes] = gzip.open(path, "rb") if Path(path).suffix.lower() == ".gz" else Path(path).open("rb")  # type: ignore[assignment]
-    return binary
+    if Path(path).suffix.lower() == ".gz":
+        return gzip.open(path)
+    return Path(path).open("rb")
 
 
 def _lines(file: Iterable[bytes], path: str | os.PathLike[str]) -> Iterator[str]:
@@ -101,10 +101,11 @@ def _json_texts(lines: Iterator[str], path: str | os.PathLike[str], column: str 
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{where}: no JSON ({error}); mend or remove the line") from error
+            reason = f"{error.msg} at character {error.colno}" if isinstance(error, json.JSONDecodeError) else error
+            raise ValueError(f"{where}: no JSON ({reason}); mend or remove the line") from error
         if column is not None:
             if not isinstance(value, dict):
-                raise ValueError(f"{where}: {_kind(value)} where an object with the key {column!r} is expected")
+                raise ValueError(f"{where}: {_kind(value)}, not an object with the key {column!r}; name no column")
             if column not in value:
                 raise ValueError(f"{where}: no key {column!r}; the keys are {', '.join(value) or 'none'}")
             value = value[column]
@@ -122,9 +123,10 @@ def _kind(value: object) -> str:
 def _table_texts(lines: Iterator[str], path: str | os.PathLike[str], column: str, file_format: str) -> Iterator[str]:
     rows = _csv_rows(lines, path) if file_format == "csv" else _tsv_rows(lines)
     _, header = next(rows, (1, []))
-    if header.count(column) != 1:
+    found = header.count(column)
+    if found != 1:
         known = ", ".join(header) or "none"
-        raise ValueError(f"{path}, line 1: not one column {column!r}; the columns are {known}")
+        raise ValueError(f"{path}: {found or 'no'} columns {column!r}; name one that is there once, of {known}")
     place = header.index(column)
     for number, row in rows:
         if len(row) != len(header):
