@@ -8,8 +8,9 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from sbert.data import FORMATS, read_texts
 
@@ -20,28 +21,44 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 2 after an error, 130 after Ctrl-C.
 
+    Args:
+        argv: The words behind ``sbert``; those of the process where it is not given.
+
+    Raises:
+        SystemExit: After ``--help`` and ``--version``, with code 0.
+
     Example:
         >>> main(["similarity", str(minilm), "A cat sleeps.", "A cat sleeps."])
         1.0000
         0
     """
-    arguments = _parser().parse_args(argv)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
+        for meant_for_programmers in (DeprecationWarning, PendingDeprecationWarning, ResourceWarning, ImportWarning):
+            warnings.simplefilter("ignore", meant_for_programmers)
         warnings.showwarning = _show_warning
         try:
-            arguments.run(arguments)
-            sys.stdout.flush()
+            try:
+                arguments = _parser().parse_args(argv)
+                arguments.run(arguments)
+            finally:
+                sys.stdout.flush()
         except KeyboardInterrupt:
             print("sbert: interrupted", file=sys.stderr)
             return 130
-        except BrokenPipeError:  # Whoever read the output has seen enough.
+        except BrokenPipeError:  # Whoever read the output has seen enough; spare the interpreter another try.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-        except (ValueError, TypeError, OSError, RuntimeError, MemoryError) as error:
-            print(f"sbert: error: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
+        # torch raises an AssertionError for a device that it was not built for, transformers an ImportError for a
+        # tokenizer's package. Anything else is a bug, and shows its traceback.
+        except (ValueError, TypeError, OSError, RuntimeError, MemoryError, ImportError, AssertionError) as error:
+            print(f"sbert: error: {_one_line(error) or type(error).__name__}", file=sys.stderr)
             return 2
     return 0
+
+
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split())
 
 
 def _show_warning(
@@ -52,28 +69,35 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    print(f"sbert: warning: {message}", file=sys.stderr)
+    print(f"sbert: warning: {_one_line(message)}", file=sys.stderr)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sbert", description="Sentence embeddings.")
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as all others are."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; see {self.prog} --help")
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="sbert", description="Sentence embeddings.")
     parser.add_argument("--version", action="version", version=f"sbert {version('sbert')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     encode = _command(commands, "encode", _encode, "write the vectors of texts to a .npy file")
     encode.add_argument("texts", help="a file: text, JSONL, CSV or TSV, .gz or not; - for standard input")
     encode.add_argument("-o", "--output", required=True, metavar="FILE.npy", help="where to write the vectors")
-    encode.add_argument("--column", help="the column or key that holds the texts")
+    encode.add_argument("--column", metavar="NAME", help="the column or key that holds the texts")
     encode.add_argument("--format", choices=FORMATS, help="by the file's ending where it is not given")
-    encode.add_argument("--prompt", help="text to put before each text")
-    encode.add_argument("--prompt-name", help="one of the model's prompts")
-    encode.add_argument("--batch-size", type=int, help="texts in a batch")
-    encode.add_argument("--batch-tokens", type=int, help="tokens in a batch at most")
+    encode.add_argument("--prompt", metavar="TEXT", help="text to put before each text")
+    encode.add_argument("--prompt-name", metavar="NAME", help="one of the model's prompts")
+    encode.add_argument("--batch-size", type=int, metavar="N", help="texts in a batch")
+    encode.add_argument("--batch-tokens", type=int, metavar="N", help="tokens in a batch at most")
     encode.add_argument("--normalize", action="store_true", help="scale vectors to length 1")
-    encode.add_argument("--truncate-dim", type=int, help="keep so many numbers of each vector")
+    encode.add_argument("--truncate-dim", type=int, metavar="N", help="keep so many numbers of each vector")
     encode.add_argument("--precision", default="float32", help="float32, binary or ubinary")
-    encode.add_argument("--on-truncate", default="warn", help="warn, ignore or error")
-    encode.add_argument("--quiet", action="store_true", help="no progress bar")
+    encode.add_argument("--on-truncate", default="warn", help="warn, ignore or error: texts that are too long")
+    encode.add_argument("--quiet", action="store_true", help="no progress bar, and no line at the end")
 
     similarity = _command(commands, "similarity", _similarity, "compare two texts or more")
     similarity.add_argument("texts", nargs="+", help="two texts give a number, more a matrix")
@@ -99,8 +123,9 @@ def _load(arguments: argparse.Namespace) -> SentenceEncoder:
 
 
 def _encode(arguments: argparse.Namespace) -> None:
+    texts = read_texts(arguments.texts, arguments.column, arguments.format)
     vectors = _load(arguments).encode(
-        read_texts(arguments.texts, arguments.column, arguments.format),
+        texts,
         out=arguments.output,
         prompt=arguments.prompt,
         prompt_name=arguments.prompt_name,
@@ -112,7 +137,8 @@ def _encode(arguments: argparse.Namespace) -> None:
         on_truncate=arguments.on_truncate,
         show_progress_bar=False if arguments.quiet else None,
     )
-    print(f"{arguments.output}: {vectors.shape[0]} vectors of {vectors.shape[1]} {vectors.dtype}")
+    if not arguments.quiet:
+        print(f"{arguments.output}: {vectors.shape[0]} vectors of {vectors.shape[1]} {vectors.dtype}")
 
 
 def _similarity(arguments: argparse.Namespace) -> None:
@@ -133,7 +159,7 @@ def _info(arguments: argparse.Namespace) -> None:
     model = _load(arguments)
     parameters = list(model.parameters())
     facts: dict[str, Any] = {
-        "modules": [repr(module) for module in model],
+        "modules": [_one_line(repr(module)) for module in model],
         "dim": model.get_sentence_embedding_dimension(),
         "max_seq_length": model.max_seq_length,
         "similarity": model.similarity_fn_name,
@@ -144,16 +170,15 @@ def _info(arguments: argparse.Namespace) -> None:
         "device": str(model.device),
         "versions": verification.versions(),
     }
-    if model.has_reference:
-        facts["verification"] = str(model.verify())
+    verified = model.verify() if model.has_reference else None
     if arguments.json:
+        facts["verification"] = None if verified is None else {**asdict(verified), "ok": verified.ok}
         print(json.dumps(facts, ensure_ascii=False, indent=2))
         return
+    facts["parameters"] = f"{facts['parameters']:,}"
+    facts["prompts"] = [f"{name}: {prompt!r}" for name, prompt in model.prompts.items()]
+    facts["versions"] = [f"{name} {number}" for name, number in facts["versions"].items()]
+    facts["verification"] = "no reference vectors; save() keeps some" if verified is None else str(verified)
     for name, value in facts.items():
-        if isinstance(value, dict):
-            value = ", ".join(
-                f"{key} {text!r}" if name == "prompts" else f"{key} {text}" for key, text in value.items()
-            )
-        lines = value if isinstance(value, list) else [f"{value:,}" if name == "parameters" else value or "none"]
-        for i, line in enumerate(lines):
-            print(f"{name if i == 0 else '':20} {line}")
+        for i, line in enumerate(value if isinstance(value, list) and value else [value or "none"]):
+            print(f"{'' if i else name:20} {line}")

@@ -101,7 +101,9 @@ def _json_texts(lines: Iterator[str], path: str | os.PathLike[str], column: str 
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            reason = f"{error.msg} at character {error.colno}" if isinstance(error, json.JSONDecodeError) else error
+            reason: object = error
+            if isinstance(error, json.JSONDecodeError):
+                reason = f"{error.msg.removesuffix(' at')} at character {error.colno}"
             raise ValueError(f"{where}: no JSON ({reason}); mend or remove the line") from error
         if column is not None:
             if not isinstance(value, dict):
