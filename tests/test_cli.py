@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -389,10 +390,12 @@ def test_interrupted_while_loading(folder: Path, tmp_path: Path) -> None:
     assert (child.returncode, said) == (130, ["sbert: interrupted"])
 
 
-@pytest.mark.parametrize("words", [["--help"], ["info", "MODEL"], ["similarity", "MODEL", "one", "two"]])
-def test_a_closed_pipe_ends_quietly(folder: Path, words: list[str]) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("words", [["--help"], ["info", "MODEL"]], ids=" ".join)
+def test_a_closed_pipe_ends_quietly(folder: Path, words: list[str], unbuffered: str) -> None:
     command = [sys.executable, "-m", "sbert", *(str(folder) if word == "MODEL" else word for word in words)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as child:
         assert child.stdout is not None
         assert child.stderr is not None
         child.stdout.close()
