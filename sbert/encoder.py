@@ -373,7 +373,7 @@ class SentenceEncoder(nn.Sequential):
         )
         dims = widths(self, self.device)
         with replacing(path) as folder:
-            saving.write(folder, list(self), dims, settings)
+            saving.write_folder(folder, list(self), dims, settings)
             write_json(folder / saving.REFERENCE, recorded)
             text = card(
                 name, dims[-1], self.max_seq_length, self.similarity_fn_name, self.prompts, str(self), version("sbert")

@@ -180,6 +180,21 @@ def _exchange(first: Path, second: Path) -> bool:
     return False
 
 
+def _put(work: Path, target: Path) -> None:
+    """Give ``work`` the name ``target``; what bore it before is left under the name ``work``."""
+    if not target.exists():
+        os.replace(work, target)
+    elif not _exchange(work, target):
+        old = work.with_name(work.name + ".old")
+        os.replace(target, old)
+        try:
+            os.replace(work, target)
+        except BaseException:
+            os.replace(old, target)
+            raise
+        os.replace(old, work)
+
+
 # What a model folder may hold. Anything else is somebody's own, and no save may take it away.
 _MODEL_FILES = re.compile(r".*\.(json|safetensors|bin|txt|model|md|jinja)|\.gitattributes|\d+_\w+|onnx|openvino")
 
@@ -217,13 +232,7 @@ def replacing(target: Path) -> Iterator[Path]:
         yield work
         os.chmod(work, 0o777 & ~_umask())
         flush(work)
-        if target.exists() and not _exchange(work, target):
-            old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old-", dir=target.parent))
-            os.replace(target, old / target.name)
-            os.replace(work, target)
-            shutil.rmtree(old)
-        elif not target.exists():
-            os.replace(work, target)
+        _put(work, target)
         with suppress(OSError):
             flush_entry(target.parent)
     finally:

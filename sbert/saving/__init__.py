@@ -2,6 +2,6 @@
 
 from sbert.saving.names import REFERENCE, Settings
 from sbert.saving.read import read_modules, read_settings
-from sbert.saving.write import write
+from sbert.saving.write import write_folder
 
-__all__ = ["REFERENCE", "Settings", "read_modules", "read_settings", "write"]
+__all__ = ["REFERENCE", "Settings", "read_modules", "read_settings", "write_folder"]

@@ -37,7 +37,7 @@ from sbert.saving.names import (
 )
 
 
-def write(folder: Path, modules: Sequence[nn.Module], widths: Sequence[int], settings: Settings) -> None:
+def write_folder(folder: Path, modules: Sequence[nn.Module], widths: Sequence[int], settings: Settings) -> None:
     """Write an encoder's modules and settings into an empty folder.
 
     Args:
@@ -139,7 +139,11 @@ def _write_dropout(module: Any, folder: Path, before: int) -> None:
 
 
 def _write_static(module: Any, folder: Path, before: int) -> None:
-    module.tokenizer.save(str(folder / "tokenizer.json"))
+    # Others heed truncation that stands in the file, and this library does not.
+    tokenizer = type(module.tokenizer).from_str(module.tokenizer.to_str())
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.save(str(folder / "tokenizer.json"))
     write_weights(module.state_dict(), folder)
 
 

@@ -1,0 +1,176 @@
+"""Whenever a save is cut off, the old folder stands, or the new one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import Dense, Pooling, SentenceEncoder, Transformer, files
+from sbert.saving import write
+from tests import small
+
+SENTENCES = ["a small boat", "lake"]
+# Loads two models once, and then has children save them in turn, each killed at another moment.
+KILLER = """
+import os, random, signal, sys, time
+import numpy as np, torch
+from sbert import SentenceEncoder
+torch.set_num_threads(1)
+texts, target, rng = ["a small boat", "lake"], sys.argv[3], random.Random(0)
+models = [SentenceEncoder(path, device="cpu") for path in sys.argv[1:3]]
+expected = [model.encode(texts) for model in models]
+models[0].save(target)
+for kill in range(40):
+    child = os.fork()
+    if not child:
+        while True:
+            for model in models:
+                model.save(target)
+    time.sleep(rng.uniform(0.01, 0.4))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    found = SentenceEncoder(target, device="cpu")
+    same = [np.array_equal(found.encode(texts), vectors) for vectors in expected]
+    print(same.index(True) if sum(same) == 1 and found.verify(tolerance=0) else "broken", flush=True)
+"""
+WRITER = """
+import sys
+from sbert import SentenceEncoder
+model = SentenceEncoder(sys.argv[1], device="cpu")
+def endless():
+    print("ready", flush=True)
+    while True:
+        yield from ("boat", "lake", "fox")
+model.encode(endless(), out=sys.argv[2])
+"""
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> list[SentenceEncoder]:
+    """Two that differ, in the folders a and b."""
+    made = []
+    for seed, name in enumerate("ab"):
+        model = SentenceEncoder(Transformer(small.bert(tmp_path / "bert", seed)), Pooling(), device="cpu")
+        model.save(tmp_path / name)
+        made.append(model)
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes to kill")
+def test_killed_while_saving(models: list[SentenceEncoder], tmp_path: Path) -> None:
+    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
+    arguments = [tmp_path / "a", tmp_path / "b", tmp_path / "target"]
+    result = subprocess.run(
+        [sys.executable, "-c", KILLER, *map(str, arguments)], env=environment, capture_output=True, text=True
+    )
+    found = result.stdout.split()
+    assert len(found) == 40, result.stderr
+    # Both: or the children would have been killed before they saved anything.
+    assert set(found) == {"0", "1"}
+
+
+@pytest.mark.parametrize("function", ["flush", "os.replace", "write_json", "save_file", "save_pretrained"])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_full_disk(
+    models: list[SentenceEncoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, there: bool
+) -> None:
+    target = tmp_path / "out" / "target"
+    model = SentenceEncoder(models[1][0], Pooling(), Dense(16, 4), device="cpu")
+    if there:
+        models[0].save(target)
+        expected = models[0].encode(SENTENCES)
+    elif function != "os.replace":
+        target.parent.mkdir()
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    places = {
+        "flush": (files, "flush"),
+        "os.replace": (os, "replace"),
+        "write_json": (write, "write_json"),
+        "save_file": (__import__("safetensors.torch").torch, "save_file"),
+        "save_pretrained": (type(model.tokenizer), "save_pretrained"),
+    }
+    monkeypatch.setattr(*places[function], full)
+    if function == "os.replace" and there:  # Folders change places in one step, which needs no replace.
+        monkeypatch.setattr(files, "_exchange", lambda *_: False)
+    with pytest.raises(OSError, match="No space left"):
+        model.save(target)
+    monkeypatch.undo()
+    if there:
+        np.testing.assert_array_equal(SentenceEncoder(target, device="cpu").encode(SENTENCES), expected)
+    leftovers = [path.name for path in target.parent.iterdir() if path != target]
+    assert leftovers == []
+
+
+def test_without_an_exchange_in_one_step(
+    models: list[SentenceEncoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_exchange", lambda *_: False)
+    for model in (*models, models[0]):
+        model.save(tmp_path / "out" / "target")
+        again = SentenceEncoder(tmp_path / "out" / "target", device="cpu")
+        np.testing.assert_array_equal(again.encode(SENTENCES), model.encode(SENTENCES))
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["target"]
+
+
+def test_the_same_folder_again(models: list[SentenceEncoder], tmp_path: Path) -> None:
+    """A model saved where it was loaded from, and through a link."""
+    model = SentenceEncoder(tmp_path / "a", device="cpu")
+    expected = model.encode(SENTENCES)
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    for target in (tmp_path / "a", tmp_path / "link"):
+        model.save(target)
+        np.testing.assert_array_equal(SentenceEncoder(target, device="cpu").encode(SENTENCES), expected)
+    assert (tmp_path / "link").is_symlink()
+    assert os.stat(tmp_path / "a").st_mode & 0o777 == os.stat(tmp_path / "bert").st_mode & 0o777
+
+
+@pytest.mark.parametrize("name", ["thesis.tex", "data", ".git"])
+def test_nothing_of_others_is_taken_away(models: list[SentenceEncoder], tmp_path: Path, name: str) -> None:
+    for folder in (tmp_path / "a", tmp_path / "mine"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "work").write_text("months of it")
+        with pytest.raises(ValueError, match=rf"holds '{name}', which is no part of a model.*save to another folder"):
+            models[1].save(folder)
+        assert (folder / name / "work").read_text() == "months of it"
+    (tmp_path / "file").write_text("a file")
+    with pytest.raises(ValueError, match="is a file; name a folder"):
+        models[1].save(tmp_path / "file")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGINT])
+def test_stopped_while_writing_vectors(models: list[SentenceEncoder], tmp_path: Path, signum: int) -> None:
+    """The old file stands."""
+    (tmp_path / "out").mkdir()
+    out = tmp_path / "out" / "vectors.npy"
+    models[0].encode(SENTENCES, out=out)
+    command = [sys.executable, "-c", WRITER, str(tmp_path / "a"), str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(1)
+        process.send_signal(signum)
+    np.testing.assert_array_equal(np.load(out), models[0].encode(SENTENCES))
+    if signum == signal.SIGINT:
+        assert [path.name for path in out.parent.iterdir()] == ["vectors.npy"]
+
+
+def test_weights_change_after_saving(models: list[SentenceEncoder], tmp_path: Path) -> None:
+    """What is saved is a copy, also where the file is mapped into memory."""
+    model = SentenceEncoder(tmp_path / "a", device="cpu")
+    with torch.no_grad():
+        model[0].auto_model.embeddings.word_embeddings.weight.zero_()
+    assert SentenceEncoder(tmp_path / "a", device="cpu").verify(tolerance=0)
