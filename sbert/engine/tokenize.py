@@ -65,7 +65,11 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "") -> Token
     leading, trailing = reader.special_tokens
     limit = reader.max_seq_length
     side = getattr(reader, "truncation_side", "right")
-    prompt_tokens = len(reader.tokenize([prompt])[0]) - trailing if prompt else None
+    prompt_tokens = None
+    if prompt:
+        length = len(reader.tokenize([prompt])[0])
+        # Where the prompt alone fills a text's room, the trailing special token is still the text's.
+        prompt_tokens = (length if limit is None else min(length, limit)) - trailing
     pieces, lengths, truncated = [], [], []
     for start in range(0, len(texts), _CHUNK):
         chunk = texts[start : start + _CHUNK]

@@ -52,6 +52,9 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
     from transformers import AutoConfig
 
     path = folder / "config.json"
+    if (folder / "adapter_config.json").exists():
+        remedy = "merge it into the model with peft's merge_and_unload, and save that"
+        raise UnreadableError(folder / "adapter_config.json", "describes an adapter, which is not applied here", remedy)
     if not path.exists():
         raise UnreadableError(folder, "holds no config.json, so it is no model", "pass the folder of a model")
     model_type = read_object(path).get("model_type")

@@ -141,7 +141,7 @@ class Transformer(nn.Module):
         """Ids of each text, with special tokens, whatever its length."""
         if self.tokenizer.is_fast:
             return self._fast()(texts)
-        texts = [without_lone_surrogates(text) for text in texts]
+        texts = [without_lone_surrogates(text.lower() if self.lower_case else text) for text in texts]
         rows: list[list[int]] = self.tokenizer(texts, truncation=False, padding=False, verbose=False)["input_ids"]
         return rows
 
