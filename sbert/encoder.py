@@ -376,7 +376,13 @@ class SentenceEncoder(nn.Sequential):
             saving.write_folder(folder, list(self), dims, settings)
             write_json(folder / saving.REFERENCE, recorded)
             text = card(
-                name, dims[-1], self.max_seq_length, self.similarity_fn_name, self.prompts, str(self), version("sbert")
+                name,
+                self.get_sentence_embedding_dimension(),
+                self.max_seq_length,
+                self.similarity_fn_name,
+                self.prompts,
+                str(self),
+                version("sbert"),
             )
             (folder / "README.md").write_text(text, encoding="utf-8")
         self._reference = {**recorded, "vectors": np.array(recorded["vectors"], np.float32)}
