@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,24 @@ TEXTS = [
 ]
 
 
+def words() -> list[str]:
+    """The words of the corpus and the characters that they are made of, always in one order.
+
+    Trained tokenizers differ from run to run, since the trainers break ties by chance.
+    """
+    split = {word for text in CORPUS for word in re.findall(r"\w+|[^\w\s]", text.lower())}
+    return sorted({character for word in split for character in word}) + sorted(w for w in split if len(w) > 1)
+
+
 def wordpiece() -> Tokenizer:
     """As BERT's: lower case, [CLS] … [SEP]."""
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    inner = [f"##{word}" for word in words() if len(word) == 1]
+    vocabulary = {piece: i for i, piece in enumerate([*special, *words(), *inner, "##er"])}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    tokenizer.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=120, special_tokens=special))
+    tokenizer.add_special_tokens(special)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
@@ -61,12 +73,14 @@ def byte_bpe(template: str = "<s> $A </s>") -> Tokenizer:
 
 def unigram(template: str = "<s> $A </s>") -> Tokenizer:
     """As XLM-R's and T5's: pieces of sentences, spaces kept as ▁."""
-    tokenizer = Tokenizer(models.Unigram())
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    scores = {"▁": -3.0, **{word: -8.0 if len(word) == 1 else -5.0 for word in words()}}
+    scores.update({f"▁{word}": -4.0 for word in words()})
+    pieces = [*((piece, 0.0) for piece in special), *scores.items()]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=3))
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    trainer = trainers.UnigramTrainer(vocab_size=120, special_tokens=special, unk_token="<unk>")
-    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.add_special_tokens(special)
     tokens = [("<s>", 0), ("</s>", 2)]
     tokenizer.post_processor = processors.TemplateProcessing(
         single=template, pair=f"{template} $B", special_tokens=[t for t in tokens if t[0] in template]

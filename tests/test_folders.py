@@ -19,7 +19,7 @@ from sbert.modules.projection import ACTIVATIONS
 from tests import small
 from tests.small import modules, pooling, write
 from tests.test_families import FAMILIES, QWEN, ROBERTA, SHAPE, T5, build, difference, ours, theirs
-from tests.test_layouts import OLD, Marks, bert_layout, bilstm, dense, labse, limits, minilm, refused, static
+from tests.test_layouts import OLD, Marks, baked, bert_layout, bilstm, dense, labse, limits, minilm, refused, static
 from tests.test_layouts import word_vectors as words
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")
@@ -73,13 +73,15 @@ def change(path: Path, **values: Any) -> None:
 
 def mpnet_wordpiece() -> Tokenizer:
     """WordPiece between <s> and </s>, as MPNet has it."""
-    from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import models, normalizers, pre_tokenizers, processors
 
-    tokenizer = Tokenizer(models.WordPiece(unk_token="<unk>"))
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    inner = [f"##{word}" for word in small.words() if len(word) == 1]
+    vocabulary = {piece: i for i, piece in enumerate([*special, *small.words(), *inner])}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="<unk>"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    tokenizer.train_from_iterator(small.CORPUS, trainers.WordPieceTrainer(vocab_size=120, special_tokens=special))
+    tokenizer.add_special_tokens(special)
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
     return tokenizer
 
@@ -429,6 +431,15 @@ def test_exact_contents_of_modules(tmp_path: Path) -> None:
     assert tokenizer["truncation"] is None
     assert tokenizer["padding"] is None
     assert read("tokenizer_config.json")["model_max_length"] == 24
+
+
+def test_baked_settings_are_not_written(tmp_path: Path) -> None:
+    """Servers that read tokenizer.json and nothing else would cut texts there."""
+    folder = baked(tmp_path / "given")
+    ours(folder).save(tmp_path / "saved")
+    for path, bare in ((folder, False), (tmp_path / "saved", True)):
+        tokenizer = json.loads((path / "tokenizer.json").read_text(encoding="utf-8"))
+        assert (tokenizer["truncation"] is None) == (tokenizer["padding"] is None) == bare
 
 
 def test_exact_contents_of_a_static_model(tmp_path: Path) -> None:
