@@ -534,3 +534,14 @@ def test_files_beside_the_model_are_left_alone(tmp_path: Path) -> None:
     change(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.T", "own.T"]})
     assert difference(ours(folder), expected) == 0
     assert not (tmp_path / "marker").exists()
+
+
+def test_shards_stay_in_the_folder(tmp_path: Path) -> None:
+    folder = minilm(tmp_path / "given")
+    (folder / "model.safetensors").rename(tmp_path / "model-1.safetensors")
+    keys = load_file(tmp_path / "model-1.safetensors")
+    index = {"metadata": {}, "weight_map": dict.fromkeys(keys, "../model-1.safetensors")}
+    refused(write(folder, {"model.safetensors.index.json": index}), "index.json names the path .* leaves the folder")
+    (tmp_path / "model-1.safetensors").rename(folder / "model-1.safetensors")
+    index["weight_map"] = dict.fromkeys(keys, "model-1.safetensors")
+    assert len(ours(write(folder, {"model.safetensors.index.json": index}))) == 3

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from sbert.files import UnreadableError, blame, first_line, read_object, weights_file
+from sbert.files import UnreadableError, blame, field, first_line, inside, read_object, weights_file
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -86,6 +86,9 @@ def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, atten
         raise UnreadableError(folder / "config.json", reason, "use an encoder, or one of T5's kin")
     kind = AutoModelForTextEncoding if known else AutoModel
     weights = weights_file(folder)
+    if weights.name.endswith(".index.json"):
+        for shard in set(field(read_object(weights), weights, "weight_map", dict, {}).values()):
+            inside(folder, str(shard), weights)
     options: dict[str, Any] = {"attn_implementation": attention} if attention in ATTENTIONS else {}
     try:
         with quiet():
