@@ -21,7 +21,7 @@ from sbert.engine.encode import Encoding, widths
 from sbert.engine.report import TRUNCATION, Report
 from sbert.engine.texts import is_one, rows_of
 from sbert.engine.tokenize import tokenize
-from sbert.files import check_replaceable, replacing, write_json
+from sbert.files import check_replaceable, reading, replacing, write_json
 from sbert.modules.tokenization import ReadsText
 from sbert.quantization import check_precision
 
@@ -79,7 +79,7 @@ class SentenceEncoder(nn.Sequential):
         local_files_only: bool = False,
     ) -> None:
         weights_dtype = parse_dtype(dtype)
-        settings, reference = saving.Settings(), None
+        settings, reference, folder = saving.Settings(), None, None
         if len(modules) == 1 and isinstance(modules[0], (str, os.PathLike)):
             folder = hub.resolve(
                 modules[0],
@@ -107,6 +107,9 @@ class SentenceEncoder(nn.Sequential):
         self.truncate_dim = settings.truncate_dim if truncate_dim is None else truncate_dim
         self._reference = reference
         self.to(device=device or default_device(), dtype=weights_dtype)
+        if folder is not None:  # What loads can encode.
+            with reading(folder, "modules that work together"):
+                widths(self, self.device)
 
     # ------------------------------------------------------------------------------ names that others ask for
 

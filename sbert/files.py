@@ -27,28 +27,32 @@ class UnreadableError(ValueError):
         super().__init__(f"{path} {reason}; {remedy}")
 
 
-def first_line(error: BaseException) -> str:
-    """What an error says, shortened to one line."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
+def one_line(error: BaseException) -> str:
+    """What an error says, shortened to one line; the first of its own lines is often a mere heading."""
+    words = " ".join(str(error).split())
+    return f"{type(error).__name__}: {words[:300]}" if words else type(error).__name__
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether a library failed at what it was given, and not the machine or the user at the keyboard.
+
+    The Rust libraries below panic on some damaged files, with an exception that is no ``Exception``.
+    """
+    known = isinstance(error, Exception) and not isinstance(error, (MemoryError, torch.OutOfMemoryError))
+    return known or type(error).__name__ == "PanicException"
 
 
 @contextmanager
 def reading(path: Path, what: str) -> Iterator[None]:
-    """Turn every failure inside the block into one that names ``path``.
-
-    The Rust libraries below panic on some damaged files, with an exception that is no ``Exception``.
-    """
+    """Turn every failure inside the block into one that names ``path``."""
     try:
         yield
     except UnreadableError:
         raise
     except BaseException as error:
-        if isinstance(error, MemoryError) or (
-            not isinstance(error, Exception) and type(error).__name__ != "PanicException"
-        ):
+        if not is_failure(error):
             raise
-        raise UnreadableError(path, f"cannot be read as {what} ({first_line(error)})") from error
+        raise UnreadableError(path, f"cannot be read as {what} ({one_line(error)})") from error
 
 
 def read_json(path: Path) -> Any:
@@ -146,7 +150,7 @@ def blame(folder: Path, names: list[str], error: BaseException) -> UnreadableErr
             with reading(path, "safetensors weights"), safe_open(path, "pt"):
                 pass
     listed = " with ".join(path.name for path in present) or names[0]
-    return UnreadableError(folder, f"cannot be loaded: {listed} failed ({first_line(error)})")
+    return UnreadableError(folder, f"cannot be loaded: {listed} failed ({one_line(error)})")
 
 
 def write_json(path: Path, value: Any) -> None:

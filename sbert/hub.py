@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sbert.files import UnreadableError, read_json
+from sbert.files import UnreadableError, one_line, read_json
 
 # Everything that describes a model, and its weights in the one format that cannot hold code.
 _WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
@@ -53,17 +53,11 @@ def resolve(
             return _download(candidate, revision, token, cache_folder, local_files_only)
         except Exception as error:  # The HTTP library beneath the hub's client has errors of its own, and changes.
             what = candidate if revision is None else f"{candidate} at revision {revision}"
-            failures.append(f"{what}: {_one_line(error)}")
+            failures.append(f"{what}: {one_line(error)}")
     raise FileNotFoundError(
         f"{text!r} is neither a folder nor a model that could be had from the hub ({'; '.join(failures)});"
         " check the name, the connection and, for a private model, the token"
     )
-
-
-def _one_line(error: Exception) -> str:
-    """What the hub's client says, whose first line is often a mere "404 Client Error"."""
-    words = " ".join(str(error).split())
-    return f"{type(error).__name__}: {words[:300]}" if words else type(error).__name__
 
 
 def _download(name: str, revision: str | None, token: str | bool | None, cache_folder: str | None, local: bool) -> Path:

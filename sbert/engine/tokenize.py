@@ -85,4 +85,11 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "") -> Token
         pieces.append(np.fromiter(chain.from_iterable(rows), np.int32))
     ids = np.concatenate(pieces) if pieces else np.empty(0, np.int32)
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+    vocab_size = getattr(reader, "vocab_size", None)
+    if vocab_size is not None and ids.max(initial=0) >= vocab_size:
+        text = texts[np.searchsorted(offsets, ids.argmax(), side="right") - 1]
+        raise ValueError(
+            f"a token of {text[:40]!r} has the id {ids.max()}, and the model has vectors for {vocab_size} tokens;"
+            " use the tokenizer.json that belongs to the weights, or resize_token_embeddings"
+        )
     return Tokens(ids, offsets, np.array(truncated, bool), prompt_tokens)

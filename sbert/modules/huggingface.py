@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from sbert.files import UnreadableError, blame, field, first_line, inside, read_object, weights_file
+from sbert.files import UnreadableError, blame, field, inside, is_failure, one_line, read_object, weights_file
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -65,7 +65,7 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
         if "trust_remote_code" in str(error):
             reason = f"needs code from its folder (model_type {model_type!r}), which is never run"
             raise UnreadableError(path, reason, "use a model that transformers knows") from error
-        raise UnreadableError(path, f"is no configuration that transformers knows ({first_line(error)})") from error
+        raise UnreadableError(path, f"is no configuration that transformers knows ({one_line(error)})") from error
     if getattr(config, "_attn_implementation", None) not in (None, *ATTENTIONS):
         config._attn_implementation = None
     return config
@@ -99,11 +99,15 @@ def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, atten
                 local_files_only=True,
                 trust_remote_code=False,
                 use_safetensors="safetensors" in weights.name,
+                ignore_mismatched_sizes=True,  # Its error names no weight, and the report does.
                 output_loading_info=True,
                 **options,
             )
     except Exception as error:
         raise blame(folder, ["config.json", weights.name], error) from error
+    for name, found, asked in sorted(report["mismatched_keys"]):
+        reason = f"gives {name} the shape {tuple(found)}, where config.json asks for {tuple(asked)}"
+        raise UnreadableError(weights, reason)
     # The pooler of BERT is not part of the token embeddings, and many checkpoints come without it.
     missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     if missing:
@@ -124,7 +128,7 @@ def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizer
         with quiet():
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
     except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        if not is_failure(error):
             raise
         raise blame(folder, TOKENIZER_FILES, error) from error
     if tokenizer is None or not len(tokenizer):
@@ -144,6 +148,15 @@ def position_limit(model: nn.Module) -> int | None:
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
             return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
     return None
+
+
+def vocab_size(model: Any) -> int | None:
+    """How many tokens a model has vectors for; None where it has no table of them."""
+    try:
+        table = model.get_input_embeddings()
+    except NotImplementedError:
+        return None
+    return table.num_embeddings if isinstance(table, nn.Embedding) else None
 
 
 def default_limit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:

@@ -58,6 +58,11 @@ class StaticEmbedding(nn.Module):
         self.max_seq_length: int | None = None
         self._fast = FastTokenizer(tokenizer, add_special_tokens=False)
 
+    @property
+    def vocab_size(self) -> int:
+        """How many tokens there are vectors for."""
+        return self.embedding.num_embeddings
+
     def tokenize(self, texts: list[str]) -> list[list[int]]:
         """Ids of each text, whatever its length."""
         return self._fast(texts)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from sbert.files import is_failure, one_line
+
 if TYPE_CHECKING:
     import tokenizers
 
@@ -70,7 +72,19 @@ class FastTokenizer:
         return [encoding.ids for encoding in encoded]
 
     def _encode(self, texts: list[str]) -> list[Any]:
-        return self._tokenizer.encode_batch_fast(texts, add_special_tokens=self._add_special_tokens)
+        try:
+            return self._tokenizer.encode_batch_fast(texts, add_special_tokens=self._add_special_tokens)
+        except (TypeError, UnicodeError):
+            raise
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            for text in texts if len(texts) > 1 else []:
+                self._encode([text])  # The one that fails is named.
+            raise ValueError(
+                f"the tokenizer fails at {texts[0][:40]!r} ({one_line(error)});"
+                " its tokenizer.json is damaged or incomplete, so use another copy"
+            ) from error
 
 
 def count_special(mask: list[int]) -> tuple[int, int]:

@@ -93,6 +93,11 @@ class Transformer(nn.Module):
         return int(self.auto_model.config.hidden_size)
 
     @property
+    def vocab_size(self) -> int | None:
+        """How many tokens there are vectors for; None where there is no table of them."""
+        return huggingface.vocab_size(self.auto_model)
+
+    @property
     def max_seq_length(self) -> int | None:
         """Longest input in tokens, special tokens and prompt included; None where there is no limit."""
         return self._limit
@@ -156,7 +161,10 @@ class Transformer(nn.Module):
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:
         if batch.longest == 0:
             return batch.embeddings(torch.zeros(0, self.dim, dtype=self.auto_model.dtype, device=batch.ids.device))
-        ids, mask = batch.padded(fill=self.tokenizer.pad_token_id or 0)  # (rows, longest)
+        padding = self.tokenizer.pad_token_id or 0
+        if self.vocab_size is not None and padding >= self.vocab_size:
+            padding = 0  # Added to the tokenizer alone; and no text sees it.
+        ids, mask = batch.padded(fill=padding)  # (rows, longest)
         full = len(batch.ids) == mask.numel()
         if not full:
             # Attention over nothing is NaN, which would reach the gradients: an empty row sees its padding.

@@ -26,6 +26,7 @@ from sbert.modules import (
     huggingface,
 )
 from sbert.modules.projection import ACTIVATIONS
+from sbert.modules.tokenization import ReadsText
 from sbert.saving.names import (
     LSTM_CONFIG,
     MODULES,
@@ -97,6 +98,8 @@ def read_modules(
             known = ", ".join(sorted([*_READERS, *own]))
             raise UnreadableError(path, f"names the module type {kind!r}, which is none of {known}", hint)
         modules.append(module.to(dtype) if dtype is not None else module)
+    if not isinstance(modules[0], ReadsText):
+        raise UnreadableError(path, f"begins with a {type(modules[0]).__name__}, which reads no text")
     return modules
 
 
