@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -54,15 +55,17 @@ class NpyFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            self._write_header()
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._file.close()
-        if error is None:
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(self._work, 0o666 & ~mask)
-            os.replace(self._work, self.path)
-        else:
-            os.unlink(self._work)
+        try:
+            with self._file:  # Closing writes what is buffered, for which there may be no room.
+                if error is None:
+                    self._write_header()
+                    self._file.flush()
+                    os.fsync(self._file.fileno())
+            if error is None:
+                mask = os.umask(0)
+                os.umask(mask)
+                os.chmod(self._work, 0o666 & ~mask)
+                os.replace(self._work, self.path)
+        finally:
+            with suppress(FileNotFoundError):  # It bears its own name now.
+                os.unlink(self._work)
