@@ -40,12 +40,12 @@ def minilm() -> SentenceEncoder:
 
 
 def check(model: SentenceEncoder, texts: list[str]) -> None:
-    """Finite, and the same alone as in the batch."""
+    """Finite, and the first ones the same alone as in the batch."""
     vectors = model.encode(texts, on_truncate="ignore")
     assert vectors.shape == (len(texts), model.get_sentence_embedding_dimension())
     assert np.isfinite(vectors).all()
-    alone = model.encode(texts[0], on_truncate="ignore")
-    assert np.abs(alone - vectors[0]).max() <= 1e-6
+    for text, vector in zip(texts[:4], vectors, strict=False):
+        assert np.abs(model.encode(text, on_truncate="ignore") - vector).max() <= 1e-6
 
 
 @pytest.mark.parametrize("name", ["wordpiece", "byte-level", "unigram"])
