@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
 from typing import Any, TypeVar
 
 import torch
@@ -48,6 +50,12 @@ class Ragged:
         """Number of tokens in each row. Shape: (rows,)."""
         return self.offsets.diff()
 
+    @cached_property
+    def groups(self) -> list[tuple[int, int]]:
+        """Runs of neighbouring rows of equal length, as (rows, tokens a row); rows without tokens are left out."""
+        runs = groupby(self.lengths.tolist())
+        return [(len(list(run)), length) for length, run in runs if length]
+
     @property
     def row_of_token(self) -> Tensor:
         """The row that each token stands in. Shape: (tokens,)."""
@@ -87,7 +95,10 @@ class Ragged:
         moved: dict[str, Any] = {
             name: value.to(device, non_blocking=True) for name, value in vars(self).items() if isinstance(value, Tensor)
         }
-        return replace(self, **moved)
+        copy = replace(self, **moved)
+        # Known before the rows move, or else an accelerator would be waited for.
+        copy.__dict__["groups"] = self.groups
+        return copy
 
 
 class TokenBatch(Ragged):

@@ -14,12 +14,13 @@ PACKAGE = Path(__file__).parent.parent / "sbert"
 # Each layer imports from those before it, and from itself where it is a package.
 LAYERS = [
     ["batch", "functional", "files"],
-    ["quantization", "hub"],
+    ["quantization", "hub", "attention"],
     ["modules"],
     ["saving", "verification", "card", "data"],
     ["engine"],
     ["encoder"],
     ["__init__"],
+    ["benchmark"],
     ["cli"],
     ["__main__"],
 ]

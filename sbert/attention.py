@@ -1,0 +1,116 @@
+"""Attention over rows that lie end to end, without padding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from sbert.batch import Ragged
+
+_HALF = (torch.bfloat16, torch.float16)
+
+
+def variable_length(query: Tensor, bias: Tensor | None = None, dropout: float = 0.0) -> bool:
+    """Whether one kernel takes all rows at once: half precision, on a GPU of compute capability 8.0 or later."""
+    return (
+        query.is_cuda
+        and query.dtype in _HALF
+        and bias is None
+        and dropout == 0
+        and query.shape[-1] <= 256
+        and torch.cuda.get_device_capability(query.device) >= (8, 0)
+    )
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rows: Ragged,
+    *,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    causal: bool = False,
+    window: tuple[int, int] = (-1, -1),
+) -> Tensor:
+    """Each token attends to the tokens of its own row.
+
+        out_i = sum_j softmax_j(scale q_i k_j + bias_ij) v_j
+
+    One kernel for all rows where there is one, or else a call for each run of rows of equal length: rows that are
+    sorted by length make few calls. Either is exact, with no arithmetic for padding.
+
+    Args:
+        query, key, value: Of every token; keys and values may have fewer heads, each shared by several of the queries'.
+        rows: Where the rows begin and end.
+        bias: Added to the scores, the same for every row.
+        scale: Of the scores; 1 / sqrt(dim) where it is not given.
+        dropout: Probability with which a weight is dropped.
+        causal: Whether a token sees only itself and those before it.
+        window: How many tokens to the left and to the right a token sees; -1 for all.
+
+    Shape:
+        query: (tokens, heads, dim). key, value: (tokens, key heads, dim). bias: (heads, longest, longest).
+        Output: (tokens, heads, dim).
+
+    Example:
+        >>> from sbert import TokenBatch
+        >>> rows = TokenBatch.from_rows([[1, 2], [3]])
+        >>> value = torch.tensor([1.0, 3.0, 5.0]).view(3, 1, 1)
+        >>> attend(torch.zeros(3, 1, 1), torch.zeros(3, 1, 1), value, rows).flatten()
+        tensor([2., 2., 5.])
+    """
+    if variable_length(query, bias, dropout):
+        from torch.nn.attention.varlen import varlen_attn
+
+        offsets = rows.offsets.to(torch.int32)
+        window = (window[0], 0) if causal else window
+        shared = key.shape[1] != query.shape[1]
+        longest = rows.longest
+        result = varlen_attn(
+            query,
+            key,
+            value,
+            offsets,
+            offsets,
+            longest,
+            longest,
+            scale=scale,
+            window_size=window,
+            **({"enable_gqa": True} if shared else {}),
+        )
+        return result  # type: ignore[return-value]
+    pieces, start = [], 0
+    for count, length in rows.groups:
+        end = start + count * length
+        q, k, v = (x[start:end].unflatten(0, (count, length)).transpose(1, 2) for x in (query, key, value))
+        # (count, heads, length, dim)
+        mask = _mask(length, bias, causal, window, query)
+        out = F.scaled_dot_product_attention(
+            q, k, v, mask, dropout, is_causal=causal and mask is None, scale=scale, enable_gqa=k.shape[1] != q.shape[1]
+        )
+        pieces.append(out.transpose(1, 2).flatten(0, 1))
+        start = end
+    if not pieces:
+        return torch.empty_like(query)
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+
+def _mask(length: int, bias: Tensor | None, causal: bool, window: tuple[int, int], like: Tensor) -> Tensor | None:
+    """What is added to the scores of a row: the bias, and minus infinity where a token does not see."""
+    left, right = window
+    hides = (0 <= left < length - 1) or (0 <= right < length - 1)
+    if bias is not None:
+        bias = bias[:, :length, :length]
+    if not hides and (bias is None or not causal):
+        return bias
+    place = torch.arange(length, device=like.device)
+    ahead = place[None, :] - place[:, None]  # (length, length)
+    hidden = (ahead > (0 if causal else right if right >= 0 else length)) | (-ahead > (left if left >= 0 else length))
+    zeros = torch.zeros(length, length, dtype=like.dtype, device=like.device) if bias is None else bias
+    return zeros.masked_fill(hidden, -torch.inf)

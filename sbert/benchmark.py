@@ -1,0 +1,1 @@
+"""How fast a model encodes here, beside its peers: ``sbert benchmark``."""
