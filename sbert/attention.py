@@ -46,7 +46,9 @@ def attend(
     sorted by length make few calls. Either is exact, with no arithmetic for padding.
 
     Args:
-        query, key, value: Of every token; keys and values may have fewer heads, each shared by several of the queries'.
+        query: Of every token.
+        key: Of every token; with fewer heads, each is shared by several of the queries'.
+        value: Of every token; as many heads as the keys.
         rows: Where the rows begin and end.
         bias: Added to the scores, the same for every row.
         scale: Of the scores; 1 / sqrt(dim) where it is not given.
@@ -70,25 +72,16 @@ def attend(
 
         offsets = rows.offsets.to(torch.int32)
         window = (window[0], 0) if causal else window
-        shared = key.shape[1] != query.shape[1]
-        longest = rows.longest
-        result = varlen_attn(
-            query,
-            key,
-            value,
-            offsets,
-            offsets,
-            longest,
-            longest,
-            scale=scale,
-            window_size=window,
-            **({"enable_gqa": True} if shared else {}),
+        repeats = query.shape[1] // key.shape[1]
+        if repeats > 1:
+            key, value = (x.repeat_interleave(repeats, dim=1) for x in (key, value))
+        return varlen_attn(  # type: ignore[return-value]
+            query, key, value, offsets, offsets, rows.longest, rows.longest, scale=scale, window_size=window
         )
-        return result  # type: ignore[return-value]
     pieces, start = [], 0
     for count, length in rows.groups:
         end = start + count * length
-        q, k, v = (x[start:end].unflatten(0, (count, length)).transpose(1, 2) for x in (query, key, value))
+        q, k, v = (x[start:end].view(count, length, *x.shape[1:]).transpose(1, 2) for x in (query, key, value))
         # (count, heads, length, dim)
         mask = _mask(length, bias, causal, window, query)
         out = F.scaled_dot_product_attention(
