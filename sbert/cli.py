@@ -112,7 +112,7 @@ def _command(commands: Any, name: str, run: Any, about: str) -> argparse.Argumen
     command.set_defaults(run=run)
     command.add_argument("model", help="a folder, or a name on the Hugging Face hub")
     command.add_argument("--device", help="cpu, cuda, cuda:1, mps")
-    command.add_argument("--dtype", help="float32, bfloat16 or float16")
+    command.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
     return command
 
 

@@ -16,7 +16,7 @@ from torch import nn
 from sbert import functional, hub, saving, verification
 from sbert.batch import TokenBatch
 from sbert.card import card
-from sbert.engine.devices import default_batch_tokens, default_device, parse_dtype
+from sbert.engine.devices import default_batch_tokens, default_device, inference_dtype, parse_dtype
 from sbert.engine.encode import Encoding, widths
 from sbert.engine.report import TRUNCATION, Report
 from sbert.engine.texts import is_one, rows_of
@@ -35,7 +35,9 @@ class SentenceEncoder(nn.Sequential):
     Args:
         modules: A folder or a name on the hub; or modules, the first of which reads text.
         device: Where to run; the first CUDA or MPS device, or else the CPU, where it is not given.
-        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"`` for the weights; float32 where it is not given.
+        dtype: Of the weights and the arithmetic: ``"float32"``, ``"bfloat16"`` or ``"float16"``. With ``"auto"``,
+            weights are float32 (modules keep theirs), and ``encode`` computes in float32 on a CPU and in bfloat16 on
+            a GPU. Vectors are float32 in any case.
         prompts: Texts to put before sentences, by name; those of the folder where it is not given.
         default_prompt_name: The prompt that is used where ``encode`` is given none.
         similarity_fn_name: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
@@ -67,7 +69,7 @@ class SentenceEncoder(nn.Sequential):
         self,
         *modules: str | os.PathLike[str] | nn.Module,
         device: str | torch.device | None = None,
-        dtype: str | torch.dtype | None = None,
+        dtype: str | torch.dtype = "auto",
         prompts: dict[str, str] | None = None,
         default_prompt_name: str | None = None,
         similarity_fn_name: str | None = None,
@@ -106,6 +108,7 @@ class SentenceEncoder(nn.Sequential):
         self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or "cosine"
         self.truncate_dim = settings.truncate_dim if truncate_dim is None else truncate_dim
         self._reference = reference
+        self._auto = weights_dtype is None
         self.to(device=device or default_device(), dtype=weights_dtype)
         if folder is not None:  # What loads can encode.
             with reading(folder, "modules that work together"):
@@ -143,6 +146,10 @@ class SentenceEncoder(nn.Sequential):
     def device(self) -> torch.device:
         """Where the weights are."""
         return next((p.device for p in self.parameters()), torch.device("cpu"))
+
+    def _inference_dtype(self) -> tuple[torch.dtype, str]:
+        weights = next((p.dtype for p in self.parameters() if p.is_floating_point()), torch.float32)
+        return inference_dtype(weights, self._auto, self.device)
 
     @property
     def similarity_fn_name(self) -> str:
@@ -240,6 +247,7 @@ class SentenceEncoder(nn.Sequential):
             self._choose_prompt(prompt_name, prompt),
             _positive("batch_tokens", batch_tokens) or default_batch_tokens(self.device),
             _positive("batch_size", batch_size),
+            self._inference_dtype()[0],
             self.truncate_dim if truncate_dim is None else truncate_dim,
             normalize_embeddings,
             check_precision(precision),

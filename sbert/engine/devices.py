@@ -25,14 +25,33 @@ def default_batch_tokens(device: torch.device) -> int:
     return _BATCH_TOKENS.get(device.type, _BATCH_TOKENS_ACCELERATOR)
 
 
-def parse_dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
-    """A dtype by name.
+def parse_dtype(dtype: str | torch.dtype) -> torch.dtype | None:
+    """A dtype by name; None for ``"auto"``.
 
     Raises:
-        ValueError: If it is none of float32, bfloat16 and float16.
+        ValueError: If it is none of auto, float32, bfloat16 and float16.
     """
-    if dtype is None or dtype in _DTYPES.values():
+    if dtype == "auto":
+        return None
+    if dtype in _DTYPES.values():
         return dtype  # type: ignore[return-value]
     if dtype not in _DTYPES:
-        raise ValueError(f"dtype={dtype!r} is unknown; pass one of {', '.join(_DTYPES)}")
+        raise ValueError(f"dtype={dtype!r} is unknown; pass one of auto, {', '.join(_DTYPES)}")
     return _DTYPES[str(dtype)]
+
+
+def inference_dtype(weights: torch.dtype, auto: bool, device: torch.device) -> tuple[torch.dtype, str]:
+    """The dtype of a transformer's arithmetic while it encodes, and why.
+
+    Args:
+        weights: Of its weights.
+        auto: Whether the choice is ours: bfloat16 on a GPU that computes in it, which is many times faster.
+        device: Where it runs.
+    """
+    if device.type == "cpu" and weights == torch.float16:
+        return torch.float32, "a CPU computes in float16 a thousand times slower"
+    if auto and device.type == "cuda" and weights == torch.float32:
+        if torch.cuda.is_bf16_supported(including_emulation=False):
+            return torch.bfloat16, "dtype='auto' on a GPU; weights and vectors are float32"
+        return weights, "this GPU does not compute in bfloat16"
+    return weights, "that of the weights"

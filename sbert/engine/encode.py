@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert.batch import Ragged, TokenEmbeddings
+from sbert.engine.inference import forwards
 from sbert.engine.mode import evaluating
 from sbert.engine.plan import plan
 from sbert.engine.report import Report, check_finite
@@ -49,6 +50,7 @@ class Encoding:
         prompt: Stands before each text.
         batch_tokens: Tokens in a batch at most.
         batch_size: Texts in a batch, in place of the budget.
+        dtype: Of the transformer's arithmetic.
         truncate_dim: Numbers of each vector to keep.
         normalize: Whether vectors are scaled to length 1.
         precision: Of the vectors.
@@ -60,6 +62,7 @@ class Encoding:
     prompt: str
     batch_tokens: int
     batch_size: int | None
+    dtype: torch.dtype
     truncate_dim: int | None
     normalize: bool
     precision: str
@@ -119,14 +122,15 @@ class Encoding:
 
     def _run(self, tokens: Tokens, modules: Iterable[nn.Module]) -> Iterator[tuple[np.ndarray, Any]]:
         """Batches of rows, with what the modules make of them."""
-
-        def forward(value: Any) -> Any:
-            for module in modules:
-                value = module(value)
-            return value
-
         batches = plan(tokens.lengths, self.batch_tokens, self.batch_size)
         with evaluating(self.model):
+            steps = forwards(modules, self.dtype)
+
+            def forward(value: Any) -> Any:
+                for step in steps:
+                    value = step(value)
+                return value
+
             yield from run(forward, tokens, batches, self.device)
 
     def _finish(self, vectors: Tensor) -> Tensor:

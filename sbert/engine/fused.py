@@ -1,0 +1,94 @@
+"""The forward of BERT and its kin for inference: no padding, few calls, weights laid out for speed."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sbert.attention import attend
+from sbert.batch import TokenBatch
+from sbert.engine.linear import Linear
+from sbert.functional import accumulation_dtype
+from sbert.modules.backbone import Backbone, Layer
+
+
+class _Norm:
+    """Layer norm: sums in float32, whatever the dtype."""
+
+    def __init__(self, norm: nn.LayerNorm, dtype: torch.dtype) -> None:
+        self.shape, self.eps = norm.normalized_shape, norm.eps
+        self.weight, self.bias = norm.weight.detach().to(dtype), norm.bias.detach().to(dtype)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
+
+
+class _Layer:
+    """One layer: query, key and value by one matrix; GELU and residuals with the matrix before them."""
+
+    def __init__(self, layer: Layer, heads: int, activation: str, dtype: torch.dtype, packed: bool) -> None:
+        self.heads, self.activation = heads, activation
+        self.qkv = Linear([layer.query, layer.key, layer.value], dtype, packed)
+        self.out, self.up, self.down = (Linear([x], dtype, packed) for x in (layer.out, layer.up, layer.down))
+        self.attention_norm, self.norm = _Norm(layer.attention_norm, dtype), _Norm(layer.norm, dtype)
+
+    def __call__(self, x: Tensor, batch: TokenBatch, bias: Tensor | None) -> Tensor:
+        query, key, value = self.qkv(x).view(len(x), 3, self.heads, -1).unbind(1)  # (tokens, heads, dim / heads)
+        mixed = attend(query, key, value, batch, bias=bias).flatten(1)  # (tokens, dim)
+        x = self.attention_norm(self.out(mixed, residual=x))
+        return self.norm(self.down(self.up(x, activation=self.activation), residual=x))
+
+
+class FusedEncoder:
+    """A backbone's token embeddings, computed from copies of its weights.
+
+    Args:
+        backbone: The layers; they stay as they are.
+        dtype: Of the arithmetic; sums within norms and attention are in float32.
+        packed: Whether linear layers are oneDNN's.
+
+    Shape:
+        Input: TokenBatch of (tokens,) ids. Output: (tokens, dim) of ``dtype``.
+    """
+
+    def __init__(self, backbone: Backbone, dtype: torch.dtype, packed: bool) -> None:
+        self.backbone, self.dtype, self.packed = backbone, dtype, packed
+        self._words, self._padding = backbone.words.weight.detach(), backbone.padding
+        wide = accumulation_dtype(dtype)
+        positions = backbone.positions.weight.detach().to(wide)
+        if backbone.token_types is not None:
+            positions = positions + backbone.token_types.weight.detach()[0]
+        self._positions = positions  # (positions, width)
+        self._norm = _Norm(backbone.norm, wide)
+        self._widen = None if backbone.widen is None else Linear([backbone.widen], dtype, packed)
+        self._layers = [_Layer(x, backbone.heads, backbone.activation, dtype, packed) for x in backbone.layers]
+        self._bias: Tensor | None = None
+
+    def __call__(self, batch: TokenBatch) -> Tensor:
+        x = self._embed(batch)
+        bias = self._position_bias(batch.longest)
+        for layer in self._layers:
+            x = layer(x, batch, bias)
+        return x
+
+    def _embed(self, batch: TokenBatch) -> Tensor:
+        places = batch.position_of_token
+        if self._padding is not None:  # The padding token in a text has no place of its own, and is not counted.
+            counted = (batch.ids != self._padding).long()
+            before = counted.cumsum(0) - counted  # (tokens,)
+            if len(before):
+                before = before - before[batch.offsets[batch.row_of_token]]
+            places = (before + 1) * counted + self._padding
+        x = F.embedding(batch.ids, self._words) + F.embedding(places, self._positions)  # (tokens, width)
+        x = self._norm(x).to(self.dtype)
+        return x if self._widen is None else self._widen(x)
+
+    def _position_bias(self, longest: int) -> Tensor | None:
+        """(heads, at least longest, at least longest), computed for the longest row so far."""
+        make, known = self.backbone.position_bias, self._bias
+        if make is None:
+            return None
+        if known is None or known.shape[1] < longest:
+            known = self._bias = make(longest).to(self.dtype)
+        return known

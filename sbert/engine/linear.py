@@ -1,0 +1,97 @@
+"""Linear layers for inference: in the layout and by the library that is fastest here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "relu": F.relu,
+}
+# oneDNN's names for the same: attribute and algorithm.
+_FUSED = {"gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh"), "relu": ("relu", "")}
+# oneDNN is told how many tokens to expect; it takes any number.
+_EXPECTED_TOKENS = 1024
+
+
+class Linear:
+    """x W' + b, then an activation, or a residual added: in one call where oneDNN does it.
+
+    Args:
+        layers: Linear layers that take the same input; their outputs are laid side by side.
+        dtype: Of the arithmetic.
+        packed: Whether oneDNN holds a copy of the weights in the order in which it reads them.
+
+    Shape:
+        Input: (tokens, in). Output: (tokens, the sum of the layers' outs).
+    """
+
+    def __init__(self, layers: Sequence[nn.Linear], dtype: torch.dtype, packed: bool) -> None:
+        weights = [layer.weight.detach().to(dtype) for layer in layers]
+        weight = weights[0] if len(weights) == 1 else torch.cat(weights)
+        biases = [
+            layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias.detach()
+            for layer in layers
+        ]
+        self.bias = torch.cat([bias.to(dtype) for bias in biases])
+        self.packed = packed
+        self.weight = _ops()._reorder_linear_weight(weight.contiguous(), _EXPECTED_TOKENS) if packed else weight
+
+    def __call__(self, x: Tensor, activation: str | None = None, residual: Tensor | None = None) -> Tensor:
+        if self.packed:
+            ops = _ops()
+            if residual is not None:
+                return ops._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")  # type: ignore[no-any-return]
+            attribute, algorithm = _FUSED[activation] if activation else ("none", "")
+            return ops._linear_pointwise(x, self.weight, self.bias, attribute, [], algorithm)  # type: ignore[no-any-return]
+        y = F.linear(x, self.weight, self.bias)
+        if activation:
+            y = ACTIVATIONS[activation](y)
+        return y if residual is None else y.add_(residual)
+
+
+def _ops() -> Any:
+    return torch.ops.mkldnn
+
+
+@cache
+def packing(dtype: torch.dtype, threads: int) -> tuple[bool, str]:
+    """Whether oneDNN's reordered weights are faster than plain ones on this CPU with so many threads, and why.
+
+    The better of the two depends on the processor and on the libraries that torch was built with, so both are
+    timed, at the sizes of a sentence and of a batch. The operations are torch's own but not public, so that any of
+    them may be missing.
+    """
+    if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return False, "this CPU multiplies no bfloat16"
+    layer = nn.Linear(384, 1536).to(dtype).requires_grad_(False)
+    try:
+        plain, packed = Linear([layer], dtype, False), Linear([layer], dtype, True)
+        ratio = 1.0
+        for tokens in (16, _EXPECTED_TOKENS):
+            x = torch.zeros(tokens, 384, dtype=dtype)
+            ratio *= _seconds(plain, x) / _seconds(packed, x)
+    except (RuntimeError, AttributeError, NotImplementedError) as error:
+        return False, f"oneDNN's reordered weights do not work here ({str(error).splitlines()[0]})"
+    ratio **= 0.5
+    if ratio > 1.05:
+        return True, f"oneDNN with reordered weights is {ratio:.2f} times as fast as F.linear with {threads} threads"
+    return False, f"F.linear is no slower than oneDNN with reordered weights ({ratio:.2f}) with {threads} threads"
+
+
+def _seconds(linear: Linear, x: Tensor) -> float:
+    """The best of several short runs."""
+    times = []
+    for _ in range(8):
+        start = time.perf_counter()
+        linear(x, activation="gelu")
+        times.append(time.perf_counter() - start)
+    return min(times)

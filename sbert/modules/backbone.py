@@ -1,0 +1,199 @@
+"""The layers of BERT and its kin, whatever Hugging Face's classes call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+# What follows the first linear layer of a feed-forward pair: the name in a configuration, and that of the function.
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Attention and a feed-forward pair, each with a residual around it and a norm behind.
+
+    x = attention_norm(x + out(attention(query(x), key(x), value(x))))
+    x = norm(x + down(activation(up(x))))
+    """
+
+    query: nn.Linear
+    key: nn.Linear
+    value: nn.Linear
+    out: nn.Linear
+    attention_norm: nn.LayerNorm
+    up: nn.Linear
+    down: nn.Linear
+    norm: nn.LayerNorm
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """An encoder with absolute positions and post-norm layers: BERT and its kin.
+
+    Args:
+        words: Vectors of the tokens.
+        positions: Vectors of the positions.
+        norm: Of the sum of the two.
+        layers: In order.
+        heads: Of the attention.
+        activation: One of the values of ``ACTIVATIONS``.
+        token_types: Vectors of the parts of a pair, of which single texts have the first.
+        widen: Between embeddings that are narrower than the layers, and these.
+        padding: The padding token's id where positions count from behind it, and where it has none itself.
+        position_bias: Gives for a length what is added to the scores of every layer, (heads, length, length).
+        bias_table: The weights behind it.
+    """
+
+    words: nn.Embedding
+    positions: nn.Embedding
+    norm: nn.LayerNorm
+    layers: tuple[Layer, ...]
+    heads: int
+    activation: str
+    token_types: nn.Embedding | None = None
+    widen: nn.Linear | None = None
+    padding: int | None = None
+    position_bias: Callable[[int], Tensor] | None = None
+    bias_table: nn.Embedding | None = None
+
+    def modules(self) -> Iterator[nn.Module]:
+        """The modules that hold its weights."""
+        for part in (self, *self.layers):
+            yield from (value for value in vars(part).values() if isinstance(value, nn.Module))
+
+
+def describe(model: Any) -> Backbone | str:
+    """The layers of a Hugging Face encoder, or why they are not those of BERT.
+
+    The types are listed: others share the names of BERT's parts and work otherwise on long texts.
+    """
+    config = model.config
+    kind = config.model_type
+    if kind not in _READERS:
+        return f"{kind} is not of BERT's family"
+    if getattr(config, "is_decoder", False):
+        return "it is a decoder"
+    activation = getattr(config, "activation" if kind == "distilbert" else "hidden_act")
+    if activation not in ACTIVATIONS:
+        return f"its activation is {activation!r}"
+    try:
+        backbone = _READERS[kind](model, ACTIVATIONS[activation])
+    except AttributeError as error:
+        return f"parts of it were replaced ({error})"
+    for module in backbone.modules():
+        if type(module) not in (nn.Linear, nn.LayerNorm, nn.Embedding):
+            return f"parts of it were replaced ({type(module).__name__})"
+    return backbone
+
+
+def _bert(model: Any, activation: str) -> Backbone:
+    layers = (
+        Layer(
+            layer.attention.self.query,
+            layer.attention.self.key,
+            layer.attention.self.value,
+            layer.attention.output.dense,
+            layer.attention.output.LayerNorm,
+            layer.intermediate.dense,
+            layer.output.dense,
+            layer.output.LayerNorm,
+        )
+        for layer in model.encoder.layer
+    )
+    table = model.embeddings
+    return Backbone(
+        table.word_embeddings,
+        table.position_embeddings,
+        table.LayerNorm,
+        tuple(layers),
+        model.config.num_attention_heads,
+        activation,
+        token_types=table.token_type_embeddings,
+        widen=getattr(model, "embeddings_project", None),  # ELECTRA's, where it is small
+    )
+
+
+def _roberta(model: Any, activation: str) -> Backbone:
+    return replace(_bert(model, activation), padding=model.embeddings.padding_idx)
+
+
+def _mpnet(model: Any, activation: str) -> Backbone:
+    layers = (
+        Layer(
+            layer.attention.attn.q,
+            layer.attention.attn.k,
+            layer.attention.attn.v,
+            layer.attention.attn.o,
+            layer.attention.LayerNorm,
+            layer.intermediate.dense,
+            layer.output.dense,
+            layer.output.LayerNorm,
+        )
+        for layer in model.encoder.layer
+    )
+    table = model.embeddings
+
+    def position_bias(length: int) -> Tensor:
+        bias: Tensor = model.encoder.compute_position_bias(
+            torch.empty(1, length, 0, device=table.LayerNorm.weight.device)
+        )
+        return bias[0]
+
+    return Backbone(
+        table.word_embeddings,
+        table.position_embeddings,
+        table.LayerNorm,
+        tuple(layers),
+        model.config.num_attention_heads,
+        activation,
+        padding=table.padding_idx,
+        position_bias=position_bias,
+        bias_table=model.encoder.relative_attention_bias,
+    )
+
+
+def _distilbert(model: Any, activation: str) -> Backbone:
+    layers = (
+        Layer(
+            layer.attention.q_lin,
+            layer.attention.k_lin,
+            layer.attention.v_lin,
+            layer.attention.out_lin,
+            layer.sa_layer_norm,
+            layer.ffn.lin1,
+            layer.ffn.lin2,
+            layer.output_layer_norm,
+        )
+        for layer in model.transformer.layer
+    )
+    table = model.embeddings
+    return Backbone(
+        table.word_embeddings,
+        table.position_embeddings,
+        table.LayerNorm,
+        tuple(layers),
+        model.config.n_heads,
+        activation,
+    )
+
+
+_READERS: dict[str, Callable[[Any, str], Backbone]] = {
+    "bert": _bert,
+    "electra": _bert,
+    "roberta": _roberta,
+    "xlm-roberta": _roberta,
+    "camembert": _roberta,
+    "mpnet": _mpnet,
+    "distilbert": _distilbert,
+}
