@@ -14,6 +14,13 @@ from torch import Tensor
 AnyRagged = TypeVar("AnyRagged", bound="Ragged")
 
 
+def move(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """The tensor on a device; a GPU reads it from pinned memory while the host goes on."""
+    if torch.device(device).type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
 @dataclass(frozen=True, eq=False)
 class Ragged:
     """Rows of different lengths, laid end to end without padding.
@@ -93,7 +100,7 @@ class Ragged:
     def to(self: AnyRagged, device: torch.device | str) -> AnyRagged:
         """The same rows on another device."""
         moved: dict[str, Any] = {
-            name: value.to(device, non_blocking=True) for name, value in vars(self).items() if isinstance(value, Tensor)
+            name: move(value, device) for name, value in vars(self).items() if isinstance(value, Tensor)
         }
         copy = replace(self, **moved)
         # Known before the rows move, or else an accelerator would be waited for.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from collections.abc import Iterable, Sequence, Sized
 from importlib.metadata import version
 from pathlib import Path
@@ -110,6 +111,7 @@ class SentenceEncoder(nn.Sequential):
         self._reference = reference
         self._auto = weights_dtype is None
         self.to(device=device or default_device(), dtype=weights_dtype)
+        self._leave_float16(self.device)
         if folder is not None:  # What loads can encode.
             with reading(folder, "modules that work together"):
                 widths(self, self.device)
@@ -147,9 +149,19 @@ class SentenceEncoder(nn.Sequential):
         """Where the weights are."""
         return next((p.device for p in self.parameters()), torch.device("cpu"))
 
-    def _inference_dtype(self) -> tuple[torch.dtype, str]:
-        weights = next((p.dtype for p in self.parameters() if p.is_floating_point()), torch.float32)
-        return inference_dtype(weights, self._auto, self.device)
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights."""
+        return next((p.dtype for p in self.parameters() if p.is_floating_point()), torch.float32)
+
+    def _leave_float16(self, device: torch.device) -> None:
+        """A CPU only emulates float16, a thousand times slower than float32."""
+        if device.type == "cpu" and self.dtype == torch.float16:
+            warnings.warn(
+                "this CPU has no float16 arithmetic, so the weights become float32; pass dtype='bfloat16' for half",
+                stacklevel=3,
+            )
+            self.float()
 
     @property
     def similarity_fn_name(self) -> str:
@@ -241,18 +253,20 @@ class SentenceEncoder(nn.Sequential):
         _check_choice("on_truncate", on_truncate, TRUNCATION)
         if device is not None:
             self.to(device)
+        here = self.device
+        self._leave_float16(here)
         as_array = convert_to_numpy and not convert_to_tensor
         job = Encoding(
             self,
             self._choose_prompt(prompt_name, prompt),
-            _positive("batch_tokens", batch_tokens) or default_batch_tokens(self.device),
+            _positive("batch_tokens", batch_tokens) or default_batch_tokens(here),
             _positive("batch_size", batch_size),
-            self._inference_dtype()[0],
+            inference_dtype(self.dtype, self._auto, here)[0],
             self.truncate_dim if truncate_dim is None else truncate_dim,
             normalize_embeddings,
             check_precision(precision),
-            self.device,
-            torch.device("cpu") if as_array else self.device,
+            here,
+            torch.device("cpu") if as_array else here,
         )
         single = is_one(sentences)
         texts = rows_of(sentences)
@@ -435,9 +449,13 @@ class SentenceEncoder(nn.Sequential):
             )
 
     def _reference_vectors(self, texts: list[str]) -> np.ndarray:
-        vectors: np.ndarray = self.encode(
-            texts, prompt="", truncate_dim=widths(self, self.device)[-1], on_truncate="ignore"
+        """The vectors of texts as they are, in the dtype of the weights."""
+        here = self.device
+        job = Encoding(
+            self, "", default_batch_tokens(here), None, self.dtype, None, False, "float32", here, torch.device("cpu")
         )
+        with Report(len(texts), False, "ignore", self.max_seq_length) as report:
+            vectors: np.ndarray = job.vectors(texts, report).numpy()
         return vectors
 
     @property

@@ -50,7 +50,7 @@ WRITER = """
 import sys
 from sbert import SentenceEncoder
 from sbert.engine import encode
-encode._WINDOW = 3  # Many writes before the end.
+encode._FILE_WINDOW = 3  # Many writes before the end.
 model = SentenceEncoder(sys.argv[1], device="cpu")
 def endless():
     print("ready", flush=True)
@@ -184,7 +184,7 @@ def test_an_error_while_writing_vectors(
     models: list[SentenceEncoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, there: bool
 ) -> None:
     """The old file or none, and nothing else, whatever fails and when."""
-    monkeypatch.setattr(encode, "_WINDOW", 3)
+    monkeypatch.setattr(encode, "_FILE_WINDOW", 3)
     (tmp_path / "out").mkdir()
     out = tmp_path / "out" / "vectors.npy"
     if there:
@@ -223,7 +223,7 @@ def test_vectors_in_a_file_are_those_of_encode(
     models: list[SentenceEncoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in several windows, and in the place of an older file."""
-    monkeypatch.setattr(encode, "_WINDOW", 3)
+    monkeypatch.setattr(encode, "_FILE_WINDOW", 3)
     for texts in (small.TEXTS, small.TEXTS[:3], []):
         returned = models[0].encode(iter(texts), out=tmp_path / "vectors.npy", on_truncate="ignore")
         expected = models[0].encode(texts, on_truncate="ignore")

@@ -48,8 +48,6 @@ def inference_dtype(weights: torch.dtype, auto: bool, device: torch.device) -> t
         auto: Whether the choice is ours: bfloat16 on a GPU that computes in it, which is many times faster.
         device: Where it runs.
     """
-    if device.type == "cpu" and weights == torch.float16:
-        return torch.float32, "a CPU computes in float16 a thousand times slower"
     if auto and device.type == "cuda" and weights == torch.float32:
         if torch.cuda.is_bf16_supported(including_emulation=False):
             return torch.bfloat16, "dtype='auto' on a GPU; weights and vectors are float32"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -18,22 +19,24 @@ from sbert.engine.inference import forwards
 from sbert.engine.mode import evaluating
 from sbert.engine.plan import plan
 from sbert.engine.report import Report, check_finite
-from sbert.engine.run import run
-from sbert.engine.sinks import NpyFile
+from sbert.engine.run import ahead, run
+from sbert.engine.sinks import NpyFile, RowsOfTensor
 from sbert.engine.texts import unique
-from sbert.engine.tokenize import Tokens, tokenize
+from sbert.engine.tokenize import tokenize
 from sbert.functional import truncate
 from sbert.quantization import PRECISIONS, quantize
 
+# Texts that are tokenised and sorted together: enough for batches of one length, and little beside the vectors.
+_WINDOW = 8192
 # Sentences between two writes to a file.
-_WINDOW = 65536
+_FILE_WINDOW = 65536
 
 
 def widths(model: nn.Sequential, device: torch.device) -> list[int]:
     """Width of each module's output, seen by running one text: true for the user's own modules, too."""
-    reader: Any = model[0]
     seen = []
     with evaluating(model):
+        reader: Any = model[0]
         value: Any = tokenize(reader, ["a"]).batch(np.arange(1)).to(device)
         for module in model:
             value = module(value)
@@ -72,35 +75,31 @@ class Encoding:
     def vectors(self, texts: list[str], report: Report) -> Tensor:
         """The texts' vectors. Shape: (texts, dim), or what the precision makes of it."""
         before = report.rows
-        different, inverse = unique(texts)
-        tokens = self._tokenize(different)
-        report.cut_rows(tokens.truncated[inverse])
-        # Where each different text stands first, and how often it stands there.
-        first = np.full(len(different), len(texts))
-        np.minimum.at(first, inverse, np.arange(len(texts)))
+        different, first, inverse = unique(texts)
         counts = np.bincount(inverse, minlength=len(different))
-
-        result: Tensor | None = None
-        for rows, output in self._run(tokens, list(self.model)):
+        result: RowsOfTensor | None = None
+        for rows, output in self._run(different, first, counts, report, list(self.model)):
             vectors = self._finish(output)
             if result is None:
-                result = torch.empty(len(texts), vectors.shape[1], device=self.to)
-            result[self._index(first[rows])] = vectors
+                result = RowsOfTensor((len(texts), vectors.shape[1]), self.to)
+            result.put(first[rows], vectors)
             report.done(int(counts[rows].sum()))
+        report.rows += len(texts)
         if result is None:
-            result = self._finish(torch.zeros(0, widths(self.model, self.device)[-1]))
+            return quantize(torch.zeros(0, self._finish(self._nothing()).shape[1], device=self.to), self.precision)
+        complete = result.complete()
         again = np.flatnonzero(first[inverse] != np.arange(len(texts)))
         if len(again):
-            result[self._index(again)] = result[self._index(first[inverse[again]])]
-        check_finite(result, before)
-        return quantize(result, self.precision)
+            source = torch.from_numpy(first[inverse[again]]).to(self.to)
+            complete[torch.from_numpy(again).to(self.to)] = complete[source]
+        check_finite(complete, before)
+        return quantize(complete, self.precision)
 
     def token_embeddings(self, texts: list[str], report: Report) -> list[Tensor]:
         """A float32 tensor (tokens, dim) a text, on the model's device, from the last module that gives tokens."""
-        tokens = self._tokenize(texts)
-        report.cut_rows(tokens.truncated)
         result: dict[int, Tensor] = {}
-        for rows, output in self._run(tokens, self._token_modules()):
+        each, once = np.arange(len(texts)), np.ones(len(texts), int)
+        for rows, output in self._run(texts, each, once, report, self._token_modules()):
             pieces = output.values.float().split(output.lengths.tolist())
             result.update(zip(rows.tolist(), (piece.clone() for piece in pieces), strict=True))
             report.done(len(rows))
@@ -110,20 +109,24 @@ class Encoding:
         """Write the texts' vectors to a .npy file, reading and writing in windows; return a memory map of it."""
         width = self.vectors([], report).shape[1]
         with NpyFile(path, width, np.dtype(PRECISIONS[self.precision])) as file:
-            while window := list(islice(texts, _WINDOW)):
+            while window := list(islice(texts, _FILE_WINDOW)):
                 file.append(self.vectors(window, report).numpy())
         # NumPy maps no file without rows.
         vectors: np.ndarray = np.load(path, mmap_mode="r" if file.rows else None)
         return vectors
 
-    def _tokenize(self, texts: list[str]) -> Tokens:
-        reader: Any = self.model[0]
-        return tokenize(reader, texts, self.prompt)
+    def _run(
+        self, texts: list[str], first: np.ndarray, counts: np.ndarray, report: Report, modules: list[nn.Module]
+    ) -> Iterator[tuple[np.ndarray, Any]]:
+        """Batches of texts, as indices, with what the modules make of them.
 
-    def _run(self, tokens: Tokens, modules: Iterable[nn.Module]) -> Iterator[tuple[np.ndarray, Any]]:
-        """Batches of rows, with what the modules make of them."""
-        batches = plan(tokens.lengths, self.batch_tokens, self.batch_size)
-        with evaluating(self.model):
+        Windows of texts are tokenised one ahead of the model. ``first`` and ``counts`` say where each text stands
+        first and how often, for the report.
+        """
+        reader: Any = self.model[0]
+        starts = range(0, len(texts), _WINDOW)
+        windows = (tokenize(reader, texts[start : start + _WINDOW], self.prompt) for start in starts)
+        with evaluating(self.model), closing(ahead(windows) if len(starts) > 1 else windows) as tokenized:
             steps = forwards(modules, self.dtype)
 
             def forward(value: Any) -> Any:
@@ -131,20 +134,27 @@ class Encoding:
                     value = step(value)
                 return value
 
-            yield from run(forward, tokens, batches, self.device)
+            for start, tokens in zip(starts, tokenized, strict=True):
+                cut = start + np.flatnonzero(tokens.truncated)
+                report.cut_rows(first[cut], int(counts[cut].sum()))
+                batches = plan(tokens.lengths, self.batch_tokens, self.batch_size)
+                for rows, output in run(forward, tokens, batches, self.device):
+                    yield start + rows, output
 
     def _finish(self, vectors: Tensor) -> Tensor:
         vectors = truncate(vectors.float(), self.truncate_dim)  # (rows, dim)
-        return (F.normalize(vectors, dim=1) if self.normalize else vectors).to(self.to)
+        return F.normalize(vectors, dim=1) if self.normalize else vectors
 
-    def _index(self, rows: np.ndarray) -> Tensor:
-        return torch.from_numpy(rows).to(self.to)
+    def _nothing(self) -> Tensor:
+        """No vectors, of the model's width."""
+        return torch.zeros(0, widths(self.model, self.device)[-1])
 
     def _token_modules(self) -> list[nn.Module]:
         """The modules up to the last that gives a vector a token."""
         last = 0
         with evaluating(self.model):
-            value: Any = self._tokenize(["a"]).batch(np.arange(1)).to(self.device)
+            reader: Any = self.model[0]
+            value: Any = tokenize(reader, ["a"]).batch(np.arange(1)).to(self.device)
             for number, module in enumerate(self.model, start=1):
                 value = module(value)
                 last = number if isinstance(value, TokenEmbeddings) else last

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.engine.fused import FusedEncoder
 from sbert.engine.linear import packing
+from sbert.engine.mode import walk
 from sbert.modules.backbone import describe
 from sbert.modules.transformer import Transformer
 
@@ -121,17 +122,12 @@ def _difference(module: Transformer, fused: FusedEncoder, device: torch.device) 
 def _state(model: nn.Module) -> object:
     """What changes when somebody assigns or steps weights or replaces modules; None where hooks watch the modules."""
     state: list[object] = []
-    stack: list[nn.Module | None] = [model]
-    while stack:
-        module = stack.pop()
-        if module is None:
-            continue
+    for module in walk(model):
         if module._forward_hooks or module._forward_pre_hooks:
             return None
         for parameter in module._parameters.values():
             if parameter is not None:
                 state += (parameter.data_ptr(), -1 if parameter.is_inference() else parameter._version)
-        stack.extend(module._modules.values())
     return state
 
 

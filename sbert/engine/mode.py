@@ -15,6 +15,17 @@ _lock = threading.Lock()
 _calls: WeakKeyDictionary[nn.Module, tuple[int, list[nn.Module]]] = WeakKeyDictionary()
 
 
+def walk(model: nn.Module) -> list[nn.Module]:
+    """The module and all below it: ``modules()``, without the cost of its names, which a single sentence feels."""
+    found, seen = [model], {model}
+    for module in found:
+        for child in module._modules.values():
+            if child is not None and child not in seen:
+                seen.add(child)
+                found.append(child)
+    return found
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Eval mode without gradient; the last of several threads to leave puts the modules' modes back.
@@ -24,7 +35,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     with _lock:
         count, paused = _calls.get(model, (0, []))
         if count == 0:
-            paused = [module for module in model.modules() if module.training]
+            paused = [module for module in walk(model) if module.training]
             for module in paused:
                 module.training = False
         _calls[model] = (count + 1, paused)

@@ -38,22 +38,18 @@ class Report:
                 disable = False if show else None  # None: only where somebody looks on
                 self._bar = tqdm(total=total, unit=" sentences", desc="Encoding", disable=disable)
 
-    def cut_rows(self, truncated: np.ndarray) -> None:
-        """Take note of which of the next sentences are too long. Shape: (sentences,) bool.
+    def cut_rows(self, rows: np.ndarray, sentences: int) -> None:
+        """Take note of which rows of this window are too long, and of how many sentences that is with their repeats.
 
         Raises:
             ValueError: If there are any, and they count as an error.
         """
-        count = int(truncated.sum())
-        if count and self.on_truncate == "error":
-            row = self.rows + int(truncated.argmax())
-            more = f", as have {count - 1} after it" if count > 1 else ""
+        if len(rows) and self.on_truncate == "error":
             raise ValueError(
-                f"sentences[{row}] has more than max_seq_length={self.limit} tokens{more};"
+                f"sentences[{self.rows + int(rows[0])}] has more than max_seq_length={self.limit} tokens;"
                 " split what is too long, or pass on_truncate='warn'"
             )
-        self.rows += len(truncated)
-        self.cut += count
+        self.cut += sentences
 
     def done(self, sentences: int) -> None:
         """Count so many more sentences as encoded."""

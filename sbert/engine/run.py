@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
@@ -12,6 +13,17 @@ from sbert.batch import TokenBatch
 from sbert.engine.tokenize import Tokens
 
 Output = TypeVar("Output")
+Item = TypeVar("Item")
+
+
+def ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
+    """The same items, each made in a thread while the one before it is in use."""
+    source, end = iter(items), object()
+    with ThreadPoolExecutor(1, "sbert-ahead") as pool:
+        coming = pool.submit(next, source, end)
+        while (item := coming.result()) is not end:
+            coming = pool.submit(next, source, end)
+            yield item  # type: ignore[misc]
 
 
 def run(

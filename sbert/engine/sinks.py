@@ -1,4 +1,4 @@
-"""Where vectors go that do not fit in memory: a .npy file, written as they come."""
+"""Where vectors go: rows of a tensor, or a .npy file, written as they come, where they do not fit in memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,60 @@ from pathlib import Path
 from types import TracebackType
 
 import numpy as np
+import torch
+from torch import Tensor
+
+from sbert.batch import move
+
+# Numbers that are gathered on a GPU before they are copied to the host: large copies are cheap, waiting is not.
+_GATHERED = 1 << 22
+
+
+class RowsOfTensor:
+    """A tensor that is filled a few rows at a time, in any order.
+
+    Vectors on a GPU that are wanted on the host are gathered there, and copied while the next ones are computed.
+
+    Args:
+        shape: Of the tensor, (rows, dim).
+        device: Where it is.
+    """
+
+    def __init__(self, shape: tuple[int, int], device: torch.device) -> None:
+        self._tensor = torch.empty(shape, device=device)
+        self._gathered: list[tuple[np.ndarray, Tensor]] = []
+        self._copying: tuple[np.ndarray, Tensor, torch.cuda.Event] | None = None
+
+    def put(self, rows: np.ndarray, vectors: Tensor) -> None:
+        """Fill ``rows``, (n,), with ``vectors``, (n, dim)."""
+        if vectors.is_cuda and self._tensor.device.type == "cpu":
+            self._gathered.append((rows, vectors))
+            if sum(some.numel() for _, some in self._gathered) >= _GATHERED:
+                self._copy()
+        else:
+            self._tensor[move(torch.from_numpy(rows), self._tensor.device)] = vectors.to(self._tensor.device)
+
+    def _copy(self) -> None:
+        """Start to copy what was gathered, and put away what was copied before."""
+        gathered, copying = self._gathered, self._copying
+        self._gathered, self._copying = [], None
+        if gathered:
+            vectors = torch.cat([some for _, some in gathered])
+            host = torch.empty(vectors.shape, pin_memory=True)
+            host.copy_(vectors, non_blocking=True)
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            done.record(torch.cuda.current_stream(vectors.device))
+            self._copying = np.concatenate([rows for rows, _ in gathered]), host, done
+        if copying:
+            rows, host, done = copying
+            done.synchronize()
+            self._tensor[torch.from_numpy(rows)] = host
+
+    def complete(self) -> Tensor:
+        """The tensor, once every row was put."""
+        while self._gathered or self._copying:
+            self._copy()
+        return self._tensor
 
 
 class NpyFile:

@@ -12,9 +12,6 @@ import torch
 from sbert.batch import TokenBatch
 from sbert.modules.tokenization import ReadsText
 
-# Texts are tokenised so many at a time: enough for every core, and few ids as Python objects at once.
-_CHUNK = 4096
-
 
 @dataclass(frozen=True)
 class Tokens:
@@ -70,21 +67,16 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "") -> Token
         length = len(reader.tokenize([prompt])[0])
         # Where the prompt alone fills a text's room, the trailing special token is still the text's.
         prompt_tokens = (length if limit is None else min(length, limit)) - trailing
-    pieces, lengths, truncated = [], [], []
-    for start in range(0, len(texts), _CHUNK):
-        chunk = texts[start : start + _CHUNK]
-        rows = reader.tokenize([prompt + text for text in chunk] if prompt else list(chunk))
-        too_long = [limit is not None and len(row) > limit for row in rows]
-        if limit is not None and any(too_long):
-            rows = [
-                _cut(row, limit, leading, trailing, side) if cut else row
-                for row, cut in zip(rows, too_long, strict=True)
-            ]
-        truncated += too_long
-        lengths += [len(row) for row in rows]
-        pieces.append(np.fromiter(chain.from_iterable(rows), np.int32))
-    ids = np.concatenate(pieces) if pieces else np.empty(0, np.int32)
-    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+    rows = reader.tokenize([prompt + text for text in texts] if prompt else list(texts))
+    truncated = np.zeros(len(rows), bool)
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    if limit is not None and lengths.max(initial=0) > limit:
+        truncated = lengths > limit
+        for row in np.flatnonzero(truncated):
+            rows[row] = _cut(rows[row], limit, leading, trailing, side)
+        lengths = np.minimum(lengths, limit)
+    ids = np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum()))
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
     vocab_size = getattr(reader, "vocab_size", None)
     if vocab_size is not None and ids.max(initial=0) >= vocab_size:
         text = texts[np.searchsorted(offsets, ids.argmax(), side="right") - 1]
@@ -92,4 +84,4 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "") -> Token
             f"a token of {text[:40]!r} has the id {ids.max()}, and the model has vectors for {vocab_size} tokens;"
             " use the tokenizer.json that belongs to the weights, or resize_token_embeddings"
         )
-    return Tokens(ids, offsets, np.array(truncated, bool), prompt_tokens)
+    return Tokens(ids, offsets, truncated, prompt_tokens)
