@@ -14,16 +14,9 @@ if TYPE_CHECKING:
 _HALF = (torch.bfloat16, torch.float16)
 
 
-def variable_length(query: Tensor, bias: Tensor | None = None, dropout: float = 0.0) -> bool:
-    """Whether one kernel takes all rows at once: half precision, on a GPU of compute capability 8.0 or later."""
-    return (
-        query.is_cuda
-        and query.dtype in _HALF
-        and bias is None
-        and dropout == 0
-        and query.shape[-1] <= 256
-        and torch.cuda.get_device_capability(query.device) >= (8, 0)
-    )
+def one_kernel(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether one kernel takes rows of any length at once: in half precision, on a GPU of capability 8.0 or more."""
+    return device.type == "cuda" and dtype in _HALF and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def attend(
@@ -67,7 +60,7 @@ def attend(
         >>> attend(torch.zeros(3, 1, 1), torch.zeros(3, 1, 1), value, rows).flatten()
         tensor([2., 2., 5.])
     """
-    if variable_length(query, bias, dropout):
+    if one_kernel(query.dtype, query.device) and bias is None and dropout == 0 and query.shape[-1] <= 256:
         from torch.nn.attention.varlen import varlen_attn
 
         offsets = rows.offsets.to(torch.int32)

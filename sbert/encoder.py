@@ -110,6 +110,7 @@ class SentenceEncoder(nn.Sequential):
         self.truncate_dim = settings.truncate_dim if truncate_dim is None else truncate_dim
         self._reference = reference
         self._auto = weights_dtype is None
+        self._compiling: dict[str, Any] | None = None
         self.to(device=device or default_device(), dtype=weights_dtype)
         self._leave_float16(self.device)
         if folder is not None:  # What loads can encode.
@@ -267,6 +268,7 @@ class SentenceEncoder(nn.Sequential):
             check_precision(precision),
             here,
             torch.device("cpu") if as_array else here,
+            self._compiling,
         )
         single = is_one(sentences)
         texts = rows_of(sentences)
@@ -288,6 +290,23 @@ class SentenceEncoder(nn.Sequential):
         if single:
             return result[0]
         return result if convert_to_numpy or convert_to_tensor else list(result)
+
+    def compile(self, **options: Any) -> None:
+        """Let ``encode`` run the transformer through ``torch.compile``, from its next call on.
+
+        That call compiles and takes long. It pays on a GPU; on a CPU, the forward that is used without it is
+        faster. Shapes are dynamic where the options do not say otherwise.
+
+        Args:
+            options: Of ``torch.compile``, such as ``mode`` and ``backend``.
+
+        Example:
+            >>> compiled = SentenceEncoder(minilm)
+            >>> compiled.compile(backend="eager")
+            >>> compiled.encode("A cat sleeps.").shape
+            (384,)
+        """
+        self._compiling = {"dynamic": True, **options}
 
     def encode_query(self, sentences: str | Iterable[str], **options: Any) -> Any:
         """``encode`` with the model's prompt "query", if it has one.

@@ -59,6 +59,7 @@ class Encoding:
         precision: Of the vectors.
         device: Where the model is.
         to: Where the vectors go.
+        compiling: Options of ``torch.compile`` for the transformer, if that is wanted.
     """
 
     model: nn.Sequential
@@ -71,6 +72,7 @@ class Encoding:
     precision: str
     device: torch.device
     to: torch.device
+    compiling: dict[str, Any] | None = None
 
     def vectors(self, texts: list[str], report: Report) -> Tensor:
         """The texts' vectors. Shape: (texts, dim), or what the precision makes of it."""
@@ -127,7 +129,7 @@ class Encoding:
         starts = range(0, len(texts), _WINDOW)
         windows = (tokenize(reader, texts[start : start + _WINDOW], self.prompt) for start in starts)
         with evaluating(self.model), closing(ahead(windows) if len(starts) > 1 else windows) as tokenized:
-            steps = forwards(modules, self.dtype)
+            steps = forwards(modules, self.dtype, self.compiling)
 
             def forward(value: Any) -> Any:
                 for step in steps:

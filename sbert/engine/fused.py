@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -33,11 +35,15 @@ class _Layer:
         self.out, self.up, self.down = (Linear([x], dtype, packed) for x in (layer.out, layer.up, layer.down))
         self.attention_norm, self.norm = _Norm(layer.attention_norm, dtype), _Norm(layer.norm, dtype)
 
-    def __call__(self, x: Tensor, batch: TokenBatch, bias: Tensor | None) -> Tensor:
+    def attention(self, x: Tensor, batch: TokenBatch, bias: Tensor | None) -> Tensor:
         query, key, value = self.qkv(x).view(len(x), 3, self.heads, -1).unbind(1)  # (tokens, heads, dim / heads)
-        mixed = attend(query, key, value, batch, bias=bias).flatten(1)  # (tokens, dim)
-        x = self.attention_norm(self.out(mixed, residual=x))
-        return self.norm(self.down(self.up(x, activation=self.activation), residual=x))
+        return attend(query, key, value, batch, bias=bias).flatten(1)  # (tokens, dim)
+
+
+def _rest(layer: _Layer, mixed: Tensor, x: Tensor) -> Tensor:
+    """What a layer does with its input and what attention made of it."""
+    x = layer.attention_norm(layer.out(mixed, residual=x))
+    return layer.norm(layer.down(layer.up(x, activation=layer.activation), residual=x))
 
 
 class FusedEncoder:
@@ -47,13 +53,16 @@ class FusedEncoder:
         backbone: The layers; they stay as they are.
         dtype: Of the arithmetic; sums within norms and attention are in float32.
         packed: Whether linear layers are oneDNN's.
+        compiling: Options of ``torch.compile``, if that is wanted.
 
     Shape:
         Input: TokenBatch of (tokens,) ids. Output: (tokens, dim) of ``dtype``.
     """
 
-    def __init__(self, backbone: Backbone, dtype: torch.dtype, packed: bool) -> None:
-        self.backbone, self.dtype, self.packed = backbone, dtype, packed
+    def __init__(
+        self, backbone: Backbone, dtype: torch.dtype, packed: bool, compiling: dict[str, Any] | None = None
+    ) -> None:
+        self.backbone, self.dtype = backbone, dtype
         self._words, self._padding = backbone.words.weight.detach(), backbone.padding
         wide = accumulation_dtype(dtype)
         positions = backbone.positions.weight.detach().to(wide)
@@ -64,12 +73,18 @@ class FusedEncoder:
         self._widen = None if backbone.widen is None else Linear([backbone.widen], dtype, packed)
         self._layers = [_Layer(x, backbone.heads, backbone.activation, dtype, packed) for x in backbone.layers]
         self._bias: Tensor | None = None
+        self._rest = _rest if compiling is None else torch.compile(_rest, **compiling)
+
+    @property
+    def positions(self) -> int:
+        """Tokens of the longest text."""
+        return len(self._positions) - (0 if self._padding is None else self._padding + 1)
 
     def __call__(self, batch: TokenBatch) -> Tensor:
         x = self._embed(batch)
         bias = self._position_bias(batch.longest)
         for layer in self._layers:
-            x = layer(x, batch, bias)
+            x = self._rest(layer, layer.attention(x, batch, bias), x)
         return x
 
     def _embed(self, batch: TokenBatch) -> Tensor:

@@ -14,8 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sbert.attention import one_kernel
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.engine.fused import FusedEncoder
+from sbert.engine.graphs import Graphs
 from sbert.engine.linear import packing
 from sbert.engine.mode import walk
 from sbert.modules.backbone import describe
@@ -32,79 +34,108 @@ class Chosen:
     """How a transformer runs.
 
     Args:
-        fused: Its faster forward, or None where its own is used.
+        forward: From a batch to its token embeddings.
+        fused: Whether that is our own forward, and not that of the Hugging Face module.
         why: In words.
     """
 
-    fused: FusedEncoder | None
+    forward: Callable[[TokenBatch], Tensor]
+    fused: bool
     why: str
 
 
 @dataclass(frozen=True)
 class _Made:
     chosen: Chosen
-    state: object
+    settings: object
     samples: list[np.ndarray]
     sampled: bytes
-    dtype: torch.dtype
 
 
 _made: WeakKeyDictionary[Transformer, _Made] = WeakKeyDictionary()
 
 
-def forwards(modules: Iterable[nn.Module], dtype: torch.dtype) -> list[Callable[[Any], Any]]:
-    """What to call for each module, one behind the other, so that transformers compute in ``dtype``."""
-    return [_forward(module, dtype) if isinstance(module, Transformer) else module for module in modules]
+def forwards(
+    modules: Iterable[nn.Module], dtype: torch.dtype, compiling: dict[str, Any] | None = None
+) -> list[Callable[[Any], Any]]:
+    """What to call for each module, one behind the other.
+
+    Args:
+        modules: Of an encoder.
+        dtype: Of a transformer's arithmetic; its values come in that of its weights.
+        compiling: Options of ``torch.compile`` for transformers, if that is wanted.
+    """
+    return [_forward(x, dtype, compiling) if isinstance(x, Transformer) else x for x in modules]
 
 
-def _forward(module: Transformer, dtype: torch.dtype) -> Callable[[TokenBatch], TokenEmbeddings]:
-    weights = module.auto_model.dtype
-    fused = choose(module, dtype).fused
-
-    def run(batch: TokenBatch) -> TokenEmbeddings:
-        if fused is not None and len(batch.ids):
-            return batch.embeddings(fused(batch).to(weights))
-        with torch.autocast(batch.ids.device.type, dtype) if dtype != weights else nullcontext():
-            tokens: TokenEmbeddings = module(batch)
-        return batch.embeddings(tokens.values.to(weights))
-
-    return run
+def _forward(
+    module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None
+) -> Callable[[TokenBatch], TokenEmbeddings]:
+    weights, forward = module.auto_model.dtype, choose(module, dtype, compiling).forward
+    return lambda batch: batch.embeddings(forward(batch).to(weights))
 
 
-def choose(module: Transformer, dtype: torch.dtype) -> Chosen:
+def choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None = None) -> Chosen:
     """The forward for a transformer, made at its first use and again after its weights changed.
 
     It has to be called without gradient and in eval mode, as it compares the two forwards.
     """
-    state = _state(module.auto_model)
+    settings = (dtype, compiling, torch.get_num_threads(), _state(module.auto_model))
     made = _made.get(module)
-    if made is not None and made.dtype == dtype and made.state == state and made.sampled == _sampled(made.samples):
+    if made is not None and made.settings == settings and made.sampled == _sampled(made.samples):
         return made.chosen
     with _lock:
-        chosen = _choose(module, dtype) if state is not None else Chosen(None, "hooks are to see its modules run")
         samples = _samples(module.auto_model)
-        _made[module] = _Made(chosen, state, samples, _sampled(samples), dtype)
+        chosen = _choose(module, dtype, compiling)
+        _made[module] = _Made(chosen, settings, samples, _sampled(samples))
     return chosen
 
 
-def _choose(module: Transformer, dtype: torch.dtype) -> Chosen:
+def _choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None) -> Chosen:
+    plain = _plain(module, dtype, compiling)
     if type(module).forward is not Transformer.forward:
-        return Chosen(None, f"{type(module).__name__} has a forward of its own")
+        return Chosen(plain, False, f"{type(module).__name__} has a forward of its own")
+    if _state(module.auto_model) is None:
+        return Chosen(plain, False, "hooks are to see its modules run")
     backbone = describe(module.auto_model)
     if isinstance(backbone, str):
-        return Chosen(None, backbone)
+        return Chosen(plain, False, backbone)
     device = backbone.words.weight.device
-    packed, how = packing(dtype, torch.get_num_threads()) if device.type == "cpu" else (False, "F.linear")
-    fused = FusedEncoder(backbone, dtype, packed)
+    packed, how = False, "F.linear"
+    if compiling is not None:
+        how = "torch.compile"
+    elif device.type == "cpu":
+        packed, how = packing(dtype, torch.get_num_threads())
+    fused = FusedEncoder(backbone, dtype, packed, compiling)
     difference = _difference(module, fused, device)
     if difference is None:
-        return Chosen(None, "its vectors are not finite")
+        return Chosen(plain, False, "its vectors are not finite")
     if difference > _TOLERANCE[dtype]:
         why = f"the fused forward differs by {difference:.1e} of the vectors' size"
         name = type(module.auto_model).__name__
         warnings.warn(f"{name} runs by its plain, slower forward: {why}; please report this model", stacklevel=2)
-        return Chosen(None, why)
-    return Chosen(fused, f"fused forward, {how}")
+        return Chosen(plain, False, why)
+    if one_kernel(dtype, device) and backbone.position_bias is None:
+        return Chosen(_any_tokens(Graphs(fused), plain), True, f"{how}, CUDA graphs for short texts")
+    return Chosen(_any_tokens(fused, plain), True, how)
+
+
+def _plain(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None) -> Callable[[TokenBatch], Tensor]:
+    """The module's own forward; autocast does the arithmetic in another dtype than that of the weights."""
+    forward = module.forward if compiling is None else torch.compile(module.forward, **compiling)
+
+    def run(batch: TokenBatch) -> Tensor:
+        with torch.autocast(batch.ids.device.type, dtype) if dtype != module.auto_model.dtype else nullcontext():
+            tokens: TokenEmbeddings = forward(batch)
+        return tokens.values
+
+    return run
+
+
+def _any_tokens(
+    fused: Callable[[TokenBatch], Tensor], plain: Callable[[TokenBatch], Tensor]
+) -> Callable[[TokenBatch], Tensor]:
+    return lambda batch: fused(batch) if len(batch.ids) else plain(batch)
 
 
 def _difference(module: Transformer, fused: FusedEncoder, device: torch.device) -> float | None:
