@@ -16,7 +16,7 @@ LAYERS = [
     ["batch", "functional", "files"],
     ["quantization", "hub", "attention"],
     ["modules"],
-    ["saving", "verification", "card", "data"],
+    ["saving", "verification", "card", "data", "texts"],
     ["engine"],
     ["encoder"],
     ["__init__"],

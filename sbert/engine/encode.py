@@ -17,11 +17,10 @@ from torch import Tensor, nn
 from sbert.batch import Ragged, TokenEmbeddings
 from sbert.engine.inference import forwards
 from sbert.engine.mode import evaluating
-from sbert.engine.plan import plan
+from sbert.engine.plan import plan, unique
 from sbert.engine.report import Report, check_finite
 from sbert.engine.run import ahead, run
 from sbert.engine.sinks import NpyFile, RowsOfTensor
-from sbert.engine.texts import unique
 from sbert.engine.tokenize import tokenize
 from sbert.functional import truncate
 from sbert.quantization import PRECISIONS, quantize
@@ -32,16 +31,19 @@ _WINDOW = 8192
 _FILE_WINDOW = 65536
 
 
-def widths(model: nn.Sequential, device: torch.device) -> list[int]:
-    """Width of each module's output, seen by running one text: true for the user's own modules, too."""
-    seen = []
+def outputs(model: nn.Sequential, device: torch.device) -> list[Any]:
+    """What each module makes of one text: the only way to know it of the user's own modules."""
+    reader: Any = model[0]
+    made = [tokenize(reader, ["a"]).batch(np.arange(1)).to(device)]
     with evaluating(model):
-        reader: Any = model[0]
-        value: Any = tokenize(reader, ["a"]).batch(np.arange(1)).to(device)
         for module in model:
-            value = module(value)
-            seen.append((value.values if isinstance(value, Ragged) else value).shape[-1])
-    return seen
+            made.append(module(made[-1]))
+    return made[1:]
+
+
+def widths(model: nn.Sequential, device: torch.device) -> list[int]:
+    """Width of each module's output."""
+    return [(made.values if isinstance(made, Ragged) else made).shape[-1] for made in outputs(model, device)]
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ class Encoding:
             report.done(int(counts[rows].sum()))
         report.rows += len(texts)
         if result is None:
-            return quantize(torch.zeros(0, self._finish(self._nothing()).shape[1], device=self.to), self.precision)
+            nothing = torch.zeros(0, widths(self.model, self.device)[-1], device=self.to)
+            return quantize(self._finish(nothing), self.precision)
         complete = result.complete()
         again = np.flatnonzero(first[inverse] != np.arange(len(texts)))
         if len(again):
@@ -147,21 +150,12 @@ class Encoding:
         vectors = truncate(vectors.float(), self.truncate_dim)  # (rows, dim)
         return F.normalize(vectors, dim=1) if self.normalize else vectors
 
-    def _nothing(self) -> Tensor:
-        """No vectors, of the model's width."""
-        return torch.zeros(0, widths(self.model, self.device)[-1])
-
     def _token_modules(self) -> list[nn.Module]:
         """The modules up to the last that gives a vector a token."""
-        last = 0
-        with evaluating(self.model):
-            reader: Any = self.model[0]
-            value: Any = tokenize(reader, ["a"]).batch(np.arange(1)).to(self.device)
-            for number, module in enumerate(self.model, start=1):
-                value = module(value)
-                last = number if isinstance(value, TokenEmbeddings) else last
-        if last == 0:
+        made = outputs(self.model, self.device)
+        tokens = [number for number, value in enumerate(made, start=1) if isinstance(value, TokenEmbeddings)]
+        if not tokens:
             raise ValueError(
                 f"{type(self.model[0]).__name__} gives no vector a token; use output_value='sentence_embedding'"
             )
-        return list(self.model)[:last]
+        return list(self.model)[: tokens[-1]]

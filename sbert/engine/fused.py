@@ -81,6 +81,8 @@ class FusedEncoder:
         return len(self._positions) - (0 if self._padding is None else self._padding + 1)
 
     def __call__(self, batch: TokenBatch) -> Tensor:
+        if len(batch.ids) == 0:
+            return torch.zeros(0, *self._layers[-1].norm.shape, dtype=self.dtype, device=batch.ids.device)
         x = self._embed(batch)
         bias = self._position_bias(batch.longest)
         for layer in self._layers:
@@ -92,9 +94,7 @@ class FusedEncoder:
         if self._padding is not None:  # The padding token in a text has no place of its own, and is not counted.
             counted = (batch.ids != self._padding).long()
             before = counted.cumsum(0) - counted  # (tokens,)
-            if len(before):
-                before = before - before[batch.offsets[batch.row_of_token]]
-            places = (before + 1) * counted + self._padding
+            places = (before - before[batch.offsets[batch.row_of_token]] + 1) * counted + self._padding
         x = F.embedding(batch.ids, self._words) + F.embedding(places, self._positions)  # (tokens, width)
         x = self._norm(x).to(self.dtype)
         return x if self._widen is None else self._widen(x)

@@ -51,7 +51,6 @@ class Graphs:
 
     def _capture(self, size: int, device: torch.device) -> tuple[torch.cuda.CUDAGraph, TokenBatch, Tensor]:
         static = empty(size, device)
-        fill(static, static)
         # A first run outside of the graph sets up the libraries.
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(device))
@@ -74,8 +73,8 @@ def empty(size: int, device: torch.device) -> TokenBatch:
 
 def fill(static: TokenBatch, batch: TokenBatch) -> None:
     """Set the rows of ``static`` to those of ``batch``, then rows without tokens, then one of filler."""
-    tokens, rows = len(batch.ids), min(batch.rows, _ROWS)
+    tokens, rows = len(batch.ids), batch.rows
     static.ids[:tokens] = batch.ids
     static.ids[tokens:] = 0
-    static.offsets[: rows + 1] = batch.offsets[: rows + 1]
+    static.offsets[: rows + 1] = batch.offsets
     static.offsets[rows + 1 : -1] = tokens

@@ -44,15 +44,8 @@ class Chosen:
     why: str
 
 
-@dataclass(frozen=True)
-class _Made:
-    chosen: Chosen
-    settings: object
-    samples: list[np.ndarray]
-    sampled: bytes
-
-
-_made: WeakKeyDictionary[Transformer, _Made] = WeakKeyDictionary()
+# What was chosen, for which settings and weights, and a sample of these.
+_made: WeakKeyDictionary[Transformer, tuple[Chosen, object, list[np.ndarray], bytes]] = WeakKeyDictionary()
 
 
 def forwards(
@@ -65,14 +58,12 @@ def forwards(
         dtype: Of a transformer's arithmetic; its values come in that of its weights.
         compiling: Options of ``torch.compile`` for transformers, if that is wanted.
     """
-    return [_forward(x, dtype, compiling) if isinstance(x, Transformer) else x for x in modules]
+    return [_tokens(x, choose(x, dtype, compiling)) if isinstance(x, Transformer) else x for x in modules]
 
 
-def _forward(
-    module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None
-) -> Callable[[TokenBatch], TokenEmbeddings]:
-    weights, forward = module.auto_model.dtype, choose(module, dtype, compiling).forward
-    return lambda batch: batch.embeddings(forward(batch).to(weights))
+def _tokens(module: Transformer, chosen: Chosen) -> Callable[[TokenBatch], TokenEmbeddings]:
+    weights = module.auto_model.dtype
+    return lambda batch: batch.embeddings(chosen.forward(batch).to(weights))
 
 
 def choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None = None) -> Chosen:
@@ -81,13 +72,14 @@ def choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | 
     It has to be called without gradient and in eval mode, as it compares the two forwards.
     """
     settings = (dtype, compiling, torch.get_num_threads(), _state(module.auto_model))
-    made = _made.get(module)
-    if made is not None and made.settings == settings and made.sampled == _sampled(made.samples):
-        return made.chosen
+    if module in _made:
+        chosen, made_for, samples, sampled = _made[module]
+        if made_for == settings and _sampled(samples) == sampled:
+            return chosen
     with _lock:
         samples = _samples(module.auto_model)
         chosen = _choose(module, dtype, compiling)
-        _made[module] = _Made(chosen, settings, samples, _sampled(samples))
+        _made[module] = chosen, settings, samples, _sampled(samples)
     return chosen
 
 
@@ -116,8 +108,8 @@ def _choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] |
         warnings.warn(f"{name} runs by its plain, slower forward: {why}; please report this model", stacklevel=2)
         return Chosen(plain, False, why)
     if one_kernel(dtype, device) and backbone.position_bias is None:
-        return Chosen(_any_tokens(Graphs(fused), plain), True, f"{how}, CUDA graphs for short texts")
-    return Chosen(_any_tokens(fused, plain), True, how)
+        return Chosen(Graphs(fused), True, f"{how}, CUDA graphs for short texts")
+    return Chosen(fused, True, how)
 
 
 def _plain(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None) -> Callable[[TokenBatch], Tensor]:
@@ -130,12 +122,6 @@ def _plain(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | 
         return tokens.values
 
     return run
-
-
-def _any_tokens(
-    fused: Callable[[TokenBatch], Tensor], plain: Callable[[TokenBatch], Tensor]
-) -> Callable[[TokenBatch], Tensor]:
-    return lambda batch: fused(batch) if len(batch.ids) else plain(batch)
 
 
 def _difference(module: Transformer, fused: FusedEncoder, device: torch.device) -> float | None:

@@ -32,3 +32,12 @@ def plan(lengths: np.ndarray, batch_tokens: int, batch_size: int | None = None) 
         batches.append(order[start : start + rows])
         start += rows
     return batches
+
+
+def unique(texts: list[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Each different text once; where it stands first; and for each text the index of its like among them."""
+    index: dict[str, int] = {}
+    inverse = np.fromiter((index.setdefault(text, len(index)) for text in texts), np.int64, len(texts))
+    highest = np.maximum.accumulate(inverse)
+    first = np.flatnonzero(np.diff(highest, prepend=-1))  # Whatever is new has the next index.
+    return list(index), first, inverse

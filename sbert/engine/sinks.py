@@ -89,14 +89,9 @@ class NpyFile:
 
     def _write_header(self) -> None:
         self._file.seek(0)
-        np.lib.format.write_array_header_1_0(
-            self._file,
-            {
-                "descr": np.lib.format.dtype_to_descr(self.dtype),
-                "fortran_order": False,
-                "shape": (self.rows, self.dim),
-            },
-        )
+        shape, kind = (self.rows, self.dim), np.lib.format.dtype_to_descr(self.dtype)
+        header = {"descr": kind, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._file, header)
 
     def append(self, vectors: np.ndarray) -> None:
         """Add rows. Shape: (rows, dim)."""
