@@ -64,8 +64,7 @@ def attend(
         from torch.nn.attention.varlen import varlen_attn
 
         offsets = rows.offsets.to(torch.int32)
-        window = (window[0], 0) if causal else window
-        repeats = query.shape[1] // key.shape[1]
+        window, repeats = (window[0], 0) if causal else window, query.shape[1] // key.shape[1]
         if repeats > 1:
             key, value = (x.repeat_interleave(repeats, dim=1) for x in (key, value))
         return varlen_attn(  # type: ignore[return-value]

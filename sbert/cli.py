@@ -1,4 +1,4 @@
-"""The command line: ``sbert encode``, ``sbert similarity``, ``sbert info``."""
+"""The command line: ``sbert encode``, ``similarity``, ``benchmark``, ``doctor``, ``info``."""
 
 from __future__ import annotations
 
@@ -102,6 +102,9 @@ def _parser() -> _Parser:
     similarity = _command(commands, "similarity", _similarity, "compare two texts or more")
     similarity.add_argument("texts", nargs="+", help="two texts give a number, more a matrix")
 
+    doctor = _command(commands, "doctor", _doctor, "say how a model runs on this machine, and why")
+    doctor.add_argument("--json", action="store_true", help="for programs")
+
     info = _command(commands, "info", _info, "say what a model is, and whether its vectors are still the same")
     info.add_argument("--json", action="store_true", help="for programs")
     return parser
@@ -151,6 +154,17 @@ def _similarity(arguments: argparse.Namespace) -> None:
         print(f"{scores[0, 1]:.4f}")
     else:
         print("\n".join(" ".join(f"{score:8.4f}" for score in row) for row in scores))
+
+
+def _doctor(arguments: argparse.Namespace) -> None:
+    from sbert.doctor import diagnose
+
+    facts = diagnose(_load(arguments))
+    if arguments.json:
+        print(json.dumps(facts, ensure_ascii=False, indent=2))
+        return
+    for name, value in facts.items():
+        print(f"{name:20} {value}")
 
 
 def _info(arguments: argparse.Namespace) -> None:

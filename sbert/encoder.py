@@ -109,7 +109,7 @@ class SentenceEncoder(nn.Sequential):
         self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or "cosine"
         self.truncate_dim = settings.truncate_dim if truncate_dim is None else truncate_dim
         self._reference = reference
-        self._auto = weights_dtype is None
+        self.automatic_dtype = weights_dtype is None
         self._compiling: dict[str, Any] | None = None
         self.to(device=device or default_device(), dtype=weights_dtype)
         self._leave_float16(self.device)
@@ -262,7 +262,7 @@ class SentenceEncoder(nn.Sequential):
             self._choose_prompt(prompt_name, prompt),
             _positive("batch_tokens", batch_tokens) or default_batch_tokens(here),
             _positive("batch_size", batch_size),
-            inference_dtype(self.dtype, self._auto, here)[0],
+            inference_dtype(self.dtype, self.automatic_dtype, here)[0],
             self.truncate_dim if truncate_dim is None else truncate_dim,
             normalize_embeddings,
             check_precision(precision),

@@ -20,7 +20,7 @@ LAYERS = [
     ["engine"],
     ["encoder"],
     ["__init__"],
-    ["benchmark"],
+    ["benchmark", "doctor"],
     ["cli"],
     ["__main__"],
 ]

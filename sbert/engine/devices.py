@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 # Enough rows to fill the arithmetic, few enough to stay in the caches of a CPU.
-_BATCH_TOKENS = {"cpu": 2048}
+_BATCH_TOKENS = {"cpu": 4096}
 _BATCH_TOKENS_ACCELERATOR = 32768
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

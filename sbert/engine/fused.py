@@ -69,16 +69,12 @@ class FusedEncoder:
         if backbone.token_types is not None:
             positions = positions + backbone.token_types.weight.detach()[0]
         self._positions = positions  # (positions, width)
+        self.longest = len(positions) - (0 if self._padding is None else self._padding + 1)
         self._norm = _Norm(backbone.norm, wide)
         self._widen = None if backbone.widen is None else Linear([backbone.widen], dtype, packed)
         self._layers = [_Layer(x, backbone.heads, backbone.activation, dtype, packed) for x in backbone.layers]
         self._bias: Tensor | None = None
         self._rest = _rest if compiling is None else torch.compile(_rest, **compiling)
-
-    @property
-    def positions(self) -> int:
-        """Tokens of the longest text."""
-        return len(self._positions) - (0 if self._padding is None else self._padding + 1)
 
     def __call__(self, batch: TokenBatch) -> Tensor:
         if len(batch.ids) == 0:

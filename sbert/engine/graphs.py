@@ -35,7 +35,7 @@ class Graphs:
 
     def __call__(self, batch: TokenBatch) -> Tensor:
         tokens = len(batch.ids)
-        size = next((size for size in _TOKENS if tokens <= size <= self._fused.positions), None)
+        size = next((size for size in _TOKENS if tokens <= size <= self._fused.longest), None)
         if size is None or batch.rows > _ROWS:
             return self._fused(batch)
         with self._lock:

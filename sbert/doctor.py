@@ -1,0 +1,74 @@
+"""What the engine chose for a model on this machine, and why: ``sbert doctor``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from sbert.attention import one_kernel
+from sbert.engine.devices import default_batch_tokens, inference_dtype
+from sbert.engine.inference import choose
+from sbert.engine.mode import evaluating
+from sbert.modules.transformer import Transformer
+from sbert.verification import versions
+
+if TYPE_CHECKING:
+    from sbert.encoder import SentenceEncoder
+
+
+def diagnose(model: SentenceEncoder) -> dict[str, str]:
+    """How ``encode`` runs a model here: device, dtype, forward, attention, threads, batches, versions.
+
+    Args:
+        model: The model, on the device that it is to run on.
+
+    Returns:
+        What was chosen, and why, by the name of the choice.
+
+    Example:
+        >>> sorted(diagnose(model))
+        ['attention', 'batches', 'device', 'dtype', 'forward', 'threads', 'versions']
+    """
+    device = model.device
+    dtype, why = inference_dtype(model.dtype, model.automatic_dtype, device)
+    facts = {
+        "device": _device(device),
+        "dtype": f"{_name(dtype)}: {why}",
+        "forward": "no transformer",
+        "attention": "none",
+        "threads": f"{torch.get_num_threads()} of torch; OMP_NUM_THREADS or torch.set_num_threads changes it",
+        "batches": f"{default_batch_tokens(device)} tokens at most, of texts of like length; batch_tokens= changes it",
+        "versions": ", ".join(f"{name} {number}" for name, number in versions().items()),
+    }
+    for module in model:
+        if isinstance(module, Transformer):
+            with evaluating(model):
+                chosen = choose(module, dtype)
+            facts["forward"] = f"{'fused' if chosen.fused else 'plain'}: {chosen.why}"
+            facts["attention"] = _attention(module, chosen.fused, dtype, device)
+    return facts
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _device(device: torch.device) -> str:
+    if device.type == "cuda":
+        major, minor = torch.cuda.get_device_capability(device)
+        return f"{device}: {torch.cuda.get_device_name(device)}, compute capability {major}.{minor}"
+    if device.type == "cpu":
+        bfloat16 = "fast" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "slow"
+        found = "" if torch.cuda.is_available() or torch.backends.mps.is_available() else "; no accelerator was found"
+        return f"cpu: {torch.backends.cpu.get_cpu_capability()}, bfloat16 is {bfloat16}{found}"
+    return str(device)
+
+
+def _attention(module: Transformer, fused: bool, dtype: torch.dtype, device: torch.device) -> str:
+    because = getattr(module, "padded_because", None)
+    if not fused and because is not None:
+        return f"that of the Hugging Face module, on padded batches of like length ({because})"
+    if one_kernel(dtype, device):
+        return "without padding, one kernel for rows of any length (torch's varlen_attn)"
+    return "without padding, a call of scaled_dot_product_attention for each length"
