@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from sbert.batch import Ragged
 
 _HALF = (torch.bfloat16, torch.float16)
+# In half precision a CPU takes keys in blocks, and a broken block as long as two: a few hidden keys fill it up.
+_BLOCK, _FILLER = 16, 11
 
 
 def one_kernel(dtype: torch.dtype, device: torch.device) -> bool:
@@ -76,6 +78,11 @@ def attend(
         q, k, v = (x[start:end].view(count, length, *x.shape[1:]).transpose(1, 2) for x in (query, key, value))
         # (count, heads, length, dim)
         mask = _mask(length, bias, causal, window, query)
+        filler = -length % _BLOCK
+        if query.device.type == "cpu" and query.dtype in _HALF and 0 < filler <= _FILLER and not causal:
+            k, v = F.pad(k, (0, 0, 0, filler)), F.pad(v, (0, 0, 0, filler))
+            seen = query.new_zeros(length, length) if mask is None else mask
+            mask = F.pad(seen, (0, filler), value=-torch.inf)
         out = F.scaled_dot_product_attention(
             q, k, v, mask, dropout, is_causal=causal and mask is None, scale=scale, enable_gqa=k.shape[1] != q.shape[1]
         )
