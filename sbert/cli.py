@@ -102,6 +102,17 @@ def _parser() -> _Parser:
     similarity = _command(commands, "similarity", _similarity, "compare two texts or more")
     similarity.add_argument("texts", nargs="+", help="two texts give a number, more a matrix")
 
+    benchmark = _command(commands, "benchmark", _benchmark, "measure a model on this machine, beside its peers")
+    benchmark.add_argument("--data", metavar="FILE", help="short texts; made-up ones where it is not given")
+    benchmark.add_argument("--column", metavar="NAME", help="the column or key that holds the texts")
+    benchmark.add_argument("--format", choices=FORMATS, help="by the file's ending where it is not given")
+    benchmark.add_argument("--against", metavar="PEERS", help="with commas between; those installed if not given")
+    benchmark.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of each contender")
+    benchmark.add_argument("--sample", type=int, default=2000, metavar="N", help="short texts in a round")
+    benchmark.add_argument("--linear", action="store_true", help="compare 1,000 to 100,000 texts, too")
+    benchmark.add_argument("--json", metavar="FILE", help="where to write all figures")
+    benchmark.add_argument("--plot", metavar="FILE.png", help="where to draw them; needs matplotlib")
+
     doctor = _command(commands, "doctor", _doctor, "say how a model runs on this machine, and why")
     doctor.add_argument("--json", action="store_true", help="for programs")
 
@@ -154,6 +165,31 @@ def _similarity(arguments: argparse.Namespace) -> None:
         print(f"{scores[0, 1]:.4f}")
     else:
         print("\n".join(" ".join(f"{score:8.4f}" for score in row) for row in scores))
+
+
+def _benchmark(arguments: argparse.Namespace) -> None:
+    from sbert.benchmark import benchmark, plot, table
+
+    if arguments.dtype != "auto":
+        raise ValueError("--dtype is for other commands; benchmark measures auto and bfloat16 side by side")
+    texts = None
+    if arguments.data is not None:
+        texts = list(read_texts(arguments.data, arguments.column, arguments.format))
+    result = benchmark(
+        arguments.model,
+        texts,
+        against=None if arguments.against is None else arguments.against.split(","),
+        device=arguments.device,
+        rounds=arguments.rounds,
+        sample=arguments.sample,
+        linear=arguments.linear,
+    )
+    print(table(result))
+    if arguments.json is not None:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump(result, file, ensure_ascii=False, indent=2)
+    if arguments.plot is not None:
+        plot(result, arguments.plot)
 
 
 def _doctor(arguments: argparse.Namespace) -> None:

@@ -20,7 +20,8 @@ LAYERS = [
     ["engine"],
     ["encoder"],
     ["__init__"],
-    ["benchmark", "doctor"],
+    ["doctor"],
+    ["benchmark"],
     ["cli"],
     ["__main__"],
 ]

@@ -1,1 +1,0 @@
-"""How fast a model encodes here, beside its peers: ``sbert benchmark``."""

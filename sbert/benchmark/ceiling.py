@@ -1,0 +1,45 @@
+"""What the machine can do at best: arithmetic and copying, without a model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from sbert.engine.linear import Linear
+
+
+def ceilings(device: torch.device, threads: int) -> dict[str, float]:
+    """Operations a second of the best matrix product, and on a GPU bytes a second of a large copy.
+
+    A product of n x k by k x m counts 2 n k m operations. On a CPU the sizes are those of a batch in a BERT, and
+    both ways to multiply are tried; on a GPU they are large.
+    """
+    torch.set_num_threads(threads)
+    found: dict[str, float] = {}
+    rows, width, out = (2048, 768, 3072) if device.type == "cpu" else (8192, 8192, 8192)
+    for dtype in (torch.float32, torch.bfloat16):
+        layer = nn.Linear(width, out).to(device, dtype).requires_grad_(False)
+        x = torch.randn(rows, width, device=device).to(dtype)
+        ways = [Linear([layer], dtype, packed=False)]
+        if device.type == "cpu":
+            ways.append(Linear([layer], dtype, packed=True))
+        best = min(_seconds(lambda way=way, x=x: way(x), device) for way in ways)  # type: ignore[misc]
+        found[str(dtype).removeprefix("torch.")] = 2 * rows * width * out / best
+    if device.type == "cuda":
+        data = torch.empty(1 << 28, device=device)
+        found["copy"] = 2 * data.nbytes / _seconds(data.clone, device)
+    return found
+
+
+def _seconds(run: Callable[[], object], device: torch.device) -> float:
+    times = []
+    for _ in range(12):
+        start = time.perf_counter()
+        run()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(time.perf_counter() - start)
+    return min(times)

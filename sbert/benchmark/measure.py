@@ -1,0 +1,244 @@
+"""The measuring: a process for each contender, and turns."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import torch
+
+from sbert.benchmark.ceiling import ceilings
+from sbert.benchmark.contenders import OWN, PEERS, serve
+from sbert.benchmark.workloads import made_up, mixed, short
+from sbert.engine.devices import default_device
+from sbert.verification import versions
+
+_SWEEP = {"cpu": (512, 1024, 2048, 4096, 8192, 16384), "cuda": (8192, 16384, 32768, 65536, 131072)}
+_QUERIES = 50
+_LINEAR = (1000, 10_000, 100_000)
+
+
+class Contender:
+    """A process that encodes when it is its turn.
+
+    Args:
+        name: One of those in ``OWN`` and ``PEERS``.
+        model: A folder, or a name on the hub.
+        device: Where to run.
+        threads: Of torch.
+    """
+
+    def __init__(self, name: str, model: str, device: str | None, threads: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, there = context.Pipe()
+        self._process = context.Process(target=serve, args=(name, model, device, threads, there), daemon=True)
+        self._process.start()
+        there.close()
+        said = self._receive()
+        self.failure = said if isinstance(said, str) else None
+        self.seconds: dict[str, float] = said if isinstance(said, dict) else {}
+
+    def _receive(self) -> Any:
+        try:
+            return self._connection.recv()
+        except EOFError:
+            return f"its process ended with exit code {self._process.exitcode}"
+
+    def ask(self, what: str, *arguments: Any, **options: Any) -> Any:
+        """The answer to a request that ``serve`` knows."""
+        self._connection.send((what, arguments, options))
+        answer = self._receive()
+        if isinstance(answer, str):
+            raise RuntimeError(answer)
+        return answer
+
+    def __enter__(self) -> Contender:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.failure is None and self._process.is_alive():
+            self._connection.send(None)
+        self._process.join(10)
+        self._process.kill()
+        self._connection.close()
+
+
+def chosen(against: Iterable[str] | None, device: torch.device) -> list[str]:
+    """The contenders' names, checked.
+
+    Raises:
+        ValueError: If a peer is unknown.
+    """
+    peers = list(PEERS if against is None else against)
+    if against is None and device.type == "cpu":
+        peers.remove("sentence-transformers-best")
+    for name in peers:
+        if name not in PEERS:
+            raise ValueError(f"--against {name!r} is unknown; name some of {', '.join(PEERS)}")
+    return [name for name in OWN if name != "sbert-float32" or device.type == "cuda"] + peers
+
+
+def benchmark(
+    model: str,
+    texts: Sequence[str] | None = None,
+    *,
+    against: Iterable[str] | None = None,
+    device: str | None = None,
+    rounds: int = 3,
+    sample: int = 2000,
+    linear: bool = False,
+) -> dict[str, Any]:
+    """Speed, memory and fidelity of a model here, beside its peers.
+
+    Each contender has a process of its own, and they take turns, round by round, on texts that are new in each:
+    a machine that drifts is then slow for all of them. Figures are medians over the rounds.
+
+    Args:
+        model: A folder, or a name on the hub.
+        texts: Short texts in their natural order; made-up ones of about 17 tokens where they are not given.
+        against: Peers; those that are installed where it is not given.
+        device: Where to run.
+        rounds: How often each contender gets its turn.
+        sample: Short texts in a round; a quarter as many of mixed length.
+        linear: Whether 1,000, 10,000 and 100,000 texts are compared, too.
+
+    Returns:
+        Everything that ``table`` prints, ready for JSON.
+
+    Raises:
+        ValueError: If a peer is unknown, there are no texts, or ``rounds`` or ``sample`` is too small.
+    """
+    where = torch.device(device) if device else default_device()
+    names = chosen(against, where)
+    if rounds < 1 or sample < 4 or (texts is not None and not len(texts)):
+        raise ValueError(f"rounds={rounds}, sample={sample}: pass at least 1 round, a sample of 4 and one text")
+    # Each different text once, or the work would depend on who notices repetitions.
+    given, threads = None if texts is None else list(dict.fromkeys(texts)), torch.get_num_threads()
+    with ExitStack() as stack:
+        running, skipped = {}, {}
+        for name in names:
+            contender = stack.enter_context(Contender(name, model, str(where), threads))
+            if contender.failure is None:
+                running[name] = contender
+            else:
+                skipped[name] = contender.failure
+        if "sbert" in skipped:
+            raise ValueError(f"{model} cannot be measured: {skipped['sbert']}")
+        result: dict[str, Any] = {
+            "model": str(model),
+            "facts": running["sbert"].ask("facts"),
+            "versions": {**versions(), **_peer_versions()},
+            "ceilings": ceilings(where, threads),
+            "skipped": skipped,
+            "loads": {},
+        }
+        for load, make in (("short", short), ("mixed", mixed)):
+            count = sample if load == "short" else sample // 4
+            result["loads"][load] = _throughput(running, [make(count, i, given) for i in range(rounds)])
+        result["single"] = _latency(running, [short(_QUERIES, rounds + i, given) for i in range(rounds)])
+        result["memory"] = {name: contender.ask("memory") for name, contender in running.items()}
+        result["start"] = {name: contender.seconds for name, contender in running.items()}
+        result["batch_tokens"] = _sweep(
+            running["sbert"],
+            _SWEEP["cpu" if where.type == "cpu" else "cuda"],
+            {"short": short(sample, 2 * rounds, given), "mixed": mixed(sample // 4, 2 * rounds, given)},
+        )
+    if linear:
+        with Contender("sbert", model, str(where), threads) as contender:
+            result["linear"] = _linearity(contender, rounds)
+    return result
+
+
+def _peer_versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return {"sentence-transformers": version("sentence-transformers")}
+    except PackageNotFoundError:
+        return {}
+
+
+def _turns(running: dict[str, Contender], number: int) -> list[str]:
+    """The order of a round: another contender begins each time."""
+    names = list(running)
+    return names[number % len(names) :] + names[: number % len(names)]
+
+
+def _throughput(running: dict[str, Contender], rounds: list[list[str]]) -> dict[str, Any]:
+    """Sentences and tokens a second, operations a second, and how far vectors are from the reference's."""
+    for contender in running.values():  # Warm: the libraries set up, the memory there.
+        contender.ask("encode", [f"warm {text}" for text in rounds[0][:256]])
+    needed = [running["sbert"].ask("useful", texts) for texts in rounds]
+    speeds: dict[str, dict[str, list[float]]] = {name: {} for name in running}
+    vectors: dict[str, np.ndarray] = {}
+    for number, texts in enumerate(rounds):
+        for name in _turns(running, number):
+            seconds, vectors[name] = running[name].ask("encode", texts)
+            for unit, amount in {"sentences": len(texts), **needed[number]}.items():
+                speeds[name].setdefault(unit, []).append(amount / seconds)
+    reference = "sentence-transformers" if "sentence-transformers" in running else "sbert"
+    expected = _unit(vectors[reference])
+    report: dict[str, Any] = {"reference": reference, "texts": len(rounds[0]), "rounds": len(rounds)}
+    report["tokens"] = sum(need["tokens"] for need in needed) / sum(map(len, rounds))
+    report["contenders"] = {
+        name: {
+            **{unit: float(np.median(values)) for unit, values in speeds[name].items()},
+            "ratio": float(np.median(speeds[name]["sentences"]) / np.median(speeds[reference]["sentences"])),
+            "difference": float(np.abs(vectors[name] - vectors[reference]).max()),
+            "cosine": float((_unit(vectors[name]) * expected).sum(1).min()),
+        }
+        for name in running
+    }
+    return report
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    vectors = vectors.astype(np.float64)
+    unit: np.ndarray = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return unit
+
+
+def _latency(running: dict[str, Contender], rounds: list[list[str]]) -> dict[str, dict[str, float]]:
+    """Milliseconds for a single sentence."""
+    times: dict[str, list[float]] = {name: [] for name in running}
+    for number, texts in enumerate(rounds):
+        for name in _turns(running, number):
+            running[name].ask("latency", [f"warm {text}" for text in texts[:5]])
+            times[name] += running[name].ask("latency", texts)
+    return {
+        name: {f"p{part}": 1000 * float(np.percentile(values, part)) for part in (50, 95, 99)}
+        for name, values in times.items()
+    }
+
+
+def _sweep(contender: Contender, budgets: Sequence[int], loads: dict[str, list[str]]) -> dict[str, Any]:
+    """Sentences a second by token budget, the best of two turns, and the best budget over all loads."""
+    speeds: dict[str, dict[int, float]] = {load: dict.fromkeys(budgets, 0.0) for load in loads}
+    for turn in range(2):
+        for load, texts in loads.items():
+            for budget in budgets:
+                again = [f"{turn} {budget} {text}" for text in texts]
+                seconds, _ = contender.ask("encode", again, batch_tokens=budget)
+                speeds[load][budget] = max(speeds[load][budget], len(texts) / seconds)
+    best = max(budgets, key=lambda budget: np.prod([speeds[load][budget] for load in loads]))
+    return {**{load: {str(b): speed for b, speed in by.items()} for load, by in speeds.items()}, "best": best}
+
+
+def _linearity(contender: Contender, rounds: int) -> list[dict[str, float]]:
+    """Sentences a second for more and more texts, and by how much the peak memory grew beyond texts and result."""
+    contender.ask("encode", made_up(_LINEAR[0], seed=1))
+    rows = []
+    for count in _LINEAR:
+        speeds, before, size = [], contender.ask("memory")["host"], 0
+        for turn in range(rounds if count < _LINEAR[-1] else 1):
+            texts = made_up(count, seed=count + turn)
+            seconds, vectors = contender.ask("encode", texts)
+            speeds.append(count / seconds)
+            # The process holds the texts and the vectors, and a copy of each while it receives and sends them.
+            size = 2 * vectors.nbytes + 3 * sum(len(text) + 60 for text in texts)
+        grown = contender.ask("memory")["host"] - before
+        rows.append({"texts": count, "sentences": float(np.median(speeds)), "grown": grown, "own": size})
+    return rows
