@@ -80,21 +80,24 @@ class Ragged:
         """Each token's place in the flattened padded matrix. Shape: (tokens,)."""
         return self.row_of_token * self.longest + self.position_of_token
 
-    def padded(self, fill: float = 0) -> tuple[Tensor, Tensor]:
+    def padded(self, fill: float = 0, *, rows: int | None = None, longest: int | None = None) -> tuple[Tensor, Tensor]:
         """The same rows as a matrix, filled up on the right.
 
         Args:
             fill: Stands where a row has ended.
+            rows: Of the matrix, if it is to have more.
+            longest: Width of the matrix, if it is to be wider.
 
         Returns:
             The values, (rows, longest, ...), and a boolean mask, (rows, longest), true at tokens.
         """
-        size, slots = self.rows * self.longest, self.slot_of_token
+        shape = (self.rows if rows is None else rows, self.longest if longest is None else longest)
+        slots = self.row_of_token * shape[1] + self.position_of_token
+        size = shape[0] * shape[1]
         values = self.values.new_full((size, *self.values.shape[1:]), fill)
         mask = torch.zeros(size, dtype=torch.bool, device=self.values.device)
         values = values.index_copy(0, slots, self.values)
         mask[slots] = True
-        shape = (self.rows, self.longest)
         return values.view(*shape, *self.values.shape[1:]), mask.view(shape)
 
     def to(self: AnyRagged, device: torch.device | str) -> AnyRagged:

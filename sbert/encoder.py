@@ -19,11 +19,11 @@ from sbert.batch import TokenBatch
 from sbert.card import card
 from sbert.engine.devices import default_batch_tokens, default_device, inference_dtype, parse_dtype
 from sbert.engine.encode import Encoding, widths
-from sbert.engine.report import TRUNCATION, Report
 from sbert.engine.tokenize import tokenize
 from sbert.files import check_replaceable, reading, replacing, write_json
 from sbert.modules.tokenization import ReadsText
 from sbert.quantization import check_precision
+from sbert.report import TRUNCATION, Report
 from sbert.texts import is_one, rows_of
 
 # Names that authors give the prompt of a text that is searched for, in the order in which they are looked up.

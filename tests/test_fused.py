@@ -81,9 +81,9 @@ def test_encode_takes_it(family: str, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(Transformer, "forward", lambda self, batch: (calls.append(1), plain(self, batch))[1])
     vectors = model.encode(SHORT)
     assert chosen(model).fused
-    assert len(calls) == 1  # The comparison; and texts without tokens have none in BERT's family.
+    compared = len(calls)
     model.encode(SHORT)
-    assert len(calls) == 1
+    assert len(calls) == compared <= 1  # No more than the comparison of the two.
     monkeypatch.setattr(inference, "describe", lambda model: "switched off")
     inference._made.clear()
     assert np.abs(vectors - model.encode(SHORT)).max() <= 1e-6
@@ -110,10 +110,13 @@ def test_other_activations(activation: str, bert: SentenceEncoder, tmp_path: Pat
 
 
 def test_unknown_activations_and_decoders_are_left_alone(bert: SentenceEncoder) -> None:
+    from transformers import BertConfig, BertModel
+
     for change, reason in (({"hidden_act": "mish"}, "mish"), ({"is_decoder": True}, "decoder")):
-        model = copy.deepcopy(bert)
-        for name, value in change.items():
-            setattr(model[0].auto_model.config, name, value)
+        config = BertConfig(**{**bert[0].auto_model.config.to_dict(), **change})
+        model = SentenceEncoder(
+            Transformer(small.randomized(BertModel(config)), bert.tokenizer), Pooling(), device="cpu"
+        )
         assert not chosen(model).fused
         assert reason in chosen(model).why
 

@@ -16,7 +16,7 @@ LAYERS = [
     ["batch", "functional", "files"],
     ["quantization", "hub", "attention"],
     ["modules"],
-    ["saving", "verification", "card", "data", "texts"],
+    ["saving", "verification", "card", "data", "texts", "report"],
     ["engine"],
     ["encoder"],
     ["__init__"],

@@ -186,7 +186,7 @@ def _throughput(running: dict[str, Contender], rounds: list[list[str]]) -> dict[
     report["contenders"] = {
         name: {
             **{unit: float(np.median(values)) for unit, values in speeds[name].items()},
-            "ratio": float(np.median(speeds[name]["sentences"]) / np.median(speeds[reference]["sentences"])),
+            "ratio": float(np.median(np.divide(speeds[name]["sentences"], speeds[reference]["sentences"]))),
             "difference": float(np.abs(vectors[name] - vectors[reference]).max()),
             "cosine": float((_unit(vectors[name]) * expected).sum(1).min()),
         }

@@ -18,12 +18,12 @@ from sbert.batch import Ragged, TokenEmbeddings
 from sbert.engine.inference import forwards
 from sbert.engine.mode import evaluating
 from sbert.engine.plan import plan, unique
-from sbert.engine.report import Report, check_finite
 from sbert.engine.run import ahead, run
 from sbert.engine.sinks import NpyFile, RowsOfTensor
 from sbert.engine.tokenize import tokenize
 from sbert.functional import truncate
 from sbert.quantization import PRECISIONS, quantize
+from sbert.report import Report, check_finite
 
 # Texts that are tokenised and sorted together: enough for batches of one length, and little beside the vectors.
 _WINDOW = 8192

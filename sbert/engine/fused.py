@@ -13,6 +13,7 @@ from sbert.batch import TokenBatch
 from sbert.engine.linear import Linear
 from sbert.functional import accumulation_dtype
 from sbert.modules.backbone import Backbone, Layer
+from sbert.modules.packed import positions
 
 
 class _Norm:
@@ -62,14 +63,14 @@ class FusedEncoder:
     def __init__(
         self, backbone: Backbone, dtype: torch.dtype, packed: bool, compiling: dict[str, Any] | None = None
     ) -> None:
-        self.backbone, self.dtype = backbone, dtype
+        self.backbone, self.dtype, self._packed = backbone, dtype, packed
         self._words, self._padding = backbone.words.weight.detach(), backbone.padding
         wide = accumulation_dtype(dtype)
-        positions = backbone.positions.weight.detach().to(wide)
+        places = backbone.positions.weight.detach().to(wide)
         if backbone.token_types is not None:
-            positions = positions + backbone.token_types.weight.detach()[0]
-        self._positions = positions  # (positions, width)
-        self.longest = len(positions) - (0 if self._padding is None else self._padding + 1)
+            places = places + backbone.token_types.weight.detach()[0]
+        self._positions = places  # (positions, width)
+        self.longest = len(places) - (0 if self._padding is None else self._padding + 1)
         self._norm = _Norm(backbone.norm, wide)
         self._widen = None if backbone.widen is None else Linear([backbone.widen], dtype, packed)
         self._layers = [_Layer(x, backbone.heads, backbone.activation, dtype, packed) for x in backbone.layers]
@@ -79,18 +80,16 @@ class FusedEncoder:
     def __call__(self, batch: TokenBatch) -> Tensor:
         if len(batch.ids) == 0:
             return torch.zeros(0, *self._layers[-1].norm.shape, dtype=self.dtype, device=batch.ids.device)
+        tokens = len(batch.ids)
+        batch = _rounded(batch) if self._packed else batch
         x = self._embed(batch)
         bias = self._position_bias(batch.longest)
         for layer in self._layers:
             x = self._rest(layer, layer.attention(x, batch, bias), x)
-        return x
+        return x[:tokens]
 
     def _embed(self, batch: TokenBatch) -> Tensor:
-        places = batch.position_of_token
-        if self._padding is not None:  # The padding token in a text has no place of its own, and is not counted.
-            counted = (batch.ids != self._padding).long()
-            before = counted.cumsum(0) - counted  # (tokens,)
-            places = (before - before[batch.offsets[batch.row_of_token]] + 1) * counted + self._padding
+        places = positions(batch, self._padding)
         x = F.embedding(batch.ids, self._words) + F.embedding(places, self._positions)  # (tokens, width)
         x = self._norm(x).to(self.dtype)
         return x if self._widen is None else self._widen(x)
@@ -103,3 +102,18 @@ class FusedEncoder:
         if known is None or known.shape[1] < longest:
             known = self._bias = make(longest).to(self.dtype)
         return known
+
+
+def _rounded(batch: TokenBatch) -> TokenBatch:
+    """The batch with rows of one token behind it, so that the number of tokens is one of few.
+
+    oneDNN compiles for each number anew, which takes as long as a small batch and memory that it keeps.
+    """
+    tokens = len(batch.ids)
+    step = 1 << max(0, tokens.bit_length() - 5)  # At most one token in 16 is filler.
+    filler = -tokens % step
+    ids = F.pad(batch.ids, (0, filler))
+    ends = torch.arange(tokens + 1, tokens + filler + 1)
+    rounded = TokenBatch(ids, torch.cat([batch.offsets, ends]), batch.longest)
+    rounded.__dict__["groups"] = [*batch.groups, (filler, 1)] if filler else batch.groups
+    return rounded

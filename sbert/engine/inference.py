@@ -87,25 +87,33 @@ def _choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] |
     plain = _plain(module, dtype, compiling)
     if type(module).forward is not Transformer.forward:
         return Chosen(plain, False, f"{type(module).__name__} has a forward of its own")
+    name, device = type(module.auto_model).__name__, module.auto_model.device
+    if device.type == "mps":
+        return Chosen(plain, False, "MPS compiles for each shape, so batches are padded to few shapes")
+    batch = _probe(module).to(device)
+    expected = module.padded_forward(batch).float()
+    if not expected.isfinite().all():
+        return Chosen(plain, False, "its vectors are not finite")
+    if module.padded_because is None:
+        apart = _apart(module(batch).values, expected)
+        if not apart <= _TOLERANCE[module.auto_model.dtype]:
+            module.padded_because = f"without padding its vectors differ by {apart:.1e} of their size"
+            warnings.warn(f"{name} runs slower than it could: {module.padded_because}; please report it", stacklevel=2)
     if _state(module.auto_model) is None:
         return Chosen(plain, False, "hooks are to see its modules run")
     backbone = describe(module.auto_model)
     if isinstance(backbone, str):
         return Chosen(plain, False, backbone)
-    device = backbone.words.weight.device
     packed, how = False, "F.linear"
     if compiling is not None:
         how = "torch.compile"
     elif device.type == "cpu":
         packed, how = packing(dtype, torch.get_num_threads())
     fused = FusedEncoder(backbone, dtype, packed, compiling)
-    difference = _difference(module, fused, device)
-    if difference is None:
-        return Chosen(plain, False, "its vectors are not finite")
-    if difference > _TOLERANCE[dtype]:
-        why = f"the fused forward differs by {difference:.1e} of the vectors' size"
-        name = type(module.auto_model).__name__
-        warnings.warn(f"{name} runs by its plain, slower forward: {why}; please report this model", stacklevel=2)
+    apart = _apart(fused(batch), expected)
+    if not apart <= _TOLERANCE[dtype]:
+        why = f"the fused forward differs by {apart:.1e} of the vectors' size"
+        warnings.warn(f"{name} runs by its plain, slower forward: {why}; please report it", stacklevel=2)
         return Chosen(plain, False, why)
     if one_kernel(dtype, device) and backbone.position_bias is None:
         return Chosen(Graphs(fused), True, f"{how}, CUDA graphs for short texts")
@@ -124,16 +132,16 @@ def _plain(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | 
     return run
 
 
-def _difference(module: Transformer, fused: FusedEncoder, device: torch.device) -> float | None:
-    """How far two forwards are apart on three rows, as a part of the vectors' size; None if these are no numbers."""
-    longest = min(40, module.max_seq_length or 40)
-    vocab = fused.backbone.words.num_embeddings
-    rows = [[(7 * i + 3) % vocab for i in range(length)] for length in (longest, max(1, longest // 4), 1)]
-    batch = TokenBatch.from_rows(rows).to(device)
-    plain = module(batch).values.float()
-    if not plain.isfinite().all():
-        return None
-    return float((fused(batch).float() - plain).norm() / plain.norm().clamp(min=1e-12))
+def _probe(module: Transformer) -> TokenBatch:
+    """Three rows of different lengths, to compare forwards by."""
+    longest, vocab = min(40, module.max_seq_length or 40), module.vocab_size or 100
+    lengths = (longest, max(1, longest // 4), 1)
+    return TokenBatch.from_rows([[(7 * i + 3) % vocab for i in range(length)] for length in lengths])
+
+
+def _apart(found: Tensor, expected: Tensor) -> float:
+    """How far token embeddings are from others, as a part of their size."""
+    return float((found.float() - expected).norm() / expected.norm().clamp(min=1e-12))
 
 
 def _state(model: nn.Module) -> object:

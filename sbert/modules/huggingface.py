@@ -144,9 +144,22 @@ def position_limit(model: nn.Module) -> int | None:
 
     RoBERTa and its kin start counting behind the padding token's index and so lose padding_idx + 1 rows.
     """
+    table = _positions(model)
+    if table is None:
+        return None
+    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+
+
+def position_padding(model: nn.Module) -> int | None:
+    """The padding token's id, where positions count from behind it; None where they count from 0."""
+    table = _positions(model)
+    return None if table is None else table.padding_idx
+
+
+def _positions(model: nn.Module) -> nn.Embedding | None:
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
-            return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+            return module
     return None
 
 

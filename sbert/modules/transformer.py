@@ -7,11 +7,11 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.hub import resolve
-from sbert.modules import huggingface
+from sbert.modules import huggingface, packed
 from sbert.modules.tokenization import FastTokenizer, count_special, without_lone_surrogates
 
 if TYPE_CHECKING:
@@ -84,8 +84,14 @@ class Transformer(nn.Module):
         self._limit = huggingface.default_limit(model, tokenizer)
         # Only the last layer is read, so a decoder need not keep keys and values for a next token.
         self._options: dict[str, Any] = {"use_cache": False} if huggingface.accepts(model, "use_cache") else {}
+        # Why batches are padded, if they are.
+        self.padded_because = packed.unpackable(model)
         if max_seq_length is not None:
             self.max_seq_length = max_seq_length
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        packed.register()  # Another process may have sent the model.
 
     @property
     def dim(self) -> int:
@@ -159,20 +165,29 @@ class Transformer(nn.Module):
         return made[2]
 
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:
-        if batch.longest == 0:
+        if len(batch.ids) == 0:
             return batch.embeddings(torch.zeros(0, self.dim, dtype=self.auto_model.dtype, device=batch.ids.device))
+        if self.padded_because is None and batch.ids.device.type != "mps":
+            return batch.embeddings(packed.hidden_states(self.auto_model, batch, self._options))
+        return batch.embeddings(self.padded_forward(batch))
+
+    def padded_forward(self, batch: TokenBatch) -> Tensor:
+        """The tokens' vectors by way of a padded batch, which every transformer can take. Shape: (tokens, dim)."""
         padding = self.tokenizer.pad_token_id or 0
         if self.vocab_size is not None and padding >= self.vocab_size:
             padding = 0  # Added to the tokenizer alone; and no text sees it.
-        ids, mask = batch.padded(fill=padding)  # (rows, longest)
+        rows, longest = batch.rows, batch.longest
+        if batch.ids.device.type == "mps":
+            rows, longest = bucket(rows, longest, huggingface.position_limit(self.auto_model))
+        ids, mask = batch.padded(fill=padding, rows=rows, longest=longest)
         full = len(batch.ids) == mask.numel()
         if not full:
             # Attention over nothing is NaN, which would reach the gradients: an empty row sees its padding.
             mask[:, 0] = True
-        hidden = self.auto_model(
+        hidden: Tensor = self.auto_model(
             input_ids=ids, attention_mask=None if full else mask.long(), **self._options
         ).last_hidden_state  # (rows, longest, dim)
-        return batch.embeddings(hidden.flatten(0, 1)[batch.slot_of_token])
+        return hidden.flatten(0, 1)[batch.row_of_token * longest + batch.position_of_token]
 
     def extra_repr(self) -> str:
         return f"max_seq_length={self.max_seq_length}, lower_case={self.lower_case}"
@@ -180,3 +195,14 @@ class Transformer(nn.Module):
     def __repr__(self) -> str:
         architecture = type(self.auto_model).__name__
         return f"Transformer({architecture}, dim={self.dim}, {self.extra_repr()})"
+
+
+def bucket(rows: int, longest: int, limit: int | None) -> tuple[int, int]:
+    """A batch's shape rounded up, for devices that compile for each shape anew: few shapes, and little padding.
+
+    Example:
+        >>> bucket(rows=5, longest=33, limit=512)
+        (8, 64)
+    """
+    wide = -(-longest // 32) * 32
+    return 1 << (rows - 1).bit_length(), wide if limit is None else max(longest, min(wide, limit))

@@ -1,0 +1,106 @@
+"""A Hugging Face transformer without padding: all texts of a batch as one row, and attention that keeps them apart."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sbert.attention import attend
+from sbert.batch import Ragged, TokenBatch
+from sbert.modules import huggingface
+
+# Under this name transformers knows our attention.
+NAME = "sbert_packed"
+# What other models add to the scores, and ``attend`` does not.
+_FOREIGN = ("softcap", "s_aux", "position_bias", "head_mask")
+
+
+@cache
+def register() -> None:
+    """Make our attention known to transformers, once in each process."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register(NAME, _attention)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
+
+
+def _attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+) -> tuple[Tensor, None]:
+    """Attention within the rows of a batch; that of torch where a caller of the Hugging Face model has his own mask.
+
+    Shape:
+        query, key, value: (1, heads, tokens, dim). Output: (1, tokens, heads, dim).
+    """
+    rows: Ragged | None = options.get("sbert_rows")
+    if rows is None:
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+        result: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+        return result
+    foreign = [name for name in _FOREIGN if options.get(name) is not None]
+    if foreign:
+        raise NotImplementedError(f"attention with {foreign[0]} needs padding")
+    causal = options.get("is_causal")
+    size = options.get("sliding_window")  # Both sides count the token itself.
+    query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))  # (tokens, heads, dim)
+    mixed = attend(
+        query,
+        key,
+        value,
+        rows,
+        scale=options.get("scaling"),
+        dropout=options.get("dropout", 0.0),
+        causal=getattr(module, "is_causal", True) if causal is None else causal,
+        window=(-1, -1) if size is None else (size - 1, size - 1),
+    )
+    return mixed[None], None
+
+
+def unpackable(model: Any) -> str | None:
+    """Why a transformer has to pad; None if its attention is one that can be replaced, which it then is."""
+    if model.config._attn_implementation == NAME:
+        return None
+    if not model._supports_attention_backend:
+        return f"{type(model).__name__} brings its own attention"
+    if model.config._attn_implementation != "sdpa":
+        return f"its attention is set to {model.config._attn_implementation!r}"
+    if not huggingface.accepts(model, "position_ids"):
+        return f"{type(model).__name__} takes no positions"
+    register()
+    model.set_attn_implementation(NAME)
+    return None
+
+
+def hidden_states(model: Any, batch: TokenBatch, options: dict[str, Any]) -> Tensor:
+    """The last layer's vectors of all tokens. Shape: (tokens, dim)."""
+    padding = huggingface.position_padding(model)
+    # A mask of four dimensions is passed on as it is: no other is built. Where somebody used it, all would be NaN.
+    unused = torch.full((1, 1, 1, 1), torch.nan, dtype=model.dtype, device=batch.ids.device)
+    output = model(
+        input_ids=batch.ids[None],
+        attention_mask=unused,
+        position_ids=positions(batch, padding)[None],
+        sbert_rows=batch,
+        **options,
+    )
+    states: Tensor = output.last_hidden_state[0]
+    return states
+
+
+def positions(batch: TokenBatch, padding: int | None) -> Tensor:
+    """The position of each token in its text, as the model counts. Shape: (tokens,).
+
+    RoBERTa and its kin count from ``padding + 1`` on; the padding token in a text has position ``padding``, and is
+    not counted.
+    """
+    places = batch.position_of_token
+    if padding is None or not len(batch.ids):
+        return places
+    counted = (batch.ids != padding).long()
+    before = counted.cumsum(0) - counted  # (tokens,)
+    return (before - before[batch.offsets[batch.row_of_token]] + 1) * counted + padding
