@@ -46,7 +46,7 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
             with evaluating(model):
                 chosen = choose(module, dtype)
             facts["forward"] = f"{'fused' if chosen.fused else 'plain'}: {chosen.why}"
-            facts["attention"] = _attention(module, chosen.fused, dtype, device)
+            facts["attention"] = _attention(module, chosen.fused is not None, dtype, device)
     return facts
 
 
@@ -66,9 +66,8 @@ def _device(device: torch.device) -> str:
 
 
 def _attention(module: Transformer, fused: bool, dtype: torch.dtype, device: torch.device) -> str:
-    because = getattr(module, "padded_because", None)
-    if not fused and because is not None:
-        return f"that of the Hugging Face module, on padded batches of like length ({because})"
+    if not fused and (module.padded_because is not None or device.type == "mps"):
+        return f"that of the Hugging Face module, on padded batches of like length: {module.padded_because or 'MPS'}"
     if one_kernel(dtype, device):
         return "without padding, one kernel for rows of any length (torch's varlen_attn)"
     return "without padding, a call of scaled_dot_product_attention for each length"

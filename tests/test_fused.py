@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,9 +105,10 @@ def test_other_activations(activation: str, bert: SentenceEncoder, tmp_path: Pat
 
     config = BertConfig(**{**bert[0].auto_model.config.to_dict(), "hidden_act": activation})
     model = SentenceEncoder(Transformer(small.randomized(BertModel(config)), bert.tokenizer), Pooling(), device="cpu")
-    assert chosen(model).fused
+    fused = chosen(model).fused
+    assert fused
     with evaluating(model):
-        found = chosen(model).forward(TokenBatch.from_rows(ROWS))
+        found = fused(TokenBatch.from_rows(ROWS))
     assert (found - padded(model, ROWS)).abs().max() <= 1e-5 * found.abs().max()
 
 
@@ -123,8 +126,10 @@ def test_unknown_activations_and_decoders_are_left_alone(bert: SentenceEncoder) 
 
 def test_double_precision_stays_double(bert: SentenceEncoder) -> None:
     model = bert.double()
+    fused = chosen(model, torch.float64).fused
+    assert fused
     with evaluating(model):
-        found = choose(model[0], torch.float64).forward(TokenBatch.from_rows(ROWS))
+        found = fused(TokenBatch.from_rows(ROWS))
     assert found.dtype == torch.float64
     assert (found - padded(model, ROWS)).abs().max() <= 1e-12
 
@@ -185,6 +190,24 @@ def test_weights_that_change(change: Callable[[SentenceEncoder], None], bert: Se
         expected = bert(bert.tokenize(SHORT)).numpy()
     assert np.abs(after - expected).max() <= 1e-6
     assert np.abs(after - before).max() > 1e-4
+
+
+def test_nothing_is_kept_of_a_model_that_is_gone(bert: SentenceEncoder) -> None:
+    """Neither of one that runs fused nor of one that does not."""
+    models = [copy.deepcopy(bert), copy.deepcopy(bert)]
+    handle = models[1][0].auto_model.register_forward_hook(lambda *arguments: None)
+    known = len(inference._made)
+    gone: list[Any] = []
+    for model in models:
+        model.encode("lake")
+        gone += [weakref.ref(model[0]), weakref.ref(model[0].auto_model.embeddings.word_embeddings.weight)]
+    assert len(inference._made) == known + 2
+    handle.remove()
+    del model
+    models.clear()
+    gc.collect()
+    assert [reference() for reference in gone] == [None] * 4
+    assert len(inference._made) == known
 
 
 def test_hooks_run(bert: SentenceEncoder) -> None:

@@ -23,10 +23,11 @@ from sbert.engine.mode import walk
 from sbert.modules.backbone import describe
 from sbert.modules.transformer import Transformer
 
-# By how much the token embeddings of two forwards may differ, as a part of their size.
-_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.1}
+# By how much the token embeddings of two forwards may differ, as a part of their size: in half precision, and in
+# full; GPUs may be told to multiply float32 in TF32.
+_HALF, _FULL = 0.1, {"cpu": 1e-4}
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,15 @@ class Chosen:
     """How a transformer runs.
 
     Args:
-        forward: From a batch to its token embeddings.
-        fused: Whether that is our own forward, and not that of the Hugging Face module.
+        fused: Our own forward, from a batch to its token embeddings; None where the Hugging Face module runs.
         why: In words.
     """
 
-    forward: Callable[[TokenBatch], Tensor]
-    fused: bool
+    fused: Callable[[TokenBatch], Tensor] | None
     why: str
 
 
-# What was chosen, for which settings and weights, and a sample of these.
+# What was chosen, for which settings and weights, and a sample of these. None of it may hold the module itself.
 _made: WeakKeyDictionary[Transformer, tuple[Chosen, object, list[np.ndarray], bytes]] = WeakKeyDictionary()
 
 
@@ -58,12 +57,25 @@ def forwards(
         dtype: Of a transformer's arithmetic; its values come in that of its weights.
         compiling: Options of ``torch.compile`` for transformers, if that is wanted.
     """
-    return [_tokens(x, choose(x, dtype, compiling)) if isinstance(x, Transformer) else x for x in modules]
+    return [_forward(x, dtype, compiling) if isinstance(x, Transformer) else x for x in modules]
 
 
-def _tokens(module: Transformer, chosen: Chosen) -> Callable[[TokenBatch], TokenEmbeddings]:
-    weights = module.auto_model.dtype
-    return lambda batch: batch.embeddings(chosen.forward(batch).to(weights))
+def _forward(
+    module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None
+) -> Callable[[TokenBatch], TokenEmbeddings]:
+    fused, weights = choose(module, dtype, compiling).fused, module.auto_model.dtype
+    if fused is not None:
+        return lambda batch: batch.embeddings(fused(batch).to(weights))
+    plain: Callable[[TokenBatch], TokenEmbeddings] = module
+    if compiling is not None:
+        plain = torch.compile(module.forward, **compiling)
+
+    def run(batch: TokenBatch) -> TokenEmbeddings:
+        with torch.autocast(batch.ids.device.type, dtype) if dtype != weights else nullcontext():
+            tokens = plain(batch)
+        return batch.embeddings(tokens.values.to(weights))
+
+    return run
 
 
 def choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None = None) -> Chosen:
@@ -84,26 +96,25 @@ def choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | 
 
 
 def _choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None) -> Chosen:
-    plain = _plain(module, dtype, compiling)
     if type(module).forward is not Transformer.forward:
-        return Chosen(plain, False, f"{type(module).__name__} has a forward of its own")
+        return Chosen(None, f"{type(module).__name__} has a forward of its own")
     name, device = type(module.auto_model).__name__, module.auto_model.device
     if device.type == "mps":
-        return Chosen(plain, False, "MPS compiles for each shape, so batches are padded to few shapes")
+        return Chosen(None, "MPS compiles for each shape, so batches are padded to few shapes")
     batch = _probe(module).to(device)
     expected = module.padded_forward(batch).float()
     if not expected.isfinite().all():
-        return Chosen(plain, False, "its vectors are not finite")
+        return Chosen(None, "its vectors are not finite")
     if module.padded_because is None:
         apart = _apart(module(batch).values, expected)
-        if not apart <= _TOLERANCE[module.auto_model.dtype]:
+        if not apart <= _tolerance(module.auto_model.dtype, device):
             module.padded_because = f"without padding its vectors differ by {apart:.1e} of their size"
             warnings.warn(f"{name} runs slower than it could: {module.padded_because}; please report it", stacklevel=2)
     if _state(module.auto_model) is None:
-        return Chosen(plain, False, "hooks are to see its modules run")
+        return Chosen(None, "hooks are to see its modules run")
     backbone = describe(module.auto_model)
     if isinstance(backbone, str):
-        return Chosen(plain, False, backbone)
+        return Chosen(None, backbone)
     packed, how = False, "F.linear"
     if compiling is not None:
         how = "torch.compile"
@@ -111,25 +122,13 @@ def _choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] |
         packed, how = packing(dtype, torch.get_num_threads())
     fused = FusedEncoder(backbone, dtype, packed, compiling)
     apart = _apart(fused(batch), expected)
-    if not apart <= _TOLERANCE[dtype]:
+    if not apart <= _tolerance(dtype, device):
         why = f"the fused forward differs by {apart:.1e} of the vectors' size"
         warnings.warn(f"{name} runs by its plain, slower forward: {why}; please report it", stacklevel=2)
-        return Chosen(plain, False, why)
-    if one_kernel(dtype, device) and backbone.position_bias is None:
-        return Chosen(Graphs(fused), True, f"{how}, CUDA graphs for short texts")
-    return Chosen(fused, True, how)
-
-
-def _plain(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None) -> Callable[[TokenBatch], Tensor]:
-    """The module's own forward; autocast does the arithmetic in another dtype than that of the weights."""
-    forward = module.forward if compiling is None else torch.compile(module.forward, **compiling)
-
-    def run(batch: TokenBatch) -> Tensor:
-        with torch.autocast(batch.ids.device.type, dtype) if dtype != module.auto_model.dtype else nullcontext():
-            tokens: TokenEmbeddings = forward(batch)
-        return tokens.values
-
-    return run
+        return Chosen(None, why)
+    if compiling is None and one_kernel(dtype, device) and backbone.position_bias is None:
+        return Chosen(Graphs(fused), f"{how}, CUDA graphs for short texts")
+    return Chosen(fused, how)
 
 
 def _probe(module: Transformer) -> TokenBatch:
@@ -137,6 +136,10 @@ def _probe(module: Transformer) -> TokenBatch:
     longest, vocab = min(40, module.max_seq_length or 40), module.vocab_size or 100
     lengths = (longest, max(1, longest // 4), 1)
     return TokenBatch.from_rows([[(7 * i + 3) % vocab for i in range(length)] for length in lengths])
+
+
+def _tolerance(dtype: torch.dtype, device: torch.device) -> float:
+    return _HALF if dtype.itemsize < 4 else _FULL.get(device.type, 1e-2)
 
 
 def _apart(found: Tensor, expected: Tensor) -> float:
