@@ -13,7 +13,7 @@ from sbert import SentenceEncoder
 from sbert.benchmark import plot, table
 from sbert.benchmark.ceiling import ceilings
 from sbert.benchmark.contenders import OWN, PEERS, facts, useful
-from sbert.benchmark.measure import Contender, benchmark, chosen
+from sbert.benchmark.measure import Contender, _linearity, benchmark, chosen
 from sbert.benchmark.workloads import made_up, mixed, short
 from sbert.cli import main
 from tests.test_families import build
@@ -81,6 +81,18 @@ def test_ceilings() -> None:
     found = ceilings(torch.device("cpu"), torch.get_num_threads())
     assert set(found) == {"float32", "bfloat16"}
     assert min(found.values()) > 0
+
+
+def test_more_and_more_texts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sbert.benchmark.measure._LINEAR", (5, 20, 40))
+    with Contender("sbert", str(folder), "cpu", 1) as contender:
+        rows = _linearity(contender, rounds=2)
+        with pytest.raises(RuntimeError, match="sbert: TypeError: "):
+            contender.ask("encode", [None])
+        assert contender.ask("encode", ["it goes on"])[1].shape == (1, 16)
+    assert [row["texts"] for row in rows] == [5, 20, 40]
+    assert [row["vectors"] for row in rows] == [4 * 16 * count for count in (5, 20, 40)]
+    assert all(row["sentences"] > 0 and row["grown"] >= 0 for row in rows)
 
 
 def test_who_cannot_run_is_skipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,23 @@ def test_stsb_spearman(ours: SentenceEncoder, theirs: Any, data: Path) -> None:
     assert 81.5 < results[0] < 82.5
 
 
+def test_stsb_in_bfloat16(ours: SentenceEncoder, data: Path) -> None:
+    """Vectors that point where the exact ones do, and rank pairs as they do."""
+    from scipy.stats import spearmanr
+
+    first, second, scores = stsb(data, "test")
+    half = SentenceEncoder(get_model_path(), device="cpu", dtype="bfloat16")
+    results, cosine = [], 1.0
+    for model in (ours, half):
+        a, b = model.encode(first), model.encode(second)
+        results.append(100 * spearmanr((a * b).sum(1), scores).statistic)
+        exact = ours.encode(first)
+        cosine = min(cosine, float((a * exact).sum(1).min()))
+    print(f"\nbfloat16: STSb test Spearman {results[1]:.3f}, float32 {results[0]:.3f}; least cosine {cosine:.5f}")
+    assert abs(results[0] - results[1]) <= 0.05
+    assert cosine >= 0.9998
+
+
 def test_lengths(ours: SentenceEncoder, theirs: Any) -> None:
     """500 texts of 1 to 400 tokens, of which 256 are read."""
     rng = np.random.default_rng(0)

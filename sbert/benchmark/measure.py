@@ -12,7 +12,7 @@ import torch
 
 from sbert.benchmark.ceiling import ceilings
 from sbert.benchmark.contenders import OWN, PEERS, serve
-from sbert.benchmark.workloads import made_up, mixed, short
+from sbert.benchmark.workloads import mixed, short
 from sbert.engine.devices import default_device
 from sbert.verification import versions
 
@@ -228,17 +228,13 @@ def _sweep(contender: Contender, budgets: Sequence[int], loads: dict[str, list[s
 
 
 def _linearity(contender: Contender, rounds: int) -> list[dict[str, float]]:
-    """Sentences a second for more and more texts, and by how much the peak memory grew beyond texts and result."""
-    contender.ask("encode", made_up(_LINEAR[0], seed=1))
+    """Sentences a second for more and more texts, and by how much the peak memory grew beyond the vectors."""
+    contender.ask("grow", _LINEAR[1], 0)  # A whole window of texts, and what the libraries set up for it.
     rows = []
     for count in _LINEAR:
-        speeds, before, size = [], contender.ask("memory")["host"], 0
-        for turn in range(rounds if count < _LINEAR[-1] else 1):
-            texts = made_up(count, seed=count + turn)
-            seconds, vectors = contender.ask("encode", texts)
-            speeds.append(count / seconds)
-            # The process holds the texts and the vectors, and a copy of each while it receives and sends them.
-            size = 2 * vectors.nbytes + 3 * sum(len(text) + 60 for text in texts)
-        grown = contender.ask("memory")["host"] - before
-        rows.append({"texts": count, "sentences": float(np.median(speeds)), "grown": grown, "own": size})
+        turns = range(rounds if count < _LINEAR[-1] else 1)
+        runs = [contender.ask("grow", count, count + turn) for turn in turns]
+        seconds = float(np.median([run["seconds"] for run in runs]))
+        grown = sum(run["grown"] for run in runs)
+        rows.append({"texts": count, "sentences": count / seconds, "grown": grown, "vectors": runs[0]["vectors"]})
     return rows

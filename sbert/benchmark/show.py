@@ -41,9 +41,9 @@ def table(result: dict[str, Any]) -> str:
         lines.append(f"{load:8} " + "  ".join(f"{budget}: {speed:,.0f}" for budget, speed in sweep[load].items()))
     lines.append(f"best     {sweep['best']}")
     if "linear" in result:
-        lines += ["", f"{'texts':>8} {'sentences/s':>12} {'peak memory grew by MB':>24} {'texts and vectors MB':>24}"]
+        lines += ["", f"{'texts':>8} {'sentences/s':>12} {'peak memory grew by MB':>24} {'vectors MB':>12}"]
         for row in result["linear"]:
-            sizes = f"{row['grown'] / 1e6:24,.0f} {row['own'] / 1e6:24,.0f}"
+            sizes = f"{row['grown'] / 1e6:24,.0f} {row['vectors'] / 1e6:12,.0f}"
             lines.append(f"{row['texts']:8,} {row['sentences']:12,.0f} {sizes}")
     return "\n".join(lines)
 
