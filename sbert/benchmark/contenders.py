@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 import torch
 
+from sbert.batch import TokenBatch
 from sbert.benchmark.workloads import made_up
 from sbert.encoder import SentenceEncoder
 from sbert.modules.transformer import Transformer
@@ -98,9 +100,17 @@ OWN: dict[str, Callable[[str, str | None], tuple[Encode, Any]]] = {
 
 
 def peak_memory() -> int:
-    """Bytes that this process held at most; on a Mac the system counts in bytes, elsewhere in units of 1,024."""
+    """Bytes that this process held at most.
+
+    Linux lets a process inherit ``ru_maxrss`` from whoever started it, so that a small one seems as large as its
+    parent; its own peak is in /proc. A Mac counts ``ru_maxrss`` in bytes, others in units of 1,024.
+    """
     import resource
 
+    with suppress(OSError), open("/proc/self/status", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
 
@@ -122,18 +132,40 @@ def facts(encoder: Any) -> dict[str, Any]:
         if isinstance(module, Transformer):
             config = module.auto_model.config
             width, layers = int(config.hidden_size), int(config.num_hidden_layers)
-            linear = {n: m for n, m in module.auto_model.named_modules() if isinstance(m, torch.nn.Linear)}
-            weights = sum(m.weight.numel() for n, m in linear.items() if not n.startswith("pooler."))
+            weights = _weights_met(module.auto_model, encoder.tokenize(["one text"]).to(encoder.device))
     return {"diagnosis": diagnose(encoder), "weights": weights, "layers": layers, "dim": width}
+
+
+@torch.no_grad()
+def _weights_met(model: torch.nn.Module, batch: TokenBatch) -> int:
+    """Weights of linear layers that a token meets: those of a layer that is used again (ALBERT) count again."""
+    met: list[int] = []
+    linear = {name: layer for name, layer in model.named_modules() if isinstance(layer, torch.nn.Linear)}
+    hooks = [
+        layer.register_forward_hook(lambda layer, *_: met.append(layer.weight.numel()))
+        for name, layer in linear.items()
+        if not name.startswith("pooler.")
+    ]
+    try:
+        ids, mask = batch.padded()
+        model(input_ids=ids, attention_mask=mask.long())
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return sum(met)
 
 
 def useful(encoder: SentenceEncoder, texts: list[str]) -> dict[str, float]:
     """Tokens of the texts, cut to the model's limit, and the arithmetic that they need, without padding.
 
+    The model's default prompt is part of them, since every contender puts it before each text.
+
     A token meets each weight of the linear layers once, and each token of its row twice in each layer: 2 weights
     + 4 length dim layers operations.
     """
-    lengths = encoder.tokenize(texts).lengths.double()
+    default = encoder.default_prompt_name
+    prompt = "" if default is None else encoder.prompts[default]
+    lengths = encoder.tokenize(texts, prompt).lengths.double()
     known = facts(encoder)
     operations = 2 * known["weights"] * lengths.sum() + 4 * known["layers"] * known["dim"] * lengths.square().sum()
     return {"tokens": float(lengths.sum()), "operations": float(operations)}
@@ -172,7 +204,8 @@ def _answer(what: str, encode: Encode, encoder: Any, arguments: tuple[Any, ...],
             times.append(time.perf_counter() - start)
         return times
     if what == "memory":
-        return {"host": peak_memory(), "gpu": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0}
+        gpu = torch.cuda.max_memory_allocated(encoder.device) if encoder.device.type == "cuda" else 0
+        return {"host": peak_memory(), "gpu": gpu}
     if what == "grow":
         return grow(encode, *arguments)
     return facts(encoder) if what == "facts" else useful(encoder, *arguments)

@@ -101,6 +101,8 @@ def _choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] |
     name, device = type(module.auto_model).__name__, module.auto_model.device
     if device.type == "mps":
         return Chosen(None, "MPS compiles for each shape, so batches are padded to few shapes")
+    if _state(module.auto_model) is None:
+        return Chosen(None, "hooks are to see its modules run")
     batch = _probe(module).to(device)
     expected = module.padded_forward(batch).float()
     if not expected.isfinite().all():
@@ -110,8 +112,6 @@ def _choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] |
         if not apart <= _tolerance(module.auto_model.dtype, device):
             module.padded_because = f"without padding its vectors differ by {apart:.1e} of their size"
             warnings.warn(f"{name} runs slower than it could: {module.padded_because}; please report it", stacklevel=2)
-    if _state(module.auto_model) is None:
-        return Chosen(None, "hooks are to see its modules run")
     backbone = describe(module.auto_model)
     if isinstance(backbone, str):
         return Chosen(None, backbone)
