@@ -87,6 +87,8 @@ def test_truncation_is_reported_once(model: SentenceEncoder) -> None:
     assert [str(w.message).split(";")[0] for w in caught] == ["2 of 3 sentences were cut to max_seq_length=256 tokens"]
     assert Path(caught[0].filename) == Path(__file__)
     model.encode([long], on_truncate="ignore")
+    with pytest.warns(UserWarning, match="1 of 2 sentences were cut"):
+        model.encode([long, "short"], output_value="token_embeddings")
     with pytest.raises(ValueError, match=r"sentences\[1\] has more than max_seq_length=256 tokens;"):
         model.encode(["short", long, long], on_truncate="error")
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+import platform
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -17,7 +20,7 @@ from sbert.engine.devices import default_device
 from sbert.verification import versions
 
 _SWEEP = {"cpu": (512, 1024, 2048, 4096, 8192, 16384), "cuda": (8192, 16384, 32768, 65536, 131072)}
-_QUERIES = 50
+_QUERIES, _WARM = 50, 5
 _LINEAR = (1000, 10_000, 100_000)
 
 
@@ -35,7 +38,8 @@ class Contender:
         context = multiprocessing.get_context("spawn")
         self._connection, there = context.Pipe()
         self._process = context.Process(target=serve, args=(name, model, device, threads, there), daemon=True)
-        self._process.start()
+        with _ignoring_interrupts():
+            self._process.start()
         there.close()
         said = self._receive()
         self.failure = said if isinstance(said, str) else None
@@ -44,12 +48,18 @@ class Contender:
     def _receive(self) -> Any:
         try:
             return self._connection.recv()
-        except EOFError:
+        except (EOFError, OSError):
+            self._process.join(10)
             return f"its process ended with exit code {self._process.exitcode}"
 
     def ask(self, what: str, *arguments: Any, **options: Any) -> Any:
-        """The answer to a request that ``serve`` knows."""
-        self._connection.send((what, arguments, options))
+        """The answer to a request that ``serve`` knows.
+
+        Raises:
+            RuntimeError: If the contender failed, with its reason.
+        """
+        with suppress(OSError):  # Of a process that has ended; the answer says so.
+            self._connection.send((what, arguments, options))
         answer = self._receive()
         if isinstance(answer, str):
             raise RuntimeError(answer)
@@ -58,12 +68,81 @@ class Contender:
     def __enter__(self) -> Contender:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self.failure is None and self._process.is_alive():
-            self._connection.send(None)
-        self._process.join(10)
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:  # After an error or Ctrl-C nobody waits for what it is doing.
+            with suppress(OSError):
+                self._connection.send(None)
+            self._process.join(10)
         self._process.kill()
+        self._process.join()
         self._connection.close()
+
+
+@contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """Processes started meanwhile ignore Ctrl-C, which reaches all of them; this one answers it, and ends them."""
+    if threading.current_thread() is not threading.main_thread():  # Only there may handlers be set.
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+
+
+class Field:
+    """The contenders that run, and why the others do not.
+
+    Args:
+        names: Of contenders, ``"sbert"`` among them.
+        model: A folder, or a name on the hub.
+        device: Where to run.
+        threads: Of torch.
+
+    Raises:
+        ValueError: If even ``"sbert"`` cannot run.
+    """
+
+    def __init__(self, names: Iterable[str], model: str, device: str | None, threads: int) -> None:
+        self.running: dict[str, Contender] = {}
+        self.skipped: dict[str, str] = {}
+        with ExitStack() as stack:
+            for name in names:
+                contender = stack.enter_context(Contender(name, model, device, threads))
+                if contender.failure is None:
+                    self.running[name] = contender
+                else:
+                    self.skipped[name] = contender.failure
+            if "sbert" in self.skipped:
+                raise ValueError(f"{model} cannot be measured: {self.skipped['sbert']}")
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Field:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def turns(self, number: int) -> list[str]:
+        """The names in the order of a round: another contender begins each time."""
+        names = list(self.running)
+        return names[number % len(names) :] + names[: number % len(names)]
+
+    def ask(self, name: str, what: str, *arguments: Any) -> Any:
+        """The contender's answer; None where it fails, and from then on it no longer runs.
+
+        Raises:
+            RuntimeError: If it is ``"sbert"`` that fails.
+        """
+        try:
+            return self.running[name].ask(what, *arguments)
+        except RuntimeError as error:
+            if name == "sbert":
+                raise
+            self.skipped[name] = " ".join(str(error).split())
+            del self.running[name]
+            return None
 
 
 def chosen(against: Iterable[str] | None, device: torch.device) -> list[str]:
@@ -117,32 +196,28 @@ def benchmark(
         raise ValueError(f"rounds={rounds}, sample={sample}: pass at least 1 round, a sample of 4 and one text")
     # Each different text once, or the work would depend on who notices repetitions.
     given, threads = None if texts is None else list(dict.fromkeys(texts)), torch.get_num_threads()
-    with ExitStack() as stack:
-        running, skipped = {}, {}
-        for name in names:
-            contender = stack.enter_context(Contender(name, model, str(where), threads))
-            if contender.failure is None:
-                running[name] = contender
-            else:
-                skipped[name] = contender.failure
-        if "sbert" in skipped:
-            raise ValueError(f"{model} cannot be measured: {skipped['sbert']}")
+    with Field(names, model, str(where), threads) as field:
         result: dict[str, Any] = {
             "model": str(model),
-            "facts": running["sbert"].ask("facts"),
+            "processor": _processor(),
+            "sample": sample,
+            "rounds": rounds,
+            "facts": field.ask("sbert", "facts"),
             "versions": {**versions(), **_peer_versions()},
             "ceilings": ceilings(where, threads),
-            "skipped": skipped,
+            "skipped": field.skipped,
             "loads": {},
         }
         for load, make in (("short", short), ("mixed", mixed)):
             count = sample if load == "short" else sample // 4
-            result["loads"][load] = _throughput(running, [make(count, i, given) for i in range(rounds)])
-        result["single"] = _latency(running, [short(_QUERIES, rounds + i, given) for i in range(rounds)])
-        result["memory"] = {name: contender.ask("memory") for name, contender in running.items()}
-        result["start"] = {name: contender.seconds for name, contender in running.items()}
+            result["loads"][load] = _throughput(field, [make(count, i, given) for i in range(rounds)])
+        unseen = -(-rounds * sample // _QUERIES)  # Texts that come behind those of the short rounds.
+        result["single"] = _latency(field, [short(_QUERIES, unseen + i, given) for i in range(rounds)])
+        memory = {name: field.ask(name, "memory") for name in field.turns(0)}
+        result["memory"] = {name: memory[name] for name in field.running}
+        result["start"] = {name: contender.seconds for name, contender in field.running.items()}
         result["batch_tokens"] = _sweep(
-            running["sbert"],
+            field.running["sbert"],
             _SWEEP["cpu" if where.type == "cpu" else "cuda"],
             {"short": short(sample, 2 * rounds, given), "mixed": mixed(sample // 4, 2 * rounds, given)},
         )
@@ -161,25 +236,31 @@ def _peer_versions() -> dict[str, str]:
         return {}
 
 
-def _turns(running: dict[str, Contender], number: int) -> list[str]:
-    """The order of a round: another contender begins each time."""
-    names = list(running)
-    return names[number % len(names) :] + names[: number % len(names)]
+def _processor() -> str:
+    """The name of the CPU; Linux alone has it in a file."""
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
-def _throughput(running: dict[str, Contender], rounds: list[list[str]]) -> dict[str, Any]:
+def _throughput(field: Field, rounds: list[list[str]]) -> dict[str, Any]:
     """Sentences and tokens a second, operations a second, and how far vectors are from the reference's."""
-    for contender in running.values():  # Warm: the libraries set up, the memory there.
-        contender.ask("encode", [f"warm {text}" for text in rounds[0][:256]])
-    needed = [running["sbert"].ask("useful", texts) for texts in rounds]
-    speeds: dict[str, dict[str, list[float]]] = {name: {} for name in running}
+    for name in field.turns(0):  # Warm: the libraries set up, the memory there.
+        field.ask(name, "encode", [f"warm {text}" for text in rounds[0][:256]])
+    needed = [field.ask("sbert", "useful", texts) for texts in rounds]
+    speeds: dict[str, dict[str, list[float]]] = {name: {} for name in field.running}
     vectors: dict[str, np.ndarray] = {}
     for number, texts in enumerate(rounds):
-        for name in _turns(running, number):
-            seconds, vectors[name] = running[name].ask("encode", texts)
-            for unit, amount in {"sentences": len(texts), **needed[number]}.items():
+        for name in field.turns(number):
+            answer = field.ask(name, "encode", texts)
+            if answer is None:
+                continue
+            seconds, vectors[name] = answer
+            for unit, amount in {"seconds": seconds**2, "sentences": len(texts), **needed[number]}.items():
                 speeds[name].setdefault(unit, []).append(amount / seconds)
-    reference = "sentence-transformers" if "sentence-transformers" in running else "sbert"
+    reference = "sentence-transformers" if "sentence-transformers" in field.running else "sbert"
     expected = _unit(vectors[reference])
     report: dict[str, Any] = {"reference": reference, "texts": len(rounds[0]), "rounds": len(rounds)}
     report["tokens"] = sum(need["tokens"] for need in needed) / sum(map(len, rounds))
@@ -190,7 +271,7 @@ def _throughput(running: dict[str, Contender], rounds: list[list[str]]) -> dict[
             "difference": float(np.abs(vectors[name] - vectors[reference]).max()),
             "cosine": float((_unit(vectors[name]) * expected).sum(1).min()),
         }
-        for name in running
+        for name in field.running
     }
     return report
 
@@ -201,16 +282,17 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
     return unit
 
 
-def _latency(running: dict[str, Contender], rounds: list[list[str]]) -> dict[str, dict[str, float]]:
+def _latency(field: Field, rounds: list[list[str]]) -> dict[str, dict[str, float]]:
     """Milliseconds for a single sentence."""
-    times: dict[str, list[float]] = {name: [] for name in running}
+    times: dict[str, list[float]] = {name: [] for name in field.running}
     for number, texts in enumerate(rounds):
-        for name in _turns(running, number):
-            running[name].ask("latency", [f"warm {text}" for text in texts[:5]])
-            times[name] += running[name].ask("latency", texts)
+        for name in field.turns(number):
+            # The first are to warm up, in the same request: a contender that fails in between is asked nothing more.
+            answer = field.ask(name, "latency", [*(f"warm {text}" for text in texts[:_WARM]), *texts])
+            times[name] += [] if answer is None else answer[_WARM:]
     return {
-        name: {f"p{part}": 1000 * float(np.percentile(values, part)) for part in (50, 95, 99)}
-        for name, values in times.items()
+        name: {f"p{part}": 1000 * float(np.percentile(times[name], part)) for part in (50, 95, 99)}
+        for name in field.running
     }
 
 

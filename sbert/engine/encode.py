@@ -108,6 +108,7 @@ class Encoding:
             pieces = output.values.float().split(output.lengths.tolist())
             result.update(zip(rows.tolist(), (piece.clone() for piece in pieces), strict=True))
             report.done(len(rows))
+        report.rows += len(texts)
         return [result[row] for row in range(len(texts))]
 
     def to_file(self, texts: Iterator[str], path: str | os.PathLike[str], report: Report) -> np.ndarray:
