@@ -168,10 +168,15 @@ def _similarity(arguments: argparse.Namespace) -> None:
 
 
 def _benchmark(arguments: argparse.Namespace) -> None:
-    from sbert.benchmark import benchmark, plot, table
+    from sbert.benchmark import benchmark, check_plot, plot, table
 
     if arguments.dtype != "auto":
         raise ValueError("--dtype is for other commands; benchmark measures auto and bfloat16 side by side")
+    for path in filter(None, (arguments.json, arguments.plot)):  # The measuring takes long.
+        if not os.path.isdir(os.path.dirname(path) or "."):
+            raise FileNotFoundError(f"{path}: the folder {os.path.dirname(path)} does not exist; make it")
+    if arguments.plot is not None:
+        check_plot(arguments.plot)
     texts = None
     if arguments.data is not None:
         texts = list(read_texts(arguments.data, arguments.column, arguments.format))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -144,7 +145,7 @@ def _weights_met(model: torch.nn.Module, batch: TokenBatch) -> int:
     hooks = [
         layer.register_forward_hook(lambda layer, *_: met.append(layer.weight.numel()))
         for name, layer in linear.items()
-        if not name.startswith("pooler.")
+        if name.split(".")[0] != "pooler"
     ]
     try:
         ids, mask = batch.padded()
@@ -174,6 +175,7 @@ def useful(encoder: SentenceEncoder, texts: list[str]) -> dict[str, float]:
 def serve(name: str, model: str, device: str | None, threads: int, connection: Connection) -> None:
     """Load a contender and do what is asked for: a function's name and its arguments, answered by a result."""
     torch.set_num_threads(threads)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # Leave in order, or semaphores stay behind.
     try:
         start = time.perf_counter()
         encode, encoder = {**OWN, **PEERS}[name](model, device)

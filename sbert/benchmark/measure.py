@@ -20,7 +20,7 @@ from sbert.engine.devices import default_device
 from sbert.verification import versions
 
 _SWEEP = {"cpu": (512, 1024, 2048, 4096, 8192, 16384), "cuda": (8192, 16384, 32768, 65536, 131072)}
-_QUERIES, _WARM = 50, 5
+_QUERIES = 50
 _LINEAR = (1000, 10_000, 100_000)
 
 
@@ -69,10 +69,12 @@ class Contender:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:  # After an error or Ctrl-C nobody waits for what it is doing.
+        if kind is None:
             with suppress(OSError):
                 self._connection.send(None)
-            self._process.join(10)
+        else:  # After an error or Ctrl-C nobody waits for what it is doing.
+            self._process.terminate()
+        self._process.join(10)
         self._process.kill()
         self._process.join()
         self._connection.close()
@@ -112,10 +114,10 @@ class Field:
                 contender = stack.enter_context(Contender(name, model, device, threads))
                 if contender.failure is None:
                     self.running[name] = contender
+                elif name == "sbert":
+                    raise ValueError(f"{model} cannot be measured: {contender.failure}")
                 else:
                     self.skipped[name] = contender.failure
-            if "sbert" in self.skipped:
-                raise ValueError(f"{model} cannot be measured: {self.skipped['sbert']}")
             self._stack = stack.pop_all()
 
     def __enter__(self) -> Field:
@@ -258,7 +260,8 @@ def _throughput(field: Field, rounds: list[list[str]]) -> dict[str, Any]:
             if answer is None:
                 continue
             seconds, vectors[name] = answer
-            for unit, amount in {"seconds": seconds**2, "sentences": len(texts), **needed[number]}.items():
+            speeds[name].setdefault("seconds", []).append(seconds)
+            for unit, amount in {"sentences": len(texts), **needed[number]}.items():
                 speeds[name].setdefault(unit, []).append(amount / seconds)
     reference = "sentence-transformers" if "sentence-transformers" in field.running else "sbert"
     expected = _unit(vectors[reference])
@@ -267,6 +270,7 @@ def _throughput(field: Field, rounds: list[list[str]]) -> dict[str, Any]:
     report["contenders"] = {
         name: {
             **{unit: float(np.median(values)) for unit, values in speeds[name].items()},
+            "seconds": speeds[name]["seconds"],
             "ratio": float(np.median(np.divide(speeds[name]["sentences"], speeds[reference]["sentences"]))),
             "difference": float(np.abs(vectors[name] - vectors[reference]).max()),
             "cosine": float((_unit(vectors[name]) * expected).sum(1).min()),
@@ -287,9 +291,9 @@ def _latency(field: Field, rounds: list[list[str]]) -> dict[str, dict[str, float
     times: dict[str, list[float]] = {name: [] for name in field.running}
     for number, texts in enumerate(rounds):
         for name in field.turns(number):
-            # The first are to warm up, in the same request: a contender that fails in between is asked nothing more.
-            answer = field.ask(name, "latency", [*(f"warm {text}" for text in texts[:_WARM]), *texts])
-            times[name] += [] if answer is None else answer[_WARM:]
+            warm = [f"warm {text}" for text in texts[:5]]
+            answer = field.ask(name, "latency", warm + texts)
+            times[name] += [] if answer is None else answer[len(warm) :]
     return {
         name: {f"p{part}": 1000 * float(np.percentile(times[name], part)) for part in (50, 95, 99)}
         for name in field.running

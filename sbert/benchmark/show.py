@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 _NOTES = {
@@ -17,7 +18,7 @@ def table(result: dict[str, Any]) -> str:
         result: What ``benchmark`` returned.
     """
     facts, ceilings = result["facts"], result["ceilings"]
-    lines = [f"model                {result['model']}"]
+    lines = [f"model                {result['model']}", f"processor            {result['processor']}"]
     lines += [f"{name:20} {value}" for name, value in {**facts["diagnosis"], "versions": _list(result)}.items()]
     best = ", ".join(f"{name} {ceilings[name] / 1e9:,.0f} GFLOP/s" for name in ("float32", "bfloat16"))
     copy = f", copy {ceilings['copy'] / 1e9:,.0f} GB/s" if "copy" in ceilings else ""
@@ -58,23 +59,48 @@ def _throughput(load: str, found: dict[str, Any], result: dict[str, Any]) -> lis
     head = f"{about:36} {'texts/s':>9} {'tokens/s':>10} {'ratio':>7} {'ceiling':>8} {'max diff':>9} {'min cosine':>11}"
     rows, speed = [], {name: row["sentences"] for name, row in found["contenders"].items()}
     for name, row in found["contenders"].items():
-        dtype = "bfloat16" if "bfloat16" in name or "best" in name else "float32"
-        if name == "sbert":
-            dtype = result["facts"]["diagnosis"]["dtype"].split(":")[0]
-        part = row["operations"] / result["ceilings"].get(dtype, float("nan"))
+        ceiling = result["ceilings"].get(_dtype(name, result))
+        # A model of word vectors multiplies nothing; float16 has no ceiling here.
+        part = f"{row['operations'] / ceiling:8.0%}" if ceiling and row["operations"] else f"{'-':>8}"
         rows.append(
             f"{_NOTES.get(name, name):36} {row['sentences']:9,.0f} {row['tokens']:10,.0f} {row['ratio']:7.2f}"
-            f" {part:8.0%} {row['difference']:9.1e} {row['cosine']:11.6f}"
+            f" {part} {row['difference']:9.1e} {row['cosine']:11.6f}"
         )
-    base = found["contenders"][found["reference"]]
-    floor = {name: result["ceilings"][name] / base["operations"] for name in ("float32", "bfloat16")}
-    gained = ", ".join(f"{speed['sbert'] / speed[name]:.2f} over {_NOTES[name]}" for name in _NOTES if speed.get(name))
-    return [
-        head,
-        *rows,
-        f"smart batching: {gained}",
-        f"the machine at its ceiling: {floor['float32']:.2f} (float32), {floor['bfloat16']:.2f} (bfloat16)",
-    ]
+    # What differs in dtype, too, would show more than batching.
+    like = {"padded-in-order": "sbert-float32" if "sbert-float32" in speed else "sbert"}
+    gained = [f"{speed[like.get(n, 'sbert')] / speed[n]:.2f} over {_NOTES[n]}" for n in _NOTES if speed.get(n)]
+    rows += [f"smart batching: {', '.join(gained)}"] if gained else []
+    base = found["contenders"][found["reference"]]["operations"]
+    if base:
+        floor = [f"{result['ceilings'][name] / base:.2f} ({name})" for name in ("float32", "bfloat16")]
+        rows.append(f"the machine at its ceiling: {', '.join(floor)}")
+    return [head, *rows]
+
+
+def _dtype(name: str, result: dict[str, Any]) -> str:
+    """The dtype that a contender computes in."""
+    if name in ("sbert", "sbert-in-order"):
+        chosen: str = result["facts"]["diagnosis"]["dtype"].split(":")[0]
+        return chosen
+    return "bfloat16" if "bfloat16" in name or "best" in name else "float32"
+
+
+def check_plot(path: str) -> None:
+    """Say at once, and not after the measuring, that a picture cannot be drawn.
+
+    Args:
+        path: As in ``plot``.
+
+    Raises:
+        ValueError: If matplotlib is not installed, or draws no pictures of that kind.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ValueError("a plot needs matplotlib; install it with: pip install matplotlib") from error
+    known = Figure().canvas.get_supported_filetypes()
+    if Path(path).suffix.lower().removeprefix(".") not in known:
+        raise ValueError(f"plot {path!r} has no ending that matplotlib knows; pass one of {', '.join(sorted(known))}")
 
 
 def plot(result: dict[str, Any], path: str) -> None:
@@ -85,16 +111,18 @@ def plot(result: dict[str, Any], path: str) -> None:
         path: The picture, in a format that its ending says.
 
     Raises:
-        ValueError: If matplotlib is not installed.
+        ValueError: If matplotlib is not installed, or draws no pictures of that kind.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ValueError("a plot needs matplotlib; install it with: pip install matplotlib") from error
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    check_plot(path)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    figure.suptitle(f"{Path(result['model']).name}, {result['facts']['diagnosis']['device'].split(';')[0]}")
     for axis, (load, found) in zip(figure.subplots(1, 2), result["loads"].items(), strict=True):
         names = list(found["contenders"])[::-1]
         bars = axis.barh(names, [found["contenders"][name]["sentences"] for name in names])
         axis.bar_label(bars, [f"{found['contenders'][name]['ratio']:.2f}" for name in names], padding=3)
-        axis.set_title(f"{load} texts a second, and the ratio to {found['reference']}")
+        axis.margins(x=0.15)  # Room for the labels.
+        axis.set_title(f"{load} texts")
+        axis.set_xlabel(f"texts a second; the ratio to {found['reference']}")
     figure.savefig(path)
