@@ -68,6 +68,8 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
         raise UnreadableError(path, f"is no configuration that transformers knows ({one_line(error)})") from error
     if getattr(config, "_attn_implementation", None) not in (None, *ATTENTIONS):
         config._attn_implementation = None
+    if getattr(config, "is_causal", True) is None:
+        del config.is_causal  # transformers would look both ways in padded batches, and back alone in others.
     return config
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sbert.attention import attend
-from sbert.batch import Ragged, TokenBatch
+from sbert.batch import TokenBatch
 from sbert.modules import huggingface
 
 # Under this name transformers knows our attention.
 NAME = "sbert_packed"
 # What other models add to the scores, and ``attend`` does not.
 _FOREIGN = ("softcap", "s_aux", "position_bias", "head_mask")
+# What layers may be: others, such as convolutions, would reach from one text into the next.
+_LAYERS = {"full_attention", "sliding_attention"}
 
 
 @cache
@@ -36,7 +38,7 @@ def _attention(
     Shape:
         query, key, value: (1, heads, tokens, dim). Output: (1, tokens, heads, dim).
     """
-    rows: Ragged | None = options.get("sbert_rows")
+    rows: TokenBatch | None = options.get("sbert_rows")
     if rows is None:
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -47,6 +49,8 @@ def _attention(
         raise NotImplementedError(f"attention with {foreign[0]} needs padding")
     causal = options.get("is_causal")
     size = options.get("sliding_window")  # Both sides count the token itself.
+    if isinstance(rows, Probe):
+        rows.windows.append(size)
     query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))  # (tokens, heads, dim)
     mixed = attend(
         query,
@@ -61,19 +65,34 @@ def _attention(
     return mixed[None], None
 
 
-def unpackable(model: Any) -> str | None:
-    """Why a transformer has to pad; None if its attention is one that can be replaced, which it then is."""
-    if model.config._attn_implementation == NAME:
-        return None
-    if not model._supports_attention_backend:
-        return f"{type(model).__name__} brings its own attention"
-    if model.config._attn_implementation != "sdpa":
-        return f"its attention is set to {model.config._attn_implementation!r}"
-    if not huggingface.accepts(model, "position_ids"):
-        return f"{type(model).__name__} takes no positions"
+class Probe(TokenBatch):
+    """A batch that remembers how far attention was told to look, layer by layer."""
+
+    @cached_property
+    def windows(self) -> list[int | None]:
+        return []
+
+
+def adopt(model: Any) -> str | None:
+    """Replace a transformer's attention by ours; or, where that cannot be, say why it has to pad."""
     register()
-    model.set_attn_implementation(NAME)
-    return None
+    name, config = type(model).__name__, model.config
+    if not getattr(model, "_supports_attention_backend", False):
+        return f"{name} brings its own attention"
+    foreign = sorted(set(getattr(config, "layer_types", None) or ()) - _LAYERS)
+    if foreign:
+        return f"{name} has layers of {foreign[0]}"
+    if not huggingface.accepts(model, "position_ids"):
+        return f"{name} takes no positions"
+    if config._attn_implementation == "sdpa":
+        model.set_attn_implementation(NAME)
+    return displaced(model)
+
+
+def displaced(model: Any) -> str | None:
+    """Why a transformer has to pad if its attention is not ours: somebody chose another, before or after we came."""
+    attention = model.config._attn_implementation
+    return None if attention == NAME else f"its attention is set to {attention!r}"
 
 
 def hidden_states(model: Any, batch: TokenBatch, options: dict[str, Any]) -> Tensor:

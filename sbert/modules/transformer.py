@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.hub import resolve
 from sbert.modules import huggingface, packed
+from sbert.modules.comparison import difference
 from sbert.modules.tokenization import FastTokenizer, count_special, without_lone_surrogates
 
 if TYPE_CHECKING:
@@ -84,8 +85,7 @@ class Transformer(nn.Module):
         self._limit = huggingface.default_limit(model, tokenizer)
         # Only the last layer is read, so a decoder need not keep keys and values for a next token.
         self._options: dict[str, Any] = {"use_cache": False} if huggingface.accepts(model, "use_cache") else {}
-        # Why batches are padded, if they are.
-        self.padded_because = packed.unpackable(model)
+        self._padded_because = packed.adopt(model)
         if max_seq_length is not None:
             self.max_seq_length = max_seq_length
 
@@ -102,6 +102,15 @@ class Transformer(nn.Module):
     def vocab_size(self) -> int | None:
         """How many tokens there are vectors for; None where there is no table of them."""
         return huggingface.vocab_size(self.auto_model)
+
+    @property
+    def padded_because(self) -> str | None:
+        """Why batches are padded, if they are; the first batch may show a reason that was not known before."""
+        return self._padded_because or packed.displaced(self.auto_model)
+
+    @padded_because.setter
+    def padded_because(self, reason: str | None) -> None:
+        self._padded_because = reason
 
     @property
     def max_seq_length(self) -> int | None:
@@ -167,9 +176,18 @@ class Transformer(nn.Module):
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:
         if len(batch.ids) == 0:
             return batch.embeddings(torch.zeros(0, self.dim, dtype=self.auto_model.dtype, device=batch.ids.device))
-        if self.padded_because is None and batch.ids.device.type != "mps":
+        if self._packs(batch.ids.device):
             return batch.embeddings(packed.hidden_states(self.auto_model, batch, self._options))
         return batch.embeddings(self.padded_forward(batch))
+
+    def _packs(self, device: torch.device) -> bool:
+        """Whether batches on a device run without padding; before the first, both ways are compared."""
+        if self.padded_because is not None or device.type == "mps":
+            return False
+        reason = None if torch.compiler.is_compiling() else difference(self, device)
+        if reason is not None:
+            self._padded_because = reason
+        return reason is None
 
     def padded_forward(self, batch: TokenBatch) -> Tensor:
         """The tokens' vectors by way of a padded batch, which every transformer can take. Shape: (tokens, dim)."""
