@@ -62,7 +62,9 @@ def _padded(model: str, device: str | None) -> tuple[Encode, Any]:
 
 def _peer(model: str, device: str | None, **options: Any) -> tuple[Encode, Any]:
     from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     encoder = SentenceTransformer(model, device=device, **options)
 
     def encode(texts: list[str], batch_size: int = 32) -> np.ndarray:
