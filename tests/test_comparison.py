@@ -137,7 +137,7 @@ def test_another_model_is_compared_anew() -> None:
 
 
 def test_a_configuration_without_a_direction(tmp_path: Path) -> None:
-    """With "is_causal": null transformers looks both ways where there is padding, and back alone where there is none."""
+    """With "is_causal": null transformers looks both ways where there is padding, and elsewhere back alone."""
     folder = build("qwen3", tmp_path / "qwen3")
     expected = SentenceEncoder(folder, device="cpu").encode(small.TEXTS, on_truncate="ignore")
     config = json.loads((folder / "config.json").read_text())
