@@ -28,7 +28,7 @@ NOMIC = {**SHAPE, "max_position_embeddings": 64}
 GEMMA = {
     **QWEN,
     "sliding_window": 8,
-    "query_pre_attn_scalar": 8,
+    "query_pre_attn_scalar": 4,
     "layer_types": ["sliding_attention", "full_attention"],
 }
 BOTH_WAYS = {**GEMMA, "use_bidirectional_attention": True}  # EmbeddingGemma

@@ -107,11 +107,6 @@ def _choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] |
     expected = module.padded_forward(batch).float()
     if not expected.isfinite().all():
         return Chosen(None, "its vectors are not finite")
-    if module.padded_because is None:
-        apart = _apart(module(batch).values, expected)
-        if not apart <= _tolerance(module.auto_model.dtype, device):
-            module.padded_because = f"without padding its vectors differ by {apart:.1e} of their size"
-            warnings.warn(f"{name} runs slower than it could: {module.padded_because}; please report it", stacklevel=2)
     backbone = describe(module.auto_model)
     if isinstance(backbone, str):
         return Chosen(None, backbone)

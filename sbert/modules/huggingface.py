@@ -159,9 +159,13 @@ def position_padding(model: nn.Module) -> int | None:
 
 
 def _positions(model: nn.Module) -> nn.Embedding | None:
-    for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
-            return module
+    for name, part in model.named_children():
+        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
+            return part
+        # The table is asked for at every batch, and stands before the many layers.
+        found = None if isinstance(part, nn.ModuleList) else _positions(part)
+        if found is not None:
+            return found
     return None
 
 
