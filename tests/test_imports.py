@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "sbert"
 LAYERS = [
     ["batch", "functional", "files"],
     ["quantization", "hub", "attention"],
-    ["modules"],
+    ["modules", "losses"],
     ["saving", "verification", "card", "data", "texts", "report"],
     ["engine"],
     ["encoder"],

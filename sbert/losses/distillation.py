@@ -1,0 +1,155 @@
+"""Losses that follow a teacher: its vectors (MSELoss), its margins (MarginMSELoss), its ranking (DistillKLDivLoss)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sbert.functional import check_similarity, pairwise_similarity
+from sbert.losses.checks import check_finite, check_positive, check_rows, same_shape
+
+_REMEDY = "look for a teacher that ran in half precision"
+
+
+class MSELoss(nn.Module):
+    """Mean squared difference of each column's vectors and the teacher's.
+
+        loss = mean over columns c, rows i and entries k of (c_ik - labels_ik)^2
+
+    With a sentence and its translation as columns and the teacher's vectors of the sentence as labels, the student
+    learns the teacher's vectors in both languages.
+
+    Shape:
+        Each column: (rows, dim). labels: (rows, dim). Output: scalar.
+
+    Raises:
+        ValueError: If a label is not finite, or the shapes do not fit.
+
+    References:
+        Reimers and Gurevych, 2020, section 2. https://arxiv.org/abs/2004.09813
+
+    Example:
+        >>> MSELoss()(torch.eye(2), torch.ones(2, 2), labels=torch.eye(2))
+        tensor(0.2500)
+    """
+
+    # MatryoshkaLoss truncates such labels with the columns.
+    labels_are_vectors = True
+
+    def forward(self, *sentences: Tensor, labels: Tensor) -> Tensor:
+        columns = same_shape(self, *sentences)
+        teacher = check_rows(self, labels, tuple(columns[0].shape)).to(columns[0].dtype)
+        return torch.stack([F.mse_loss(column, teacher) for column in columns]).mean()
+
+    def check_labels(self, labels: Tensor) -> None:
+        """Raise unless every number of every vector is finite."""
+        check_finite(self, labels, _REMEDY)
+
+
+def _candidate_scores(columns: list[Tensor], similarity: str) -> Tensor:
+    """(rows, candidates): the similarity of the first column's vectors with each other column's, row by row."""
+    return torch.stack([pairwise_similarity(columns[0], column, similarity) for column in columns[1:]], 1)
+
+
+def _check_negatives(loss: nn.Module, negatives: tuple[Tensor, ...], reason: str) -> None:
+    if not negatives:
+        raise ValueError(f"{type(loss).__name__} was given no negatives; {reason}; add a column of negatives")
+
+
+class MarginMSELoss(nn.Module):
+    """Mean squared difference of the student's margins and the teacher's.
+
+        loss = mean over i and negatives n of (s(a_i, p_i) - s(a_i, n_i) - labels_in)^2
+
+    Args:
+        similarity: s, ``"dot"``, ``"cosine"``, ``"euclidean"`` or ``"manhattan"``; the last two are negative distances.
+
+    Shape:
+        Each column: (rows, dim). labels: (rows, negatives) or, with one negative, (rows,): the teacher's score of
+        the positive less its score of each negative. Output: scalar.
+
+    Raises:
+        ValueError: If the similarity is unknown, there are no negatives, a label is not finite, or the shapes do
+            not fit.
+
+    References:
+        Hofstätter et al., 2020. https://arxiv.org/abs/2010.02666
+
+    Example:
+        >>> anchor = torch.eye(2)
+        >>> MarginMSELoss()(anchor, anchor, anchor.flip(0), labels=torch.tensor([1.0, 3.0]))
+        tensor(2.)
+    """
+
+    def __init__(self, similarity: str = "dot") -> None:
+        super().__init__()
+        self.similarity = check_similarity(similarity)
+
+    def forward(self, anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor) -> Tensor:
+        _check_negatives(self, negatives, "a margin is the positive's score less a negative's")
+        columns = same_shape(self, anchor, positive, *negatives)
+        if isinstance(labels, Tensor) and labels.ndim == 1 and len(negatives) == 1:
+            labels = labels[:, None]
+        margins = check_rows(self, labels, (len(anchor), len(negatives))).to(columns[0].dtype)
+        scores = _candidate_scores(columns, self.similarity)  # (rows, 1 + negatives)
+        return F.mse_loss(scores[:, :1] - scores[:, 1:], margins)
+
+    def check_labels(self, labels: Tensor) -> None:
+        """Raise unless every margin is finite."""
+        check_finite(self, labels, _REMEDY)
+
+    def extra_repr(self) -> str:
+        return f"similarity={self.similarity!r}"
+
+
+class DistillKLDivLoss(nn.Module):
+    """Divergence of the student's distribution over each row's candidates from the teacher's.
+
+        loss = t^2 mean_i KL( softmax(labels_i / t) || softmax(s(a_i, c_i) / t) )
+
+    The candidates c of a row are its positive and its negatives. The factor keeps the size of the gradient the same
+    for every temperature.
+
+    Args:
+        temperature: t, divides the scores of both. Greater values make both distributions flatter.
+        similarity: s, ``"dot"``, ``"cosine"``, ``"euclidean"`` or ``"manhattan"``; the last two are negative distances.
+
+    Shape:
+        Each column: (rows, dim). labels: (rows, 1 + negatives), the teacher's scores of the positive and of each
+        negative, before softmax. Output: scalar.
+
+    Raises:
+        ValueError: If a setting is unknown or not positive, there are no negatives, a label is not finite, or the
+            shapes do not fit.
+
+    References:
+        Hinton et al., 2015, section 2. https://arxiv.org/abs/1503.02531
+        Lin et al., 2020. https://arxiv.org/abs/2010.11386
+
+    Example:
+        >>> anchor = torch.eye(2)
+        >>> labels = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
+        >>> DistillKLDivLoss()(anchor, anchor, anchor.flip(0), labels=labels).round(decimals=4)
+        tensor(0.0601)
+    """
+
+    def __init__(self, temperature: float = 1.0, similarity: str = "dot") -> None:
+        super().__init__()
+        self.temperature = check_positive("temperature", temperature)
+        self.similarity = check_similarity(similarity)
+
+    def forward(self, anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor) -> Tensor:
+        _check_negatives(self, negatives, "the distribution over one candidate is always 1")
+        columns = same_shape(self, anchor, positive, *negatives)
+        labels = check_rows(self, labels, (len(anchor), 1 + len(negatives))).to(columns[0].dtype)
+        student = F.log_softmax(_candidate_scores(columns, self.similarity) / self.temperature, 1)
+        teacher = F.log_softmax(labels / self.temperature, 1)  # (rows, 1 + negatives)
+        return self.temperature**2 * F.kl_div(student, teacher, reduction="batchmean", log_target=True)
+
+    def check_labels(self, labels: Tensor) -> None:
+        """Raise unless every score is finite."""
+        check_finite(self, labels, _REMEDY)
+
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature}, similarity={self.similarity!r}"

@@ -1,0 +1,160 @@
+"""Losses of graded pairs: CosineSimilarityLoss, CoSENTLoss, AnglELoss."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sbert.functional import pairwise_similarity
+from sbert.losses.checks import check_finite, check_positive, check_rows, check_values, same_shape
+
+
+class CosineSimilarityLoss(nn.Module):
+    """Mean squared difference of the cosine and the label.
+
+        loss = mean_i (cos(u_i, v_i) - labels_i)^2
+
+    Shape:
+        first, second: (rows, dim). labels: (rows,), -1 to 1. Output: scalar.
+
+    Raises:
+        ValueError: If a label is not between -1 and 1, or the shapes do not fit.
+
+    References:
+        Reimers and Gurevych, 2019, section 3, regression objective. https://arxiv.org/abs/1908.10084
+
+    Example:
+        >>> CosineSimilarityLoss()(torch.eye(2), torch.eye(2), labels=torch.tensor([1.0, 0.5]))
+        tensor(0.1250)
+    """
+
+    def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
+        first, second = same_shape(self, first, second)
+        labels = check_rows(self, labels, (len(first),))
+        return F.mse_loss(pairwise_similarity(first, second), labels.to(first.dtype))
+
+    def check_labels(self, labels: Tensor) -> None:
+        """Raise unless every label is between -1 and 1."""
+        good = (labels >= -1) & (labels <= 1)
+        check_values(self, labels, good, "-1 to 1; divide scores of 0 to 5 by 5 when you read them")
+
+
+def _order_loss(scores: Tensor, labels: Tensor) -> Tensor:
+    """log(1 + sum over all i, j with labels_i > labels_j of exp(scores_j - scores_i)).
+
+    The sum over i for every j is the tail of one running sum over the rows in the order of their labels, so that
+    memory grows with the rows, not with their square.
+
+    Shape:
+        scores, labels: (rows,). Output: scalar.
+    """
+    labels, order = (labels.int() if labels.dtype == torch.bool else labels).sort()
+    scores = scores[order]
+    tails = torch.logcumsumexp(-scores.flip(0), 0).flip(0)  # (rows,): log of the sum from this row on
+    tails = torch.cat([tails, tails.new_full((1,), -torch.inf)])  # beyond the last row the sum is empty
+    greater = torch.searchsorted(labels, labels, right=True)  # (rows,): where greater labels begin
+    return torch.logsumexp(torch.cat([scores.new_zeros(1), scores + tails[greater]]), 0)
+
+
+class CoSENTLoss(nn.Module):
+    """Asks that pairs with a greater label have the greater cosine.
+
+        loss = log(1 + sum over labels_i > labels_j of exp((cos(u_j, v_j) - cos(u_i, v_i)) / t))
+
+    Only the order of the labels matters. Where all are equal, as in a batch of one row, the loss is 0.
+
+    Args:
+        temperature: t, divides the cosine. Smaller values weigh the worst pairs more.
+
+    Shape:
+        first, second: (rows, dim). labels: (rows,), any finite numbers. Output: scalar.
+
+    Raises:
+        ValueError: If ``temperature`` is not positive, a label is not finite, or the shapes do not fit.
+
+    References:
+        Su, 2022. https://kexue.fm/archives/8847
+
+    Example:
+        >>> second = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+        >>> CoSENTLoss(temperature=1.0)(torch.eye(2), second, labels=torch.tensor([5.0, 2.0])).round(decimals=4)
+        tensor(0.3133)
+    """
+
+    def __init__(self, temperature: float = 0.05) -> None:
+        super().__init__()
+        self.temperature = check_positive("temperature", temperature)
+
+    def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
+        first, second = same_shape(self, first, second)
+        labels = check_rows(self, labels, (len(first),))
+        return _order_loss(pairwise_similarity(first, second) / self.temperature, labels)
+
+    def check_labels(self, labels: Tensor) -> None:
+        """Raise unless every label is finite."""
+        check_finite(self, labels)
+
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature}"
+
+
+def _angle_similarity(first: Tensor, second: Tensor) -> Tensor:
+    """|Re + Im| of the sum of the quotients of both vectors, read as complex numbers.
+
+    The first half of a vector holds the real parts, the second half the imaginary parts; after normalisation the
+    real parts of the products sum to the cosine. An odd dim gets an imaginary part of 0.
+
+    Shape:
+        first, second: (rows, dim). Output: (rows,).
+    """
+    odd = first.shape[1] % 2
+    a, b = F.normalize(F.pad(first, (0, odd)), dim=1).chunk(2, 1)  # each (rows, dim / 2)
+    c, d = F.normalize(F.pad(second, (0, odd)), dim=1).chunk(2, 1)
+    return (a * c + b * d + b * c - a * d).sum(1).abs()
+
+
+class AnglELoss(nn.Module):
+    """CoSENTLoss with a similarity whose gradient does not vanish where the cosine is near 1 or -1.
+
+        loss = log(1 + sum over labels_i > labels_j of exp((s_j - s_i) / t)),  s = |Re z + Im z|
+
+    with z = sum_k u_k conj(v_k) / (|u| |v|), where u_k is the complex number of entries k and k + dim / 2.
+
+    The paper calls s an angle, and puts the signs the other way round; its authors' program has the signs above,
+    which make it a similarity, and so has sentence-transformers. The paper adds this loss to CoSENTLoss and a
+    ranking loss; WeightedSum does so, too.
+
+    Args:
+        temperature: t, divides s. Smaller values weigh the worst pairs more.
+
+    Shape:
+        first, second: (rows, dim). labels: (rows,), any finite numbers. Output: scalar.
+
+    Raises:
+        ValueError: If ``temperature`` is not positive, a label is not finite, or the shapes do not fit.
+
+    References:
+        Li and Li, 2024, angle objective. https://arxiv.org/abs/2309.12871
+
+    Example:
+        >>> second = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> AnglELoss(temperature=1.0)(torch.eye(2), second, labels=torch.tensor([5.0, 2.0])).round(decimals=4)
+        tensor(0.6931)
+    """
+
+    def __init__(self, temperature: float = 0.05) -> None:
+        super().__init__()
+        self.temperature = check_positive("temperature", temperature)
+
+    def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
+        first, second = same_shape(self, first, second)
+        labels = check_rows(self, labels, (len(first),))
+        return _order_loss(_angle_similarity(first, second) / self.temperature, labels)
+
+    def check_labels(self, labels: Tensor) -> None:
+        """Raise unless every label is finite."""
+        check_finite(self, labels)
+
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature}"

@@ -1,0 +1,170 @@
+"""One row per loss and variant: how to make it, how many columns it takes, and labels that fit it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from sbert.losses import (
+    AnglELoss,
+    BatchAllTripletLoss,
+    BatchHardTripletLoss,
+    BatchSemiHardTripletLoss,
+    ContrastiveLoss,
+    CoSENTLoss,
+    CosineSimilarityLoss,
+    DistillKLDivLoss,
+    MarginMSELoss,
+    MatryoshkaLoss,
+    MSELoss,
+    MultipleNegativesRankingLoss,
+    OnlineContrastiveLoss,
+    SoftmaxLoss,
+    TripletLoss,
+    WeightedSum,
+)
+
+Labels = Callable[[int, int, Generator], Tensor | None]  # of rows, dim and a generator
+
+CLASSES = 3
+CONCATENATIONS = [
+    ("u", "v"),
+    ("|u-v|",),
+    ("u*v",),
+    ("|u-v|", "u*v"),
+    ("u", "v", "u*v"),
+    ("u", "v", "|u-v|"),
+    ("u", "v", "|u-v|", "u*v"),
+]  # table 6 of Reimers and Gurevych, 2019
+
+
+@dataclass(frozen=True)
+class Row:
+    """A loss for vectors of a given width.
+
+    ``labels`` are whole numbers or float64, whose values float32 holds exactly; None for a loss without.
+    """
+
+    name: str
+    make: Callable[[int], Any]
+    columns: int
+    labels: Labels
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def none(rows: int, dim: int, generator: Generator) -> None:
+    return None
+
+
+def _exact(values: Tensor) -> Tensor:
+    return values.float().double()
+
+
+def classes(rows: int, dim: int, generator: Generator) -> Tensor:
+    return torch.randint(CLASSES, (rows,), generator=generator)
+
+
+def binary(rows: int, dim: int, generator: Generator) -> Tensor:
+    """Both kinds wherever there are two rows."""
+    return torch.arange(rows) % 2
+
+
+def groups(rows: int, dim: int, generator: Generator) -> Tensor:
+    """Two labels or more, each at least twice, wherever there are four rows."""
+    return torch.arange(rows) % max(2, rows // 3)
+
+
+def cosines(rows: int, dim: int, generator: Generator) -> Tensor:
+    return _exact(torch.rand(rows, generator=generator) * 2 - 1)
+
+
+def grades(rows: int, dim: int, generator: Generator) -> Tensor:
+    """0 to 5 by halves, so that some are equal."""
+    return torch.randint(11, (rows,), generator=generator).double() / 2
+
+
+def vectors(rows: int, dim: int, generator: Generator) -> Tensor:
+    return _exact(torch.randn(rows, dim, generator=generator))
+
+
+def scores(count: int | None) -> Labels:
+    """(rows, count), or (rows,) for None."""
+
+    def labels(rows: int, dim: int, generator: Generator) -> Tensor:
+        shape = (rows,) if count is None else (rows, count)
+        return _exact(torch.randn(shape, generator=generator))
+
+    return labels
+
+
+def plain(first: Tensor, second: Tensor, labels: Tensor | None = None) -> Tensor:
+    """A loss that is a function."""
+    assert labels is not None
+    return ((first - second).square().sum(1) - labels.to(first.dtype)).square().mean()
+
+
+def plain_ranking(anchor: Tensor, positive: Tensor) -> Tensor:
+    return (anchor - positive).abs().sum()
+
+
+def _softmax(pieces: tuple[str, ...]) -> Callable[[int], SoftmaxLoss]:
+    return lambda dim: SoftmaxLoss(dim, CLASSES, pieces)
+
+
+# A margin for each distance that some standard normal vectors of dim 8 keep, and some do not.
+MARGINS = {"euclidean": 4.0, "cosine": 1.0, "manhattan": 9.0}
+
+
+def _all(loss: type, columns: int, labels: Labels, margins: dict[str, float]) -> list[Row]:
+    """A row per distance."""
+
+    def make(distance: str) -> Callable[[int], Any]:
+        return lambda dim: loss(distance, margins[distance])
+
+    return [Row(f"{loss.__name__}-{distance}", make(distance), columns, labels) for distance in margins]
+
+
+NARROW = {"euclidean": 1.0, "cosine": 0.5, "manhattan": 2.0}
+_Ranking = MultipleNegativesRankingLoss
+
+LOSSES = [
+    *(Row(f"SoftmaxLoss-{','.join(pieces)}", _softmax(pieces), 2, classes) for pieces in CONCATENATIONS),
+    Row("CosineSimilarityLoss", lambda dim: CosineSimilarityLoss(), 2, cosines),
+    Row("CoSENTLoss", lambda dim: CoSENTLoss(), 2, grades),
+    Row("AnglELoss", lambda dim: AnglELoss(), 2, grades),
+    *_all(TripletLoss, 3, none, NARROW),
+    *_all(ContrastiveLoss, 2, binary, MARGINS),
+    *_all(OnlineContrastiveLoss, 2, binary, MARGINS),
+    *_all(BatchAllTripletLoss, 1, groups, NARROW),
+    *_all(BatchHardTripletLoss, 1, groups, NARROW),
+    Row("BatchHardTripletLoss-soft", lambda dim: BatchHardTripletLoss(margin=None), 1, groups),
+    *_all(BatchSemiHardTripletLoss, 1, groups, NARROW),
+    Row("MultipleNegativesRankingLoss", lambda dim: _Ranking(), 2, none),
+    Row("MultipleNegativesRankingLoss-1", lambda dim: _Ranking(), 3, none),
+    Row("MultipleNegativesRankingLoss-3", lambda dim: _Ranking(), 5, none),
+    Row("MultipleNegativesRankingLoss-dot", lambda dim: _Ranking(1.0, "dot"), 3, none),
+    Row("MultipleNegativesRankingLoss-euclidean", lambda dim: _Ranking(1.0, "euclidean"), 3, none),
+    Row("MultipleNegativesRankingLoss-manhattan", lambda dim: _Ranking(1.0, "manhattan"), 3, none),
+    Row("MultipleNegativesRankingLoss-symmetric", lambda dim: _Ranking(symmetric=True), 2, none),
+    Row("MultipleNegativesRankingLoss-symmetric-1", lambda dim: _Ranking(symmetric=True), 3, none),
+    Row("MarginMSELoss", lambda dim: MarginMSELoss(), 3, scores(None)),
+    Row("MarginMSELoss-cosine-2", lambda dim: MarginMSELoss("cosine"), 4, scores(2)),
+    Row("MSELoss-1", lambda dim: MSELoss(), 1, vectors),
+    Row("MSELoss-2", lambda dim: MSELoss(), 2, vectors),
+    Row("DistillKLDivLoss", lambda dim: DistillKLDivLoss(), 3, scores(2)),
+    Row("DistillKLDivLoss-cosine-2", lambda dim: DistillKLDivLoss(0.5, "cosine"), 4, scores(3)),
+    Row("MatryoshkaLoss", lambda dim: MatryoshkaLoss(CosineSimilarityLoss(), [dim, dim // 2]), 2, cosines),
+    Row("MatryoshkaLoss-ranking", lambda dim: MatryoshkaLoss(_Ranking(), [dim, dim // 2], [1.0, 0.3]), 3, none),
+    Row("MatryoshkaLoss-MSE", lambda dim: MatryoshkaLoss(MSELoss(), [dim, dim // 2]), 2, vectors),
+    Row("MatryoshkaLoss-plain", lambda dim: MatryoshkaLoss(plain, [dim // 2]), 2, grades),
+    Row("WeightedSum", lambda dim: WeightedSum((CosineSimilarityLoss(), 2.0), (CoSENTLoss(), 0.5)), 2, cosines),
+    Row("WeightedSum-softmax", lambda dim: WeightedSum((plain, 1.0), (SoftmaxLoss(dim, CLASSES), 2.0)), 2, classes),
+    Row("plain", lambda dim: plain, 2, grades),
+    Row("plain-ranking", lambda dim: plain_ranking, 2, none),
+]
