@@ -125,7 +125,7 @@ class MatryoshkaLoss(nn.Module):
         extras = _given({"labels": labels, "texts": texts, "guide": guide}, self.loss)
         if self.labels_are_vectors and labels is not None and labels.shape[-1] != width:
             raise ValueError(
-                f"labels are vectors of dim {labels.shape[-1]}, but the columns have dim {width}; pass labels of {width}"
+                f"labels are vectors of dim {labels.shape[-1]}, but the columns have dim {width}; pass {width}"
             )
         losses = []
         for dim, weight in zip(self.dims, self.weights, strict=True):
