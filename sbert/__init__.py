@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Transformer,
         WordEmbeddings,
     )
+    from sbert.training import Trainer, TrainingConfig
 
 __version__ = "0.1.0"
 
@@ -31,10 +32,18 @@ __all__ = [
     "StaticEmbedding",
     "TokenBatch",
     "TokenEmbeddings",
+    "Trainer",
+    "TrainingConfig",
     "Transformer",
     "WordEmbeddings",
 ]
-_ELSEWHERE = {"SentenceEncoder": "sbert.encoder", "TokenBatch": "sbert.batch", "TokenEmbeddings": "sbert.batch"}
+_ELSEWHERE = {
+    "SentenceEncoder": "sbert.encoder",
+    "TokenBatch": "sbert.batch",
+    "TokenEmbeddings": "sbert.batch",
+    "Trainer": "sbert.training",
+    "TrainingConfig": "sbert.training",
+}
 
 
 def __getattr__(name: str) -> Any:

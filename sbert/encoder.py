@@ -411,25 +411,35 @@ class SentenceEncoder(nn.Sequential):
 
     def _save(self, path: Path, name: str) -> None:
         check_replaceable(path)
+        with replacing(path) as folder:
+            recorded = self.write(folder, name)
+        self._reference = {**recorded, "vectors": np.array(recorded["vectors"], np.float32)}
+
+    def write(self, folder: Path, name: str) -> dict[str, Any]:
+        """Write the model's files into a folder that is there; return the reference texts with their vectors.
+
+        Args:
+            folder: Where to. Nothing is deleted, and a crash leaves half a model: ``save`` is safe from that.
+            name: Of the model, for its card.
+        """
         recorded = verification.record(self._reference_vectors(verification.TEXTS))
         settings = saving.Settings(
             dict(self.prompts), self.default_prompt_name, self.similarity_fn_name, self.truncate_dim
         )
         dims = widths(self, self.device)
-        with replacing(path) as folder:
-            saving.write_folder(folder, list(self), dims, settings)
-            write_json(folder / saving.REFERENCE, recorded)
-            text = card(
-                name,
-                self.get_sentence_embedding_dimension(),
-                self.max_seq_length,
-                self.similarity_fn_name,
-                self.prompts,
-                str(self),
-                version("sbert"),
-            )
-            (folder / "README.md").write_text(text, encoding="utf-8")
-        self._reference = {**recorded, "vectors": np.array(recorded["vectors"], np.float32)}
+        saving.write_folder(folder, list(self), dims, settings)
+        write_json(folder / saving.REFERENCE, recorded)
+        text = card(
+            name,
+            self.get_sentence_embedding_dimension(),
+            self.max_seq_length,
+            self.similarity_fn_name,
+            self.prompts,
+            str(self),
+            version("sbert"),
+        )
+        (folder / "README.md").write_text(text, encoding="utf-8")
+        return recorded
 
     def push_to_hub(
         self,

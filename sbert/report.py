@@ -15,6 +15,17 @@ _FINITE_ROWS = 8192
 TRUNCATION = ("warn", "ignore", "error")
 
 
+def progress_bar(show: bool | None, **options: Any) -> Any:
+    """A bar of tqdm; None where there is to be none. Where ``show`` is None, it appears if somebody looks on."""
+    if show is False:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # A notebook without widgets gets a bar of text.
+        from tqdm.auto import tqdm
+
+        return tqdm(disable=False if show else None, **options)
+
+
 class Report:
     """A bar that counts sentences, and one warning for all the sentences that were cut.
 
@@ -30,14 +41,7 @@ class Report:
         self.rows = self.cut = 0
         if show is None and total is not None and total < _BAR_FROM:
             show = False
-        self._bar: Any = None
-        if show is not False:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # A notebook without widgets gets a bar of text.
-                from tqdm.auto import tqdm
-
-                disable = False if show else None  # None: only where somebody looks on
-                self._bar = tqdm(total=total, unit=" sentences", desc="Encoding", disable=disable)
+        self._bar = progress_bar(show, total=total, unit=" sentences", desc="Encoding")
 
     def cut_rows(self, rows: np.ndarray, sentences: int) -> None:
         """Take note of which rows of this window are too long, and of how many sentences that is with their repeats.

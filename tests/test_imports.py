@@ -19,6 +19,7 @@ LAYERS = [
     ["saving", "verification", "card", "data", "texts", "report"],
     ["engine"],
     ["encoder"],
+    ["training"],
     ["__init__"],
     ["doctor"],
     ["benchmark"],

@@ -1,0 +1,9 @@
+"""Training: rows and a loss in, a better model out."""
+
+from sbert.training.backward import TrainingBatch, backward
+from sbert.training.config import TrainingConfig
+from sbert.training.distributed import Ranks
+from sbert.training.rows import Rows, Signature
+from sbert.training.trainer import Trainer
+
+__all__ = ["Ranks", "Rows", "Signature", "Trainer", "TrainingBatch", "TrainingConfig", "backward"]

@@ -1,0 +1,135 @@
+"""Checkpoints: a folder each, with a model that anybody can load, and beside it what training needs to go on."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sbert.files import UnreadableError, read_object, reading, replacing, write_json
+
+_NAME = re.compile(r"step-(\d+)")
+_TENSORS, _STATE = "training/state.safetensors", "training/state.json"
+_REMEDY = "take an older checkpoint, or train anew"
+
+
+def newest(folder: Path) -> Path | None:
+    """The checkpoint of the last step in a folder, if there is one; what a crash left half is none."""
+    found = sorted((int(match[1]), path) for path in _folders(folder) if (match := _NAME.fullmatch(path.name)))
+    return found[-1][1] if found else None
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+
+
+def write(folder: Path, step: int, model: Any, tensors: Mapping[str, Tensor], state: dict[str, Any], keep: int) -> Path:
+    """Write a checkpoint under a temporary name, rename it, and delete all but the newest.
+
+    Args:
+        folder: Of the checkpoints.
+        step: How many steps are done.
+        model: Something with ``write(folder, name)``.
+        tensors: What training needs beside the model's weights.
+        state: The same, of what fits JSON.
+        keep: How many checkpoints stay.
+
+    Raises:
+        OSError: If it cannot be written; older checkpoints stay as they are.
+    """
+    from safetensors.torch import save_file
+
+    path = folder / f"step-{step:08}"
+    last = newest(folder)
+    try:
+        with replacing(path) as work:
+            model.write(work, path.name)
+            (work / "training").mkdir()
+            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, work / _TENSORS)
+            write_json(work / _STATE, state)
+    except Exception as error:
+        if not isinstance(error, OSError) and type(error).__name__ != "SafetensorError":
+            raise
+        good = f"the last good one is {last}" if last is not None else "there is none yet"
+        raise OSError(
+            f"the checkpoint {path} cannot be written ({error}); {good}; free some space, and resume"
+        ) from error
+    for half in folder.glob(".step-*"):
+        shutil.rmtree(half, ignore_errors=True)
+    for _, old in sorted((int(m[1]), p) for p in _folders(folder) if (m := _NAME.fullmatch(p.name)))[:-keep]:
+        # Renamed first: half a checkpoint must not look like a whole one.
+        gone = old.with_name(f".{old.name}.old")
+        with suppress(OSError):
+            old.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+    return path
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the state of a checkpoint.
+
+    Raises:
+        ValueError: If a file of it is damaged, with its name.
+    """
+    from safetensors.torch import load_file
+
+    state = read_object(path / _STATE)
+    with reading(path / _TENSORS, "safetensors"):
+        return dict(load_file(path / _TENSORS)), state
+
+
+def check_same(path: Path, what: str, found: Any, expected: Any) -> None:
+    """Raise a ValueError if a checkpoint was made by other training, naming the first difference."""
+    if found == expected:
+        return
+    if isinstance(found, dict) and isinstance(expected, dict):
+        name = next(key for key in {**expected, **found} if found.get(key) != expected.get(key))
+        what, found, expected = f"{what} {name}", found.get(name), expected.get(name)
+    raise UnreadableError(path, f"belongs to other training: {what} was {found!r}, and is {expected!r}", _REMEDY)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor that may be spread over ranks, in one piece on the CPU; all ranks have to ask for it together."""
+    full: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return full.detach().cpu()
+
+
+@torch.no_grad()
+def assign(live: Any, value: Tensor) -> None:
+    """Copy a whole tensor into one that may be spread over ranks."""
+    if hasattr(live, "full_tensor"):
+        from torch.distributed.tensor import distribute_tensor
+
+        value = distribute_tensor(value.to(live.device), live.device_mesh, live.placements)
+    live.copy_(value)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, names: Mapping[Any, str]) -> dict[str, Tensor]:
+    """The state of each parameter, whole, by its name and that of the state."""
+    return {
+        f"optimizer.{names[parameter]}.{key}": whole(value)
+        for parameter, state in optimizer.state.items()
+        for key, value in state.items()
+    }
+
+
+def restore_optimizer(
+    optimizer: torch.optim.Optimizer, names: Mapping[nn.Parameter, str], tensors: Mapping[str, Tensor]
+) -> None:
+    """Put back what ``optimizer_tensors`` gave."""
+    for parameter, name in names.items():
+        prefix = f"optimizer.{name}."
+        for key in [key for key in tensors if key.startswith(prefix) and "." not in key[len(prefix) :]]:
+            value = tensors[key]
+            if value.ndim:
+                live = torch.zeros_like(parameter)
+                assign(live, value)
+            else:
+                live = value.to(parameter.device)
+            optimizer.state[parameter][key.removeprefix(prefix)] = live

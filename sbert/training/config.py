@@ -1,0 +1,121 @@
+"""How to train: everything that is a number or a name."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sbert.engine.devices import parse_dtype
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sbert.training.rows import Rows
+
+    Sampler = str | Callable[[Rows, int, np.random.Generator], Sequence[Any]]
+
+_MIXES = ("round_robin", "proportional")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The settings of a ``Trainer``; the defaults are the recipe of the Sentence-BERT paper.
+
+    Args:
+        output: Folder for checkpoints, the best model, the last one and the history; nothing is written without.
+        epochs: How often the data is gone through; may be a fraction.
+        steps: Optimizer steps in all, in place of epochs.
+        batch_size: Rows a batch, those of all ranks together: more ranks change the time, not the training.
+        accumulation: Batches an optimizer step.
+        chunk_tokens: Switches gradient caching on: so many tokens go through the model at once, and a batch of any
+            number of rows takes the memory of one chunk. The gradients are the same.
+        deduplicate: Whether a text that stands twice in a batch is encoded once. Switch it off where two dropout
+            views of a text are the point.
+        learning_rate: Of AdamW, at its highest.
+        warmup: Part of the steps in which the learning rate rises from 0; then it falls to 0 in a line.
+        weight_decay: Of AdamW, for all weights but biases and those of normalisation layers.
+        max_gradient_norm: Gradients are scaled down to this norm; None for never.
+        dtype: Of the transformer's arithmetic: ``"float32"``, ``"bfloat16"``; weights and losses are float32.
+        seed: Of the order of the rows and of dropout.
+        sampler: ``"random"``; ``"no_duplicates"``: no text twice in a batch; ``"group_by_label"``: each label of a
+            batch stands there twice or more; ``"length"``: rows of like length; or a function from ``Rows``, the
+            batch size and a NumPy generator to the batches of an epoch, as indices of rows.
+        mix: Of several datasets: ``"round_robin"``, a batch of each in turn until the shortest ends, or
+            ``"proportional"`` to their sizes.
+        log_every: Steps between two lines of the history.
+        evaluate_every: Steps between two evaluations, if there is an evaluator; at the end of each epoch if not given.
+        metric: Key of the evaluator's result by which the best model is known; its first if not given. More is better.
+        checkpoint_every: Steps between two checkpoints; at the end of each epoch if not given.
+        keep: How many checkpoints are kept, the newest.
+        sharded: Whether the weights are spread over the ranks (FSDP2), for a transformer that does not fit one device.
+
+    Raises:
+        ValueError: If a value does not fit, with its name.
+
+    Example:
+        >>> TrainingConfig(epochs=2, batch_size=64, chunk_tokens=4096).learning_rate
+        2e-05
+    """
+
+    output: str | os.PathLike[str] | None = None
+    epochs: float = 1
+    steps: int | None = None
+    batch_size: int = 16
+    accumulation: int = 1
+    chunk_tokens: int | None = None
+    deduplicate: bool = True
+    learning_rate: float = 2e-5
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    max_gradient_norm: float | None = 1.0
+    dtype: str = "float32"
+    seed: int = 0
+    sampler: Sampler = "random"
+    mix: str = "round_robin"
+    log_every: int = 10
+    evaluate_every: int | None = None
+    metric: str | None = None
+    checkpoint_every: int | None = None
+    keep: int = 2
+    sharded: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "accumulation", "log_every", "keep"):
+            self._whole(name, getattr(self, name))
+        for name in ("steps", "chunk_tokens", "evaluate_every", "checkpoint_every"):
+            if getattr(self, name) is not None:
+                self._whole(name, getattr(self, name))
+        self._between("epochs", 0, math.inf, above=True)
+        self._between("learning_rate", 0, math.inf, above=True)
+        self._between("warmup", 0, 1)
+        self._between("weight_decay", 0, math.inf)
+        if self.max_gradient_norm is not None:
+            self._between("max_gradient_norm", 0, math.inf, above=True)
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise ValueError(f"seed={self.seed!r} is no seed; pass a whole number of 0 or more")
+        if self.mix not in _MIXES:
+            raise ValueError(f"mix={self.mix!r} is unknown; pass one of {', '.join(_MIXES)}")
+        if self.dtype == "auto" or self.dtype == "float16":
+            raise ValueError(f"dtype={self.dtype!r} is not for training; pass float32 or bfloat16")
+        parse_dtype(self.dtype)
+
+    def _whole(self, name: str, value: object) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name}={value!r} does not fit; pass a whole number of 1 or more")
+
+    def _between(self, name: str, low: float, high: float, above: bool = False) -> None:
+        value = getattr(self, name)
+        good = isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high
+        if not good or not math.isfinite(value) or (above and value == low):
+            bounds = f"more than {low}" if above else f"{low} to {high}"
+            raise ValueError(f"{name}={value!r} does not fit; pass a number of {bounds}")
+
+    def rate(self, step: int, total: int) -> float:
+        """The learning rate of a step, counted from 0, of so many in all."""
+        warm = math.ceil(self.warmup * total)
+        if step < warm:
+            return self.learning_rate * (step + 1) / warm
+        return self.learning_rate * (total - step) / max(1, total - warm)

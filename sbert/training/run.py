@@ -1,0 +1,286 @@
+"""One run of a trainer: steps, evaluations, checkpoints."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sbert.engine.devices import parse_dtype
+from sbert.engine.run import ahead
+from sbert.training import checkpoint
+from sbert.training.backward import backward
+from sbert.training.distributed import Ranks
+from sbert.training.log import Log
+
+if TYPE_CHECKING:
+    from sbert.training.trainer import Evaluator, Piece, Trainer
+
+# Settings that may change before training goes on: they do not change what is trained.
+_FREE = ("output", "keep", "log_every", "checkpoint_every", "evaluate_every", "metric")
+
+
+class Run:
+    """One call of ``fit``."""
+
+    def __init__(self, trainer: Trainer, ranks: Ranks, resume: bool, show: bool | None) -> None:
+        self.trainer, self.config, self.ranks = trainer, trainer.config, ranks
+        self.model = trainer.model
+        self.folder = None if self.config.output is None else Path(self.config.output)
+        found = None if self.folder is None else checkpoint.newest(self.folder / "checkpoints")
+        if resume and self.folder is None:
+            raise ValueError("resume=True, but TrainingConfig has no output; name the folder of the checkpoints")
+        if found is not None and not resume:
+            raise ValueError(f"{found} is there already; pass resume=True to go on, or name another output")
+        self.total, self.epoch_steps = self._steps()
+        if ranks.world > 1 and torch.cuda.is_available():
+            self.model.to(torch.device("cuda", torch.cuda.current_device()))
+        self.modes = [(module, module.training) for module in self.model.modules()]
+        self.heads = self._heads()
+        self.template = copy.deepcopy(self.model) if self.config.sharded else None
+        tensors: dict[str, Tensor] = {}
+        state: dict[str, Any] = {"step": 0, "waiting": [], "best": None}
+        if found is not None:
+            tensors, state = checkpoint.read(found)
+            self._check(found, state)
+            self._restore(found, tensors)
+        ranks.same([*self.model.parameters(), *self.model.buffers(), *self.heads.parameters()])
+        if self.config.sharded:
+            self._shard()
+        self.names = {
+            parameter: name
+            for prefix, module in (("model", self.model), ("loss", self.heads))
+            for name, parameter in ((f"{prefix}.{key}", value) for key, value in module.named_parameters())
+            if parameter.requires_grad
+        }
+        self.optimizer = self._optimizer()
+        checkpoint.restore_optimizer(self.optimizer, self.names, tensors)
+        self.step, self.saved, self.best = int(state["step"]), found, state["best"]
+        self.cut = 0
+        path = self.folder / "history.jsonl" if self.folder is not None and ranks.first else None
+        self.log = Log(
+            path, self.total, self.step, self.config.log_every, state["waiting"], show if ranks.first else False
+        )
+
+    def _steps(self) -> tuple[int, int]:
+        """Steps in all, and in an epoch."""
+        batches = len(self.trainer.epoch(0))
+        an_epoch = max(1, round(batches / self.config.accumulation))
+        total = self.config.steps
+        if total is None:
+            total = max(1, round(batches * self.config.epochs / self.config.accumulation))
+        return total, an_epoch
+
+    def _heads(self) -> nn.ModuleDict:
+        """The losses that are modules, for their weights; one that serves several datasets once."""
+        kept: dict[int, str] = {}
+        heads = nn.ModuleDict()
+        for name, loss in self.trainer.losses.items():
+            if isinstance(loss, nn.Module) and kept.setdefault(id(loss), name) == name:
+                heads[name.replace(".", "_")] = loss
+        return heads.to(self.model.device)
+
+    def _shard(self) -> None:
+        from torch.distributed.fsdp import fully_shard
+
+        if self.ranks.world == 1:
+            raise ValueError("sharded=True spreads the weights over several processes; start the program with torchrun")
+        for module in self.model.modules():
+            if isinstance(module, nn.ModuleList):
+                for layer in module:
+                    fully_shard(layer)
+        fully_shard(self.model)
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        if not self.names:
+            raise ValueError("nothing is trained: no weight of the model or the loss has requires_grad=True")
+        decayed = [parameter for parameter in self.names if parameter.ndim > 1]
+        others = [parameter for parameter in self.names if parameter.ndim <= 1]
+        groups = [
+            {"params": decayed, "weight_decay": self.config.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+        return torch.optim.AdamW([group for group in groups if group["params"]], fused=True)
+
+    # ----------------------------------------------------------------------------------------------------- steps
+
+    def go(self) -> list[dict[str, Any]]:
+        config = self.config
+        evaluate_every = config.evaluate_every or self.epoch_steps
+        checkpoint_every = config.checkpoint_every or self.epoch_steps
+        self.model.train()
+        first = self.step * config.accumulation
+        pieces = self.trainer.pieces(first, self.total * config.accumulation, self.ranks)
+        with closing(ahead(pieces)) as coming:
+            while self.step < self.total:
+                self._step(list(islice(coming, config.accumulation)))
+                last = self.step == self.total
+                if self.trainer.evaluator is not None and (last or self.step % evaluate_every == 0):
+                    self._evaluate(self.trainer.evaluator)
+                if self.folder is not None and (last or self.step % checkpoint_every == 0):
+                    self._save(self.folder / "checkpoints")
+        if self.folder is not None:
+            self._save_model("final")
+        return self.log.history
+
+    def _step(self, pieces: list[Piece]) -> None:
+        config, started = self.config, time.perf_counter()
+        _seed(config.seed, self.step, self.ranks.rank)
+        dtype = parse_dtype(config.dtype) or torch.float32
+        value, sentences = 0.0, 0
+        for piece in pieces:
+            batch = self.trainer.guided(piece, self.ranks)
+            sentences += batch.rows * batch.columns.shape[1]
+            self.cut += int(batch.tokens.truncated.sum())
+            value += float(
+                backward(
+                    self.model,
+                    self.trainer.losses[piece.dataset],
+                    batch,
+                    chunk_tokens=config.chunk_tokens,
+                    cached=config.chunk_tokens is not None,
+                    dtype=dtype,
+                    weight=1 / len(pieces),
+                    ranks=self.ranks,
+                    replicated=not config.sharded,
+                )
+            ) / len(pieces)
+        if not config.sharded:
+            self.ranks.reduce([p for p in self.model.parameters() if p.requires_grad], mean=False)
+        self.ranks.reduce([p for p in self.heads.parameters() if p.requires_grad], mean=True)
+        norm = self._clip()
+        if not math.isfinite(value + norm):
+            raise FloatingPointError(self._not_finite(pieces, value, norm))
+        rate = config.rate(self.step, self.total)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.step += 1
+        seconds = time.perf_counter() - started
+        self.log.step(self.step, value, rate, norm, sentences, seconds, last=self.step == self.total)
+
+    def _clip(self) -> float:
+        """Scale the gradients down to the greatest norm that is allowed; return the norm they had."""
+        norms, grads = [], []
+        for module in (self.model, self.heads):
+            found = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
+            grads += found
+            norm = nn.utils.get_total_norm(found)
+            norms.append(float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm))
+        total = math.hypot(*norms)
+        limit = self.config.max_gradient_norm
+        if limit is not None and total > limit:
+            torch._foreach_mul_(grads, limit / total)
+        return total
+
+    def _not_finite(self, pieces: list[Piece], value: float, norm: float) -> str:
+        what = f"the loss is {value}" if not math.isfinite(value) else f"the gradient's norm is {norm}"
+        rows = "; ".join(f"{piece.dataset}, rows {', '.join(map(str, piece.rows[:20].tolist()))}" for piece in pieces)
+        good = f"the last good checkpoint is {self.saved}" if self.saved is not None else "there is no checkpoint"
+        return (
+            f"{what} at step {self.step + 1} ({rows}), and the weights are those of the step before; {good};"
+            " look at these rows, lower learning_rate, or compute in float32"
+        )
+
+    # ------------------------------------------------------------------------------------- evaluations, checkpoints
+
+    def _evaluate(self, evaluator: Evaluator) -> None:
+        model = self._whole_model()
+        scores: dict[str, float] = {}
+        if self.ranks.first:
+            found = evaluator(model)
+            scores = dict(found) if isinstance(found, Mapping) else {"score": float(found)}
+            metric = self.config.metric or next(iter(scores))
+            if metric not in scores:
+                raise ValueError(f"metric={metric!r} is not among the evaluator's {', '.join(scores)}")
+            self.log.add({"step": self.step, "evaluation": {name: float(score) for name, score in scores.items()}})
+            if self.best is None or scores[metric] > self.best:
+                self.best = float(scores[metric])
+                if self.folder is not None:
+                    model.save(self.folder / "best")
+        self.ranks.wait()
+
+    def _save(self, folder: Path) -> None:
+        model = self._whole_model()
+        tensors = checkpoint.optimizer_tensors(self.optimizer, self.names)
+        tensors |= {f"loss.{name}": checkpoint.whole(value) for name, value in self.heads.state_dict().items()}
+        state = {**self._facts(), "step": self.step, "waiting": self.log.waiting, "best": self.best}
+        if self.ranks.first:
+            self.saved = checkpoint.write(folder, self.step, model, tensors, state, self.config.keep)
+        self.ranks.wait()
+
+    def _save_model(self, name: str) -> None:
+        model = self._whole_model()
+        if self.ranks.first and self.folder is not None:
+            model.save(self.folder / name)
+        self.ranks.wait()
+
+    def _whole_model(self) -> Any:
+        """The model, or where its weights are spread over the ranks, a copy in one piece."""
+        if self.template is None:
+            return self.model
+        weights = {name: checkpoint.whole(value) for name, value in self.model.state_dict().items()}
+        self.template.load_state_dict(weights)
+        return self.template
+
+    def _facts(self) -> dict[str, Any]:
+        """What has to be the same where training goes on."""
+        config = {name: value for name, value in asdict(self.config).items() if name not in _FREE}
+        config["sampler"] = getattr(self.config.sampler, "__name__", self.config.sampler)
+        losses = {name: f"{rows.signature.name}({rows.signature})" for name, rows in self.trainer.rows.items()}
+        data = {name: [len(rows), rows.fingerprint] for name, rows in self.trainer.rows.items()}
+        return {"settings": config, "losses": losses, "data": data}
+
+    def _check(self, path: Path, state: dict[str, Any]) -> None:
+        for what, expected in json.loads(json.dumps(self._facts())).items():
+            checkpoint.check_same(path, what.removesuffix("s"), state.get(what), expected)
+
+    def _restore(self, path: Path, tensors: dict[str, Tensor]) -> None:
+        """Put the weights of a checkpoint into the model and the losses."""
+        stored = type(self.model)(path, device="cpu", classes=[type(module) for module in self.model]).state_dict()
+        heads = {name.removeprefix("loss."): value for name, value in tensors.items() if name.startswith("loss.")}
+        for what, module, values in (("model", self.model, stored), ("loss", self.heads, heads)):
+            live = module.state_dict()
+            shapes = {name: list(value.shape) for name, value in live.items()}
+            checkpoint.check_same(path, what, {name: list(value.shape) for name, value in values.items()}, shapes)
+            for name, value in live.items():
+                checkpoint.assign(value, values[name])
+
+    def close(self) -> None:
+        """Leave the model as it was found, but for its weights."""
+        self.log.close()
+        for module, mode in self.modes:
+            module.training = mode
+
+
+def _seed(seed: int, step: int, rank: int) -> None:
+    """Random numbers that depend on the step alone, so that nothing about them need be stored."""
+    numbers = np.random.SeedSequence([seed, step, rank]).generate_state(2)
+    torch.manual_seed(int(numbers[0]) << 32 | int(numbers[1]))
+    np.random.seed(numbers[0])
+    random.seed(int(numbers[1]))
+
+
+@contextmanager
+def own_randomness() -> Iterator[None]:
+    """Give back the random numbers of whoever called."""
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(device_type="cuda"):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
