@@ -105,7 +105,7 @@ def scores(count: int | None) -> Labels:
 
 def plain(first: Tensor, second: Tensor, labels: Tensor | None = None) -> Tensor:
     """A loss that is a function."""
-    assert labels is not None
+    assert labels is not None, "no labels"
     return ((first - second).square().sum(1) - labels.to(first.dtype)).square().mean()
 
 

@@ -89,11 +89,11 @@ class MarginMSELoss(nn.Module):
     def forward(self, anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor) -> Tensor:
         _check_negatives(self, negatives, "a margin is the positive's score less a negative's")
         columns = same_shape(self, anchor, positive, *negatives)
-        if isinstance(labels, Tensor) and labels.ndim == 1 and len(negatives) == 1:
-            labels = labels[:, None]
-        margins = check_rows(self, labels, (len(anchor), len(negatives))).to(columns[0].dtype)
+        flat = len(negatives) == 1 and isinstance(labels, Tensor) and labels.ndim == 1
+        labels = check_rows(self, labels, (len(anchor),) if flat else (len(anchor), len(negatives)))
         scores = _candidate_scores(columns, self.similarity)  # (rows, 1 + negatives)
-        return F.mse_loss(scores[:, :1] - scores[:, 1:], margins)
+        margins = scores[:, :1] - scores[:, 1:]  # (rows, negatives)
+        return F.mse_loss(margins, labels.to(margins.dtype).view_as(margins))
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every margin is finite."""
