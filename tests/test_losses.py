@@ -469,6 +469,18 @@ def test_online_contrastive_of_one_kind_agrees_with_sentence_transformers(kind: 
     assert value > 0
 
 
+def test_an_odd_dim_has_one_imaginary_part_less() -> None:
+    from sentence_transformers.sentence_transformer import losses as peer
+
+    loss, columns, extras = sample(next(row for row in LOSSES if row.name == "AnglELoss"))
+    columns = [column[:, :-1] for column in columns]
+    against_peer(loss, peer.AnglELoss(Given()), columns, extras)
+    columns = [torch.cat([column, torch.zeros(ROWS, 1)], 1) for column in columns]
+    assert loss(*columns, **extras).item() == pytest.approx(
+        reference(loss, [c.tolist() for c in columns], extras["labels"])
+    )
+
+
 def test_a_lone_label_is_no_positive_of_itself() -> None:
     """Here the mean leaves it out; sentence-transformers takes it for its own positive."""
     from sentence_transformers.sentence_transformer import losses as peer
@@ -748,6 +760,21 @@ def ranking_with_labels(anchor: Tensor, positive: Tensor, *negatives: Tensor, la
     return ((anchor - positive).square().sum(1) * labels).mean()
 
 
+def ranking_with_weights(anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor | None = None) -> Tensor:
+    return (
+        (anchor - positive).square().mean() if labels is None else ranking_with_labels(anchor, positive, labels=labels)
+    )
+
+
+def test_labels_are_needed_where_one_loss_needs_them() -> None:
+    optional, needed = (ranking_with_weights, 1.0), (ranking_with_labels, 1.0)
+    for pairs in ((optional, needed), (needed, optional)):
+        assert inspect.signature(WeightedSum(*pairs)).parameters["labels"].default is inspect.Parameter.empty
+    for alone in (WeightedSum(optional), WeightedSum(optional, optional), MatryoshkaLoss(ranking_with_weights, [2])):
+        assert inspect.signature(alone).parameters["labels"].default is None
+        assert alone(torch.eye(2), torch.eye(2)) == 0
+
+
 def test_extras_go_to_those_that_ask() -> None:
     ranking = MultipleNegativesRankingLoss()
     _, vectors, _ = sample(next(row for row in LOSSES if row.name == "MultipleNegativesRankingLoss-1"))
@@ -795,6 +822,16 @@ def test_weights_of_losses_within_losses_are_trained() -> None:
     for outer in (MatryoshkaLoss(inner, [DIM]), WeightedSum((plain, 1.0), (inner, 1.0))):
         assert set(outer.parameters()) == set(inner.parameters())
         assert {id(module) for module in outer.modules()} >= {id(inner)}
+
+
+def test_a_classifier_in_float32_loses_no_digits_of_float64() -> None:
+    torch.manual_seed(0)
+    loss, (first, second) = losses.SoftmaxLoss(DIM, CLASSES), torch.randn(2, ROWS, DIM, dtype=torch.float64)
+    assert torch.equal(loss.scores(first, second), copy.deepcopy(loss).double().scores(first, second))
+    assert loss.scores(first.bfloat16(), second.bfloat16()).dtype == torch.float32
+    labels = torch.arange(ROWS) % CLASSES
+    expected = -loss.scores(first, second).log_softmax(1)[torch.arange(ROWS), labels].mean()
+    torch.testing.assert_close(loss(first, second, labels=labels), expected)
 
 
 # Devices.

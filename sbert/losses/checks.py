@@ -8,8 +8,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from sbert.functional import accumulation_dtype
-
 
 class Labelled(Protocol):
     """A loss that has labels."""
@@ -50,7 +48,7 @@ def same_shape(loss: object, *columns: Tensor) -> list[Tensor]:
         raise ValueError(f"{name} was given no rows; pass at least 1")
     dtype = torch.float32
     for column in columns:
-        dtype = torch.promote_types(dtype, accumulation_dtype(column.dtype))
+        dtype = torch.promote_types(dtype, column.dtype)
     return [column.to(dtype) for column in columns]
 
 
