@@ -19,7 +19,7 @@ from sbert.batch import TokenBatch
 from sbert.card import card
 from sbert.engine.devices import default_batch_tokens, default_device, inference_dtype, parse_dtype
 from sbert.engine.encode import Encoding, widths
-from sbert.engine.tokenize import tokenize
+from sbert.engine.tokenize import Tokens, tokenize
 from sbert.files import check_replaceable, reading, replacing, write_json
 from sbert.modules.tokenization import ReadsText
 from sbert.quantization import check_precision
@@ -188,7 +188,11 @@ class SentenceEncoder(nn.Sequential):
             torch.Size([2, 384])
         """
         texts = list(rows_of(sentences))
-        return tokenize(self._reader, texts, prompt).batch(np.arange(len(texts)))
+        return self.tokens(texts, prompt).batch(np.arange(len(texts)))
+
+    def tokens(self, texts: Sequence[str], prompt: str = "") -> Tokens:
+        """Token ids of texts, from which a trainer takes its batches."""
+        return tokenize(self._reader, texts, prompt)
 
     def encode(
         self,

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sbert.engine.devices import default_batch_tokens
 from sbert.engine.plan import plan, unique
-from sbert.engine.tokenize import Tokens, tokenize
+from sbert.engine.tokenize import Tokens
 from sbert.training.distributed import ALONE, Ranks
 from sbert.training.rows import Signature
 
@@ -46,7 +46,7 @@ class TrainingBatch:
     @classmethod
     def of(
         cls,
-        reader: Any,
+        model: Any,
         texts: Sequence[tuple[str, ...]],
         signature: Signature,
         labels: Tensor | None = None,
@@ -57,7 +57,7 @@ class TrainingBatch:
         """Lay out rows of texts.
 
         Args:
-            reader: The first module of the encoder, which makes tokens of texts.
+            model: Makes tokens of texts, with its method ``tokens``.
             texts: One tuple a row, all of one length.
             signature: Of the loss.
             labels: Of the rows.
@@ -76,7 +76,7 @@ class TrainingBatch:
         if "texts" in signature.extras:
             extras["texts"] = torch.tensor([[_number(text) for text in row] for row in texts])
         columns = torch.from_numpy(places[: len(own) * len(texts[0])]).view(len(own), len(texts[0]))
-        return cls(tokenize(reader, flat), columns, len(texts), extras)
+        return cls(model.tokens(flat), columns, len(texts), extras)
 
     def to(self, device: torch.device) -> TrainingBatch:
         """The same batch with the columns and extras on a device; tokens follow chunk by chunk."""
@@ -136,7 +136,7 @@ def backward(
     Example:
         >>> def loss(anchor, positive): return (anchor - positive).square().sum()
         >>> encoder = SentenceEncoder(minilm)
-        >>> batch = TrainingBatch.of(encoder[0], [("A cat.", "A kitten.")], Signature.of(loss))
+        >>> batch = TrainingBatch.of(encoder, [("A cat.", "A kitten.")], Signature.of(loss))
         >>> backward(encoder, loss, batch).shape
         torch.Size([])
     """

@@ -125,7 +125,7 @@ class Trainer:
             if labels is not None and labels.is_floating_point():
                 labels = labels.to(self.model.dtype)
             batch = TrainingBatch.of(
-                self.model[0], texts, rows.signature, labels, deduplicate=self.config.deduplicate, ranks=ranks
+                self.model, texts, rows.signature, labels, deduplicate=self.config.deduplicate, ranks=ranks
             )
             yield Piece(name, chosen, texts, batch)
 
