@@ -6,6 +6,7 @@ from sbert.losses.contrastive import ContrastiveLoss, OnlineContrastiveLoss
 from sbert.losses.distillation import DistillKLDivLoss, MarginMSELoss, MSELoss
 from sbert.losses.ranking import MultipleNegativesRankingLoss
 from sbert.losses.regression import AnglELoss, CoSENTLoss, CosineSimilarityLoss
+from sbert.losses.scores import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
 from sbert.losses.triplet import TripletLoss
 from sbert.losses.wrappers import MatryoshkaLoss, WeightedSum
 
@@ -14,9 +15,11 @@ __all__ = [
     "BatchAllTripletLoss",
     "BatchHardTripletLoss",
     "BatchSemiHardTripletLoss",
+    "BinaryCrossEntropyLoss",
     "CoSENTLoss",
     "ContrastiveLoss",
     "CosineSimilarityLoss",
+    "CrossEntropyLoss",
     "DistillKLDivLoss",
     "MSELoss",
     "MarginMSELoss",
@@ -24,6 +27,7 @@ __all__ = [
     "MultipleNegativesRankingLoss",
     "OnlineContrastiveLoss",
     "SoftmaxLoss",
+    "SquaredErrorLoss",
     "TripletLoss",
     "WeightedSum",
 ]

@@ -1,0 +1,150 @@
+"""Losses of a cross-encoder's scores: BinaryCrossEntropyLoss, SquaredErrorLoss, CrossEntropyLoss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sbert.losses.checks import check_finite, check_rows, check_values, check_whole, same_shape
+
+
+def _check_width(loss: nn.Module, scores: Tensor, width: int) -> Tensor:
+    """The scores, float32 or wider, if each row has as many as the loss takes."""
+    (scores,) = same_shape(loss, scores)
+    if scores.shape[1] != width:
+        raise ValueError(
+            f"{type(loss).__name__} takes {width} score{'s' * (width > 1)} a row, and the model gives"
+            f" {scores.shape[1]}; make it with CrossEncoder(model, classes={width}), or use another loss"
+        )
+    return scores
+
+
+class BinaryCrossEntropyLoss(nn.Module):
+    """Cross-entropy of the label and the sigmoid of the score.
+
+        loss = mean_i -(y_i log sigmoid(s_i) + (1 - y_i) log(1 - sigmoid(s_i)))
+
+    Labels between 0 and 1 are probabilities, as graded similarities can be read: then the loss is least, and not 0,
+    where the sigmoid is the label.
+
+    Shape:
+        scores: (rows, 1), before the sigmoid. labels: (rows,), 0 to 1. Output: scalar.
+
+    Raises:
+        ValueError: If a label is not between 0 and 1, or a row has several scores.
+
+    References:
+        Good, 1952, Rational decisions (the logarithmic score of a probability).
+        https://doi.org/10.1111/j.2517-6161.1952.tb00104.x
+
+    Example:
+        >>> BinaryCrossEntropyLoss()(torch.zeros(2, 1), labels=torch.tensor([1.0, 0.0])).round(decimals=4)
+        tensor(0.6931)
+    """
+
+    def forward(self, scores: Tensor, *, labels: Tensor) -> Tensor:
+        scores = _check_width(self, scores, 1).squeeze(1)  # (rows,)
+        labels = check_rows(self, labels, tuple(scores.shape))
+        return F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype))
+
+    def check_labels(self, labels: Tensor) -> None:
+        """Raise unless every label is between 0 and 1."""
+        good = (labels >= 0) & (labels <= 1)
+        check_values(self, labels, good, "0 to 1; divide scores of 0 to 5 by 5 when you read them")
+
+
+class SquaredErrorLoss(nn.Module):
+    """Mean squared difference of the score and the label.
+
+        loss = mean_i (f(s_i) - y_i)^2
+
+    Without an activation f the score itself is fitted to labels of any size, and a model whose ``predict`` puts a
+    sigmoid on it would return something else than the labels. ``CrossEncoder.fit(data, "mse")`` gives the loss the
+    model's own activation, so that ``predict`` returns estimates of the labels.
+
+    Args:
+        activation: f; the score itself where it is not given.
+
+    Shape:
+        scores: (rows, 1). labels: (rows,), any finite numbers; 0 to 1 where f is a sigmoid. Output: scalar.
+
+    Raises:
+        ValueError: If a label is not finite or out of a sigmoid's reach, or a row has several scores.
+
+    References:
+        Reimers and Gurevych, 2019, section 4.2 (BERT with a regression output on STSb).
+        https://arxiv.org/abs/1908.10084
+
+    Example:
+        >>> SquaredErrorLoss()(torch.tensor([[1.0], [3.0]]), labels=torch.tensor([1.0, 1.0]))
+        tensor(2.)
+        >>> SquaredErrorLoss(nn.Sigmoid())(torch.zeros(1, 1), labels=torch.tensor([1.0]))
+        tensor(0.2500)
+    """
+
+    def __init__(self, activation: Callable[[Tensor], Tensor] | None = None) -> None:
+        super().__init__()
+        if activation is not None and not callable(activation):
+            raise TypeError(f"activation is {activation!r}; pass a function or a module such as nn.Sigmoid()")
+        self.activation = activation
+
+    def forward(self, scores: Tensor, *, labels: Tensor) -> Tensor:
+        scores = _check_width(self, scores, 1)
+        labels = check_rows(self, labels, (len(scores),))
+        found = scores if self.activation is None else self.activation(scores)
+        return F.mse_loss(found.squeeze(1), labels.to(scores.dtype))
+
+    def check_labels(self, labels: Tensor) -> None:
+        """Raise unless every label is finite and, with a sigmoid, between 0 and 1."""
+        check_finite(self, labels)
+        if isinstance(self.activation, nn.Sigmoid):
+            good = (labels >= 0) & (labels <= 1)
+            remedy = "divide scores of 0 to 5 by 5, or give the model activation=nn.Identity()"
+            check_values(self, labels, good, f"0 to 1 behind a sigmoid; {remedy}")
+
+
+class CrossEntropyLoss(nn.Module):
+    """Cross-entropy of the class and the softmax of the scores.
+
+        loss = mean_i -log( exp(s_i,y_i) / sum_k exp(s_i,k) )
+
+    Args:
+        classes: Number of classes; labels are 0 to classes - 1.
+
+    Shape:
+        scores: (rows, classes), before the softmax. labels: (rows,), whole numbers. Output: scalar.
+
+    Raises:
+        ValueError: If there are fewer than two classes, a label is none of them, or a row has more or fewer scores.
+        TypeError: If the labels are not whole numbers.
+
+    References:
+        Devlin et al., 2019, section 4.1 (sentence pairs of GLUE). https://arxiv.org/abs/1810.04805
+
+    Example:
+        >>> CrossEntropyLoss(classes=2)(torch.zeros(3, 2), labels=torch.tensor([0, 1, 1])).round(decimals=4)
+        tensor(0.6931)
+    """
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
+            raise ValueError(f"classes={classes!r} leaves nothing to classify; pass 2 or more")
+        self.classes = classes
+
+    def forward(self, scores: Tensor, *, labels: Tensor) -> Tensor:
+        scores = _check_width(self, scores, self.classes)
+        labels = check_rows(self, labels, (len(scores),))
+        return F.cross_entropy(scores, labels.long())
+
+    def check_labels(self, labels: Tensor) -> None:
+        """Raise unless every label is a whole number from 0 to classes - 1."""
+        check_whole(self, labels, "number the classes from 0")
+        good = (labels >= 0) & (labels < self.classes)
+        remedy = "leave out rows without a gold label (-1), or pass the number of classes there are"
+        check_values(self, labels, good, f"0 to {self.classes - 1}; {remedy}")
+
+    def extra_repr(self) -> str:
+        return f"classes={self.classes}"
