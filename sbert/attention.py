@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _HALF = (torch.bfloat16, torch.float16)
 # In half precision a CPU takes keys in blocks, and a broken block as long as two: a few hidden keys fill it up.
 _BLOCK, _FILLER = 16, 11
+# What a call costs beside its arithmetic, in scores of the same time.
+_CALL = 200_000
 
 
 def one_kernel(dtype: torch.dtype, device: torch.device) -> bool:
@@ -72,6 +74,8 @@ def attend(
         return varlen_attn(  # type: ignore[return-value]
             query, key, value, offsets, offsets, rows.longest, rows.longest, scale=scale, window_size=window
         )
+    if dropout and _pads(rows, query.shape[1]):
+        return _padded(query, key, value, rows, bias=bias, scale=scale, dropout=dropout, causal=causal, window=window)
     pieces, start = [], 0
     for count, length in rows.groups:
         end = start + count * length
@@ -91,6 +95,45 @@ def attend(
     if not pieces:
         return torch.empty_like(query)
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+
+def _pads(rows: Ragged, heads: int) -> bool:
+    """Whether one call for all rows, padded, is cheaper than one for each length.
+
+    With dropout, a call is made of many small steps; without, padding costs more than calls.
+    """
+    grouped = sum(count * length**2 for count, length in rows.groups) * heads + len(rows.groups) * _CALL
+    return rows.rows * rows.longest**2 * heads + _CALL < grouped
+
+
+def _padded(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rows: Ragged,
+    *,
+    bias: Tensor | None,
+    scale: float | None,
+    dropout: float,
+    causal: bool,
+    window: tuple[int, int],
+) -> Tensor:
+    """Attention in one call, of rows that are filled up to the longest; padding is not seen."""
+    shape = rows.rows, rows.longest
+    slots, filler = rows.grid
+
+    def spread(x: Tensor) -> Tensor:  # (tokens, heads, dim) to (rows, heads, longest, dim)
+        flat = x.new_zeros(shape[0] * shape[1], *x.shape[1:]).index_copy(0, slots, x)
+        return flat.view(*shape, *x.shape[1:]).transpose(1, 2)
+
+    mask = filler.to(query.dtype)[:, None, None]  # (rows, 1, 1, longest)
+    own = _mask(rows.longest, bias, causal, (window[0], 0) if causal else window, query)
+    if own is not None:
+        mask = mask + own
+    out = F.scaled_dot_product_attention(
+        spread(query), spread(key), spread(value), mask, dropout, scale=scale, enable_gqa=key.shape[1] != query.shape[1]
+    )
+    return out.transpose(1, 2).flatten(0, 1).index_select(0, slots)
 
 
 def _mask(length: int, bias: Tensor | None, causal: bool, window: tuple[int, int], like: Tensor) -> Tensor | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any, TypeVar
@@ -80,6 +80,15 @@ class Ragged:
         """Each token's place in the flattened padded matrix. Shape: (tokens,)."""
         return self.row_of_token * self.longest + self.position_of_token
 
+    @cached_property
+    def grid(self) -> tuple[Tensor, Tensor]:
+        """``slot_of_token``, and what hides padding when it is added to scores: 0 at tokens, -inf behind them.
+
+        Shape: (tokens,) and (rows, longest).
+        """
+        ahead = torch.arange(self.longest, device=self.offsets.device) - self.lengths[:, None]
+        return self.slot_of_token, torch.zeros(ahead.shape, device=ahead.device).masked_fill(ahead >= 0, -torch.inf)
+
     def padded(self, fill: float = 0, *, rows: int | None = None, longest: int | None = None) -> tuple[Tensor, Tensor]:
         """The same rows as a matrix, filled up on the right.
 
@@ -103,7 +112,9 @@ class Ragged:
     def to(self: AnyRagged, device: torch.device | str) -> AnyRagged:
         """The same rows on another device."""
         moved: dict[str, Any] = {
-            name: move(value, device) for name, value in vars(self).items() if isinstance(value, Tensor)
+            field.name: move(value, device)
+            for field in fields(self)
+            if isinstance(value := vars(self)[field.name], Tensor)
         }
         copy = replace(self, **moved)
         # Known before the rows move, or else an accelerator would be waited for.
