@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sbert import functional, hub, saving, verification
+from sbert.arguments import check_choice, check_positive
 from sbert.batch import TokenBatch
 from sbert.card import card
 from sbert.engine.devices import default_batch_tokens, default_device, inference_dtype, parse_dtype
@@ -65,6 +66,8 @@ class SentenceEncoder(nn.Sequential):
         >>> bool(scores[0, 1] > scores[0, 2])
         True
     """
+
+    reads_pairs = False
 
     def __init__(
         self,
@@ -254,8 +257,8 @@ class SentenceEncoder(nn.Sequential):
         """
         if batch_size is not None and batch_tokens is not None:
             raise ValueError("batch_size and batch_tokens both say how large a batch is; pass one of them")
-        _check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
-        _check_choice("on_truncate", on_truncate, TRUNCATION)
+        check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
+        check_choice("on_truncate", on_truncate, TRUNCATION)
         if device is not None:
             self.to(device)
         here = self.device
@@ -264,8 +267,8 @@ class SentenceEncoder(nn.Sequential):
         job = Encoding(
             self,
             self._choose_prompt(prompt_name, prompt),
-            _positive("batch_tokens", batch_tokens) or default_batch_tokens(here),
-            _positive("batch_size", batch_size),
+            check_positive("batch_tokens", batch_tokens) or default_batch_tokens(here),
+            check_positive("batch_size", batch_size),
             inference_dtype(self.dtype, self.automatic_dtype, here)[0],
             self.truncate_dim if truncate_dim is None else truncate_dim,
             normalize_embeddings,
@@ -445,6 +448,11 @@ class SentenceEncoder(nn.Sequential):
         (folder / "README.md").write_text(text, encoding="utf-8")
         return recorded
 
+    def load_weights_of(self, path: Path) -> dict[str, Tensor]:
+        """The weights that a model of these modules has left in a folder, by the names of this one's."""
+        classes = [type(module) for module in self]
+        return dict(type(self)(path, device="cpu", classes=classes).state_dict())
+
     def push_to_hub(
         self,
         repo_id: str,
@@ -518,18 +526,3 @@ class SentenceEncoder(nn.Sequential):
             raise ValueError("the model has no reference vectors; save() keeps some in its folder")
         vectors = self._reference_vectors(self._reference["texts"])
         return verification.compare(self._reference, vectors, tolerance)
-
-
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name}={value!r} is unknown; pass one of {', '.join(map(repr, choices))}")
-
-
-def _positive(name: str, value: int | None) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} is {value!r}; pass a whole number")
-    if value < 1:
-        raise ValueError(f"{name}={value} is too small; pass at least 1")
-    return int(value)

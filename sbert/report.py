@@ -34,14 +34,17 @@ class Report:
         show: Whether there is a bar; where it is None, from 2,000 sentences on, on a terminal or in a notebook.
         on_truncate: ``"warn"``, ``"ignore"`` or ``"error"``.
         limit: Longest input in tokens.
+        what: What the caller calls the rows.
     """
 
-    def __init__(self, total: int | None, show: bool | None, on_truncate: str, limit: int | None) -> None:
-        self.on_truncate, self.limit = on_truncate, limit
+    def __init__(
+        self, total: int | None, show: bool | None, on_truncate: str, limit: int | None, what: str = "sentences"
+    ) -> None:
+        self.on_truncate, self.limit, self.what = on_truncate, limit, what
         self.rows = self.cut = 0
         if show is None and total is not None and total < _BAR_FROM:
             show = False
-        self._bar = progress_bar(show, total=total, unit=" sentences", desc="Encoding")
+        self._bar = progress_bar(show, total=total, unit=f" {what}", desc="Encoding")
 
     def cut_rows(self, rows: np.ndarray, sentences: int) -> None:
         """Take note of which rows of this window are too long, and of how many sentences that is with their repeats.
@@ -51,7 +54,7 @@ class Report:
         """
         if len(rows) and self.on_truncate == "error":
             raise ValueError(
-                f"sentences[{self.rows + int(rows[0])}] has more than max_seq_length={self.limit} tokens;"
+                f"{self.what}[{self.rows + int(rows[0])}] has more than max_seq_length={self.limit} tokens;"
                 " split what is too long, or pass on_truncate='warn'"
             )
         self.cut += sentences
@@ -69,19 +72,19 @@ class Report:
             self._bar.close()
         if kind is None and self.cut and self.on_truncate == "warn":
             warnings.warn(
-                f"{self.cut} of {self.rows} sentences were cut to max_seq_length={self.limit} tokens;"
+                f"{self.cut} of {self.rows} {self.what} were cut to max_seq_length={self.limit} tokens;"
                 " pass on_truncate='ignore' to silence or 'error' to refuse",
                 stacklevel=3,
             )
 
 
-def check_finite(vectors: Tensor, before: int) -> None:
+def check_finite(vectors: Tensor, before: int, what: str = "the vector of sentences") -> None:
     """Raise a ValueError that names the first row with a NaN or an infinity; ``before`` rows came earlier."""
     for start in range(0, len(vectors), _FINITE_ROWS):  # The check takes several times the memory of what it checks.
         finite = torch.isfinite(vectors[start : start + _FINITE_ROWS]).all(1)
         if not finite.all():
             row = before + start + int((~finite).nonzero()[0])
             raise ValueError(
-                f"the vector of sentences[{row}] is not finite;"
+                f"{what}[{row}] is not finite;"
                 " check the weights, or use dtype='float32' if they are half"
             )

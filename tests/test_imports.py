@@ -16,7 +16,7 @@ LAYERS = [
     ["batch", "functional", "files"],
     ["quantization", "hub", "attention"],
     ["modules", "losses"],
-    ["saving", "verification", "card", "data", "texts", "report"],
+    ["saving", "verification", "card", "data", "texts", "report", "arguments"],
     ["engine"],
     ["encoder", "pairs"],
     ["evaluation"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 
@@ -34,9 +36,9 @@ def plan(lengths: np.ndarray, batch_tokens: int, batch_size: int | None = None) 
     return batches
 
 
-def unique(texts: list[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Each different text once; where it stands first; and for each text the index of its like among them."""
-    index: dict[str, int] = {}
+def unique(texts: list[Any]) -> tuple[list[Any], np.ndarray, np.ndarray]:
+    """Each different text, or pair, once; where it stands first; and for each text the index of its like among them."""
+    index: dict[Any, int] = {}
     inverse = np.fromiter((index.setdefault(text, len(index)) for text in texts), np.int64, len(texts))
     highest = np.maximum.accumulate(inverse)
     first = np.flatnonzero(np.diff(highest, prepend=-1))  # Whatever is new has the next index.

@@ -86,7 +86,49 @@ def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, atten
     if config.is_encoder_decoder and not known:
         reason = f"describes an encoder-decoder ({config.model_type}), whose encoder cannot be had alone"
         raise UnreadableError(folder / "config.json", reason, "use an encoder, or one of T5's kin")
-    kind = AutoModelForTextEncoding if known else AutoModel
+    model, missing = _read(AutoModelForTextEncoding if known else AutoModel, folder, config, dtype, attention)
+    # The pooler of BERT is not part of the token embeddings, and many checkpoints come without it.
+    _refuse_missing(folder, [name for name in missing if not name.startswith("pooler.")])
+    return model
+
+
+def load_classifier(folder: Path, config: PretrainedConfig, dtype: torch.dtype, fresh: bool) -> PreTrainedModel:
+    """The transformer in ``folder`` with the head that scores whole inputs.
+
+    Args:
+        folder: Of the model.
+        config: Whose ``num_labels`` says how many scores there are.
+        dtype: Of the weights.
+        fresh: Whether the head is a new one, of random weights; otherwise it has to be in the folder.
+
+    Raises:
+        ValueError: If a file is damaged, weights are missing, or there is a head where a new one is wanted.
+    """
+    from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, AutoModelForSequenceClassification
+
+    path = folder / "config.json"
+    if config.is_encoder_decoder or type(config) not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
+        reason = f"describes a model ({config.model_type}) that scores no pairs in one pass"
+        raise UnreadableError(path, reason, "use an encoder such as BERT")
+    model, missing = _read(AutoModelForSequenceClassification, folder, config, dtype, None)
+    if not fresh:
+        _refuse_missing(folder, missing)
+        return model
+    backbone = f"{model.base_model_prefix}."
+    _refuse_missing(folder, [name for name in missing if name.startswith(backbone) and ".pooler." not in name])
+    head = [name for name, _ in model.named_parameters() if not name.startswith(backbone)]
+    if not set(head) & set(missing):  # Parts of a head may come from pretraining, as ModernBERT's do.
+        kind = (config.architectures or ["nothing"])[0]
+        reason = f"names {kind}, and the weights hold {head[0]}, of a head made for something else"
+        remedy = "use the backbone alone; or, if the head does score pairs, name its class under architectures"
+        raise UnreadableError(path, reason, remedy)
+    return model
+
+
+def _read(
+    kind: Any, folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None
+) -> tuple[PreTrainedModel, list[str]]:
+    """A model of some kind, in eval mode, and the names of weights that the folder does not hold."""
     weights = weights_file(folder)
     if weights.name.endswith(".index.json"):
         for shard in set(field(read_object(weights), weights, "weight_map", dict, {}).values()):
@@ -110,13 +152,13 @@ def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, atten
     for name, found, asked in sorted(report["mismatched_keys"]):
         reason = f"gives {name} the shape {tuple(found)}, where config.json asks for {tuple(asked)}"
         raise UnreadableError(weights, reason)
-    # The pooler of BERT is not part of the token embeddings, and many checkpoints come without it.
-    missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
+    return model.eval(), sorted(report["missing_keys"])
+
+
+def _refuse_missing(folder: Path, missing: list[str]) -> None:
     if missing:
         reason = f"lacks {len(missing)} of the weights that config.json asks for, such as {missing[0]}"
-        raise UnreadableError(weights, reason)
-    loaded: PreTrainedModel = model.eval()
-    return loaded
+        raise UnreadableError(weights_file(folder), reason)
 
 
 def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizerBase:

@@ -65,7 +65,7 @@ class TrainingBatch:
             ranks: Which of the rows this process encodes.
         """
         own = texts[ranks.rank :: ranks.world]
-        flat = [text for row in own for text in row] or [""]  # A rank without rows encodes something all the same.
+        flat = [text for row in own or texts[:1] for text in row]  # A rank without rows encodes something all the same.
         if deduplicate:
             flat, _, places = unique(flat)
         else:

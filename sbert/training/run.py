@@ -250,7 +250,7 @@ class Run:
 
     def _restore(self, path: Path, tensors: dict[str, Tensor]) -> None:
         """Put the weights of a checkpoint into the model and the losses."""
-        stored = type(self.model)(path, device="cpu", classes=[type(module) for module in self.model]).state_dict()
+        stored = self.model.load_weights_of(path)
         heads = {name.removeprefix("loss."): value for name, value in tensors.items() if name.startswith("loss.")}
         for what, module, values in (("model", self.model, stored), ("loss", self.heads, heads)):
             live = module.state_dict()
