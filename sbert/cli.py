@@ -168,7 +168,8 @@ def _similarity(arguments: argparse.Namespace) -> None:
 
 
 def _benchmark(arguments: argparse.Namespace) -> None:
-    from sbert.benchmark import benchmark, check_plot, plot, table
+    from sbert.benchmark import benchmark, plot, table
+    from sbert.plotting import check_plot
 
     if arguments.dtype != "auto":
         raise ValueError("--dtype is for other commands; benchmark measures auto and bfloat16 side by side")

@@ -1,6 +1,6 @@
 """How fast a model encodes here, beside its peers: ``sbert benchmark``."""
 
 from sbert.benchmark.measure import benchmark
-from sbert.benchmark.show import check_plot, plot, table
+from sbert.benchmark.show import plot, table
 
-__all__ = ["benchmark", "check_plot", "plot", "table"]
+__all__ = ["benchmark", "plot", "table"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from sbert.plotting import check_plot
+
 _NOTES = {
     "sbert-in-order": "ours, batches of 32 in input order",
     "padded-in-order": "padded batches of 32 in input order",
@@ -83,24 +85,6 @@ def _dtype(name: str, result: dict[str, Any]) -> str:
         chosen: str = result["facts"]["diagnosis"]["dtype"].split(":")[0]
         return chosen
     return "bfloat16" if "bfloat16" in name or "best" in name else "float32"
-
-
-def check_plot(path: str) -> None:
-    """Say at once, and not after the measuring, that a picture cannot be drawn.
-
-    Args:
-        path: As in ``plot``.
-
-    Raises:
-        ValueError: If matplotlib is not installed, or draws no pictures of that kind.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ValueError("a plot needs matplotlib; install it with: pip install matplotlib") from error
-    known = Figure().canvas.get_supported_filetypes()
-    if Path(path).suffix.lower().removeprefix(".") not in known:
-        raise ValueError(f"plot {path!r} has no ending that matplotlib knows; pass one of {', '.join(sorted(known))}")
 
 
 def plot(result: dict[str, Any], path: str) -> None:
