@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sbert.batch import TokenBatch, TokenEmbeddings
+    from sbert.cross_encoder import CrossEncoder
     from sbert.encoder import SentenceEncoder
     from sbert.modules import (
         LSTM,
@@ -23,6 +24,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "LSTM",
+    "CrossEncoder",
     "Dense",
     "Dropout",
     "LayerNorm",
@@ -38,6 +40,7 @@ __all__ = [
     "WordEmbeddings",
 ]
 _ELSEWHERE = {
+    "CrossEncoder": "sbert.cross_encoder",
     "SentenceEncoder": "sbert.encoder",
     "TokenBatch": "sbert.batch",
     "TokenEmbeddings": "sbert.batch",

@@ -88,12 +88,12 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
 
     Example:
         >>> longest_first(3, 20, room=10), longest_first(30, 20, room=11)
-        ((3, 7), (5, 6))
+        ((3, 7), (6, 5))
     """
     if first + second <= room:
         return first, second
     if min(first, second) * 2 > room:
-        # Of an odd number, the text that was the longer keeps one more; of two that are as long, the second.
+        # Of an odd number, the text that was longer keeps one more; the second, where both were as long.
         less, more = room // 2, room - room // 2
         return (more, less) if first > second else (less, more)
     return (first, room - first) if first <= second else (room - second, second)

@@ -84,7 +84,4 @@ def check_finite(vectors: Tensor, before: int, what: str = "the vector of senten
         finite = torch.isfinite(vectors[start : start + _FINITE_ROWS]).all(1)
         if not finite.all():
             row = before + start + int((~finite).nonzero()[0])
-            raise ValueError(
-                f"{what}[{row}] is not finite;"
-                " check the weights, or use dtype='float32' if they are half"
-            )
+            raise ValueError(f"{what}[{row}] is not finite; check the weights, or use dtype='float32' if they are half")

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(autouse=True, scope="session")
 def _example_names(request: pytest.FixtureRequest) -> None:
-    """``minilm`` is the folder of all-MiniLM-L6-v2, ``model`` the encoder in it."""
+    """``minilm`` is the folder of all-MiniLM-L6-v2, ``model`` the encoder in it, ``scorer`` it with a new head."""
     if not any(isinstance(item, pytest.DoctestItem) for item in request.session.items):
         return
     import numpy as np
@@ -22,3 +22,4 @@ def _example_names(request: pytest.FixtureRequest) -> None:
     names.update({name: getattr(sbert, name) for name in sbert.__all__})
     minilm = get_model_path()
     names.update(np=np, torch=torch, minilm=minilm, model=sbert.SentenceEncoder(minilm))
+    names["scorer"] = sbert.CrossEncoder(minilm, classes=3)

@@ -25,6 +25,7 @@ LAYERS = [
     ["__init__"],
     ["doctor"],
     ["benchmark"],
+    ["commands"],
     ["cli"],
     ["__main__"],
 ]

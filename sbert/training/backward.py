@@ -47,7 +47,7 @@ class TrainingBatch:
     def of(
         cls,
         model: Any,
-        texts: Sequence[tuple[str, ...]],
+        texts: Sequence[tuple[Any, ...]],
         signature: Signature,
         labels: Tensor | None = None,
         *,
@@ -58,7 +58,7 @@ class TrainingBatch:
 
         Args:
             model: Makes tokens of texts, with its method ``tokens``.
-            texts: One tuple a row, all of one length.
+            texts: One tuple a row, all of one length, of texts or of pairs of them, as the model reads.
             signature: Of the loss.
             labels: Of the rows.
             deduplicate: Whether a text that stands twice is encoded once.

@@ -8,7 +8,7 @@ import math
 import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -75,6 +75,26 @@ class Signature:
             raise TypeError(f"{name} takes no columns; give it parameters such as anchor and positive")
         return cls(name, tuple(columns), optional, more, frozenset(extras), needs_labels)
 
+    def of_pairs(self) -> Signature:
+        """What the data has to have where the one column of the loss holds a model's scores of two texts.
+
+        Raises:
+            TypeError: If the loss takes more or less than one column.
+            ValueError: If it takes what pairs do not have.
+
+        Example:
+            >>> Signature.of(lambda scores, labels: scores.sum()).of_pairs().columns
+            ('first', 'second')
+        """
+        if len(self.columns) - self.optional > 1 or not self.columns:
+            raise TypeError(f"{self.name} takes {self}; a model of pairs gives it one column, so take scores alone")
+        wanting = sorted(self.extras - {"labels"})
+        if wanting:
+            raise ValueError(
+                f"{self.name} takes {wanting[0]}, which goes with texts' vectors; a model of pairs has none"
+            )
+        return replace(self, columns=("first", "second"), optional=0, more=None)
+
     def __str__(self) -> str:
         return ", ".join([*self.columns, *([f"*{self.more}"] if self.more else [])])
 
@@ -90,6 +110,7 @@ class Rows:
         columns: The data's columns in the order of the loss's, where the names differ.
         label: The data's column of labels, where it is not one of label, labels, score and scores.
         name: Of the dataset, for errors.
+        pairs: Whether the model reads the two texts of a row as one input, and the loss takes their scores.
 
     Raises:
         TypeError: If a row is neither tuple nor dict, a text is no str or a label no number, naming the row.
@@ -109,8 +130,11 @@ class Rows:
         columns: Sequence[str] | None = None,
         label: str | None = None,
         name: str = "data",
+        *,
+        pairs: bool = False,
     ) -> None:
-        self.name, self.signature = name, Signature.of(loss)
+        signature = Signature.of(loss)
+        self.name, self.pairs, self.signature = name, pairs, signature.of_pairs() if pairs else signature
         if isinstance(data, (str, bytes, Mapping)) or not isinstance(data, Iterable):
             raise TypeError(f"{name} is of type {type(data).__name__}; pass a list or another iterable of rows")
         listed = list(data)
@@ -146,6 +170,11 @@ class Rows:
     def texts(self, row: int) -> tuple[str, ...]:
         """The texts of a row, one a column."""
         return tuple(column[row] for column in self._columns)
+
+    def inputs(self, row: int) -> tuple[Any, ...]:
+        """What a model reads of a row: its texts, or all of them as one."""
+        texts = self.texts(row)
+        return (texts,) if self.pairs else texts
 
     @cached_property
     def fingerprint(self) -> str:

@@ -29,7 +29,7 @@ class Piece:
 
     dataset: str
     rows: np.ndarray
-    texts: list[tuple[str, ...]]
+    texts: list[tuple[Any, ...]]
     batch: TrainingBatch
 
 
@@ -85,7 +85,14 @@ class Trainer:
             raise ValueError("there are no datasets; pass at least one")
         self.losses: dict[str, Loss] = {name: _of(loss, name, "loss") for name in datasets}
         self.rows = {
-            name: Rows(rows, self.losses[name], _of(columns, name, "columns"), _of(label, name, "label"), name)
+            name: Rows(
+                rows,
+                self.losses[name],
+                _of(columns, name, "columns"),
+                _of(label, name, "label"),
+                name,
+                pairs=model.reads_pairs,
+            )
             for name, rows in datasets.items()
         }
         wanting = [name for name, rows in self.rows.items() if "guide" in rows.signature.extras]
@@ -120,7 +127,7 @@ class Trainer:
         stream = (batch for epoch in count() for batch in self.epoch(epoch))
         for name, chosen in islice(stream, start, stop):
             rows = self.rows[name]
-            texts = [rows.texts(row) for row in chosen.tolist()]
+            texts = [rows.inputs(row) for row in chosen.tolist()]
             labels = None if rows.labels is None else rows.labels[torch.from_numpy(chosen)]
             if labels is not None and labels.is_floating_point():
                 labels = labels.to(self.model.dtype)

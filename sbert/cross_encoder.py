@@ -1,0 +1,451 @@
+"""CrossEncoder: two texts in, one score out, or one for each class."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sbert import hub
+from sbert.arguments import check_choice, check_positive
+from sbert.batch import TokenBatch
+from sbert.engine.devices import default_batch_tokens, default_device, parse_dtype
+from sbert.engine.mode import evaluating
+from sbert.engine.plan import plan, unique
+from sbert.engine.run import ahead, run
+from sbert.engine.sinks import RowsOfTensor
+from sbert.files import UnreadableError, check_replaceable, replacing
+from sbert.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
+from sbert.modules import huggingface
+from sbert.pairs import Pair, PairTokenizer, PairTokens, check_tokens, is_pair, padded, pairs_of
+from sbert.report import TRUNCATION, Report, check_finite
+from sbert.saving.pairs import check_activation, read_activation, read_cross_encoder, write_cross_encoder
+from sbert.training import Trainer, TrainingConfig
+from sbert.training.rows import Loss
+from sbert.training.trainer import Evaluator
+
+Activation = Callable[[Tensor], Tensor]
+
+# Pairs that are tokenised and sorted together.
+_WINDOW = 8192
+_LOSSES = ("bce", "mse", "cross_entropy")
+
+
+class CrossEncoder(nn.Module):
+    """Scores pairs of texts: a transformer reads both as one input, and a head on it gives the scores.
+
+        scores = f(W h([first; second]) + b)
+
+    More exact than comparing two vectors, and slower, as every pair goes through the transformer: rank with it what
+    a ``SentenceEncoder`` has found.
+
+    Args:
+        model: A folder or a name on the hub. Of a backbone without a head, such as bert-base-uncased, the head is
+            new and random, so train it before anything else.
+        classes: How many scores a pair gets, for a new head; 1 where it is not given.
+        max_seq_length: Longest input in tokens, both texts and special tokens together. By default the least of what
+            the tokenizer, the configuration and the table of positions allow.
+        device: Where to run; the first CUDA or MPS device, or else the CPU, where it is not given.
+        dtype: Of the weights and the arithmetic: ``"float32"``, ``"bfloat16"`` or ``"float16"``. With ``"auto"``,
+            both are float32: coarser scores tie. Scores are float32 in any case.
+        activation: f, of (pairs, classes) scores. Where it is not given, what the folder says; or else a sigmoid of
+            one score, and nothing of several.
+        revision: Branch, tag or commit on the hub.
+        token: Access token for private models.
+        cache_folder: Where downloads are kept.
+        local_files_only: Use only what has been downloaded before.
+
+    Shape:
+        Input: PairBatch of (tokens,) ids. Output: (rows, classes), before the activation.
+
+    Raises:
+        FileNotFoundError: If there is no such folder and no such model on the hub.
+        ValueError: If a file of the folder is damaged or not supported, with its name and the remedy.
+
+    References:
+        Devlin et al., 2019, section 3 (a pair as one input). https://arxiv.org/abs/1810.04805
+        Reimers and Gurevych, 2019, section 4 (the rows of BERT). https://arxiv.org/abs/1908.10084
+
+    Example:
+        >>> scorer = CrossEncoder(minilm, classes=3)
+        >>> scorer.predict([("A cat sleeps.", "A kitten naps."), ("A cat sleeps.", "Taxes rise.")]).shape
+        (2, 3)
+    """
+
+    reads_pairs = True
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str],
+        classes: int | None = None,
+        *,
+        max_seq_length: int | None = None,
+        device: str | torch.device | None = None,
+        dtype: str | torch.dtype = "auto",
+        activation: Activation | None = None,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        cache_folder: str | None = None,
+        local_files_only: bool = False,
+    ) -> None:
+        super().__init__()
+        weights_dtype = parse_dtype(dtype)
+        folder = hub.resolve(
+            model,
+            organisation="cross-encoder",
+            revision=revision,
+            token=token,
+            cache_folder=cache_folder,
+            local_files_only=local_files_only,
+        )
+        self.auto_model = read_cross_encoder(folder, check_positive("classes", classes), weights_dtype or torch.float32)
+        self.tokenizer = huggingface.load_tokenizer(folder, {})
+        if self.tokenizer.pad_token_id is None:
+            raise UnreadableError(folder, "has a tokenizer without a padding token", "set its pad_token, and save it")
+        if self.auto_model.config.pad_token_id is None:  # A decoder looks for its last token by it.
+            self.auto_model.config.pad_token_id = self.tokenizer.pad_token_id
+        if activation is None:
+            activation = read_activation(folder) or (nn.Sigmoid() if self.classes == 1 else nn.Identity())
+        self.activation = activation
+        self._copy: tuple[Any, object, PairTokenizer] | None = None
+        self._limit = huggingface.default_limit(self.auto_model, self.tokenizer)
+        if max_seq_length is not None:
+            self.max_seq_length = max_seq_length
+        self.to(device=device or default_device())
+        self._leave_float16()
+
+    def _leave_float16(self) -> None:
+        """A CPU only emulates float16, a thousand times slower than float32."""
+        if self.device.type == "cpu" and self.dtype == torch.float16:
+            warnings.warn(
+                "this CPU has no float16 arithmetic, so the weights become float32; pass dtype='bfloat16' for half",
+                stacklevel=3,
+            )
+            self.float()
+
+    # ---------------------------------------------------------------------------------------------- properties
+
+    @property
+    def classes(self) -> int:
+        """How many scores a pair gets."""
+        return int(self.auto_model.config.num_labels)
+
+    @property
+    def activation(self) -> Activation:
+        """What ``predict`` puts on the scores; training sees them without."""
+        return self._activation[0]
+
+    @activation.setter
+    def activation(self, activation: Activation) -> None:
+        if not callable(activation):
+            raise TypeError(f"activation is {activation!r}; pass a function or a module such as nn.Sigmoid()")
+        self._activation = (activation,)  # In a tuple, as a module in a module would be trained and saved with it.
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights."""
+        return next(self.parameters()).dtype
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """Longest input in tokens, both texts and special tokens together; None where there is no limit."""
+        return self._limit
+
+    @max_seq_length.setter
+    def max_seq_length(self, length: int | None) -> None:
+        positions = huggingface.position_limit(self.auto_model)
+        least = self._reader().special_tokens + 2
+        if length is None:
+            self._limit = positions
+        elif isinstance(length, bool) or not isinstance(length, int):
+            raise TypeError(f"max_seq_length is {length!r}; pass a number of tokens or None")
+        elif length < least:
+            raise ValueError(f"max_seq_length={length} leaves no room for two texts; pass at least {least}")
+        elif positions is not None and length > positions:
+            raise ValueError(
+                f"max_seq_length={length} exceeds the {positions} positions of the model; pass at most {positions}"
+            )
+        else:
+            self._limit = length
+
+    # ------------------------------------------------------------------------------------------ tokens, forward
+
+    def _reader(self) -> PairTokenizer:
+        """The private copy of the tokenizer, made anew when it was replaced or tokens were added."""
+        state = (len(self.tokenizer), self.tokenizer.truncation_side)
+        made = self._copy
+        if made is None or made[0] is not self.tokenizer or made[1] != state:
+            typed = "token_type_ids" in self.tokenizer.model_input_names
+            typed = typed and huggingface.accepts(self.auto_model, "token_type_ids")
+            made = self._copy = (self.tokenizer, state, PairTokenizer(self.tokenizer, typed))
+        return made[2]
+
+    def tokens(self, pairs: Sequence[Pair]) -> PairTokens:
+        """Token ids of pairs, each as one input, from which a trainer takes its batches.
+
+        A pair that is too long loses tokens of its longer text first.
+
+        Example:
+            >>> scorer.tokens([("A cat.", "A kitten.")]).lengths
+            array([9])
+        """
+        tokens = self._reader()(pairs, self.max_seq_length)
+        types = getattr(self.auto_model.config, "type_vocab_size", None)
+        return check_tokens(tokens, pairs, huggingface.vocab_size(self.auto_model), types or None)
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        if not batch.rows:
+            return torch.zeros(0, self.classes, dtype=self.dtype, device=batch.ids.device)
+        ids, mask, types = padded(batch, self.tokenizer.pad_token_id)
+        options: dict[str, Any] = {} if types is None else {"token_type_ids": types}
+        if huggingface.accepts(self.auto_model, "use_cache"):
+            options["use_cache"] = False
+        scores: Tensor = self.auto_model(input_ids=ids, attention_mask=mask, **options).logits  # (rows, classes)
+        return scores
+
+    # ------------------------------------------------------------------------------------------- predict, rank
+
+    def predict(
+        self,
+        pairs: Pair | Iterable[Pair],
+        *,
+        batch_size: int | None = None,
+        batch_tokens: int | None = None,
+        show_progress_bar: bool | None = None,
+        activation: Activation | None = None,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        on_truncate: str = "warn",
+    ) -> Any:
+        """The scores of pairs, in their order.
+
+        A pair's score does not depend on the other pairs. Each different pair is scored once, in batches of like
+        length. Many threads may call this at once.
+
+        Args:
+            pairs: A pair of str, or an iterable of pairs: list, array, generator.
+            batch_size: Pairs in a batch, in place of the token budget.
+            batch_tokens: Tokens in a batch at most, padding included.
+            show_progress_bar: Whether a bar counts pairs; from 2,000 on, on a terminal or in a notebook, where it is
+                not given.
+            activation: Of (pairs, classes) scores, in place of the model's; ``nn.Identity()`` for the scores
+                themselves.
+            convert_to_numpy: Return an array. If neither this nor ``convert_to_tensor``: a list of tensors.
+            convert_to_tensor: Return a tensor on the model's device.
+            on_truncate: What to do about pairs longer than ``max_seq_length``: ``"warn"`` once with their number,
+                ``"ignore"``, or ``"error"``.
+
+        Shape:
+            Output: (pairs,) float32 for one class, (pairs, classes) for several; without the first axis for one pair.
+
+        Raises:
+            TypeError: If a row is no pair of str, naming it.
+            ValueError: If an argument does not fit, a score is not finite, or, with ``on_truncate="error"``, a pair
+                is too long, naming the row.
+
+        Example:
+            >>> scorer.predict(("A cat sleeps.", "A kitten naps.")).shape
+            (3,)
+        """
+        if batch_size is not None and batch_tokens is not None:
+            raise ValueError("batch_size and batch_tokens both say how large a batch is; pass one of them")
+        check_choice("on_truncate", on_truncate, TRUNCATION)
+        budget = check_positive("batch_tokens", batch_tokens) or default_batch_tokens(self.device)
+        size = check_positive("batch_size", batch_size)
+        as_array = convert_to_numpy and not convert_to_tensor
+        to = torch.device("cpu") if as_array else self.device
+        single = is_pair(pairs)
+        listed = list(pairs_of(pairs))
+        with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length, "pairs") as report:
+            scores = self._scores(listed, report, budget, size, to)
+        scores = (self.activation if activation is None else activation)(scores)
+        if self.classes == 1:
+            scores = scores.reshape(len(listed))
+        result: Any = scores.numpy() if as_array else scores
+        if single:
+            return result[0]
+        return result if convert_to_numpy or convert_to_tensor else list(result)
+
+    def _scores(self, pairs: list[Pair], report: Report, budget: int, size: int | None, to: torch.device) -> Tensor:
+        """The scores of pairs before the activation. Shape: (pairs, classes)."""
+        different, first, inverse = unique(pairs)
+        counts = np.bincount(inverse, minlength=len(different))
+        result = RowsOfTensor((len(different), self.classes), to)
+        here, starts = self.device, range(0, len(different), _WINDOW)
+        windows = (self.tokens(different[start : start + _WINDOW]) for start in starts)
+        with evaluating(self), closing(ahead(windows) if len(starts) > 1 else windows) as tokenized:
+            for start, tokens in zip(starts, tokenized, strict=True):
+                cut = start + np.flatnonzero(tokens.truncated)
+                report.cut_rows(first[cut], int(counts[cut].sum()))
+                for rows, scores in run(self, tokens, plan(tokens.lengths, budget, size), here):
+                    result.put(start + rows, scores.float())
+                    report.done(int(counts[start + rows].sum()))
+        report.rows += len(pairs)
+        scores = result.complete()[torch.from_numpy(inverse).to(to)]
+        check_finite(scores, 0, "the score of pairs")
+        return scores
+
+    def rank(
+        self,
+        query: str,
+        documents: Iterable[str],
+        top_k: int | None = None,
+        return_documents: bool = False,
+        **options: Any,
+    ) -> list[dict[str, Any]]:
+        """Documents by their score with a query, the best first.
+
+        Args:
+            query: The first text of each pair.
+            documents: The second texts.
+            top_k: How many to return; all where it is not given.
+            return_documents: Whether to return the texts, too.
+            options: Those of ``predict`` but for the conversions.
+
+        Returns:
+            A dict each: ``corpus_id``, the document's index, ``score`` and, if wanted, ``text``. Of equal scores the
+            lower index comes first.
+
+        Raises:
+            TypeError: If the query or a document is no str, naming it.
+            ValueError: If the model gives several scores, by which nothing can be ranked.
+
+        Example:
+            >>> ranker = CrossEncoder(minilm)
+            >>> found = ranker.rank("Who sleeps?", ["A cat sleeps.", "Taxes rise."], top_k=1)
+            >>> len(found), sorted(found[0])
+            (1, ['corpus_id', 'score'])
+        """
+        if self.classes != 1:
+            raise ValueError(f"the model gives {self.classes} scores a pair, and ranks by one; use predict() instead")
+        if not isinstance(query, str):
+            raise TypeError(f"query is of type {type(query).__name__}; pass a str")
+        if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
+            raise TypeError(f"documents is of type {type(documents).__name__}; pass a list or another iterable of str")
+        texts = list(documents)
+        for row, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise TypeError(f"documents[{row}] is of type {type(text).__name__}; pass only str")
+        most = check_positive("top_k", top_k)
+        pairs = [(query, text) for text in texts]
+        scores = self.predict(pairs, convert_to_numpy=True, convert_to_tensor=False, **options)
+        best = np.argsort(-scores, kind="stable")[:most].tolist()
+        found = [{"corpus_id": row, "score": float(scores[row])} for row in best]
+        return [{**entry, "text": texts[entry["corpus_id"]]} for entry in found] if return_documents else found
+
+    # ------------------------------------------------------------------------------------------------ training
+
+    def fit(
+        self,
+        data: Iterable[Any] | Mapping[str, Iterable[Any]],
+        loss: str | Loss | Mapping[str, str | Loss] | None = None,
+        config: TrainingConfig | None = None,
+        *,
+        evaluator: Evaluator | None = None,
+        columns: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+        label: str | Mapping[str, str] | None = None,
+        resume: bool = False,
+        show_progress_bar: bool | None = None,
+    ) -> list[dict[str, Any]]:
+        """Train in place with a ``Trainer``, and return its history.
+
+        Args:
+            data: Rows of two texts and a label; or several datasets, by name.
+            loss: ``"bce"`` (binary cross-entropy, for one score and labels of 0 to 1; the default), ``"mse"``
+                (squared error of what ``predict`` returns), ``"cross_entropy"`` (the default for several classes), or
+                any function ``loss(scores, labels)``; or one for each dataset, by name.
+            config: How to train.
+            evaluator: Gives a number, or several by name, for a model; the best model is kept by it.
+            columns: The data's columns of the first and the second text, where they are not called so; or by dataset.
+            label: The data's column of labels, where it is not called label or score; or by dataset.
+            resume: Whether to go on from the newest checkpoint in the output folder.
+            show_progress_bar: Whether there is a bar; on a terminal or in a notebook where it is not given.
+
+        Raises:
+            TypeError: If a row, a text or a label is of the wrong type, naming it.
+            ValueError: If the data, the loss and the model do not fit each other.
+
+        Example:
+            >>> rows = [("A cat sleeps.", "A kitten naps.", 1.0), ("A cat sleeps.", "Taxes rise.", 0.0)]
+            >>> CrossEncoder(minilm).fit(rows, config=TrainingConfig(steps=2), show_progress_bar=False)[-1]["step"]
+            2
+        """
+        if isinstance(loss, Mapping):
+            chosen: Any = {name: self._loss(value) for name, value in loss.items()}
+        else:
+            chosen = self._loss(loss)
+        if config is not None and config.output is not None:
+            check_activation(self.activation)  # Now, and not when the first checkpoint is written.
+        trainer = Trainer(self, data, chosen, config, evaluator=evaluator, columns=columns, label=label)
+        return trainer.fit(resume=resume, show_progress_bar=show_progress_bar)
+
+    def _loss(self, loss: str | Loss | None) -> Loss:
+        if loss is None:
+            loss = "bce" if self.classes == 1 else "cross_entropy"
+        if not isinstance(loss, str):
+            return loss
+        check_choice("loss", loss, _LOSSES)
+        if (loss == "cross_entropy") == (self.classes == 1):
+            good = "bce or mse" if self.classes == 1 else "cross_entropy"
+            raise ValueError(f"loss={loss!r} does not fit a model of {self.classes} scores a pair; pass {good}")
+        if loss == "cross_entropy":
+            return CrossEntropyLoss(self.classes)
+        return BinaryCrossEntropyLoss() if loss == "bce" else SquaredErrorLoss(self.activation)
+
+    # ---------------------------------------------------------------------------------------------------- save
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to an ordinary folder of Hugging Face's, which sentence-transformers reads, too.
+
+        The folder appears whole or not at all; a model that is there is replaced in the same way.
+
+        Args:
+            path: The folder. Folders above it are made.
+
+        Raises:
+            ValueError: If the folder holds something that is no part of a model, or the activation cannot be saved.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     scorer.save(f"{folder}/scorer")
+            ...     CrossEncoder(f"{folder}/scorer").classes
+            3
+        """
+        check_replaceable(Path(path))
+        with replacing(Path(path)) as folder:
+            self.write(folder, Path(path).name)
+
+    def write(self, folder: Path, name: str) -> None:
+        """Write the model's files into a folder that is there.
+
+        Args:
+            folder: Where to. Nothing is deleted, and a crash leaves half a model: ``save`` is safe from that.
+            name: Of the model, for its card.
+        """
+        write_cross_encoder(folder, name, self.auto_model, self.tokenizer, self.max_seq_length, self.activation)
+
+    def load_weights_of(self, path: Path) -> dict[str, Tensor]:
+        """The weights that a cross-encoder has left in a folder, by the names of this one's.
+
+        Raises:
+            ValueError: If there is no head in the folder.
+        """
+        stored = huggingface.load_classifier(path, huggingface.load_config(path, {}), self.dtype, fresh=False)
+        return {f"auto_model.{name}": value for name, value in stored.state_dict().items()}
+
+    def __repr__(self) -> str:
+        kind = type(self.auto_model).__name__
+        return f"CrossEncoder({kind}, classes={self.classes}, max_seq_length={self.max_seq_length})"
