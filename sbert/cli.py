@@ -1,4 +1,4 @@
-"""The command line: ``sbert encode``, ``similarity``, ``benchmark``, ``doctor``, ``info``."""
+"""The command line: ``sbert encode``, ``similarity``, ``train``, ``benchmark``, ``doctor``, ``info``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,24 @@ from dataclasses import asdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
+from sbert.commands import train
 from sbert.data import FORMATS, read_texts
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
+
+# torch raises an AssertionError for a device that it was not built for, transformers an ImportError for a tokenizer's
+# package, the trainer a FloatingPointError for a loss that is no number. All else is a bug, and shows its traceback.
+_FAILURES = (
+    ValueError,
+    TypeError,
+    OSError,
+    RuntimeError,
+    MemoryError,
+    ImportError,
+    AssertionError,
+    FloatingPointError,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,15 +57,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                 arguments.run(arguments)
             finally:
                 sys.stdout.flush()
-        except KeyboardInterrupt:
-            print("sbert: interrupted", file=sys.stderr)
+        except KeyboardInterrupt as interrupt:
+            print("; ".join(filter(None, ["sbert: interrupted", str(interrupt)])), file=sys.stderr)
             return 130
         except BrokenPipeError:  # Whoever read the output has seen enough; spare the interpreter another try.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-        # torch raises an AssertionError for a device that it was not built for, transformers an ImportError for a
-        # tokenizer's package. Anything else is a bug, and shows its traceback.
-        except (ValueError, TypeError, OSError, RuntimeError, MemoryError, ImportError, AssertionError) as error:
+        except _FAILURES as error:
             print(f"sbert: error: {_one_line(error) or type(error).__name__}", file=sys.stderr)
             return 2
     return 0
@@ -101,6 +113,11 @@ def _parser() -> _Parser:
 
     similarity = _command(commands, "similarity", _similarity, "compare two texts or more")
     similarity.add_argument("texts", nargs="+", help="two texts give a number, more a matrix")
+
+    about = "train a model on rows of texts"
+    training = commands.add_parser("train", help=about, description=about)
+    training.set_defaults(run=train.train)
+    train.add_arguments(training)
 
     benchmark = _command(commands, "benchmark", _benchmark, "measure a model on this machine, beside its peers")
     benchmark.add_argument("--data", metavar="FILE", help="short texts; made-up ones where it is not given")

@@ -114,7 +114,12 @@ def test_rows_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        ("a.tsv", "t\ty\na\tneutral\n", {}, r"a\.tsv, line 2: the label 'neutral' is no number; name the classes"),
+        (
+            "a.tsv",
+            "t\ty\na\tneutral\n",
+            {},
+            r"a\.tsv, line 2: the label 'neutral' is no number; name all such words in their order, as classes",
+        ),
         ("a.tsv", "t\ty\na\t1_0\n", {}, "line 2: the label '1_0' is no number"),
         ("a.tsv", "t\ty\na\t1_0.5\n", {}, "line 2: the label '1_0.5' is no number"),
         ("a.tsv", f"t\ty\na\t{'9' * 5000}\n", {}, "line 2: the label '9999.* is no number"),
@@ -168,9 +173,9 @@ def test_wrong_content(tmp_path: Path, name: str, content: str, options: dict[st
         (["t", "t"], None, {}, ValueError, "none twice"),
         (["t", "y"], "y", {}, ValueError, "none twice"),
         (["t", "label"], "y", {}, ValueError, "the rows call 'y' label"),
-        (["t"], None, {"classes": NLI}, ValueError, "name their column with label="),
-        (["t"], None, {"scale": (0, 5)}, ValueError, "name their column with label="),
-        (["t"], None, {"drop": ["-"]}, ValueError, "name their column with label="),
+        (["t"], None, {"classes": NLI}, ValueError, "name their column as label"),
+        (["t"], None, {"scale": (0, 5)}, ValueError, "name their column as label"),
+        (["t"], None, {"drop": ["-"]}, ValueError, "name their column as label"),
         (["t"], "y", {"classes": NLI, "scale": (0, 5)}, ValueError, "pass one of them"),
         (["t"], "y", {"classes": []}, ValueError, "one or more words, each once"),
         (["t"], "y", {"classes": ["a", "a"]}, ValueError, "one or more words, each once"),

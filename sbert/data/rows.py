@@ -61,7 +61,7 @@ def read_rows(
     if not names or len(set(wanted)) < len(wanted):
         raise ValueError(f"columns={names} and label={label!r}; name at least one column, and none twice")
     if label is None and (classes is not None or scale is not None or drop):
-        raise ValueError("classes=, scale= and drop= say what becomes of labels; name their column with label=")
+        raise ValueError("classes, scale and drop say what becomes of labels; name their column as label, too")
     if label is not None and "label" in names:
         raise ValueError(f"the rows call {label!r} label, as they call a column of text; rename that in the file")
     chosen = _table_format(path, file_format)
@@ -193,7 +193,7 @@ def _number(where: str, value: Any) -> int | float | list[float]:
         return value
     number = _parsed(value) if isinstance(value, str) else value
     if number is None:
-        raise ValueError(f"{where}: the label {value!r} is no number; name the classes in their order, with classes=")
+        raise ValueError(f"{where}: the label {value!r} is no number; name all such words in their order, as classes")
     if not isinstance(number, (int, float)):
         raise ValueError(f"{where}: the label is {kind(value)}; put a number, a word or a list of numbers there")
     if not _fits(number):
