@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from sbert import functional, hub, saving, verification
 from sbert.arguments import check_choice, check_positive
@@ -447,11 +447,6 @@ class SentenceEncoder(nn.Sequential):
         )
         (folder / "README.md").write_text(text, encoding="utf-8")
         return recorded
-
-    def load_weights_of(self, path: Path) -> dict[str, Tensor]:
-        """The weights that a model of these modules has left in a folder, by the names of this one's."""
-        classes = [type(module) for module in self]
-        return dict(type(self)(path, device="cpu", classes=classes).state_dict())
 
     def push_to_hub(
         self,

@@ -7,6 +7,7 @@ import json
 import math
 import random
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict
@@ -59,16 +60,11 @@ class Run:
         ranks.same([*self.model.parameters(), *self.model.buffers(), *self.heads.parameters()])
         if self.config.sharded:
             self._shard()
-        self.names = {
-            parameter: name
-            for prefix, module in (("model", self.model), ("loss", self.heads))
-            for name, parameter in ((f"{prefix}.{key}", value) for key, value in module.named_parameters())
-            if parameter.requires_grad
-        }
+        self.names = {parameter: name for name, parameter in self._parameters() if parameter.requires_grad}
         self.optimizer = self._optimizer()
         checkpoint.restore_optimizer(self.optimizer, self.names, tensors)
         self.step, self.saved, self.best = int(state["step"]), found, state["best"]
-        self.cut = 0
+        self.texts = self.cut = 0
         path = self.folder / "history.jsonl" if self.folder is not None and ranks.first else None
         self.log = Log(
             path, self.total, self.step, self.config.log_every, state["waiting"], show if ranks.first else False
@@ -91,6 +87,18 @@ class Run:
             if isinstance(loss, nn.Module) and kept.setdefault(id(loss), name) == name:
                 heads[name.replace(".", "_")] = loss
         return heads.to(self.model.device)
+
+    def _weights(self) -> dict[str, Tensor]:
+        """What training changes: weights that are not frozen, and buffers, by name."""
+        frozen = {name for name, parameter in self._parameters() if not parameter.requires_grad}
+        both = (("model", self.model), ("loss", self.heads))
+        named = {f"{prefix}.{key}": value for prefix, module in both for key, value in module.state_dict().items()}
+        return {name: value for name, value in named.items() if name not in frozen}
+
+    def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        for prefix, module in (("model", self.model), ("loss", self.heads)):
+            for name, parameter in module.named_parameters():
+                yield f"{prefix}.{name}", parameter
 
     def _shard(self) -> None:
         from torch.distributed.fsdp import fully_shard
@@ -133,6 +141,12 @@ class Run:
                     self._save(self.folder / "checkpoints")
         if self.folder is not None:
             self._save_model("final")
+        if self.cut:
+            warnings.warn(
+                f"{self.cut} of {self.texts} texts were cut to max_seq_length={self.model.max_seq_length} tokens;"
+                " raise max_seq_length, or split what is too long",
+                stacklevel=4,
+            )
         return self.log.history
 
     def _step(self, pieces: list[Piece]) -> None:
@@ -143,6 +157,7 @@ class Run:
         for piece in pieces:
             batch = self.trainer.guided(piece, self.ranks)
             sentences += batch.rows * batch.columns.shape[1]
+            self.texts += len(batch.tokens.truncated)
             self.cut += int(batch.tokens.truncated.sum())
             value += float(
                 backward(
@@ -216,7 +231,7 @@ class Run:
     def _save(self, folder: Path) -> None:
         model = self._whole_model()
         tensors = checkpoint.optimizer_tensors(self.optimizer, self.names)
-        tensors |= {f"loss.{name}": checkpoint.whole(value) for name, value in self.heads.state_dict().items()}
+        tensors |= {name: checkpoint.whole(value) for name, value in self._weights().items()}
         state = {**self._facts(), "step": self.step, "waiting": self.log.waiting, "best": self.best}
         if self.ranks.first:
             self.saved = checkpoint.write(folder, self.step, model, tensors, state, self.config.keep)
@@ -250,14 +265,12 @@ class Run:
 
     def _restore(self, path: Path, tensors: dict[str, Tensor]) -> None:
         """Put the weights of a checkpoint into the model and the losses."""
-        stored = self.model.load_weights_of(path)
-        heads = {name.removeprefix("loss."): value for name, value in tensors.items() if name.startswith("loss.")}
-        for what, module, values in (("model", self.model, stored), ("loss", self.heads, heads)):
-            live = module.state_dict()
-            shapes = {name: list(value.shape) for name, value in live.items()}
-            checkpoint.check_same(path, what, {name: list(value.shape) for name, value in values.items()}, shapes)
-            for name, value in live.items():
-                checkpoint.assign(value, values[name])
+        live = self._weights()
+        found = {name: value for name, value in tensors.items() if not name.startswith("optimizer.")}
+        shapes = [{name: list(value.shape) for name, value in weights.items()} for weights in (found, live)]
+        checkpoint.check_same(path, "weight", *shapes)
+        for name, value in live.items():
+            checkpoint.assign(value, found[name])
 
     def close(self) -> None:
         """Leave the model as it was found, but for its weights."""
