@@ -80,6 +80,7 @@ class CrossEncoder(nn.Module):
     """
 
     reads_pairs = True
+    activation: Activation
 
     def __init__(
         self,
@@ -130,23 +131,20 @@ class CrossEncoder(nn.Module):
             )
             self.float()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "activation":
+            super().__setattr__(name, value)
+        elif callable(value):
+            self.__dict__[name] = value  # As a module of this one, it would be trained and saved with it.
+        else:
+            raise TypeError(f"activation is {value!r}; pass a function or a module such as nn.Sigmoid()")
+
     # ---------------------------------------------------------------------------------------------- properties
 
     @property
     def classes(self) -> int:
         """How many scores a pair gets."""
         return int(self.auto_model.config.num_labels)
-
-    @property
-    def activation(self) -> Activation:
-        """What ``predict`` puts on the scores; training sees them without."""
-        return self._activation[0]
-
-    @activation.setter
-    def activation(self, activation: Activation) -> None:
-        if not callable(activation):
-            raise TypeError(f"activation is {activation!r}; pass a function or a module such as nn.Sigmoid()")
-        self._activation = (activation,)  # In a tuple, as a module in a module would be trained and saved with it.
 
     @property
     def device(self) -> torch.device:

@@ -1,0 +1,72 @@
+"""Tiny cross-encoders with random heads, and pairs for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tokenizers import processors
+
+from tests import small
+
+TYPED = ["input_ids", "token_type_ids", "attention_mask"]
+PAIRS = [
+    ("a small boat", "lake"),
+    ("The red fox runs over the hills.", "the fox runs"),
+    ("lake", "a small boat"),
+    ("", ""),
+    ("café 문장 !?", ""),
+    ("", "zero one two"),
+    ("a small boat", "lake [SEP] nobody rows it home </s> home"),
+    ("[CLS] one", "two [PAD] three"),
+    ("one two three four five six seven eight nine ten", "A SMALL Boat lies — on the quiet lake; nobody rows it"),
+    ("a small boat", "lake"),
+]
+LONG = [
+    ("one two three four five six seven eight nine ten " * length, "fox lake boat hill " * other)
+    for length, other in ((1, 30), (20, 1), (20, 40), (9, 9), (4, 9), (1, 1))
+]
+FAMILIES = ("bert", "roberta", "distilbert", "electra")
+
+
+def folder(path: Path, family: str = "bert", classes: int = 1, seed: int = 0) -> Path:
+    """A model of two layers with a head."""
+    import transformers
+
+    words = small.byte_bpe() if family == "roberta" else small.wordpiece()
+    if family == "roberta":
+        words.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    common: dict[str, Any] = {"vocab_size": words.get_vocab_size(), "num_labels": classes}
+    usual = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 64,
+    }
+    name, own = {
+        "bert": ("Bert", usual),
+        "roberta": ("Roberta", {**usual, "max_position_embeddings": 66, "type_vocab_size": 1, "pad_token_id": 1}),
+        "distilbert": (
+            "DistilBert",
+            {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 64},
+        ),
+        "electra": ("Electra", {**usual, "embedding_size": 8}),
+    }[family]
+    config = getattr(transformers, f"{name}Config")(**common, **own)
+    model = getattr(transformers, f"{name}ForSequenceClassification")(config)
+    small.randomized(model, seed).save_pretrained(path)
+    typed = {"model_input_names": TYPED} if family in ("bert", "electra") else {}
+    small.wrapped(words, 64, **typed).save_pretrained(path)
+    return path
+
+
+def rows(classes: int = 1) -> list[tuple[str, str, float]]:
+    """40 pairs whose label can be seen: of words that are the same, or of the number of words."""
+    words = "boat lake fox hill winter home green red".split()
+    made = []
+    for i in range(40):
+        first, second = words[i % 8], words[(i * 3 + i // 8) % 8]
+        label: float = (i % classes) if classes > 1 else float(first == second)
+        made.append((f"the {first} runs " + "home " * (label if classes > 1 else 0), f"a small {second} {i}", label))
+    return made

@@ -1,0 +1,500 @@
+"""CrossEncoder: the scores of sentence-transformers, whatever the batch, the thread and the folder."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import CrossEncoder as Theirs
+from torch import nn
+
+from sbert import CrossEncoder, SentenceEncoder
+from sbert.pairs import PairTokenizer
+from tests import small
+from tests.pairs import FAMILIES, LONG, PAIRS, folder
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return folder(tmp_path_factory.mktemp("models") / "bert")
+
+
+@pytest.fixture
+def model(bert: Path) -> CrossEncoder:
+    return CrossEncoder(bert, device="cpu")
+
+
+def theirs(path: Path, **options: Any) -> Any:
+    return Theirs(str(path), device="cpu", **options)
+
+
+def edit(path: Path, **values: Any) -> None:
+    path.write_text(json.dumps({**(json.loads(path.read_text()) if path.exists() else {}), **values}))
+
+
+# ---------------------------------------------------------------------------------------- as sentence-transformers
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_scores_of_sentence_transformers(tmp_path: Path, family: str, classes: int) -> None:
+    path = folder(tmp_path / "model", family, classes)
+    ours = CrossEncoder(path, device="cpu")
+    expected = theirs(path).predict(PAIRS)
+    found = ours.predict(PAIRS)
+    assert found.dtype == np.float32
+    assert found.shape == expected.shape == ((len(PAIRS),) if classes == 1 else (len(PAIRS), classes))
+    assert np.ptp(expected, axis=0).max() > 1e-3  # Else any scores would do.
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("limit", [None, 9, 24, 63])
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_long_pairs_are_cut_as_hugging_face_does(tmp_path: Path, family: str, side: str, limit: int | None) -> None:
+    path = folder(tmp_path / "model", family)
+    edit(path / "tokenizer_config.json", truncation_side=side)
+    ours = CrossEncoder(path, device="cpu", max_seq_length=limit)
+    peer = theirs(path, **({} if limit is None else {"max_length": limit}))
+    assert ours.tokenizer.truncation_side == peer.tokenizer.truncation_side == side
+    tokens = ours.tokens(LONG)
+    made = peer.tokenizer([first for first, _ in LONG], [second for _, second in LONG], truncation="longest_first")
+    assert [tokens.batch(np.array([row])).ids.tolist() for row in range(len(LONG))] == made["input_ids"]
+    if family == "bert":
+        types = [tokens.batch(np.array([row])).types.tolist() for row in range(len(LONG))]
+        assert types == made["token_type_ids"]
+    assert tokens.truncated.any()
+    np.testing.assert_allclose(ours.predict(LONG, on_truncate="ignore"), peer.predict(LONG), atol=1e-5)
+
+
+def test_every_way_to_cut_two_texts(bert: Path) -> None:
+    plain = CrossEncoder(bert, device="cpu").tokenizer
+    reader = PairTokenizer(plain, typed=True)
+    for limit in (5, 6, 7, 10, 11):
+        pairs = [("fox " * a, "lake " * b) for a in range(10) for b in range(10)]
+        made = plain([a for a, _ in pairs], [b for _, b in pairs], truncation="longest_first", max_length=limit)
+        tokens = reader(pairs, limit)
+        batches = [tokens.batch(np.array([row])) for row in range(len(pairs))]
+        assert [batch.ids.tolist() for batch in batches] == made["input_ids"]
+        assert [batch.types.tolist() for batch in batches] == made["token_type_ids"]
+        counts = plain([a for a, _ in pairs], [b for _, b in pairs])["input_ids"]
+        assert tokens.truncated.tolist() == [len(ids) > limit for ids in counts]
+
+
+def test_a_tokenizer_without_rust(bert: Path, tmp_path: Path) -> None:
+    """What the Python tokenizers of transformers answer, by one that answers as they do."""
+
+    class Slow:
+        is_fast, truncation_side = False, "right"
+
+        def __init__(self, fast: Any) -> None:
+            self.fast = fast
+
+        def __call__(self, first: str, second: str, **options: Any) -> Any:
+            return self.fast(first, second, **options)
+
+    plain = CrossEncoder(bert, device="cpu").tokenizer
+    fast, slow = PairTokenizer(plain, typed=True)(LONG, 20), PairTokenizer(Slow(plain), typed=True)(LONG, 20)
+    for name in ("ids", "offsets", "types", "truncated"):
+        np.testing.assert_array_equal(getattr(slow, name), getattr(fast, name))
+    odd = [("\ud800 a", "a")]
+    assert PairTokenizer(Slow(plain), typed=True)(odd, 20).ids.tolist() == plain("\ufffd a", "a")["input_ids"]
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_saved_both_ways(tmp_path: Path, family: str, classes: int) -> None:
+    path = folder(tmp_path / "model", family, classes)
+    ours = CrossEncoder(path, device="cpu", activation=nn.Tanh(), max_seq_length=20)
+    expected = ours.predict(PAIRS + LONG, on_truncate="ignore")
+    ours.save(tmp_path / "ours")
+    assert not list(tmp_path.glob(".*"))
+    peer = theirs(tmp_path / "ours")
+    assert isinstance(peer.activation_fn, nn.Tanh)
+    np.testing.assert_allclose(peer.predict(PAIRS + LONG), expected, atol=1e-5)
+    again = CrossEncoder(tmp_path / "ours", device="cpu")
+    assert again.max_seq_length == 20
+    np.testing.assert_array_equal(again.predict(PAIRS + LONG, on_truncate="ignore"), expected)
+
+    peer.save_pretrained(str(tmp_path / "theirs"))
+    back = CrossEncoder(tmp_path / "theirs", device="cpu")
+    assert isinstance(back.activation, nn.Tanh)
+    assert back.classes == classes
+    np.testing.assert_allclose(back.predict(PAIRS + LONG, on_truncate="ignore"), expected, atol=1e-6)
+
+
+def test_rank_of_sentence_transformers(bert: Path, model: CrossEncoder) -> None:
+    documents = [second for _, second in PAIRS]
+    expected = theirs(bert).rank("a fox", documents, return_documents=True)
+    found = model.rank("a fox", (text for text in documents), return_documents=True)
+    assert [entry["corpus_id"] for entry in found] == [entry["corpus_id"] for entry in expected]
+    assert [entry["text"] for entry in found] == [entry["text"] for entry in expected]
+    assert [entry["score"] for entry in found] == pytest.approx([entry["score"] for entry in expected], abs=1e-5)
+    assert model.rank("a fox", documents, top_k=2) == [
+        {"corpus_id": entry["corpus_id"], "score": entry["score"]} for entry in found[:2]
+    ]
+    assert json.loads(json.dumps(found)) == found  # Plain numbers, not NumPy's.
+
+
+def test_rank_ties_and_errors(model: CrossEncoder, tmp_path: Path) -> None:
+    found = model.rank("a", ["lake", "boat", "lake", "boat", "lake"])
+    order = [entry["corpus_id"] for entry in found]
+    assert order in ([0, 2, 4, 1, 3], [1, 3, 0, 2, 4])
+    assert model.rank("a", []) == []
+    with pytest.raises(TypeError, match=r"documents\[1\] is of type int"):
+        model.rank("a", ["b", 3])
+    with pytest.raises(TypeError, match="query is of type list"):
+        model.rank(["a"], ["b"])
+    with pytest.raises(TypeError, match="documents is of type str"):
+        model.rank("a", "b")
+    with pytest.raises(ValueError, match="top_k=0 is too small"):
+        model.rank("a", ["b"], top_k=0)
+    with pytest.raises(TypeError, match="convert_to_tensor"):
+        model.rank("a", ["b"], convert_to_tensor=True)
+    several = CrossEncoder(folder(tmp_path / "several", classes=3), device="cpu")
+    with pytest.raises(ValueError, match=r"3 scores a pair.*predict\(\)"):
+        several.rank("a", ["b"])
+
+
+# ----------------------------------------------------------------------------------------------------- predict
+
+
+def test_a_pair_alone_as_among_others(model: CrossEncoder) -> None:
+    among = model.predict(PAIRS, activation=nn.Identity())
+    for pair, score in zip(PAIRS, among, strict=True):
+        alone = model.predict(pair, activation=nn.Identity())
+        assert alone.shape == ()
+        assert alone == pytest.approx(score, abs=1e-6)
+    for size in (1, 2, 7):
+        np.testing.assert_allclose(model.predict(PAIRS, batch_size=size, activation=nn.Identity()), among, atol=1e-6)
+    np.testing.assert_allclose(model.predict(PAIRS, batch_tokens=30, activation=nn.Identity()), among, atol=1e-6)
+
+
+def test_first_and_second_text_are_told_apart(model: CrossEncoder) -> None:
+    here, there = model.predict([("a small boat", "fox"), ("fox", "a small boat")], activation=nn.Identity())
+    assert abs(here - there) > 1e-4
+
+
+def test_order_duplicates_and_containers(model: CrossEncoder) -> None:
+    expected = model.predict(PAIRS)
+    backwards = model.predict(PAIRS[::-1])
+    np.testing.assert_allclose(backwards[::-1], expected, atol=1e-6)
+    twice = model.predict(PAIRS * 2)
+    np.testing.assert_array_equal(twice[: len(PAIRS)], twice[len(PAIRS) :])
+    for held in (iter(PAIRS), [list(pair) for pair in PAIRS], np.array(PAIRS), np.array(PAIRS, dtype=object)):
+        np.testing.assert_array_equal(model.predict(held), expected)
+    np.testing.assert_array_equal(model.predict(np.array(PAIRS[0])), expected[0])
+    tensor = model.predict(PAIRS, convert_to_tensor=True)
+    assert isinstance(tensor, torch.Tensor)
+    np.testing.assert_array_equal(tensor.numpy(), expected)
+    listed = model.predict(PAIRS, convert_to_numpy=False)
+    assert [float(score) for score in listed] == expected.tolist()
+
+
+def test_each_different_pair_is_scored_once(model: CrossEncoder) -> None:
+    seen: list[int] = []
+    model.auto_model.register_forward_hook(lambda _, __, out: seen.append(len(out.logits)))
+    model.predict([*PAIRS, *PAIRS, ("lake", "lake")])
+    assert sum(seen) == len(set(PAIRS)) + 1
+
+
+def test_no_pairs(model: CrossEncoder, tmp_path: Path) -> None:
+    assert model.predict([]).shape == (0,)
+    several = CrossEncoder(folder(tmp_path / "several", classes=3), device="cpu")
+    assert several.predict(iter([])).shape == (0, 3)
+    assert several.predict([], convert_to_tensor=True).dtype == torch.float32
+    assert several.predict(PAIRS[0]).shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (["a", "b", "c"], r"pairs\[0\] is of type str"),
+        ([("a", "b"), ("a", "b", "c")], r"pairs\[1\] is a tuple of 3 \(str, str, str\)"),
+        ([("a", "b"), ("a", None)], r"pairs\[1\] is a tuple of 2 \(str, NoneType\)"),
+        ([("a", "b"), 7], r"pairs\[1\] is of type int"),
+        ([("a", "b"), {"a", "b"}], r"pairs\[1\] is of type set"),
+        ("ab", "pairs is of type str"),
+        ({"a": "b"}, "pairs is of type dict"),
+        (7, "pairs is of type int"),
+    ],
+)
+def test_what_is_no_pair_is_named(model: CrossEncoder, pairs: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        model.predict(pairs)
+
+
+def test_arguments(model: CrossEncoder) -> None:
+    with pytest.raises(ValueError, match="pass one of them"):
+        model.predict(PAIRS, batch_size=2, batch_tokens=100)
+    with pytest.raises(ValueError, match="batch_size=0 is too small"):
+        model.predict(PAIRS, batch_size=0)
+    with pytest.raises(ValueError, match="on_truncate='maybe' is unknown"):
+        model.predict(PAIRS, on_truncate="maybe")
+    with pytest.raises(TypeError, match="apply_softmax"):
+        model.predict(PAIRS, apply_softmax=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="activation is 'sigmoid'"):
+        model.activation = "sigmoid"  # type: ignore[assignment]
+
+
+def test_truncation_is_counted_or_refused(model: CrossEncoder) -> None:
+    pairs = [PAIRS[0], LONG[0], PAIRS[1], LONG[0], LONG[2]]
+    with pytest.warns(UserWarning, match=r"3 of 5 pairs were cut to max_seq_length=64 tokens"):
+        model.predict(pairs)
+    with pytest.raises(ValueError, match=r"pairs\[1\] has more than max_seq_length=64 tokens"):
+        model.predict(pairs, on_truncate="error")
+    model.predict(PAIRS, on_truncate="error")
+
+
+def test_max_seq_length(bert: Path, model: CrossEncoder) -> None:
+    assert model.max_seq_length == 64
+    for length, message in ((4, "pass at least 5"), (65, "exceeds the 64 positions")):
+        with pytest.raises(ValueError, match=message):
+            CrossEncoder(bert, device="cpu", max_seq_length=length)
+    with pytest.raises(TypeError, match="max_seq_length is '8'"):
+        model.max_seq_length = "8"  # type: ignore[assignment]
+
+
+def test_scores_that_are_no_numbers_are_named(model: CrossEncoder) -> None:
+    with torch.no_grad():
+        row = model.tokenizer.convert_tokens_to_ids("fox")
+        model.auto_model.get_input_embeddings().weight[row] = torch.nan
+    with pytest.raises(ValueError, match=r"the score of pairs\[2\] is not finite"):
+        model.predict([("a", "b"), ("a", "b"), ("a fox", "b"), ("c", "d")])
+
+
+def test_lone_surrogates_and_odd_characters(model: CrossEncoder) -> None:
+    found = model.predict([("a \ud800 b", "\x00"), ("a � b", "\x00")])
+    assert found[0] == found[1]
+
+
+def test_out_of_memory_halves_the_batch(model: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = model.predict(PAIRS)
+    forward, sizes = type(model).forward, []
+
+    def refuse(self: CrossEncoder, batch: Any) -> torch.Tensor:
+        sizes.append(batch.rows)
+        if batch.rows > 2:
+            raise torch.OutOfMemoryError
+        return forward(self, batch)
+
+    monkeypatch.setattr(CrossEncoder, "forward", refuse)
+    np.testing.assert_allclose(model.predict(PAIRS), expected, atol=1e-6)
+    assert max(sizes) == len(set(PAIRS))
+
+
+def test_many_threads(model: CrossEncoder) -> None:
+    expected, found = model.predict(PAIRS), {}
+    cut = model.predict(LONG, on_truncate="ignore")
+    model.train()  # With dropout, scores would differ.
+
+    def work(number: int) -> None:
+        for _ in range(5):
+            model.tokenizer(["padding"] * 2, ["here and there", "a"], padding=True, truncation=True, max_length=8)
+            found[number] = model.predict(PAIRS), model.predict(LONG, on_truncate="ignore")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 6
+    for scores, long in found.values():
+        np.testing.assert_allclose(scores, expected, atol=1e-6)
+        np.testing.assert_allclose(long, cut, atol=1e-6)
+    assert all(module.training for module in model.modules())
+
+
+# --------------------------------------------------------------------------------------- folders and activations
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "expected"),
+    [
+        ("config.json", {}, nn.Sigmoid),
+        ("config.json", {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}, nn.Identity),
+        ("config.json", {"sbert_ce_default_activation_function": "torch.nn.modules.activation.Tanh"}, nn.Tanh),
+        ("config.json", {"sbert_ce_default_activation_function": None}, nn.Sigmoid),
+        (
+            "config_sentence_transformers.json",
+            {"activation_fn": "torch.nn.modules.activation.ReLU", "model_type": "CrossEncoder"},
+            nn.ReLU,
+        ),
+    ],
+)
+def test_activation_of_the_folder(tmp_path: Path, file: str, values: dict[str, Any], expected: type) -> None:
+    path = folder(tmp_path / "model")
+    edit(path / file, **values)
+    model = CrossEncoder(path, device="cpu")
+    assert type(model.activation) is expected
+    raw = model.predict(PAIRS, activation=nn.Identity(), convert_to_tensor=True)
+    np.testing.assert_allclose(model.predict(PAIRS), expected()(raw).numpy(), atol=1e-6)
+    if file == "config.json":
+        np.testing.assert_allclose(theirs(path).predict(PAIRS), model.predict(PAIRS), atol=1e-5)
+    assert type(CrossEncoder(path, device="cpu", activation=nn.Softplus()).activation) is nn.Softplus
+    model.save(tmp_path / "saved")
+    assert type(CrossEncoder(tmp_path / "saved", device="cpu").activation) is expected
+
+
+def test_the_activation_of_several_classes(tmp_path: Path) -> None:
+    model = CrossEncoder(folder(tmp_path / "model", classes=3), device="cpu")
+    assert type(model.activation) is nn.Identity
+    model.activation = nn.Softmax(dim=-1)
+    np.testing.assert_allclose(model.predict(PAIRS).sum(1), 1, atol=1e-6)
+    model.save(tmp_path / "saved")
+    np.testing.assert_array_equal(CrossEncoder(tmp_path / "saved", device="cpu").predict(PAIRS), model.predict(PAIRS))
+
+
+def test_activations_that_no_folder_keeps(model: CrossEncoder, tmp_path: Path) -> None:
+    path = folder(tmp_path / "model")
+    for name in ("os.system", "torch.nn.modules.loss.MSELoss", "torch.hub.load", "torch.nn.modules.linear.Linear"):
+        edit(path / "config.json", sentence_transformers={"activation_fn": name})
+        with pytest.raises(ValueError, match=f"config.json names the activation '{name}'.*pass activation="):
+            CrossEncoder(path, device="cpu")
+    names = list(model.state_dict())
+    for activation in (torch.sigmoid, nn.LeakyReLU(0.3), nn.PReLU()):
+        model.activation = activation
+        assert list(model.state_dict()) == names
+        with pytest.raises(ValueError, match="cannot be saved by name"):
+            model.save(tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
+
+
+def test_a_backbone_gets_a_new_head(tmp_path: Path) -> None:
+    path = small.bert(tmp_path / "backbone")
+    torch.manual_seed(3)
+    model = CrossEncoder(path, device="cpu")
+    assert (model.classes, model.predict(PAIRS).shape) == (1, (len(PAIRS),))
+    torch.manual_seed(3)
+    np.testing.assert_array_equal(CrossEncoder(path, device="cpu").predict(PAIRS), model.predict(PAIRS))
+    several = CrossEncoder(path, 4, device="cpu")
+    assert several.predict(PAIRS).shape == (len(PAIRS), 4)
+    stored = load_file(path / "model.safetensors")
+    weights = dict(several.auto_model.bert.named_parameters())
+    assert all(torch.equal(weights[name], value) for name, value in stored.items() if name in weights)
+    several.save(tmp_path / "saved")
+    np.testing.assert_array_equal(CrossEncoder(tmp_path / "saved", device="cpu").predict(PAIRS), several.predict(PAIRS))
+
+
+def test_the_folder_of_a_sentence_encoder_is_a_backbone(tmp_path: Path) -> None:
+    from sbert import Pooling, Transformer
+
+    SentenceEncoder(Transformer(small.bert(tmp_path / "bert")), Pooling("mean"), device="cpu").save(
+        tmp_path / "encoder"
+    )
+    assert CrossEncoder(tmp_path / "encoder", 2, device="cpu").classes == 2
+
+
+def test_folders_that_do_not_fit(tmp_path: Path) -> None:
+    path = folder(tmp_path / "model", classes=3)
+    with pytest.raises(ValueError, match="describes a head of 3 scores, not 2"):
+        CrossEncoder(path, 2, device="cpu")
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
+        CrossEncoder(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="classes=0 is too small"):
+        CrossEncoder(path, 0)
+
+    weights = load_file(path / "model.safetensors")
+    save_file({k: v for k, v in weights.items() if k != "classifier.weight"}, path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"model.safetensors lacks 1 of the weights .*classifier.weight"):
+        CrossEncoder(path, device="cpu")
+    save_file({**weights, "classifier.weight": weights["classifier.weight"][:2].clone()}, path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"gives classifier.weight the shape \(2, 16\)"):
+        CrossEncoder(path, device="cpu")
+    (path / "model.safetensors").write_bytes(b"\x10")
+    with pytest.raises(ValueError, match=r"model.safetensors cannot be read"):
+        CrossEncoder(path, device="cpu")
+
+
+def test_a_head_of_another_kind_is_not_taken_for_ours(tmp_path: Path) -> None:
+    path = folder(tmp_path / "model", classes=1)
+    edit(path / "config.json", architectures=["BertForTokenClassification"])
+    with pytest.raises(ValueError, match=r"names BertForTokenClassification, .* head made for something else"):
+        CrossEncoder(path, device="cpu")
+    edit(path / "config.json", architectures=["BertForCausalLM"])
+    with pytest.raises(ValueError, match="pass classes= for a new head"):
+        CrossEncoder(path, device="cpu")
+
+
+def test_chains_and_prompts_of_theirs_are_refused(tmp_path: Path) -> None:
+    path = folder(tmp_path / "model")
+    edit(path / "config_sentence_transformers.json", model_type="CrossEncoder")
+    types = ["sentence_transformers.base.modules.Transformer", "sentence_transformers.cross_encoder.modules.LogitScore"]
+    (path / "modules.json").write_text(json.dumps([{"idx": i, "type": kind} for i, kind in enumerate(types)]))
+    with pytest.raises(ValueError, match=r"modules.json chains Transformer, LogitScore"):
+        CrossEncoder(path, device="cpu")
+    (path / "modules.json").write_text(json.dumps([{"idx": 0, "type": types[0]}]))
+    edit(path / "config_sentence_transformers.json", default_prompt_name="q", prompts={"q": "query: "})
+    with pytest.raises(ValueError, match="puts the prompt 'q' before texts"):
+        CrossEncoder(path, device="cpu")
+
+
+def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
+    path = folder(tmp_path / "model", "roberta")
+    edit(path / "tokenizer_config.json", model_input_names=["input_ids", "token_type_ids", "attention_mask"])
+    words = small.wordpiece()
+    small.wrapped(words, 64, model_input_names=["input_ids", "token_type_ids"]).save_pretrained(path)
+    with pytest.raises(ValueError, match=r"begins with 'a small boat' has the type 1, and the model has vectors for 1"):
+        CrossEncoder(path, device="cpu").predict(PAIRS)
+    path = folder(tmp_path / "other")
+    words.add_tokens(["lake-boat"])
+    small.wrapped(words, 64).save_pretrained(path)
+    with pytest.raises(ValueError, match=r"begins with 'the lake-boat' has the id 119, .* vectors for 119"):
+        CrossEncoder(path, device="cpu").predict([*PAIRS, ("the lake-boat", "")])
+
+
+def test_dtypes(bert: Path) -> None:
+    assert CrossEncoder(bert, device="cpu").dtype == torch.float32
+    with pytest.warns(UserWarning, match="no float16 arithmetic"):
+        assert CrossEncoder(bert, device="cpu", dtype="float16").dtype == torch.float32
+    half = CrossEncoder(bert, device="cpu", dtype="bfloat16")
+    assert half.dtype == torch.bfloat16
+    found = half.predict(PAIRS)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, CrossEncoder(bert, device="cpu").predict(PAIRS), atol=0.05)
+
+
+def test_saving_replaces_only_models(model: CrossEncoder, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("…")
+    with pytest.raises(ValueError, match=r"'thesis.tex', which is no part of a model"):
+        model.save(tmp_path / "mine")
+    model.save(tmp_path / "model")
+    model.save(tmp_path / "model")
+    assert sorted(p.name for p in (tmp_path / "model").iterdir()) == [
+        "README.md",
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
+
+
+def test_progress_counts_pairs(model: CrossEncoder, capsys: pytest.CaptureFixture[str]) -> None:
+    model.predict(PAIRS, show_progress_bar=True)
+    assert f"{len(PAIRS)}/{len(PAIRS)}" in capsys.readouterr().err
+
+
+def test_windows(model: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = model.predict(PAIRS)
+    monkeypatch.setattr("sbert.cross_encoder._WINDOW", 3)
+    np.testing.assert_allclose(model.predict(PAIRS), expected, atol=1e-6)
+    with pytest.raises(ValueError, match=r"pairs\[8\] has more than"):
+        model.predict([*PAIRS[:8], LONG[2]], on_truncate="error")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quiet() -> Iterator[None]:
+    """No bars of Hugging Face's for the models of the tests."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    yield
+    logging.enable_progress_bar()
