@@ -7,7 +7,6 @@ import json
 import random
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -592,18 +591,51 @@ def test_half_a_line_of_history_is_dropped(model: SentenceEncoder, tmp_path: Pat
     assert sorted(path.name for path in checkpoints.iterdir()) == ["step-00000002", "step-00000004"]
 
 
-def test_adapters_are_trained_saved_and_loaded(model: SentenceEncoder, tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        peft = pytest.importorskip("peft")
-    config = peft.LoraConfig(r=2, target_modules=["query", "value"], task_type="FEATURE_EXTRACTION")
-    model[0].auto_model.add_adapter(config)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    settings: dict[str, Any] = {"output": tmp_path / "out", "learning_rate": 1e-2}
-    fit(model, pairs(32), regression, **settings)
-    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
-    assert changed
-    assert all("lora" in name for name in changed)
-    loaded = SentenceEncoder(tmp_path / "out" / "final")
-    texts = small.TEXTS
-    np.testing.assert_allclose(loaded.encode(texts), model.encode(texts), atol=1e-6)
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft asks transformers for it.
+def test_adapters_are_trained_and_saved_as_an_ordinary_model(model: SentenceEncoder, tmp_path: Path) -> None:
+    import peft
+
+    config = peft.LoraConfig(r=2, target_modules=["query", "value"], init_lora_weights=False)
+    data = [(a, b, i % 3) for i, (a, b, _) in enumerate(pairs(50))]
+    start = copy.deepcopy(model)
+    for whole in (False, True):  # peft's model around the transformer, and adapters put into the transformer
+        model, output = copy.deepcopy(start), tmp_path / f"out{whole}"
+        if whole:
+            model[0].auto_model = peft.get_peft_model(model[0].auto_model, config)
+        else:
+            model[0].auto_model.add_adapter(config)
+        before = copy.deepcopy(model)
+        settings: dict[str, Any] = {"learning_rate": 1e-2, "checkpoint_every": 2}
+        head = SoftmaxLoss(16, 3)
+        twin, twin_head = copy.deepcopy(model), copy.deepcopy(head)
+        fit(model, data, head, output=output, **settings)
+        changed = [n for (n, a), b in zip(model.named_parameters(), before.parameters(), strict=True) if (a != b).any()]
+        assert changed
+        assert all("lora" in name for name in changed)
+        loaded = SentenceEncoder(output / "final")
+        assert not any("lora" in name for name, _ in loaded.named_parameters())
+        np.testing.assert_allclose(loaded.encode(small.TEXTS), model.encode(small.TEXTS), atol=2e-6)
+        assert np.abs(loaded.encode(small.TEXTS) - before.encode(small.TEXTS)).max() > 1e-3
+
+        (output / "checkpoints" / "step-00000004").rename(tmp_path / f"gone{whole}")
+        fit(twin, data, twin_head, resume=True, output=output, **settings)
+        assert torch.equal(weights(twin), weights(model))
+
+
+def test_an_adapter_is_loaded_with_its_model(model: SentenceEncoder, tmp_path: Path) -> None:
+    """As sentence-transformers leaves it."""
+    import peft
+    from sentence_transformers import SentenceTransformer
+
+    model.save(tmp_path / "base")
+    peer = SentenceTransformer(str(tmp_path / "base"), device="cpu")
+    peer.add_adapter(peft.LoraConfig(r=2, target_modules=["query", "value"], init_lora_weights=False))
+    peer.save(str(tmp_path / "adapter"))
+    assert not (tmp_path / "adapter" / "model.safetensors").exists()
+    loaded = SentenceEncoder(tmp_path / "adapter")
+    np.testing.assert_allclose(loaded.encode(small.TEXTS), peer.encode(small.TEXTS), atol=2e-6)
+    assert np.abs(loaded.encode(small.TEXTS) - model.encode(small.TEXTS)).max() > 1e-3
+    loaded.save(tmp_path / "merged")
+    np.testing.assert_allclose(
+        SentenceEncoder(tmp_path / "merged").encode(small.TEXTS), peer.encode(small.TEXTS), atol=2e-6
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from sbert.files import UnreadableError, blame, field, inside, is_failure, one_line, read_object, weights_file
+from sbert.files import UnreadableError, blame, field, inside, is_failure, one_line, read_object, reading, weights_file
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -47,14 +49,46 @@ def quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
+def merged(model: Any) -> Any:
+    """The model; or, where peft has put adapters into it, a copy whose weights have taken them up.
+
+    So a saved folder is an ordinary model, which needs neither peft nor the model that the adapters were made for.
+    """
+    if "peft" not in sys.modules:  # Without it there are no adapters.
+        return model
+    from peft import PeftModel
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    if not any(isinstance(module, BaseTunerLayer) for module in model.modules()):
+        return model
+    model = copy.deepcopy(model)
+    if isinstance(model, PeftModel):
+        return model.merge_and_unload()
+    for name, module in list(model.named_modules()):
+        if isinstance(module, BaseTunerLayer):
+            module.merge()
+            model.set_submodule(name, module.get_base_layer())
+    model._hf_peft_config_loaded = False
+    vars(model).pop("_weight_conversions", None)  # The adapter's names, where transformers has loaded one.
+    return model
+
+
+def load_adapter(model: PreTrainedModel, folder: Path) -> None:
+    """Put the adapter of a folder into a transformer."""
+    try:
+        import peft  # noqa: F401
+    except ImportError as error:
+        path = folder / "adapter_config.json"
+        raise UnreadableError(path, "describes an adapter, which needs peft", "pip install peft") from error
+    with quiet(), reading(folder, "an adapter"):
+        model.load_adapter(str(folder))
+
+
 def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
     """The configuration in ``config.json``; ``options`` replace its values."""
     from transformers import AutoConfig
 
     path = folder / "config.json"
-    if (folder / "adapter_config.json").exists():
-        remedy = "merge it into the model with peft's merge_and_unload, and save that"
-        raise UnreadableError(folder / "adapter_config.json", "describes an adapter, which is not applied here", remedy)
     if not path.exists():
         raise UnreadableError(folder, "holds no config.json, so it is no model", "pass the folder of a model")
     model_type = read_object(path).get("model_type")

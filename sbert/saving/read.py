@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sbert import files
+from sbert import files, hub
 from sbert.files import UnreadableError, read_json, read_object, read_weights, required
 from sbert.functional import SIMILARITIES
 from sbert.modules import (
@@ -122,10 +122,14 @@ def _read_transformer(folder: Path, dtype: torch.dtype | None) -> nn.Module:
     config = read_object(path, missing_ok=True)
     _check_transformer_config(config, path)
     options = {name: _options(config, path, name) for name in _ARGUMENTS}
-    hf_config = huggingface.load_config(folder, options["config_kwargs"])
+    base = _base_of(folder)
+    hf_config = huggingface.load_config(base, options["config_kwargs"])
     attention = options["model_kwargs"].get("attn_implementation")
-    model = huggingface.load_model(folder, hf_config, dtype or torch.float32, attention)
-    tokenizer = huggingface.load_tokenizer(folder, options["processor_kwargs"])
+    model = huggingface.load_model(base, hf_config, dtype or torch.float32, attention)
+    if base != folder:
+        huggingface.load_adapter(model, folder)
+    own = any((folder / name).exists() for name in huggingface.TOKENIZER_FILES)
+    tokenizer = huggingface.load_tokenizer(folder if own else base, options["processor_kwargs"])
     lower_case = files.field(config, path, "do_lower_case", bool, False)
     with files.reading(folder / "tokenizer.json", "a tokenizer"):
         transformer = Transformer(model, tokenizer, lower_case=lower_case)
@@ -136,6 +140,19 @@ def _read_transformer(folder: Path, dtype: torch.dtype | None) -> nn.Module:
     if limit is not None:
         transformer.limit_to(limit)
     return transformer
+
+
+def _base_of(folder: Path) -> Path:
+    """The folder of the transformer: this one or, where it holds an adapter of peft, the one this was made for."""
+    path = folder / "adapter_config.json"
+    if not path.exists():
+        return folder
+    name = required(read_object(path), path, "base_model_name_or_path", str)
+    if name.startswith("."):
+        reason = f"names the base model {name!r}, which depends on where a program runs"
+        raise UnreadableError(path, reason, "name an absolute path, or a model on the hub")
+    with files.reading(path, "an adapter of a model that can be had"):
+        return hub.resolve(name)
 
 
 # What a folder may pass on to transformers, under its newer and its older name; any value of the configuration.

@@ -78,7 +78,7 @@ def write_folder(folder: Path, modules: Sequence[nn.Module], widths: Sequence[in
 def _write_transformer(module: Any, folder: Path, before: int) -> None:
     limit = module.max_seq_length
     with huggingface.quiet():
-        module.auto_model.save_pretrained(folder, safe_serialization=True)
+        huggingface.merged(module.auto_model).save_pretrained(folder, safe_serialization=True)
         tokenizer = module.tokenizer
         stated = tokenizer.model_max_length
         tokenizer.model_max_length = limit or stated
