@@ -119,7 +119,7 @@ class CrossEncoder(nn.Module):
         self._limit = huggingface.default_limit(self.auto_model, self.tokenizer)
         if max_seq_length is not None:
             self.max_seq_length = max_seq_length
-        self.to(device=device or default_device())
+        self.to(device=device or default_device()).eval()
         self._leave_float16()
 
     def _leave_float16(self) -> None:
@@ -434,15 +434,6 @@ class CrossEncoder(nn.Module):
             name: Of the model, for its card.
         """
         write_cross_encoder(folder, name, self.auto_model, self.tokenizer, self.max_seq_length, self.activation)
-
-    def load_weights_of(self, path: Path) -> dict[str, Tensor]:
-        """The weights that a cross-encoder has left in a folder, by the names of this one's.
-
-        Raises:
-            ValueError: If there is no head in the folder.
-        """
-        stored = huggingface.load_classifier(path, huggingface.load_config(path, {}), self.dtype, fresh=False)
-        return {f"auto_model.{name}": value for name, value in stored.state_dict().items()}
 
     def __repr__(self) -> str:
         kind = type(self.auto_model).__name__

@@ -61,12 +61,12 @@ def folder(path: Path, family: str = "bert", classes: int = 1, seed: int = 0) ->
     return path
 
 
-def rows(classes: int = 1) -> list[tuple[str, str, float]]:
-    """40 pairs whose label can be seen: of words that are the same, or of the number of words."""
-    words = "boat lake fox hill winter home green red".split()
-    made = []
+def rows(classes: int = 2) -> list[tuple[str, str, int | float]]:
+    """40 pairs, no text twice, whose label is how often the first says "home": floats for two classes."""
+    words = "boat lake fox hill winter green red seven".split()
+    made: list[tuple[str, str, int | float]] = []
     for i in range(40):
-        first, second = words[i % 8], words[(i * 3 + i // 8) % 8]
-        label: float = (i % classes) if classes > 1 else float(first == second)
-        made.append((f"the {first} runs " + "home " * (label if classes > 1 else 0), f"a small {second} {i}", label))
+        label = i % classes
+        first = f"the {words[i % 8]} {words[i // 8]} " + "home " * label
+        made.append((first, f"{words[i // 8]} a small {words[i % 8]}", float(label) if classes == 2 else label))
     return made
