@@ -173,15 +173,20 @@ def test_samplers(bert: Path, sampler: str) -> None:
 # --------------------------------------------------------------------------------------------------- gradients
 
 
-def gradients(path: Path, cached: bool, deduplicate: bool = True, train: bool = False, **options: Any) -> list[Tensor]:
+def gradients(
+    path: Path, cached: bool, deduplicate: bool = True, train: bool = False, rows: int | None = None, **options: Any
+) -> list[Tensor]:
+    """The value of ``squares`` and its gradient at each weight."""
     model = CrossEncoder(path, device="cpu").double().train(train)
-    signature = Signature.of(squares).of_pairs()
-    units = [(pair,) for pair in [*PAIRS, PAIRS[1], PAIRS[1]]]
+    signature, ranks = Signature.of(squares).of_pairs(), options.get("ranks", Ranks())
+    units = [(pair,) for pair in [*PAIRS, PAIRS[1], PAIRS[1]]][:rows]
     labels = torch.linspace(0, 1, len(units), dtype=torch.float64)
-    batch = TrainingBatch.of(model, units, signature, labels, deduplicate=deduplicate)
-    assert len(batch.tokens.lengths) == (len(set(PAIRS)) if deduplicate else len(units))
+    batch = TrainingBatch.of(model, units, signature, labels, deduplicate=deduplicate, ranks=ranks)
+    if ranks.world == 1 and rows is None:
+        assert len(batch.tokens.lengths) == (len(set(PAIRS)) if deduplicate else len(units))
     torch.manual_seed(5)
     value = backward(model, squares, batch, cached=cached, **options)
+    ranks.reduce(model.parameters(), mean=False)
     return [value, *(p.grad for p in model.parameters() if p.grad is not None)]
 
 
@@ -209,6 +214,33 @@ def test_gradients_are_those_of_a_plain_forward(bert: Path) -> None:
         torch.testing.assert_close(found[0], total.detach() / len(pairs), rtol=0, atol=1e-10)
         for one, other in zip(found[1:], expected, strict=True):
             torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+
+
+def on_a_rank(rank: int, where: Path, model: Path) -> None:
+    """Gradients of a batch of all rows and of a batch of one, which leaves the second rank without any."""
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{where}/meeting", rank=rank, world_size=2)
+    found = [
+        gradients(model, cached, ranks=Ranks.join(), rows=count, chunk_tokens=40)
+        for count in (None, 1)
+        for cached in (False, True)
+    ]
+    if rank == 0:
+        torch.save(found, where / "found.pt")
+    dist.destroy_process_group()
+
+
+def test_two_ranks_are_one(bert: Path, tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(on_a_rank, (tmp_path, bert), nprocs=2)
+    found = torch.load(tmp_path / "found.pt")
+    for count, results in ((None, found[:2]), (1, found[2:])):
+        expected = gradients(bert, cached=False, rows=count)
+        for result in results:
+            assert len(result) == len(expected)
+            for one, other in zip(result, expected, strict=True):
+                torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
 
 
 def test_a_rank_without_rows_encodes_a_pair(bert: Path) -> None:
