@@ -114,13 +114,12 @@ class Run:
     def _optimizer(self) -> torch.optim.Optimizer:
         if not self.names:
             raise ValueError("nothing is trained: no weight of the model or the loss has requires_grad=True")
-        decayed = [parameter for parameter in self.names if parameter.ndim > 1]
-        others = [parameter for parameter in self.names if parameter.ndim <= 1]
-        groups = [
-            {"params": decayed, "weight_decay": self.config.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW([group for group in groups if group["params"]], fused=True)
+        groups: dict[tuple[str, float], list[nn.Parameter]] = {}
+        for parameter, name in self.names.items():
+            decay = self.config.weight_decay if parameter.ndim > 1 else 0.0
+            groups.setdefault((name.partition(".")[0], decay), []).append(parameter)
+        listed = [{"params": group, "weight_decay": decay} for (_, decay), group in groups.items()]
+        return torch.optim.AdamW(listed, fused=True)
 
     # ----------------------------------------------------------------------------------------------------- steps
 
@@ -189,16 +188,13 @@ class Run:
 
     def _clip(self) -> float:
         """Scale the gradients down to the greatest norm that is allowed; return the norm they had."""
-        norms, grads = [], []
-        for module in (self.model, self.heads):
-            found = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
-            grads += found
-            norm = nn.utils.get_total_norm(found)
-            norms.append(float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm))
-        total = math.hypot(*norms)
+        both = [[p.grad for p in module.parameters() if p.grad is not None] for module in (self.model, self.heads)]
+        norms = [nn.utils.get_total_norm(gradients) for gradients in both]
+        total = math.hypot(*(float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm) for norm in norms))
         limit = self.config.max_gradient_norm
         if limit is not None and total > limit:
-            torch._foreach_mul_(grads, limit / total)
+            for gradients in filter(None, both):
+                torch._foreach_mul_(gradients, limit / total)
         return total
 
     def _not_finite(self, pieces: list[Piece], value: float, norm: float) -> str:

@@ -1,0 +1,37 @@
+"""A training program, run by tests in processes of its own: python -m tests.program MODEL OUTPUT [name=value …]."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import torch
+
+from sbert import SentenceEncoder, Trainer, TrainingConfig
+from sbert.losses import SoftmaxLoss
+from sbert.training import Ranks
+from tests.test_training import pairs, weights
+
+
+def main(model_folder: str, output: str, *settings: str) -> None:
+    torch.set_num_threads(1)
+    options: dict[str, Any] = {"learning_rate": 1e-3, "batch_size": 8, "log_every": 1, "epochs": 2}
+    options.update({name: json.loads(value) for name, value in (setting.split("=") for setting in settings)})
+    model = SentenceEncoder(model_folder, device="cpu")
+    torch.manual_seed(0)
+    loss = SoftmaxLoss(16, 3)
+    data = [(first, second, row % 3) for row, (first, second, _) in enumerate(pairs(101))]
+    trainer = Trainer(model, data, loss, TrainingConfig(output=output, **options), evaluator=total)
+    trainer.fit(resume=True, show_progress_bar=False)
+    if Ranks.join().first:
+        torch.save(weights(loss), f"{output}/loss.pt")
+
+
+def total(model: SentenceEncoder) -> float:
+    """Some figure of the vectors."""
+    return float(model.encode(["a small boat", "lake"]).sum())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
