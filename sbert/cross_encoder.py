@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,11 @@ from sbert import hub
 from sbert.arguments import check_choice, check_positive
 from sbert.batch import TokenBatch
 from sbert.engine.devices import default_batch_tokens, default_device, parse_dtype
-from sbert.engine.mode import evaluating
-from sbert.engine.plan import plan, unique
-from sbert.engine.run import ahead, run
-from sbert.engine.sinks import RowsOfTensor
 from sbert.files import UnreadableError, check_replaceable, replacing
 from sbert.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
 from sbert.modules import huggingface
-from sbert.pairs import Pair, PairTokenizer, PairTokens, check_tokens, is_pair, padded, pairs_of
-from sbert.report import TRUNCATION, Report, check_finite
+from sbert.pairs import Pair, PairTokenizer, PairTokens, check_tokens, is_pair, padded, pairs_of, score
+from sbert.report import TRUNCATION, Report
 from sbert.saving.pairs import check_activation, read_activation, read_cross_encoder, write_cross_encoder
 from sbert.training import Trainer, TrainingConfig
 from sbert.training.rows import Loss
@@ -33,8 +28,6 @@ from sbert.training.trainer import Evaluator
 
 Activation = Callable[[Tensor], Tensor]
 
-# Pairs that are tokenised and sorted together.
-_WINDOW = 8192
 _LOSSES = ("bce", "mse", "cross_entropy")
 
 
@@ -116,9 +109,8 @@ class CrossEncoder(nn.Module):
             activation = read_activation(folder) or (nn.Sigmoid() if self.classes == 1 else nn.Identity())
         self.activation = activation
         self._copy: tuple[Any, object, PairTokenizer] | None = None
-        self._limit = huggingface.default_limit(self.auto_model, self.tokenizer)
-        if max_seq_length is not None:
-            self.max_seq_length = max_seq_length
+        limit = huggingface.default_limit(self.auto_model, self.tokenizer)
+        self.max_seq_length = limit if max_seq_length is None else max_seq_length
         self.to(device=device or default_device()).eval()
         self._leave_float16()
 
@@ -163,20 +155,8 @@ class CrossEncoder(nn.Module):
 
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
-        positions = huggingface.position_limit(self.auto_model)
         least = self._reader().special_tokens + 2
-        if length is None:
-            self._limit = positions
-        elif isinstance(length, bool) or not isinstance(length, int):
-            raise TypeError(f"max_seq_length is {length!r}; pass a number of tokens or None")
-        elif length < least:
-            raise ValueError(f"max_seq_length={length} leaves no room for two texts; pass at least {least}")
-        elif positions is not None and length > positions:
-            raise ValueError(
-                f"max_seq_length={length} exceeds the {positions} positions of the model; pass at most {positions}"
-            )
-        else:
-            self._limit = length
+        self._limit = huggingface.check_limit(self.auto_model, length, least)
 
     # ------------------------------------------------------------------------------------------ tokens, forward
 
@@ -267,7 +247,7 @@ class CrossEncoder(nn.Module):
         single = is_pair(pairs)
         listed = list(pairs_of(pairs))
         with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length, "pairs") as report:
-            scores = self._scores(listed, report, budget, size, to)
+            scores = score(self, listed, report, budget, size, to)
         scores = (self.activation if activation is None else activation)(scores)
         if self.classes == 1:
             scores = scores.reshape(len(listed))
@@ -275,25 +255,6 @@ class CrossEncoder(nn.Module):
         if single:
             return result[0]
         return result if convert_to_numpy or convert_to_tensor else list(result)
-
-    def _scores(self, pairs: list[Pair], report: Report, budget: int, size: int | None, to: torch.device) -> Tensor:
-        """The scores of pairs before the activation. Shape: (pairs, classes)."""
-        different, first, inverse = unique(pairs)
-        counts = np.bincount(inverse, minlength=len(different))
-        result = RowsOfTensor((len(different), self.classes), to)
-        here, starts = self.device, range(0, len(different), _WINDOW)
-        windows = (self.tokens(different[start : start + _WINDOW]) for start in starts)
-        with evaluating(self), closing(ahead(windows) if len(starts) > 1 else windows) as tokenized:
-            for start, tokens in zip(starts, tokenized, strict=True):
-                cut = start + np.flatnonzero(tokens.truncated)
-                report.cut_rows(first[cut], int(counts[cut].sum()))
-                for rows, scores in run(self, tokens, plan(tokens.lengths, budget, size), here):
-                    result.put(start + rows, scores.float())
-                    report.done(int(counts[start + rows].sum()))
-        report.rows += len(pairs)
-        scores = result.complete()[torch.from_numpy(inverse).to(to)]
-        check_finite(scores, 0, "the score of pairs")
-        return scores
 
     def rank(
         self,

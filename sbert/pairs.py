@@ -1,8 +1,9 @@
-"""Pairs of texts: checked, tokenised as one input each, and laid end to end."""
+"""Pairs of texts: checked, tokenised as one input each, laid end to end, and scored in batches of like length."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -12,14 +13,22 @@ import torch
 from torch import Tensor
 
 from sbert.batch import TokenBatch
+from sbert.engine.mode import evaluating
+from sbert.engine.plan import plan, unique
+from sbert.engine.run import ahead, run
+from sbert.engine.sinks import RowsOfTensor
 from sbert.engine.tokenize import Tokens
 from sbert.files import is_failure, one_line
 from sbert.modules.tokenization import without_lone_surrogates
+from sbert.report import Report, check_finite
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Pair = tuple[str, str]
+
+# Pairs that are tokenised and sorted together.
+_WINDOW = 8192
 
 
 def is_pair(value: Any) -> bool:
@@ -207,3 +216,35 @@ def padded(batch: TokenBatch, padding: int) -> tuple[Tensor, Tensor | None, Tens
     if types is not None:
         types = TokenBatch(types, batch.offsets, batch.longest).padded(longest=longest)[0]
     return ids, None if full else mask.to(torch.int64), types
+
+
+def score(model: Any, pairs: list[Pair], report: Report, budget: int, size: int | None, to: torch.device) -> Tensor:
+    """The scores of pairs, before any activation, each different pair scored once.
+
+    Args:
+        model: A ``CrossEncoder``.
+        pairs: The pairs.
+        report: Is told of what was cut and what is done.
+        budget: Tokens in a batch at most.
+        size: Pairs in a batch, in place of the budget.
+        to: Where the scores go.
+
+    Shape:
+        Output: (pairs, classes) float32.
+    """
+    different, first, inverse = unique(pairs)
+    counts = np.bincount(inverse, minlength=len(different))
+    result = RowsOfTensor((len(different), model.classes), to)
+    here, starts = model.device, range(0, len(different), _WINDOW)
+    windows = (model.tokens(different[start : start + _WINDOW]) for start in starts)
+    with evaluating(model), closing(ahead(windows) if len(starts) > 1 else windows) as tokenized:
+        for start, tokens in zip(starts, tokenized, strict=True):
+            cut = start + np.flatnonzero(tokens.truncated)
+            report.cut_rows(first[cut], int(counts[cut].sum()))
+            for rows, scores in run(model, tokens, plan(tokens.lengths, budget, size), here):
+                result.put(start + rows, scores.float())
+                report.done(int(counts[start + rows].sum()))
+    report.rows += len(pairs)
+    complete = result.complete()[torch.from_numpy(inverse).to(to)]
+    check_finite(complete, 0, "the score of pairs")
+    return complete

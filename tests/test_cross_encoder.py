@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -253,13 +255,30 @@ def test_truncation_is_counted_or_refused(model: CrossEncoder) -> None:
     model.predict(PAIRS, on_truncate="error")
 
 
-def test_max_seq_length(bert: Path, model: CrossEncoder) -> None:
+def test_max_seq_length(bert: Path, model: CrossEncoder, tmp_path: Path) -> None:
     assert model.max_seq_length == 64
     for length, message in ((4, "pass at least 5"), (65, "exceeds the 64 positions")):
         with pytest.raises(ValueError, match=message):
             CrossEncoder(bert, device="cpu", max_seq_length=length)
+    edit(folder(tmp_path / "model") / "tokenizer_config.json", model_max_length=3)
+    with pytest.raises(ValueError, match="max_seq_length=3 leaves no room for text"):
+        CrossEncoder(tmp_path / "model", device="cpu")
     with pytest.raises(TypeError, match="max_seq_length is '8'"):
         model.max_seq_length = "8"  # type: ignore[assignment]
+
+
+def test_copies_and_pickles(model: CrossEncoder) -> None:
+    expected = model.predict(PAIRS)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(other.predict(PAIRS), expected)
+
+
+def test_a_replaced_tokenizer_is_heeded(model: CrossEncoder) -> None:
+    model.predict(PAIRS)
+    model.tokenizer.truncation_side = "left"
+    made = model.tokenizer(*map(list, zip(*LONG, strict=True)), truncation="longest_first", max_length=64)
+    tokens = model.tokens(LONG)
+    assert tokens.ids.tolist() == [token for row in made["input_ids"] for token in row]
 
 
 def test_scores_that_are_no_numbers_are_named(model: CrossEncoder) -> None:
@@ -484,7 +503,7 @@ def test_progress_counts_pairs(model: CrossEncoder, capsys: pytest.CaptureFixtur
 
 def test_windows(model: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = model.predict(PAIRS)
-    monkeypatch.setattr("sbert.cross_encoder._WINDOW", 3)
+    monkeypatch.setattr("sbert.pairs._WINDOW", 3)
     np.testing.assert_allclose(model.predict(PAIRS), expected, atol=1e-6)
     with pytest.raises(ValueError, match=r"pairs\[8\] has more than"):
         model.predict([*PAIRS[:8], LONG[2]], on_truncate="error")

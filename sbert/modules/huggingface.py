@@ -266,6 +266,27 @@ def default_limit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
     return min(limits, default=None)
 
 
+def check_limit(model: nn.Module, length: int | None, least: int) -> int | None:
+    """The length if the model can read inputs of so many tokens; for None, the most that it can read.
+
+    Raises:
+        TypeError: If it is no whole number.
+        ValueError: If it is less than ``least``, or more than the model has positions for.
+    """
+    positions = position_limit(model)
+    if length is None:
+        return positions
+    if isinstance(length, bool) or not isinstance(length, int):
+        raise TypeError(f"max_seq_length is {length!r}; pass a number of tokens or None")
+    if length < least:
+        raise ValueError(f"max_seq_length={length} leaves no room for text; pass at least {least}")
+    if positions is not None and length > positions:
+        raise ValueError(
+            f"max_seq_length={length} exceeds the {positions} positions of the model; pass at most {positions}"
+        )
+    return length
+
+
 def accepts(model: nn.Module, name: str) -> bool:
     """Whether a model's forward has an argument of this name."""
     return name in inspect.signature(model.forward).parameters

@@ -119,20 +119,7 @@ class Transformer(nn.Module):
 
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
-        positions = huggingface.position_limit(self.auto_model)
-        least = sum(self.special_tokens) + 1
-        if length is None:
-            self._limit = positions
-        elif isinstance(length, bool) or not isinstance(length, int):
-            raise TypeError(f"max_seq_length is {length!r}; pass a number of tokens or None")
-        elif length < least:
-            raise ValueError(f"max_seq_length={length} leaves no room for text; pass at least {least}")
-        elif positions is not None and length > positions:
-            raise ValueError(
-                f"max_seq_length={length} exceeds the {positions} positions of the model; pass at most {positions}"
-            )
-        else:
-            self._limit = length
+        self._limit = huggingface.check_limit(self.auto_model, length, sum(self.special_tokens) + 1)
 
     def limit_to(self, length: int) -> None:
         """Set ``max_seq_length`` to what a saved folder says, or to what the model can bear if that is less."""
