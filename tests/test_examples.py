@@ -1,0 +1,107 @@
+"""The training examples run without network and data, and what they train is better than before."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+TRAINING = ["train_nli", "train_stsb", "train_triplets", "custom_loss", "distil"]
+
+
+def output(name: str, folder: Path, *words: object) -> str:
+    """What an example prints, in an empty folder, with an empty hub and no network; a warning ends it."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), *map(str, words)],
+        cwd=folder,
+        env={**os.environ, "HF_HUB_CACHE": str(folder / "hub"), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def figures(said: str) -> tuple[float, float]:
+    """The first figure before training, and after."""
+    before = re.search(r"([0-9.]+) before|before: ([0-9.]+)", said)
+    after = re.search(r"([0-9.]+) after|after: ([0-9.]+)", said)
+    assert before is not None
+    assert after is not None
+    return float(before[1] or before[2]), float(after[1] or after[2])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "most", "least"),
+    [
+        ("train_nli", 0.5, 0.9),
+        ("train_stsb", 0.91, 0.92),
+        ("train_triplets", 0.8, 0.95),
+        ("custom_loss", 0.2, 0.4),
+        ("distil", 0.4, 0.7),
+    ],
+)
+def test_without_arguments(tmp_path: Path, name: str, most: float, least: float) -> None:
+    said = output(name, tmp_path)
+    before, after = figures(said)
+    assert before < most
+    assert after > least
+    assert after > before + 0.02
+    assert list(tmp_path.iterdir()) == []
+    if name == "custom_loss":
+        assert "resumed from step 10, ended at step 20" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRAINING)
+def test_with_data(tmp_path: Path, data: Path, name: str) -> None:
+    """On rows so few that nothing is learned."""
+    said = output(name, tmp_path, "--data", data, "--rows", 48, "--output", tmp_path / "out")
+    assert all(0 < figure <= 1 for figure in figures(said))
+    assert (tmp_path / "out" / "final" / "modules.json").exists()
+
+
+# ------------------------------------------------------------------------------------------------- made-up rows
+
+
+@pytest.fixture(scope="module")
+def shared() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("examples_shared", EXAMPLES / "shared.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("nli", "premise"), ("paraphrases", "anchor"), ("scored_pairs", "sentence1")]
+)
+def test_made_up_rows_are_the_same_every_time_and_nothing_held_out_is_trained_on(
+    shared: ModuleType, name: str, column: str
+) -> None:
+    make = getattr(shared, name)
+    train, held_out = make(100, seed=0), make(50, seed=1, held_out=True)
+    assert train == make(100, seed=0)
+    assert train != make(100, seed=1)
+    trained = {row[column] for row in train}
+    assert len(trained) >= 50
+    assert not {row[column] for row in held_out} & trained
+
+
+def test_made_up_labels(shared: ModuleType) -> None:
+    rows = shared.nli(30, seed=0)
+    assert [row["label"] for row in rows] == [0, 1, 2] * 30
+    assert len({row["premise"] for row in rows}) == 30
+    scores = {row["label"] for row in shared.scored_pairs(200, seed=0)}
+    assert scores == {0, 0.2, 0.4, 0.6, 0.8, 1}
+    assert all(row["anchor"] != row["positive"] for row in shared.paraphrases(100, seed=0))
