@@ -58,10 +58,10 @@ with tempfile.TemporaryDirectory() as folder:
         chunk_tokens=256,  # Tokens that are in memory at once, however large the batch is.
         learning_rate=1e-4,
         sampler="no_duplicates",  # Else another row's positive may be this row's, too.
-        checkpoint_every=5,
     )
+    stopped = replace(config, checkpoint_every=5, evaluate_every=12)
     try:
-        Trainer(model, train, hardest_negative, replace(config, evaluate_every=12), evaluator=stop).fit()
+        Trainer(model, train, hardest_negative, stopped, evaluator=stop).fit()
     except KeyboardInterrupt:
         print("interrupted after step 12")
 

@@ -1,4 +1,4 @@
-"""Make a model smaller: keep its first layers, and teach them the vectors of the whole.
+"""Make a model smaller: keep the first layers of a BERT, and teach them the vectors of the whole.
 
 python examples/distil.py [--model MODEL] [--data FOLDER] [--rows N] [--output FOLDER]
 

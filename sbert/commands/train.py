@@ -117,7 +117,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     watching = parser.add_argument_group("evaluation and checkpoints")
     watching.add_argument("--evaluate", metavar="FILE", help="pairs with scores, for Spearman's correlation of cosines")
     watching.add_argument(
-        "--evaluate-columns", type=_names, default=["sentence1", "sentence2", "score"], metavar="A,B,SCORE"
+        "--evaluate-columns",
+        type=_names,
+        default=["sentence1", "sentence2", "score"],
+        metavar="A,B,SCORE",
+        help="of that file (sentence1,sentence2,score)",
     )
     watching.add_argument("--evaluate-every", type=int, metavar="N", help="steps; an epoch where it is not given")
     watching.add_argument("--checkpoint-every", type=int, metavar="N", help="steps; an epoch where it is not given")
