@@ -19,7 +19,7 @@ import torch
 
 from sbert import Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer, losses
 from sbert.cli import main
-from sbert.commands.train import LOSSES
+from sbert.commands.train import LOSSES, _summary
 from sbert.data import read_rows
 from sbert.evaluation import SimilarityEvaluator
 from sbert.training import Signature
@@ -56,6 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     SentenceEncoder(Transformer(root / "bert"), Pooling("max"), device="cpu").save(root / "encoder")
     write(root / "nli.tsv", labelled(24, ["neutral", "entailment", "contradiction"]))
     write(root / "sts.tsv", labelled(24, [0, 5.0, 2.5, 1]))
+    write(root / "constant.tsv", labelled(4, [3]))
     write(root / "binary.tsv", labelled(24, [0, 1]))
     write(root / "vectors.jsonl", labelled(8, [[0.5] * 16, [0.25] * 16]))
     write(root / "scores.jsonl", labelled(8, [[0.5, 1], [2, 0]]))
@@ -184,6 +185,20 @@ def test_every_setting_in_the_help_has_the_default_that_it_says(capsys: pytest.C
 
 
 @pytest.mark.parametrize(
+    ("line", "sampler"),
+    [
+        (SOFTMAX, "random"),
+        ("--model @bert --data @nli.tsv --columns a,b --loss ranking", "no_duplicates"),
+        ("--model @bert --data @nli.tsv --columns a,b --loss ranking --sampler random", "random"),
+    ],
+)
+def test_each_loss_has_a_sampler_that_suits_it(tmp_path: Path, run: Run, line: str, sampler: str) -> None:
+    assert run(f"{line} --steps 1 --output", tmp_path / "out")[0] == 0
+    (state,) = (tmp_path / "out" / "checkpoints").glob("*/training/state.json")
+    assert json.loads(state.read_text(encoding="utf-8"))["settings"]["sampler"] == sampler
+
+
+@pytest.mark.parametrize(
     ("given", "order"),
     [("", "0 contradiction, 1 entailment, 2 neutral"), ("--classes neutral,entailment,contradiction", None)],
 )
@@ -245,6 +260,24 @@ def test_the_line_at_the_end_says_where_the_best_model_is(folder: Path, tmp_path
     rows = list(read_rows(folder / "sts.tsv", ["a", "b"], "y"))
     evaluator = SimilarityEvaluator(*([row[name] for row in rows] for name in ("a", "b", "label")))
     assert evaluator(load(best))["spearman"] == scores[step]
+
+
+def test_the_best_score_is_the_greatest_number() -> None:
+    scores = [float("nan"), 0.25, 0.75, 0.5]
+    history: list[dict[str, Any]] = [{"step": 10 * i, "evaluation": {"spearman": s}} for i, s in enumerate(scores)]
+    steps = [{"step": 30, "loss": 1.0}, {"step": 40, "loss": 0.5}]
+    final, best = Path("out") / "final", Path("out") / "best"
+    expected = f"{final}: 40 steps, last loss 0.5000"
+    assert _summary([*history, *steps], Path("out")) == f"{expected}; {best}: spearman 0.7500 at step 20"
+    assert _summary([history[0], *steps], Path("out")) == expected
+    assert _summary(steps, Path("out")) == expected
+
+
+def test_only_the_first_of_several_processes_speaks(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    line = f"{SOFTMAX} --steps 1 --output"
+    assert run(line, tmp_path / "out", "--plot", tmp_path / "a.png") == (0, "", "")
+    assert not (tmp_path / "a.png").exists()
 
 
 def test_the_curves_are_drawn(tmp_path: Path, run: Run) -> None:
@@ -365,6 +398,9 @@ PAIRS = "--model @bert --data @nli.tsv --columns a,b"
         (f"{SOFTMAX} --evaluate @sts.tsv", "no columns 'sentence1'"),
         (f"{SOFTMAX} --evaluate @sts.tsv --evaluate-columns a,b", "--evaluate-columns takes three names"),
         (f"{SOFTMAX} --evaluate @nli.tsv --evaluate-columns a,b,y", "line 2: the label 'neutral' is no number"),
+        (f"{SOFTMAX} --evaluate @constant.tsv --evaluate-columns a,b,y", "constant.tsv: every score is 3"),
+        ("--model @none --data @sts.tsv --columns a,d --loss ranking", "no columns 'd'"),
+        (f"{SOFTMAX.replace('@bert', '@none')} --evaluate @none.tsv", "none.tsv does not exist"),
         (f"{SOFTMAX} --pooling median", "median"),
         (f"{COSINE.replace('@bert', '@encoder')} --pooling mean", "has a pooling of its own; leave --pooling out"),
         (f"{SOFTMAX} --max-seq-length 1000", "1000"),
