@@ -23,8 +23,10 @@ ACTIVATIONS = {
 class Layer:
     """Attention and a feed-forward pair, each with a residual around it and a norm behind.
 
-    x = attention_norm(x + out(attention(query(x), key(x), value(x))))
-    x = norm(x + down(activation(up(x))))
+    x = attention_norm(x + out_dropout(out(attention(query(x), key(x), value(x)))))
+    x = norm(x + down_dropout(down(activation(up(x)))))
+
+    Within the attention, ``dropout`` drops weights; what is None drops nothing.
     """
 
     query: nn.Linear
@@ -35,6 +37,9 @@ class Layer:
     up: nn.Linear
     down: nn.Linear
     norm: nn.LayerNorm
+    dropout: nn.Dropout
+    out_dropout: nn.Dropout | None
+    down_dropout: nn.Dropout
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ class Backbone:
         layers: In order.
         heads: Of the attention.
         activation: One of the values of ``ACTIVATIONS``.
+        dropout: Of the embeddings.
         token_types: Vectors of the parts of a pair, of which single texts have the first.
         widen: Between embeddings that are narrower than the layers, and these.
         padding: The padding token's id where positions count from behind it, and where it has none itself.
@@ -61,6 +67,7 @@ class Backbone:
     layers: tuple[Layer, ...]
     heads: int
     activation: str
+    dropout: nn.Dropout
     token_types: nn.Embedding | None = None
     widen: nn.Linear | None = None
     padding: int | None = None
@@ -92,7 +99,7 @@ def describe(model: Any) -> Backbone | str:
     except AttributeError as error:
         return f"parts of it were replaced ({error})"
     for module in backbone.modules():
-        if type(module) not in (nn.Linear, nn.LayerNorm, nn.Embedding):
+        if type(module) not in (nn.Linear, nn.LayerNorm, nn.Embedding, nn.Dropout):
             return f"parts of it were replaced ({type(module).__name__})"
     return backbone
 
@@ -108,6 +115,9 @@ def _bert(model: Any, activation: str) -> Backbone:
             layer.intermediate.dense,
             layer.output.dense,
             layer.output.LayerNorm,
+            layer.attention.self.dropout,
+            layer.attention.output.dropout,
+            layer.output.dropout,
         )
         for layer in model.encoder.layer
     )
@@ -119,6 +129,7 @@ def _bert(model: Any, activation: str) -> Backbone:
         tuple(layers),
         model.config.num_attention_heads,
         activation,
+        table.dropout,
         token_types=table.token_type_embeddings,
         widen=getattr(model, "embeddings_project", None),  # ELECTRA's, where it is small
     )
@@ -139,6 +150,9 @@ def _mpnet(model: Any, activation: str) -> Backbone:
             layer.intermediate.dense,
             layer.output.dense,
             layer.output.LayerNorm,
+            layer.attention.attn.dropout,
+            layer.attention.dropout,
+            layer.output.dropout,
         )
         for layer in model.encoder.layer
     )
@@ -157,6 +171,7 @@ def _mpnet(model: Any, activation: str) -> Backbone:
         tuple(layers),
         model.config.num_attention_heads,
         activation,
+        table.dropout,
         padding=table.padding_idx,
         position_bias=position_bias,
         bias_table=model.encoder.relative_attention_bias,
@@ -174,6 +189,9 @@ def _distilbert(model: Any, activation: str) -> Backbone:
             layer.ffn.lin1,
             layer.ffn.lin2,
             layer.output_layer_norm,
+            layer.attention.dropout,
+            None,
+            layer.ffn.dropout,
         )
         for layer in model.transformer.layer
     )
@@ -185,6 +203,7 @@ def _distilbert(model: Any, activation: str) -> Backbone:
         tuple(layers),
         model.config.n_heads,
         activation,
+        table.dropout,
     )
 
 

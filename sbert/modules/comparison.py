@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from sbert.batch import TokenBatch
 from sbert.files import is_failure, one_line
-from sbert.modules import packed
+from sbert.modules import packed, trained
 
 if TYPE_CHECKING:
+    from sbert.modules.backbone import Backbone
     from sbert.modules.transformer import Transformer
 
 # By how much the vectors of a row may differ, as a part of their size: in half precision, and in full on a CPU;
@@ -27,6 +28,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 _lock = threading.Lock()
 # For each Hugging Face model, by kind of device and dtype: why it has to pad, if it has to.
 _found: WeakKeyDictionary[nn.Module, dict[tuple[str, torch.dtype], str | None]] = WeakKeyDictionary()
+# For each Hugging Face model: whether its forward for training gives the same.
+_trained: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 def difference(module: Transformer, device: torch.device) -> str | None:
@@ -69,6 +72,30 @@ def _compare(module: Transformer, device: torch.device) -> str | None:
     reason = f"without padding its vectors differ by {apart:.1e} of their size"
     warnings.warn(f"{name} runs slower than it could: {reason}; please report it", stacklevel=2)
     return reason
+
+
+def same_when_trained(module: Transformer, backbone: Backbone) -> bool:
+    """Whether the forward for training gives the vectors of the Hugging Face module, as it does if nobody changed that.
+
+    The first time that this is asked, three short rows run both ways.
+    """
+    with _lock:
+        if module.auto_model not in _trained:
+            twin, batch = _twin(module, {}), _probe(module)
+            own = trained.trainable(twin.auto_model)
+            with torch.no_grad(), torch.autocast("cpu", enabled=False):
+                expected = packed.hidden_states(twin.auto_model, batch, twin._options)
+                found = trained.hidden_states(own or backbone, batch, expected.dtype)
+            apart = _apart(found, expected, batch)
+            _trained[module.auto_model] = apart <= _FULL.get(expected.dtype, _HALF)
+            if apart > _FULL.get(expected.dtype, _HALF):
+                name = type(module.auto_model).__name__
+                warnings.warn(
+                    f"{name} is trained slower than it could be: the vectors that its layers give differ by {apart:.1e}"
+                    " of their size; please report it",
+                    stacklevel=2,
+                )
+    return _trained[module.auto_model]
 
 
 def _probe(module: Transformer) -> packed.Probe:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.hub import resolve
-from sbert.modules import huggingface, packed
-from sbert.modules.comparison import difference
+from sbert.modules import huggingface, packed, trained
+from sbert.modules.comparison import difference, same_when_trained
 from sbert.modules.tokenization import FastTokenizer, count_special, without_lone_surrogates
 
 if TYPE_CHECKING:
@@ -164,8 +164,20 @@ class Transformer(nn.Module):
         if len(batch.ids) == 0:
             return batch.embeddings(torch.zeros(0, self.dim, dtype=self.auto_model.dtype, device=batch.ids.device))
         if self._packs(batch.ids.device):
-            return batch.embeddings(packed.hidden_states(self.auto_model, batch, self._options))
+            return batch.embeddings(self._unpadded(batch))
         return batch.embeddings(self.padded_forward(batch))
+
+    def _unpadded(self, batch: TokenBatch) -> Tensor:
+        """The tokens' vectors by way of the Hugging Face module or, for training on a CPU, of its layers."""
+        learns = self.training or torch.is_grad_enabled()
+        if learns and batch.ids.device.type == "cpu" and not torch.compiler.is_compiling():
+            backbone = trained.trainable(self.auto_model)
+            if backbone is not None and same_when_trained(self, backbone):
+                half = torch.is_autocast_enabled("cpu")
+                dtype = torch.get_autocast_dtype("cpu") if half else self.auto_model.dtype
+                with torch.autocast("cpu", enabled=False):
+                    return trained.hidden_states(backbone, batch, dtype)
+        return packed.hidden_states(self.auto_model, batch, self._options)
 
     def _packs(self, device: torch.device) -> bool:
         """Whether batches on a device run without padding; before the first, both ways are compared."""

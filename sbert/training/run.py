@@ -25,6 +25,7 @@ from sbert.training import checkpoint
 from sbert.training.backward import backward
 from sbert.training.distributed import Ranks
 from sbert.training.log import Log
+from sbert.training.tables import Tables
 
 if TYPE_CHECKING:
     from sbert.training.trainer import Evaluator, Piece, Trainer
@@ -61,6 +62,9 @@ class Run:
         if self.config.sharded:
             self._shard()
         self.names = {parameter: name for name, parameter in self._parameters() if parameter.requires_grad}
+        # Of a large batch in chunks, the rows that are reached would take more memory than the whole table.
+        alone = ranks.world == 1 and self.config.chunk_tokens is None
+        self.tables = Tables([self.model] if alone else [])
         self.optimizer = self._optimizer()
         checkpoint.restore_optimizer(self.optimizer, self.names, tensors)
         self.step, self.saved, self.best = int(state["step"]), found, state["best"]
@@ -153,13 +157,13 @@ class Run:
         _seed(config.seed, self.step, self.ranks.rank)
         dtype = parse_dtype(config.dtype) or torch.float32
         value, sentences = 0.0, 0
-        for piece in pieces:
-            batch = self.trainer.guided(piece, self.ranks)
-            sentences += batch.rows * batch.columns.shape[1]
-            self.texts += len(batch.tokens.truncated)
-            self.cut += int(batch.tokens.truncated.sum())
-            value += float(
-                backward(
+        with self.tables.sparse():
+            for piece in pieces:
+                batch = self.trainer.guided(piece, self.ranks)
+                sentences += batch.rows * batch.columns.shape[1]
+                self.texts += len(batch.tokens.truncated)
+                self.cut += int(batch.tokens.truncated.sum())
+                found = backward(
                     self.model,
                     self.trainer.losses[piece.dataset],
                     batch,
@@ -170,7 +174,7 @@ class Run:
                     ranks=self.ranks,
                     replicated=not config.sharded,
                 )
-            ) / len(pieces)
+                value += float(found) / len(pieces)
         if not config.sharded:
             self.ranks.reduce([p for p in self.model.parameters() if p.requires_grad], mean=False)
         self.ranks.reduce([p for p in self.heads.parameters() if p.requires_grad], mean=True)
@@ -189,8 +193,11 @@ class Run:
     def _clip(self) -> float:
         """Scale the gradients down to the greatest norm that is allowed; return the norm they had."""
         both = [[p.grad for p in module.parameters() if p.grad is not None] for module in (self.model, self.heads)]
-        norms = [nn.utils.get_total_norm(gradients) for gradients in both]
-        total = math.hypot(*(float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm) for norm in norms))
+        if self.model.device.type == "cpu" and not self.config.sharded:
+            total = self.tables.norm([*self.model.parameters(), *self.heads.parameters()])
+        else:
+            norms = [nn.utils.get_total_norm(gradients) for gradients in both]
+            total = math.hypot(*(float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm) for norm in norms))
         limit = self.config.max_gradient_norm
         if limit is not None and total > limit:
             for gradients in filter(None, both):
@@ -271,6 +278,7 @@ class Run:
     def close(self) -> None:
         """Leave the model as it was found, but for its weights."""
         self.log.close()
+        self.optimizer.zero_grad()
         for module, mode in self.modes:
             module.training = mode
 

@@ -1,0 +1,275 @@
+"""The forward of BERT and its kin for training on a CPU: a layer is one step of autograd, written out both ways.
+
+What it saves over the Hugging Face module is everything but the matrix products: one product for query, key and
+value, dropout from 16 random bits a number, attention in few calls, and some hundred small steps of autograd.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from sbert.batch import TokenBatch
+from sbert.modules.backbone import Backbone, Layer, describe
+from sbert.modules.packed import positions
+
+# What a call of attention costs beside its arithmetic, in scores of the same time.
+_CALL = 100_000
+_BITS = 1 << 16
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+@dataclass(frozen=True)
+class Band:
+    """Neighbouring rows that go through attention together, filled up to the longest of them.
+
+    Args:
+        tokens: From where to where they stand.
+        rows: How many there are.
+        longest: Tokens of the longest.
+        slots: Of each token in the flattened padded rows; None where nothing is filled up.
+        hidden: Added to the scores of keys: 0 at tokens, -inf behind them.
+    """
+
+    tokens: slice
+    rows: int
+    longest: int
+    slots: Tensor | None
+    hidden: Tensor | None
+
+    def spread(self, x: Tensor) -> Tensor:
+        """(tokens, dim) to (rows, longest, dim), with zeros behind the rows."""
+        if self.slots is not None:
+            x = x.new_zeros(self.rows * self.longest, x.shape[1]).index_copy_(0, self.slots, x)
+        return x.view(self.rows, self.longest, -1)
+
+    def collect(self, x: Tensor) -> Tensor:
+        """(rows, longest, …) to (tokens, …)."""
+        x = x.flatten(0, 1)
+        return x if self.slots is None else x.index_select(0, self.slots)
+
+
+def bands(batch: TokenBatch, heads: int, dtype: torch.dtype) -> list[Band]:
+    """Cut a batch into bands: a row joins the band before it where that costs less than a call of its own."""
+    cut: list[list[tuple[int, int]]] = []  # Of each band, its runs of rows of one length.
+    for run in batch.groups:
+        joined = [*cut[-1], run] if cut else [run]
+        if cut and (_scores(joined) - _scores(cut[-1]) - _scores([run])) * heads < _CALL:
+            cut[-1] = joined
+        else:
+            cut.append([run])
+    made, start = [], 0
+    for runs in cut:
+        lengths = torch.tensor([length for count, length in runs for _ in range(count)])
+        rows, longest = len(lengths), int(lengths.max())
+        end = start + int(lengths.sum())
+        slots = hidden = None
+        if end - start < rows * longest:
+            seen = torch.arange(longest) < lengths[:, None]  # (rows, longest)
+            slots = seen.flatten().nonzero()[:, 0]
+            hidden = torch.zeros(rows, 1, longest, dtype=dtype).masked_fill_(~seen[:, None], -torch.inf)
+            hidden = hidden.repeat_interleave(heads, 0)  # (rows * heads, 1, longest)
+        made.append(Band(slice(start, end), rows, longest, slots, hidden))
+        start = end
+    return made
+
+
+def _scores(runs: list[tuple[int, int]]) -> int:
+    """How many scores a head computes for rows that are filled up to the longest."""
+    return sum(count for count, _ in runs) * max(length for _, length in runs) ** 2
+
+
+def _drop(shape: torch.Size, probability: float, like: Tensor) -> Tensor | None:
+    """What a tensor is multiplied by: 0 with a probability (of 16 bits), or else so much that the mean stays."""
+    threshold = round(probability * _BITS)
+    if threshold == 0:
+        return None
+    if threshold == _BITS:
+        return like.new_zeros(shape)
+    numbers = math.prod(shape)
+    bits = torch.empty(-(-numbers // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:numbers]
+    kept = (bits >= threshold - _BITS // 2).view(shape)
+    return kept.to(like.dtype).mul_(_BITS / (_BITS - threshold))
+
+
+def _dropped(x: Tensor, mask: Tensor | None) -> Tensor:
+    return x if mask is None else x * mask
+
+
+class _Attention:
+    """Attention within bands, forward and backward."""
+
+    def __init__(self, heads: int, bands: list[Band], dropout: float) -> None:
+        self.heads, self.bands, self.dropout = heads, bands, dropout
+
+    def _heads(self, x: Tensor, band: Band, parts: int) -> Any:
+        """(tokens, parts * dim) to parts of (rows * heads, longest, dim / heads)."""
+        x = band.spread(x).view(band.rows, band.longest, parts, self.heads, -1)
+        x = x.permute(2, 0, 3, 1, 4).contiguous()  # (parts, rows, heads, longest, dim / heads)
+        return x.view(parts, band.rows * self.heads, band.longest, -1).unbind(0)
+
+    def _tokens(self, parts: list[Tensor], band: Band) -> Tensor:
+        """Back again."""
+        x = torch.stack(parts).view(len(parts), band.rows, self.heads, band.longest, -1)
+        return band.collect(x.permute(1, 3, 0, 2, 4).flatten(2))
+
+    def forward(self, qkv: Tensor) -> tuple[Tensor, list[Tensor | None]]:
+        mixed = qkv.new_zeros(len(qkv), qkv.shape[1] // 3)
+        saved: list[Tensor | None] = []
+        for band in self.bands:
+            q, k, v = self._heads(qkv[band.tokens], band, 3)
+            scores = torch.bmm(q, k.transpose(1, 2)).mul_(q.shape[-1] ** -0.5)  # (rows * heads, longest, longest)
+            if band.hidden is not None:
+                scores += band.hidden
+            weights = scores.softmax(-1)
+            mask = _drop(weights.shape, self.dropout, weights)
+            mixed[band.tokens] = self._tokens([torch.bmm(_dropped(weights, mask), v)], band)
+            saved += [q, k, v, weights, mask]
+        return mixed, saved
+
+    def backward(self, gradient: Tensor, saved: list[Any]) -> Tensor:
+        result = gradient.new_zeros(len(gradient), 3 * gradient.shape[1])
+        for i, band in enumerate(self.bands):
+            q, k, v, weights, mask = saved[5 * i : 5 * i + 5]
+            (g,) = self._heads(gradient[band.tokens], band, 1)
+            g_v = torch.bmm(_dropped(weights, mask).transpose(1, 2), g)
+            g_weights = _dropped(torch.bmm(g, v.transpose(1, 2)), mask)
+            g_scores = torch._softmax_backward_data(g_weights, weights, -1, weights.dtype).mul_(q.shape[-1] ** -0.5)
+            parts = [torch.bmm(g_scores, k), torch.bmm(g_scores.transpose(1, 2), q), g_v]
+            result[band.tokens] = self._tokens(parts, band)
+        return result
+
+
+def _activate(x: Tensor, activation: str) -> Tensor:
+    return F.relu(x) if activation == "relu" else F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
+
+
+def _activate_backward(gradient: Tensor, x: Tensor, activation: str) -> Tensor:
+    if activation == "relu":
+        return gradient * (x > 0)
+    approximate = "tanh" if activation == "gelu_tanh" else "none"
+    result: Tensor = torch.ops.aten.gelu_backward(gradient, x, approximate=approximate)
+    return result
+
+
+class _LayerStep(torch.autograd.Function):
+    """One layer. The weights are those of query, key, value, out, a norm, up, down and a norm, each with its bias."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, attention: _Attention, options: tuple[str, float, float, float, float], *weights: Tensor
+    ) -> Tensor:
+        activation, out_dropout, down_dropout, eps1, eps2 = options
+        qw, qb, kw, kb, vw, vb, ow, ob, n1w, n1b, uw, ub, dw, db, n2w, n2b = weights
+        w, ow, uw, dw = (part.to(x.dtype) for part in (torch.cat([qw, kw, vw]), ow, uw, dw))
+        b, ob, ub, db = (part.to(x.dtype) for part in (torch.cat([qb, kb, vb]), ob, ub, db))
+        shape = x.shape[1:]
+        mixed, saved = attention.forward(torch.addmm(b, x, w.t()))
+        out = torch.addmm(ob, mixed, ow.t())
+        mask1 = _drop(out.shape, out_dropout, out)
+        h1 = x + _dropped(out, mask1)
+        y1, mean1, rstd1 = torch.native_layer_norm(h1, shape, n1w, n1b, eps1)
+        up = torch.addmm(ub, y1, uw.t())
+        activated = _activate(up, activation)
+        down = torch.addmm(db, activated, dw.t())
+        mask2 = _drop(down.shape, down_dropout, down)
+        h2 = y1 + _dropped(down, mask2)
+        y2, mean2, rstd2 = torch.native_layer_norm(h2, shape, n2w, n2b, eps2)
+        ctx.attention, ctx.activation, ctx.bands = attention, activation, len(saved)
+        ctx.save_for_backward(
+            x, mixed, mask1, h1, mean1, rstd1, y1, up, activated, mask2, h2, mean2, rstd2,
+            w, ow, uw, dw, n1w, n1b, n2w, n2b, *saved,
+        )  # fmt: skip
+        return y2
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        x, mixed, mask1, h1, mean1, rstd1, y1, up, activated, mask2, h2, mean2, rstd2, *rest = ctx.saved_tensors
+        w, ow, uw, dw, n1w, n1b, n2w, n2b, *saved = rest
+        shape, all3 = x.shape[1:], [True, True, True]
+        g_h2, g_n2w, g_n2b = torch.ops.aten.native_layer_norm_backward(g, h2, shape, mean2, rstd2, n2w, n2b, all3)
+        g_down = _dropped(g_h2, mask2)
+        g_up = _activate_backward(g_down @ dw, up, ctx.activation)
+        g_y1 = torch.addmm(g_h2, g_up, uw)
+        g_h1, g_n1w, g_n1b = torch.ops.aten.native_layer_norm_backward(g_y1, h1, shape, mean1, rstd1, n1w, n1b, all3)
+        g_out = _dropped(g_h1, mask1)
+        g_qkv = ctx.attention.backward(g_out @ ow, saved)
+        g_x = torch.addmm(g_h1, g_qkv, w) if ctx.needs_input_grad[0] else None
+        g_w, g_b = (g_qkv.t() @ x).chunk(3), g_qkv.sum(0).chunk(3)
+        return (
+            g_x, None, None,
+            g_w[0], g_b[0], g_w[1], g_b[1], g_w[2], g_b[2],
+            g_out.t() @ mixed, g_out.sum(0), g_n1w, g_n1b,
+            g_up.t() @ y1, g_up.sum(0), g_down.t() @ activated, g_down.sum(0), g_n2w, g_n2b,
+        )  # fmt: skip
+
+
+def _probability(dropout: nn.Dropout | None) -> float:
+    return dropout.p if dropout is not None and dropout.training else 0.0
+
+
+def trainable(model: Any) -> Backbone | None:
+    """The layers of a transformer that this forward can take, as they are now; None where it cannot.
+
+    Hooks want to see modules run, and checkpointed activations are not to be kept.
+    """
+    if any(getattr(module, "gradient_checkpointing", False) for module in model.modules()):
+        return None
+    backbone = describe(model)
+    if isinstance(backbone, str) or backbone.position_bias is not None:
+        return None
+    if any(getattr(module, hooks) for module in model.modules() for hooks in _HOOKS):
+        return None
+    return backbone
+
+
+def hidden_states(backbone: Backbone, batch: TokenBatch, dtype: torch.dtype) -> Tensor:
+    """The last layer's vectors of all tokens, for autograd.
+
+    Args:
+        backbone: The layers, with a gradient for their weights and without a position bias.
+        batch: On the CPU.
+        dtype: Of the arithmetic.
+
+    Shape:
+        Output: (tokens, dim) of ``dtype``.
+    """
+    x = backbone.words(batch.ids) + backbone.positions(positions(batch, backbone.padding))  # (tokens, width)
+    if backbone.token_types is not None:
+        x = x + backbone.token_types.weight[0]
+    x = backbone.norm(x)
+    mask = _drop(x.shape, _probability(backbone.dropout), x)
+    x = _dropped(x, mask).to(dtype)
+    if backbone.widen is not None:
+        x = F.linear(x, backbone.widen.weight.to(dtype), backbone.widen.bias.to(dtype))
+    tokens = len(x)
+    if dtype.itemsize < 4:  # oneDNN compiles for each number of tokens anew, so they are one of 16 in an octave.
+        x = F.pad(x, (0, 0, 0, -tokens % (1 << max(0, tokens.bit_length() - 5))))
+    cut = bands(batch, backbone.heads, dtype)
+    for layer in backbone.layers:
+        x = _run(layer, x, backbone, cut)
+    return x[:tokens]
+
+
+def _run(layer: Layer, x: Tensor, backbone: Backbone, cut: list[Band]) -> Tensor:
+    attention = _Attention(backbone.heads, cut, _probability(layer.dropout))
+    parts = (
+        layer.query, layer.key, layer.value, layer.out, layer.attention_norm, layer.up, layer.down, layer.norm,
+    )  # fmt: skip
+    weights = [weight for part in parts for weight in (part.weight, part.bias)]
+    options = (
+        backbone.activation,
+        _probability(layer.out_dropout),
+        _probability(layer.down_dropout),
+        layer.attention_norm.eps,
+        layer.norm.eps,
+    )
+    result: Tensor = _LayerStep.apply(x, attention, options, *weights)  # type: ignore[no-untyped-call]
+    return result
