@@ -145,7 +145,7 @@ def test_gradients_with_dropout_are_those_of_the_same_random_numbers() -> None:
                 p += size * way
             values.append(float(value().detach()))
     assert (values[0] - values[1]) / 2e-6 == pytest.approx(expected, rel=1e-5)
-    assert values[0] != pytest.approx(float(evaluated), rel=1e-2)
+    assert values[0] != pytest.approx(float(evaluated), rel=1e-5)
 
 
 def test_the_dropouts_of_the_modules_are_heeded() -> None:

@@ -225,7 +225,7 @@ class Run:
             if metric not in scores:
                 raise ValueError(f"metric={metric!r} is not among the evaluator's {', '.join(scores)}")
             self.log.add({"step": self.step, "evaluation": {name: float(score) for name, score in scores.items()}})
-            if self.best is None or scores[metric] > self.best:
+            if not math.isnan(scores[metric]) and (self.best is None or scores[metric] > self.best):
                 self.best = float(scores[metric])
                 if self.folder is not None:
                     model.save(self.folder / "best")

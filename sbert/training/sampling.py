@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -69,13 +70,15 @@ def no_duplicates(rows: Rows, batch_size: int, generator: np.random.Generator) -
 def group_by_label(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
     """Each label of a batch stands there at least twice, as losses that make triplets of labels need it.
 
+    It holds two labels or more; rows that remain at the end and have all the same label are left out.
+
     Raises:
         ValueError: If the rows have no labels, or no label stands twice.
     """
     if rows.labels is None or rows.labels.ndim != 1:
         raise ValueError("sampler='group_by_label' needs rows with one label each; pass another sampler")
-    if batch_size < 2:
-        raise ValueError("sampler='group_by_label' needs at least two rows a batch; pass a larger batch_size")
+    if batch_size < 4:
+        raise ValueError("sampler='group_by_label' needs two rows of two labels; pass a batch_size of 4 or more")
     groups: list[list[int]] = []  # Of two rows of one label, or of three.
     labels = rows.labels.numpy()
     order = generator.permutation(len(rows))
@@ -91,12 +94,19 @@ def group_by_label(rows: Rows, batch_size: int, generator: np.random.Generator) 
         raise ValueError("no label stands in two rows; triplets need two rows of a label")
     if alone:
         warnings.warn(f"{alone} labels stand in one row alone, and these rows are left out", stacklevel=2)
-    batches: list[list[int]] = [[]]
-    for place in generator.permutation(len(groups)):
-        if batches[-1] and len(batches[-1]) + len(groups[place]) > batch_size:
-            batches.append([])
-        batches[-1] += groups[place]
-    return [np.array(batch) for batch in batches]
+    waiting = deque(groups[place] for place in generator.permutation(len(groups)))
+    batches: list[np.ndarray] = []
+    while waiting:
+        batch = list(waiting.popleft())
+        other = next((i for i, group in enumerate(waiting) if labels[group[0]] != labels[batch[0]]), None)
+        if other is None:
+            break
+        batch += waiting[other]
+        del waiting[other]
+        while waiting and len(batch) + len(waiting[0]) <= batch_size:
+            batch += waiting.popleft()
+        batches.append(np.array(batch))
+    return batches
 
 
 SAMPLERS: dict[str, Callable[[Rows, int, np.random.Generator], list[np.ndarray]]] = {

@@ -38,7 +38,10 @@ class Tables:
 
     @contextmanager
     def sparse(self) -> Iterator[None]:
-        """Within this, autograd gives the gradients of the tables as rows; behind it they are whole again."""
+        """Within this, autograd gives the gradients of the tables as rows; behind it they are whole again.
+
+        It is for one step, from no gradients to all of them.
+        """
         for part in self._modules:
             part.sparse = True
         try:
