@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from sbert.modules.backbone import Backbone, Layer, describe
 from sbert.modules.packed import positions
 
 # What a call of attention costs beside its arithmetic, in scores of the same time.
-_CALL = 100_000
+_CALL = 200_000
 _BITS = 1 << 16
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -29,30 +30,46 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 class Band:
     """Neighbouring rows that go through attention together, filled up to the longest of them.
 
+    Its tokens are laid out by head, (rows, heads, longest), and back again by one selection each.
+
     Args:
         tokens: From where to where they stand.
-        rows: How many there are.
-        longest: Tokens of the longest.
-        slots: Of each token in the flattened padded rows; None where nothing is filled up.
-        hidden: Added to the scores of keys: 0 at tokens, -inf behind them.
+        shape: Rows, heads, and tokens of the longest row.
+        token: The token in each place, numbered within the band; 0 where there is none.
+        place: Of each token's heads among all places. Shape: (tokens, heads).
+        empty: The places without a token; None where nothing is filled up.
+        hidden: Added to the scores of keys: 0 at tokens, -inf behind them; None where nothing is filled up.
     """
 
     tokens: slice
-    rows: int
-    longest: int
-    slots: Tensor | None
+    shape: tuple[int, int, int]
+    token: Tensor
+    place: Tensor
+    empty: Tensor | None
     hidden: Tensor | None
 
-    def spread(self, x: Tensor) -> Tensor:
-        """(tokens, dim) to (rows, longest, dim), with zeros behind the rows."""
-        if self.slots is not None:
-            x = x.new_zeros(self.rows * self.longest, x.shape[1]).index_copy_(0, self.slots, x)
-        return x.view(self.rows, self.longest, -1)
+    @cached_property
+    def _orders(self) -> dict[int, tuple[Tensor, Tensor]]:
+        """For one part and for three side by side: which piece goes to each place, and from which it comes back."""
+        rows, heads, longest = self.shape
+        head = torch.arange(heads)[:, None]
+        orders = {}
+        for parts in (1, 3):
+            part = torch.arange(parts).view(-1, 1, 1, 1)
+            there = (self.token[:, None] * parts + part) * heads + head  # (parts, rows, heads, longest)
+            back = self.place[:, None] + torch.arange(parts)[:, None] * (rows * heads * longest)
+            orders[parts] = there.flatten(), back.flatten()
+        return orders
+
+    def spread(self, x: Tensor, parts: int) -> Tensor:
+        """(tokens, parts * dim) to (parts, rows * heads, longest, dim / heads)."""
+        rows, heads, longest = self.shape
+        pieces = x[self.tokens].reshape(-1, x.shape[1] // (parts * heads))
+        return pieces.index_select(0, self._orders[parts][0]).view(parts, rows * heads, longest, -1)
 
     def collect(self, x: Tensor) -> Tensor:
-        """(rows, longest, …) to (tokens, …)."""
-        x = x.flatten(0, 1)
-        return x if self.slots is None else x.index_select(0, self.slots)
+        """Back again."""
+        return x.view(-1, x.shape[-1]).index_select(0, self._orders[len(x)][1]).view(len(self.place), -1)
 
 
 def bands(batch: TokenBatch, heads: int, dtype: torch.dtype) -> list[Band]:
@@ -69,13 +86,18 @@ def bands(batch: TokenBatch, heads: int, dtype: torch.dtype) -> list[Band]:
         lengths = torch.tensor([length for count, length in runs for _ in range(count)])
         rows, longest = len(lengths), int(lengths.max())
         end = start + int(lengths.sum())
-        slots = hidden = None
+        seen = torch.arange(longest) < lengths[:, None]  # (rows, longest)
+        row, column = seen.nonzero().unbind(1)
+        token = torch.zeros(rows, longest, dtype=torch.int64)
+        token[row, column] = torch.arange(end - start)
+        place = (row[:, None] * heads + torch.arange(heads)) * longest + column[:, None]
+        empty = hidden = None
         if end - start < rows * longest:
-            seen = torch.arange(longest) < lengths[:, None]  # (rows, longest)
-            slots = seen.flatten().nonzero()[:, 0]
-            hidden = torch.zeros(rows, 1, longest, dtype=dtype).masked_fill_(~seen[:, None], -torch.inf)
-            hidden = hidden.repeat_interleave(heads, 0)  # (rows * heads, 1, longest)
-        made.append(Band(slice(start, end), rows, longest, slots, hidden))
+            unseen = ~seen[:, None].expand(rows, heads, longest)
+            empty = unseen.flatten().nonzero()[:, 0]
+            hidden = torch.zeros(rows * heads, 1, longest, dtype=dtype)
+            hidden.masked_fill_(unseen.reshape(hidden.shape), -torch.inf)
+        made.append(Band(slice(start, end), (rows, heads, longest), token, place, empty, hidden))
         start = end
     return made
 
@@ -102,48 +124,59 @@ def _dropped(x: Tensor, mask: Tensor | None) -> Tensor:
     return x if mask is None else x * mask
 
 
+def _product(a: Tensor, b: Tensor, scale: float, plus: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+    """``plus + scale * a @ b`` of each matrix."""
+    added = a.new_empty(()) if plus is None else plus
+    return torch.baddbmm(added, a, b, beta=0 if plus is None else 1, alpha=scale, out=out)
+
+
 class _Attention:
     """Attention within bands, forward and backward."""
 
-    def __init__(self, heads: int, bands: list[Band], dropout: float) -> None:
-        self.heads, self.bands, self.dropout = heads, bands, dropout
-
-    def _heads(self, x: Tensor, band: Band, parts: int) -> Any:
-        """(tokens, parts * dim) to parts of (rows * heads, longest, dim / heads)."""
-        x = band.spread(x).view(band.rows, band.longest, parts, self.heads, -1)
-        x = x.permute(2, 0, 3, 1, 4).contiguous()  # (parts, rows, heads, longest, dim / heads)
-        return x.view(parts, band.rows * self.heads, band.longest, -1).unbind(0)
-
-    def _tokens(self, parts: list[Tensor], band: Band) -> Tensor:
-        """Back again."""
-        x = torch.stack(parts).view(len(parts), band.rows, self.heads, band.longest, -1)
-        return band.collect(x.permute(1, 3, 0, 2, 4).flatten(2))
+    def __init__(self, bands: list[Band], dropout: float) -> None:
+        self.bands, self.dropout = bands, dropout
 
     def forward(self, qkv: Tensor) -> tuple[Tensor, list[Tensor | None]]:
-        mixed = qkv.new_zeros(len(qkv), qkv.shape[1] // 3)
-        saved: list[Tensor | None] = []
+        mixed, saved = [], []
         for band in self.bands:
-            q, k, v = self._heads(qkv[band.tokens], band, 3)
-            scores = torch.bmm(q, k.transpose(1, 2)).mul_(q.shape[-1] ** -0.5)  # (rows * heads, longest, longest)
-            if band.hidden is not None:
-                scores += band.hidden
-            weights = scores.softmax(-1)
-            mask = _drop(weights.shape, self.dropout, weights)
-            mixed[band.tokens] = self._tokens([torch.bmm(_dropped(weights, mask), v)], band)
-            saved += [q, k, v, weights, mask]
-        return mixed, saved
+            parts = band.spread(qkv, 3)
+            q, k, v = parts
+            weights = _product(q, k.transpose(1, 2), q.shape[-1] ** -0.5, band.hidden).softmax(-1)
+            mask = _drop(weights.shape, self.dropout, weights)  # (rows * heads, longest, longest)
+            mixed.append(band.collect(torch.bmm(_dropped(weights, mask), v)[None]))
+            saved += [parts, weights, mask]
+        return _joined(mixed, len(qkv)), saved
 
     def backward(self, gradient: Tensor, saved: list[Any]) -> Tensor:
-        result = gradient.new_zeros(len(gradient), 3 * gradient.shape[1])
+        result = []
         for i, band in enumerate(self.bands):
-            q, k, v, weights, mask = saved[5 * i : 5 * i + 5]
-            (g,) = self._heads(gradient[band.tokens], band, 1)
-            g_v = torch.bmm(_dropped(weights, mask).transpose(1, 2), g)
+            (q, k, v), weights, mask = saved[3 * i : 3 * i + 3]
+            (g,) = band.spread(gradient, 1)
+            if band.empty is not None:
+                g.view(-1, g.shape[-1]).index_fill_(0, band.empty, 0)
+            parts = g.new_empty(3, *g.shape)
+            torch.bmm(_dropped(weights, mask).transpose(1, 2), g, out=parts[2])
             g_weights = _dropped(torch.bmm(g, v.transpose(1, 2)), mask)
-            g_scores = torch._softmax_backward_data(g_weights, weights, -1, weights.dtype).mul_(q.shape[-1] ** -0.5)
-            parts = [torch.bmm(g_scores, k), torch.bmm(g_scores.transpose(1, 2), q), g_v]
-            result[band.tokens] = self._tokens(parts, band)
-        return result
+            g_scores = torch._softmax_backward_data(g_weights, weights, -1, weights.dtype)
+            _product(g_scores, k, q.shape[-1] ** -0.5, out=parts[0])
+            _product(g_scores.transpose(1, 2), q, q.shape[-1] ** -0.5, out=parts[1])
+            result.append(band.collect(parts))
+        return _joined(result, len(gradient))
+
+
+def _joined(pieces: list[Tensor], tokens: int) -> Tensor:
+    """Pieces one behind the other, and zeros for the tokens that are in none."""
+    filler = tokens - sum(map(len, pieces))
+    if filler:
+        pieces = [*pieces, pieces[0].new_zeros(filler, pieces[0].shape[1])]
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+
+def _stacked(parts: list[Tensor], like: Tensor) -> Tensor:
+    """One behind the other, in the dtype of another tensor."""
+    if parts[0].dtype == like.dtype:
+        return torch.cat(parts)
+    return torch.cat(parts, out=like.new_empty(0))
 
 
 def _activate(x: Tensor, activation: str) -> Tensor:
@@ -167,21 +200,21 @@ class _LayerStep(torch.autograd.Function):
     ) -> Tensor:
         activation, out_dropout, down_dropout, eps1, eps2 = options
         qw, qb, kw, kb, vw, vb, ow, ob, n1w, n1b, uw, ub, dw, db, n2w, n2b = weights
-        w, ow, uw, dw = (part.to(x.dtype) for part in (torch.cat([qw, kw, vw]), ow, uw, dw))
-        b, ob, ub, db = (part.to(x.dtype) for part in (torch.cat([qb, kb, vb]), ob, ub, db))
+        w, b = _stacked([qw, kw, vw], x), _stacked([qb, kb, vb], x)
+        ow, uw, dw, ob, ub, db = (part.to(x.dtype) for part in (ow, uw, dw, ob, ub, db))
         shape = x.shape[1:]
         mixed, saved = attention.forward(torch.addmm(b, x, w.t()))
         out = torch.addmm(ob, mixed, ow.t())
         mask1 = _drop(out.shape, out_dropout, out)
-        h1 = x + _dropped(out, mask1)
+        h1 = _dropped(out, mask1).add_(x)
         y1, mean1, rstd1 = torch.native_layer_norm(h1, shape, n1w, n1b, eps1)
         up = torch.addmm(ub, y1, uw.t())
         activated = _activate(up, activation)
         down = torch.addmm(db, activated, dw.t())
         mask2 = _drop(down.shape, down_dropout, down)
-        h2 = y1 + _dropped(down, mask2)
+        h2 = _dropped(down, mask2).add_(y1)
         y2, mean2, rstd2 = torch.native_layer_norm(h2, shape, n2w, n2b, eps2)
-        ctx.attention, ctx.activation, ctx.bands = attention, activation, len(saved)
+        ctx.attention, ctx.activation = attention, activation
         ctx.save_for_backward(
             x, mixed, mask1, h1, mean1, rstd1, y1, up, activated, mask2, h2, mean2, rstd2,
             w, ow, uw, dw, n1w, n1b, n2w, n2b, *saved,
@@ -259,7 +292,7 @@ def hidden_states(backbone: Backbone, batch: TokenBatch, dtype: torch.dtype) -> 
 
 
 def _run(layer: Layer, x: Tensor, backbone: Backbone, cut: list[Band]) -> Tensor:
-    attention = _Attention(backbone.heads, cut, _probability(layer.dropout))
+    attention = _Attention(cut, _probability(layer.dropout))
     parts = (
         layer.query, layer.key, layer.value, layer.out, layer.attention_norm, layer.up, layer.down, layer.norm,
     )  # fmt: skip

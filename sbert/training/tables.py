@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 # Numbers from which on filling a gradient with zeros takes a noticeable part of a step.
 _LARGE = 1 << 20
+# Gradients of fewer numbers are measured together.
+_SMALL = 1 << 16
 
 
 class Tables:
@@ -60,13 +62,14 @@ class Tables:
 
     def norm(self, parameters: list[nn.Parameter]) -> float:
         """The norm of the gradients of these parameters, those of tables by the rows that were reached."""
-        total = 0.0
+        large, small = [], []
         for parameter in parameters:
             gradient = parameter.grad
             if gradient is None:
                 continue
             if parameter in self._reached:
                 gradient = gradient.index_select(0, self._reached[parameter])
-            flat = gradient.flatten()
-            total += float(torch.dot(flat, flat))
-        return math.sqrt(total)
+            (large if gradient.numel() > _SMALL else small).append(gradient.flatten())
+        if small:
+            large.append(torch.cat(small))
+        return math.sqrt(sum(float(torch.dot(flat, flat)) for flat in large))
