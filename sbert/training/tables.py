@@ -62,7 +62,8 @@ class Tables:
 
     def norm(self, parameters: list[nn.Parameter]) -> float:
         """The norm of the gradients of these parameters, those of tables by the rows that were reached."""
-        large, small = [], []
+        large: list[Tensor] = []
+        small: list[Tensor] = []
         for parameter in parameters:
             gradient = parameter.grad
             if gradient is None:

