@@ -15,7 +15,7 @@ _HALF = (torch.bfloat16, torch.float16)
 # In half precision a CPU takes keys in blocks, and a broken block as long as two: a few hidden keys fill it up.
 _BLOCK, _FILLER = 16, 11
 # What a call costs beside its arithmetic, in scores of the same time.
-_CALL = 200_000
+_CALL, _CALL_ACCELERATOR = 200_000, 20_000_000
 
 
 def one_kernel(dtype: torch.dtype, device: torch.device) -> bool:
@@ -102,8 +102,9 @@ def _pads(rows: Ragged, heads: int) -> bool:
 
     With dropout, a call is made of many small steps; without, padding costs more than calls.
     """
-    grouped = sum(count * length**2 for count, length in rows.groups) * heads + len(rows.groups) * _CALL
-    return rows.rows * rows.longest**2 * heads + _CALL < grouped
+    call = _CALL if rows.offsets.device.type == "cpu" else _CALL_ACCELERATOR
+    grouped = sum(count * length**2 for count, length in rows.groups) * heads + len(rows.groups) * call
+    return rows.rows * rows.longest**2 * heads + call < grouped
 
 
 def _padded(

@@ -6,6 +6,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Iterable, Sequence, Sized
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -87,16 +88,10 @@ class SentenceEncoder(nn.Sequential):
         weights_dtype = parse_dtype(dtype)
         settings, reference, folder = saving.Settings(), None, None
         if len(modules) == 1 and isinstance(modules[0], (str, os.PathLike)):
-            folder = hub.resolve(
-                modules[0],
-                organisation="sentence-transformers",
-                revision=revision,
-                token=token,
-                cache_folder=cache_folder,
-                local_files_only=local_files_only,
-            )
+            find = partial(hub.resolve, token=token, cache_folder=cache_folder, local_files_only=local_files_only)
+            folder = find(modules[0], organisation="sentence-transformers", revision=revision)
             settings = saving.read_settings(folder)
-            chain = saving.read_modules(folder, classes, weights_dtype)
+            chain = saving.read_modules(folder, classes, weights_dtype, find)
             reference = verification.read(folder / saving.REFERENCE)
         else:
             chain = [module for module in modules if isinstance(module, nn.Module)]
@@ -193,9 +188,9 @@ class SentenceEncoder(nn.Sequential):
         texts = list(rows_of(sentences))
         return self.tokens(texts, prompt).batch(np.arange(len(texts)))
 
-    def tokens(self, texts: Sequence[str], prompt: str = "") -> Tokens:
-        """Token ids of texts, from which a trainer takes its batches."""
-        return tokenize(self._reader, texts, prompt)
+    def tokens(self, texts: Sequence[str], prompt: str | None = None) -> Tokens:
+        """Token ids of texts, from which a trainer takes its batches; behind the default prompt if none is given."""
+        return tokenize(self._reader, texts, self._choose_prompt(None, prompt))
 
     def encode(
         self,

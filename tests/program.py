@@ -16,7 +16,7 @@ from tests.test_training import pairs, weights
 
 def main(model_folder: str, output: str, *settings: str) -> None:
     torch.set_num_threads(1)
-    options: dict[str, Any] = {"learning_rate": 1e-3, "batch_size": 8, "log_every": 1, "epochs": 2}
+    options: dict[str, Any] = {"learning_rate": 1e-3, "batch_size": 8, "log_every": 1, "steps": 26}
     options.update({name: json.loads(value) for name, value in (setting.split("=") for setting in settings)})
     model = SentenceEncoder(model_folder, device="cpu")
     torch.manual_seed(0)

@@ -48,7 +48,7 @@ def sitting(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
 def test_the_python_blocks_run_in_order(sitting: tuple[Path, dict[str, str]]) -> None:
     work, environment = sitting
     source = "\n".join(blocks("python"))
-    assert len(blocks("python")) == 6
+    assert len(blocks("python")) == 9
     code = f"{source}\nassert (again.encode(sentences) == own.encode(sentences)).all()\nassert model.verify()\n"
     (work / "readme.py").write_text(code, encoding="utf-8")
     done = subprocess.run(
@@ -64,6 +64,9 @@ def test_the_python_blocks_run_in_order(sitting: tuple[Path, dict[str, str]]) ->
 def test_the_command_line_block_runs(sitting: tuple[Path, dict[str, str]]) -> None:
     work, environment = sitting
     (work / "texts.txt").write_text("The cat sleeps.\nTaxes go up.\n", encoding="utf-8")
+    labels = ("entailment", "neutral", "contradiction") * 6
+    rows = "".join(f"There are {i} cats.\tThere are cats.\t{label}\n" for i, label in enumerate(labels))
+    (work / "nli.tsv").write_text(f"premise\thypothesis\tlabel\n{rows}", encoding="utf-8")
     (work / "texts.jsonl.gz").write_bytes(gzip.compress(b'{"text": "The cat sleeps."}\n{"text": "Taxes go up."}\n'))
     (block,) = [block for block in blocks("bash") if block.startswith("sbert ")]
     # The folder that the Python blocks save.

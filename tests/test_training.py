@@ -25,9 +25,10 @@ from sbert.losses import (
     SoftmaxLoss,
     TripletLoss,
 )
-from sbert.training import Rows, Signature, tables
+from sbert.training import Rows, Signature, TrainingBatch, tables
 from sbert.training.sampling import group_by_label, interleave, length, no_duplicates
 from tests import small
+from tests.test_packed import transformer
 
 WORDS = " ".join(small.CORPUS[:2]).split()
 
@@ -74,6 +75,7 @@ def test_signatures() -> None:
     assert Signature.of(CosineSimilarityLoss()).needs_labels
     with pytest.raises(TypeError, match="needs 'epoch', which no data has"):
         Signature.of(lambda anchor, *, epoch: anchor.sum())
+    assert Signature.of(lambda anchor, positive, temperature=0.05: 0).columns == ("anchor", "positive")
     with pytest.raises(TypeError, match="takes no columns"):
         Signature.of(lambda: torch.zeros(()))
     with pytest.raises(TypeError, match="is of type str; pass a function"):
@@ -274,6 +276,8 @@ def test_a_sampler_of_ones_own(model: SentenceEncoder) -> None:
         ({"batch_size": 2.5}, "batch_size=2.5"),
         ({"steps": -1}, "steps=-1"),
         ({"epochs": 0}, "epochs=0 does not fit; pass a number of more than 0"),
+        ({"epochs": 2, "steps": 10}, "epochs and steps both say how long"),
+        ({"sharded": True}, "name an output folder"),
         ({"learning_rate": float("nan")}, "learning_rate=nan"),
         ({"warmup": 2}, "warmup=2 does not fit; pass a number of 0 to 1"),
         ({"mix": "random"}, "mix='random' is unknown"),
@@ -491,7 +495,12 @@ def test_norms_and_gradients_of_tables(model: SentenceEncoder) -> None:
         model.zero_grad()
 
 
-def test_nothing_to_train(model: SentenceEncoder) -> None:
+def nothing(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
+    return []
+
+
+@pytest.mark.filterwarnings("ignore:1 labels stand in one row alone")
+def test_nothing_to_train(model: SentenceEncoder, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing is trained"):
         fit(model.requires_grad_(False), pairs(16), regression)
     with pytest.raises(ValueError, match=r"weights are torch\.bfloat16, too coarse"):
@@ -499,7 +508,12 @@ def test_nothing_to_train(model: SentenceEncoder) -> None:
     with pytest.raises(ValueError, match="sampler='none' is unknown; pass one of random"):
         Trainer(model.float(), pairs(16), regression, TrainingConfig(sampler="none"))
     with pytest.raises(ValueError, match="start the program with torchrun"):
-        fit(model.requires_grad_(True), pairs(16), regression, sharded=True)
+        fit(model.requires_grad_(True), pairs(16), regression, sharded=True, output=tmp_path / "out")
+    with pytest.raises(ValueError, match="sampler='nothing' makes no batch of data"):
+        fit(model, pairs(16), regression, sampler=nothing)
+    alone = [("one", 0), ("two", 0), ("three", 1)]
+    with pytest.raises(ValueError, match="sampler='group_by_label' makes no batch of data"):
+        fit(model, alone, lambda sentence, labels: sentence.sum(), sampler="group_by_label")
 
 
 # ------------------------------------------------------------------------------------------------------- checkpoints
@@ -550,6 +564,8 @@ def test_a_checkpoint_of_other_training_is_refused(model: SentenceEncoder, tmp_p
     fit(model, pairs(16), regression, **settings)
     with pytest.raises(ValueError, match="step-00000001 is there already; pass resume=True"):
         fit(model, pairs(16), regression, **settings)
+    with pytest.raises(ValueError, match=r"model was .*Pooling\(mean.*and is .*Pooling\(cls"):
+        fit(SentenceEncoder(model[0], Pooling("cls")), pairs(16), regression, resume=True, **settings)
     for data, loss, changed, words in [
         (pairs(17), regression, {}, r"data was \[16"),
         ([(a, b, 1 - c) for a, b, c in pairs(16)], regression, {}, "data data was"),
@@ -566,7 +582,7 @@ def test_a_checkpoint_of_other_training_is_refused(model: SentenceEncoder, tmp_p
         intermediate_size=32, max_position_embeddings=64,
     )  # fmt: skip
     other = SentenceEncoder(Transformer(BertModel(wide), small.wrapped(tokenizer, 64)), Pooling("mean"))
-    with pytest.raises(ValueError, match=r"weight model\..*embeddings.* was \[\d+, 16\], and is \[\d+, 32\]"):
+    with pytest.raises(ValueError, match=r"model was .*dim=16.*, and is .*dim=32"):
         fit(other, pairs(16), regression, resume=True, **settings)
     (output / "checkpoints" / "step-00000001" / "training" / "state.safetensors").write_bytes(b"half")
     with pytest.raises(ValueError, match=r"state\.safetensors cannot be read"):
@@ -576,10 +592,10 @@ def test_a_checkpoint_of_other_training_is_refused(model: SentenceEncoder, tmp_p
 
 
 FULL_DISK = """
-import resource, sys
+import resource, signal, sys
 from sbert import SentenceEncoder, Trainer, TrainingConfig
 from tests.test_training import pairs, regression
-import signal
+
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 def evaluator(model):
@@ -587,32 +603,70 @@ def evaluator(model):
     calls += 1
     if calls == 2:  # From here on no file may grow beyond so much.
         resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
-    return float(calls)
+    return calls * float(sys.argv[3])
 
 calls = 0
 config = TrainingConfig(output=sys.argv[2], checkpoint_every=1, evaluate_every=1, learning_rate=1e-3)
-model = SentenceEncoder(sys.argv[1])
-class Kept(SentenceEncoder):
-    def save(self, path): pass
-model.__class__ = Kept
 try:
-    Trainer(model, pairs(64), regression, config, evaluator=evaluator).fit(show_progress_bar=False)
+    Trainer(SentenceEncoder(sys.argv[1]), pairs(64), regression, config, evaluator=evaluator).fit()
 except OSError as error:
     print("OSError:", error)
 """
 
 
-def test_a_full_disk_leaves_the_last_checkpoint(model: SentenceEncoder, tmp_path: Path) -> None:
+def test_a_head_with_other_settings_is_refused(model: SentenceEncoder, tmp_path: Path) -> None:
+    data, settings = pairs(16, labelled=False), {"output": tmp_path / "out", "learning_rate": 1e-3}
+    triplets = [(a, b, a) for a, b in data]
+    fit(model, triplets, TripletLoss(margin=1.0), **settings)
+    with pytest.raises(ValueError, match=r"losses data was .*margin=1\.0.*, and is .*margin=5\.0"):
+        fit(model, triplets, TripletLoss(margin=5.0), resume=True, **settings)
+
+
+def test_weights_that_are_tied_are_saved_once(tmp_path: Path) -> None:
+    model = SentenceEncoder(transformer("t5-encoder"), Pooling("mean"))  # Its table of words has two names.
+    settings: dict[str, Any] = {"learning_rate": 1e-3, "checkpoint_every": 1, "output": tmp_path / "out"}
+    twin = copy.deepcopy(model)
+    fit(model, pairs(32), regression, **settings)
+    (tmp_path / "out" / "checkpoints" / "step-00000002").rename(tmp_path / "gone")
+    fit(twin, pairs(32), regression, resume=True, **settings)
+    assert torch.equal(weights(twin), weights(model))
+
+
+def test_the_default_prompt_is_used(model: SentenceEncoder) -> None:
+    prompted = SentenceEncoder(*model, prompts={"query": "the red fox "}, default_prompt_name="query")
+    batch = TrainingBatch.of(prompted, [("runs", "over")], Signature.of(ranking))
+    plain = TrainingBatch.of(model, [("the red fox runs", "the red fox over")], Signature.of(ranking))
+    assert batch.tokens.ids.tolist() == plain.tokens.ids.tolist()
+
+
+def test_the_best_of_another_metric_is_forgotten(model: SentenceEncoder, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"output": tmp_path / "out", "checkpoint_every": 1, "evaluate_every": 1, "keep": 9}
+
+    def evaluator(given: SentenceEncoder) -> dict[str, float]:
+        assert not any(part.training for part in given.modules())
+        return {"a": 0.9, "b": 0.1}
+
+    fit(model, pairs(48), regression, evaluator=evaluator, metric="a", **settings)
+    best = weights(SentenceEncoder(tmp_path / "out" / "best"))
+    (tmp_path / "out" / "checkpoints" / "step-00000003").rename(tmp_path / "gone")
+    (tmp_path / "out" / "checkpoints" / "step-00000002").rename(tmp_path / "gone2")
+    fit(model, pairs(48), regression, evaluator=evaluator, metric="b", resume=True, learning_rate=2e-5, **settings)
+    assert not torch.equal(best, weights(SentenceEncoder(tmp_path / "out" / "best")))
+
+
+@pytest.mark.parametrize(("better", "what"), [("1", "best"), ("-1", "step-00000002")])
+def test_a_full_disk_leaves_the_last_checkpoint(better: str, what: str, model: SentenceEncoder, tmp_path: Path) -> None:
+    """Whether the model that is better than those before, or the checkpoint, is the first that cannot be written."""
     model.save(tmp_path / "model")
     done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, tmp_path / "model", tmp_path / "out"],
+        [sys.executable, "-c", FULL_DISK, tmp_path / "model", tmp_path / "out", better],
         capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent,
     )  # fmt: skip
-    assert "step-00000002 cannot be written" in done.stdout, done.stdout + done.stderr
-    assert "the last good one is" in done.stdout
+    assert f"{what} cannot be written" in done.stdout, done.stdout + done.stderr
+    assert "the last good checkpoint is" in done.stdout
     assert "step-00000001; free some space, and resume" in done.stdout
-    found = list((tmp_path / "out" / "checkpoints").iterdir())
-    assert [path.name for path in found] == ["step-00000001"]
+    assert [path.name for path in (tmp_path / "out" / "checkpoints").iterdir()] == ["step-00000001"]
+    assert SentenceEncoder(tmp_path / "out" / "best").dtype == torch.float32  # The one before is whole.
     settings: dict[str, Any] = {"checkpoint_every": 1, "evaluate_every": 1, "learning_rate": 1e-3}
     again = fit(model, pairs(64), regression, resume=True, output=tmp_path / "out", **settings)
     assert again[-1]["step"] == 4
@@ -676,6 +730,12 @@ def test_an_adapter_is_loaded_with_its_model(model: SentenceEncoder, tmp_path: P
     loaded = SentenceEncoder(tmp_path / "adapter")
     np.testing.assert_allclose(loaded.encode(small.TEXTS), peer.encode(small.TEXTS), atol=2e-6)
     assert np.abs(loaded.encode(small.TEXTS) - model.encode(small.TEXTS)).max() > 1e-3
+    before = copy.deepcopy(loaded)
+    fit(loaded, pairs(16), regression, learning_rate=1e-2)
+    changed = [n for (n, a), b in zip(loaded.named_parameters(), before.parameters(), strict=True) if (a != b).any()]
+    assert changed
+    assert all("lora" in name for name in changed)
+    loaded = before
     loaded.save(tmp_path / "merged")
     np.testing.assert_allclose(
         SentenceEncoder(tmp_path / "merged").encode(small.TEXTS), peer.encode(small.TEXTS), atol=2e-6

@@ -81,7 +81,8 @@ def load_adapter(model: PreTrainedModel, folder: Path) -> None:
         path = folder / "adapter_config.json"
         raise UnreadableError(path, "describes an adapter, which needs peft", "pip install peft") from error
     with quiet(), reading(folder, "an adapter"):
-        model.load_adapter(str(folder))
+        model.load_adapter(str(folder), is_trainable=True)
+    model.eval()
 
 
 def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:

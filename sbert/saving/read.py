@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,10 @@ def read_settings(folder: Path) -> Settings:
 
 
 def read_modules(
-    folder: Path, classes: Sequence[type[nn.Module]] = (), dtype: torch.dtype | None = None
+    folder: Path,
+    classes: Sequence[type[nn.Module]] = (),
+    dtype: torch.dtype | None = None,
+    resolve: Callable[[str], Path] = hub.resolve,
 ) -> list[nn.Module]:
     """The modules of the encoder in ``folder``.
 
@@ -73,17 +77,20 @@ def read_modules(
         folder: The model.
         classes: The user's own module classes, which the folder may name.
         dtype: Of the weights; float32 where it is not given.
+        resolve: Finds the folder of a model by its name: an adapter's files name the model it was made for.
 
     Raises:
         ValueError: If a file is damaged, or names a module that is not known, with the file's name.
     """
     path = folder / MODULES
     if not path.exists():
-        return _read_plain(folder, dtype)
+        return _read_plain(folder, dtype, resolve)
     listed = read_json(path)
     if not isinstance(listed, list) or not listed or not all(isinstance(entry, dict) for entry in listed):
         raise UnreadableError(path, "holds no list of modules")
     own = {kind.__name__: kind for kind in classes}
+    transformer: Callable[[Path, torch.dtype | None], nn.Module] = partial(_read_transformer, resolve=resolve)
+    readers = {**_READERS, "Transformer": transformer}
     modules = []
     for entry in listed:
         kind = required(entry, path, "type", str)
@@ -91,11 +98,11 @@ def read_modules(
         name = kind.rpartition(".")[2]
         if kind.startswith(OURS) and name in own:
             module = _read_own(where, own[name])
-        elif kind.startswith((THEIRS, OURS)) and name in _READERS:
-            module = _READERS[name](where, dtype)
+        elif kind.startswith((THEIRS, OURS)) and name in readers:
+            module = readers[name](where, dtype)
         else:
             hint = "pass its class as classes=[...]" if kind.startswith(OURS) else "use another model"
-            known = ", ".join(sorted([*_READERS, *own]))
+            known = ", ".join(sorted([*readers, *own]))
             raise UnreadableError(path, f"names the module type {kind!r}, which is none of {known}", hint)
         modules.append(module.to(dtype) if dtype is not None else module)
     if not isinstance(modules[0], ReadsText):
@@ -103,26 +110,26 @@ def read_modules(
     return modules
 
 
-def _read_plain(folder: Path, dtype: torch.dtype | None) -> list[nn.Module]:
+def _read_plain(folder: Path, dtype: torch.dtype | None, resolve: Callable[[str], Path]) -> list[nn.Module]:
     """A folder without modules.json: a Hugging Face model with the pooling it is usually given, or model2vec's."""
     config = read_object(folder / "config.json", missing_ok=True)
     if config.get("model_type") == "model2vec":
         static = _read_static(folder, dtype)
         return [static, Normalize()] if config.get("normalize") else [static]
-    transformer = _read_transformer(folder, dtype)
+    transformer = _read_transformer(folder, dtype, resolve)
     architectures = files.field(config, folder / "config.json", "architectures", list, None) or [""]
     generates = str(architectures[0]).endswith("ForCausalLM") and config.get("is_causal") is not False
     return [transformer, Pooling("lasttoken" if generates else "mean")]
 
 
-def _read_transformer(folder: Path, dtype: torch.dtype | None) -> nn.Module:
+def _read_transformer(folder: Path, dtype: torch.dtype | None, resolve: Callable[[str], Path]) -> nn.Module:
     path = next(
         (folder / n for n in TRANSFORMER_CONFIGS if (folder / n).exists()), folder / "sentence_bert_config.json"
     )
     config = read_object(path, missing_ok=True)
     _check_transformer_config(config, path)
     options = {name: _options(config, path, name) for name in _ARGUMENTS}
-    base = _base_of(folder)
+    base = _base_of(folder, resolve)
     hf_config = huggingface.load_config(base, options["config_kwargs"])
     attention = options["model_kwargs"].get("attn_implementation")
     model = huggingface.load_model(base, hf_config, dtype or torch.float32, attention)
@@ -142,7 +149,7 @@ def _read_transformer(folder: Path, dtype: torch.dtype | None) -> nn.Module:
     return transformer
 
 
-def _base_of(folder: Path) -> Path:
+def _base_of(folder: Path, resolve: Callable[[str], Path]) -> Path:
     """The folder of the transformer: this one or, where it holds an adapter of peft, the one this was made for."""
     path = folder / "adapter_config.json"
     if not path.exists():
@@ -152,7 +159,7 @@ def _base_of(folder: Path) -> Path:
         reason = f"names the base model {name!r}, which depends on where a program runs"
         raise UnreadableError(path, reason, "name an absolute path, or a model on the hub")
     with files.reading(path, "an adapter of a model that can be had"):
-        return hub.resolve(name)
+        return resolve(name)
 
 
 # What a folder may pass on to transformers, under its newer and its older name; any value of the configuration.
@@ -323,7 +330,6 @@ def _read_lstm(folder: Path, dtype: torch.dtype | None) -> nn.Module:
 
 
 _READERS: dict[str, Callable[[Path, torch.dtype | None], nn.Module]] = {
-    "Transformer": _read_transformer,
     "Pooling": _read_pooling,
     "Normalize": _read_normalize,
     "Dense": _read_dense,

@@ -157,7 +157,7 @@ def backward(
     outputs, states = [], []
     with torch.set_grad_enabled(not cached):
         for rows in chunks:
-            states.append(_random_state(device) if cached else None)
+            states.append(random_state(device) if cached else [])
             outputs.append(vectors(rows))
     leaf = torch.cat([output.detach() for output in outputs]).requires_grad_()  # In the order of the chunks.
     columns = ranks.gather(leaf[place[batch.columns]], batch.rows)  # (rows, columns, dim)
@@ -191,23 +191,29 @@ def _check(value: object, loss: object) -> None:
         raise ValueError(f"the value of {name} does not depend on the columns' vectors; compute it from them")
 
 
-def _random_state(device: torch.device) -> list[Tensor]:
+def random_state(device: torch.device) -> list[Tensor]:
+    """Where torch's random numbers stand, on the host and on a device."""
     states = [torch.get_rng_state()]
-    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
+    if device.type != "cpu":
+        module: Any = torch.get_device_module(device)
+        states.append(module.get_rng_state() if device.type == "mps" else module.get_rng_state(device))
+    return states
+
+
+def set_random_state(states: list[Tensor], device: torch.device) -> None:
+    """Put back what ``random_state`` gave."""
+    torch.set_rng_state(states[0])
+    for state in states[1:]:
+        module: Any = torch.get_device_module(device)
+        module.set_rng_state(state) if device.type == "mps" else module.set_rng_state(state, device)
 
 
 @contextmanager
-def _replayed(state: list[Tensor] | None, device: torch.device) -> Iterator[None]:
+def _replayed(states: list[Tensor], device: torch.device) -> Iterator[None]:
     """Random numbers from a state on; afterwards they go on as if nothing had happened."""
-    now = _random_state(device)
-    _set_random_state(state or now, device)
+    now = random_state(device)
+    set_random_state(states, device)
     try:
         yield
     finally:
-        _set_random_state(now, device)
-
-
-def _set_random_state(state: list[Tensor], device: torch.device) -> None:
-    torch.set_rng_state(state[0])
-    if len(state) > 1:
-        torch.cuda.set_rng_state(state[1], device)
+        set_random_state(now, device)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,18 @@ def _folders(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
 
 
+@contextmanager
+def naming(path: Path, good: Path | None) -> Iterator[None]:
+    """Turn a failure to write something into one that says so, and names the last good checkpoint."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, OSError) and type(error).__name__ != "SafetensorError":
+            raise
+        where = f"the last good checkpoint is {good}" if good is not None else "there is no checkpoint yet"
+        raise OSError(f"{path} cannot be written ({error}); {where}; free some space, and resume") from error
+
+
 def write(folder: Path, step: int, model: Any, tensors: Mapping[str, Tensor], state: dict[str, Any], keep: int) -> Path:
     """Write a checkpoint under a temporary name, rename it, and delete all but the newest.
 
@@ -46,20 +58,11 @@ def write(folder: Path, step: int, model: Any, tensors: Mapping[str, Tensor], st
     from safetensors.torch import save_file
 
     path = folder / f"step-{step:08}"
-    last = newest(folder)
-    try:
-        with replacing(path) as work:
-            model.write(work, path.name)
-            (work / "training").mkdir()
-            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, work / _TENSORS)
-            write_json(work / _STATE, state)
-    except Exception as error:
-        if not isinstance(error, OSError) and type(error).__name__ != "SafetensorError":
-            raise
-        good = f"the last good one is {last}" if last is not None else "there is none yet"
-        raise OSError(
-            f"the checkpoint {path} cannot be written ({error}); {good}; free some space, and resume"
-        ) from error
+    with naming(path, newest(folder)), replacing(path) as work:
+        model.write(work, path.name)
+        (work / "training").mkdir()
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, work / _TENSORS)
+        write_json(work / _STATE, state)
     for half in folder.glob(".step-*"):
         shutil.rmtree(half, ignore_errors=True)
     for _, old in sorted((int(m[1]), p) for p in _folders(folder) if (m := _NAME.fullmatch(p.name)))[:-keep]:

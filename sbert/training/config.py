@@ -26,9 +26,10 @@ class TrainingConfig:
 
     Args:
         output: Folder for checkpoints, the best model, the last one and the history; nothing is written without.
-        epochs: How often the data is gone through; may be a fraction.
+        epochs: How often the data is gone through, 1 where it is not given; may be a fraction.
         steps: Optimizer steps in all, in place of epochs.
-        batch_size: Rows a batch, those of all ranks together: more ranks change the time, not the training.
+        batch_size: Rows a batch, those of all ranks together: more ranks change the time, not the training, but for
+            the random numbers of dropout.
         accumulation: Batches an optimizer step.
         chunk_tokens: Switches gradient caching on: so many tokens go through the model at once, and a batch of any
             number of rows takes the memory of one chunk. The gradients are the same.
@@ -50,7 +51,8 @@ class TrainingConfig:
         metric: Key of the evaluator's result by which the best model is known; its first if not given. More is better.
         checkpoint_every: Steps between two checkpoints; at the end of each epoch if not given.
         keep: How many checkpoints are kept, the newest.
-        sharded: Whether the weights are spread over the ranks (FSDP2), for a transformer that does not fit one device.
+        sharded: Whether weights, gradients and the optimizer's state are spread over the ranks (FSDP2) while they
+            train. The model stays spread; go on with the one in ``output/final``.
 
     Raises:
         ValueError: If a value does not fit, with its name.
@@ -61,7 +63,7 @@ class TrainingConfig:
     """
 
     output: str | os.PathLike[str] | None = None
-    epochs: float = 1
+    epochs: float | None = None
     steps: int | None = None
     batch_size: int = 16
     accumulation: int = 1
@@ -88,7 +90,10 @@ class TrainingConfig:
         for name in ("steps", "chunk_tokens", "evaluate_every", "checkpoint_every"):
             if getattr(self, name) is not None:
                 self._whole(name, getattr(self, name))
-        self._between("epochs", 0, math.inf, above=True)
+        if self.epochs is not None:
+            self._between("epochs", 0, math.inf, above=True)
+            if self.steps is not None:
+                raise ValueError("epochs and steps both say how long to train; pass one of them")
         self._between("learning_rate", 0, math.inf, above=True)
         self._between("warmup", 0, 1)
         self._between("weight_decay", 0, math.inf)
@@ -101,6 +106,8 @@ class TrainingConfig:
         if self.dtype == "auto" or self.dtype == "float16":
             raise ValueError(f"dtype={self.dtype!r} is not for training; pass float32 or bfloat16")
         parse_dtype(self.dtype)
+        if self.sharded and self.output is None:
+            raise ValueError("sharded=True leaves the model spread over the ranks; name an output folder for it")
 
     def _whole(self, name: str, value: object) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:

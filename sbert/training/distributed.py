@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -29,14 +32,21 @@ class Ranks:
     world: int = 1
 
     @classmethod
-    def join(cls) -> Ranks:
-        """The processes that ``torchrun`` started, or that the caller's process group has."""
+    def join(cls, kind: str = "cpu") -> Ranks:
+        """The processes that ``torchrun`` started, or that the caller's process group has.
+
+        Args:
+            kind: Of the model's device. On GPUs each process takes the one that ``LOCAL_RANK`` names.
+        """
         if not dist.is_available():
             return cls()
+        cuda = kind == "cuda"
+        if cuda and "LOCAL_RANK" in os.environ:
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            if torch.cuda.is_available():
-                torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-            dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+            # Others wait while the first evaluates, which may take long.
+            dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=timedelta(hours=12))
+            atexit.register(_leave)  # Its threads must not outlive the interpreter.
         return cls(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else cls()
 
     @property
@@ -61,12 +71,17 @@ class Ranks:
         return torch.stack(parts, dim=1).flatten(0, 1)[:rows]  # Row i stands at (i // world, i % world).
 
     def reduce(self, parameters: Iterable[nn.Parameter], mean: bool) -> None:
-        """Replace each gradient by the sum, or the mean, of all ranks'."""
-        if self.world == 1:
+        """Replace each gradient by the sum, or the mean, of all ranks'; where no rank has one, there is none."""
+        listed = list(parameters)
+        if self.world == 1 or not listed:
             return
+        reached = torch.tensor([parameter.grad is not None for parameter in listed], device=listed[0].device).byte()
+        dist.all_reduce(reached, dist.ReduceOp.MAX)
         waiting: list[Tensor] = []
-        for parameter in parameters:
-            if parameter.grad is None:  # No row of this rank's has reached it, but others' may have.
+        for parameter, somewhere in zip(listed, reached.tolist(), strict=True):
+            if not somewhere:
+                continue
+            if parameter.grad is None:  # No row of this rank's has reached it.
                 parameter.grad = torch.zeros_like(parameter)
             waiting.append(parameter.grad)
             if sum(gradient.numel() for gradient in waiting) >= _BUCKET:
@@ -85,7 +100,7 @@ class Ranks:
             gradient.copy_(reduced.view_as(gradient))
 
     def most(self, number: int, device: torch.device) -> int:
-        """The greatest of all ranks' numbers."""
+        """The greatest of all ranks' whole numbers."""
         if self.world == 1:
             return number
         tensor = torch.tensor(number, device=device)
@@ -98,10 +113,30 @@ class Ranks:
             for tensor in tensors:
                 dist.broadcast(tensor.detach(), 0)
 
-    def wait(self) -> None:
-        """Until all ranks are here."""
-        if self.world > 1:
-            dist.barrier()
+    def lead(self, action: Callable[[], None], device: torch.device) -> None:
+        """Have the first rank do something, while the others wait.
+
+        Raises:
+            RuntimeError: On the others, if it fails on the first, where its own error is raised.
+        """
+        failure: BaseException | None = None
+        if self.first:
+            try:
+                action()
+            except BaseException as error:
+                failure = error
+        failed = self.most(int(failure is not None), device)
+        if failure is not None:
+            raise failure
+        if failed:
+            raise RuntimeError("the first process has failed, and says why")
+
+
+def _leave() -> None:
+    # gloo's thread lets go of the tensors of its last call, for which it needs the interpreter, while there is one.
+    time.sleep(0.1)
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 ALONE = Ranks()

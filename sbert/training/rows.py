@@ -66,6 +66,8 @@ class Signature:
                 needs_labels |= parameter.name == "labels" and parameter.default is parameter.empty
             elif parameter.kind is parameter.VAR_POSITIONAL:
                 more = parameter.name
+            elif parameter.default is not parameter.empty and parameter.default is not None:
+                continue  # A setting, such as a temperature.
             elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
                 columns.append(parameter.name)
                 optional += parameter.default is not parameter.empty

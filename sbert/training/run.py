@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import math
 import random
@@ -20,9 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from sbert.engine.devices import parse_dtype
+from sbert.engine.mode import evaluating
 from sbert.engine.run import ahead
 from sbert.training import checkpoint
-from sbert.training.backward import backward
+from sbert.training.backward import backward, random_state, set_random_state
 from sbert.training.distributed import Ranks
 from sbert.training.log import Log
 from sbert.training.tables import Tables
@@ -47,17 +49,19 @@ class Run:
         if found is not None and not resume:
             raise ValueError(f"{found} is there already; pass resume=True to go on, or name another output")
         self.total, self.epoch_steps = self._steps()
-        if ranks.world > 1 and torch.cuda.is_available():
-            self.model.to(torch.device("cuda", torch.cuda.current_device()))
         self.modes = [(module, module.training) for module in self.model.modules()]
         self.heads = self._heads()
-        self.template = copy.deepcopy(self.model) if self.config.sharded else None
+        self.facts = self._facts()
+        self.template = copy.deepcopy(self.model).to("cpu") if self.config.sharded else None
         tensors: dict[str, Tensor] = {}
         state: dict[str, Any] = {"step": 0, "waiting": [], "best": None}
         if found is not None:
             tensors, state = checkpoint.read(found)
             self._check(found, state)
             self._restore(found, tensors)
+        step, device = int(state["step"]), self.model.device
+        if ranks.most(step, device) != -ranks.most(-step, device):
+            raise ValueError("the processes have found different checkpoints; give them one output folder on one disk")
         ranks.same([*self.model.parameters(), *self.model.buffers(), *self.heads.parameters()])
         if self.config.sharded:
             self._shard()
@@ -67,7 +71,7 @@ class Run:
         self.tables = Tables([self.model] if alone else [])
         self.optimizer = self._optimizer()
         checkpoint.restore_optimizer(self.optimizer, self.names, tensors)
-        self.step, self.saved, self.best = int(state["step"]), found, state["best"]
+        self.step, self.saved, self.best = step, found, state["best"]
         self.texts = self.cut = 0
         path = self.folder / "history.jsonl" if self.folder is not None and ranks.first else None
         self.log = Log(
@@ -80,7 +84,7 @@ class Run:
         an_epoch = max(1, round(batches / self.config.accumulation))
         total = self.config.steps
         if total is None:
-            total = max(1, round(batches * self.config.epochs / self.config.accumulation))
+            total = max(1, round(batches * (self.config.epochs or 1) / self.config.accumulation))
         return total, an_epoch
 
     def _heads(self) -> nn.ModuleDict:
@@ -89,15 +93,18 @@ class Run:
         heads = nn.ModuleDict()
         for name, loss in self.trainer.losses.items():
             if isinstance(loss, nn.Module) and kept.setdefault(id(loss), name) == name:
-                heads[name.replace(".", "_")] = loss
+                heads["of_" + name.replace(".", "_")] = loss  # "train" and others would be names of methods.
         return heads.to(self.model.device)
 
     def _weights(self) -> dict[str, Tensor]:
-        """What training changes: weights that are not frozen, and buffers, by name."""
-        frozen = {name for name, parameter in self._parameters() if not parameter.requires_grad}
-        both = (("model", self.model), ("loss", self.heads))
-        named = {f"{prefix}.{key}": value for prefix, module in both for key, value in module.state_dict().items()}
-        return {name: value for name, value in named.items() if name not in frozen}
+        """What training changes: weights that are not frozen, each once, and buffers, by name."""
+        weights: dict[str, Tensor] = {name: value for name, value in self._parameters() if value.requires_grad}
+        for prefix, module in (("model", self.model), ("loss", self.heads)):
+            kept = module.state_dict()
+            for name, value in module.named_buffers():
+                if name in kept:
+                    weights[f"{prefix}.{name}"] = value
+        return weights
 
     def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         for prefix, module in (("model", self.model), ("loss", self.heads)):
@@ -109,6 +116,11 @@ class Run:
 
         if self.ranks.world == 1:
             raise ValueError("sharded=True spreads the weights over several processes; start the program with torchrun")
+        with evaluating(
+            self.model
+        ):  # What a transformer finds out at its first batch, it could not find out in pieces.
+            first = next(iter(self.trainer.rows.values())).inputs(0)
+            self.model(self.model.tokens(first).batch(np.arange(1)).to(self.model.device))
         for module in self.model.modules():
             if isinstance(module, nn.ModuleList):
                 for layer in module:
@@ -136,14 +148,16 @@ class Run:
         pieces = self.trainer.pieces(first, self.total * config.accumulation, self.ranks)
         with closing(ahead(pieces)) as coming:
             while self.step < self.total:
-                self._step(list(islice(coming, config.accumulation)))
+                started = time.perf_counter()
+                self._step(list(islice(coming, config.accumulation)), started)
                 last = self.step == self.total
                 if self.trainer.evaluator is not None and (last or self.step % evaluate_every == 0):
                     self._evaluate(self.trainer.evaluator)
                 if self.folder is not None and (last or self.step % checkpoint_every == 0):
                     self._save(self.folder / "checkpoints")
         if self.folder is not None:
-            self._save_model("final")
+            model = self._whole_model()
+            self.ranks.lead(lambda: self._write(model, "final"), self.model.device)
         if self.cut:
             warnings.warn(
                 f"{self.cut} of {self.texts} texts were cut to max_seq_length={self.model.max_seq_length} tokens;"
@@ -152,8 +166,8 @@ class Run:
             )
         return self.log.history
 
-    def _step(self, pieces: list[Piece]) -> None:
-        config, started = self.config, time.perf_counter()
+    def _step(self, pieces: list[Piece], started: float) -> None:
+        config = self.config
         _seed(config.seed, self.step, self.ranks.rank)
         dtype = parse_dtype(config.dtype) or torch.float32
         value, sentences = 0.0, 0
@@ -188,7 +202,8 @@ class Run:
         self.optimizer.zero_grad()
         self.step += 1
         seconds = time.perf_counter() - started
-        self.log.step(self.step, value, rate, norm, sentences, seconds, last=self.step == self.total)
+        with checkpoint.naming(self.log.path or Path(), self.saved):
+            self.log.step(self.step, value, rate, norm, sentences, seconds, last=self.step == self.total)
 
     def _clip(self) -> float:
         """Scale the gradients down to the greatest norm that is allowed; return the norm they had."""
@@ -217,34 +232,38 @@ class Run:
 
     def _evaluate(self, evaluator: Evaluator) -> None:
         model = self._whole_model()
-        scores: dict[str, float] = {}
-        if self.ranks.first:
+        self.ranks.lead(lambda: self._measure(evaluator, model), self.model.device)
+
+    def _measure(self, evaluator: Evaluator, model: Any) -> None:
+        model.to(self.model.device)
+        with evaluating(model):
             found = evaluator(model)
-            scores = dict(found) if isinstance(found, Mapping) else {"score": float(found)}
-            metric = self.config.metric or next(iter(scores))
-            if metric not in scores:
-                raise ValueError(f"metric={metric!r} is not among the evaluator's {', '.join(scores)}")
+        scores = dict(found) if isinstance(found, Mapping) else {"score": float(found)}
+        metric = self.config.metric or next(iter(scores))
+        if metric not in scores:
+            raise ValueError(f"metric={metric!r} is not among the evaluator's {', '.join(scores)}")
+        with checkpoint.naming(self.log.path or Path(), self.saved):
             self.log.add({"step": self.step, "evaluation": {name: float(score) for name, score in scores.items()}})
-            if not math.isnan(scores[metric]) and (self.best is None or scores[metric] > self.best):
-                self.best = float(scores[metric])
-                if self.folder is not None:
-                    model.save(self.folder / "best")
-        self.ranks.wait()
+        known = self.best if self.best is not None and self.best[0] == metric else None
+        if not math.isnan(scores[metric]) and (known is None or scores[metric] > known[1]):
+            self.best = [metric, float(scores[metric])]
+            self._write(model, "best")
+
+    def _write(self, model: Any, name: str) -> None:
+        if self.folder is not None:
+            with checkpoint.naming(self.folder / name, self.saved):
+                model.save(self.folder / name)
 
     def _save(self, folder: Path) -> None:
         model = self._whole_model()
         tensors = checkpoint.optimizer_tensors(self.optimizer, self.names)
         tensors |= {name: checkpoint.whole(value) for name, value in self._weights().items()}
-        state = {**self._facts(), "step": self.step, "waiting": self.log.waiting, "best": self.best}
-        if self.ranks.first:
-            self.saved = checkpoint.write(folder, self.step, model, tensors, state, self.config.keep)
-        self.ranks.wait()
+        state = {**self.facts, "step": self.step, "waiting": self.log.waiting, "best": self.best}
 
-    def _save_model(self, name: str) -> None:
-        model = self._whole_model()
-        if self.ranks.first and self.folder is not None:
-            model.save(self.folder / name)
-        self.ranks.wait()
+        def write() -> None:
+            self.saved = checkpoint.write(folder, self.step, model, tensors, state, self.config.keep)
+
+        self.ranks.lead(write, self.model.device)
 
     def _whole_model(self) -> Any:
         """The model, or where its weights are spread over the ranks, a copy in one piece."""
@@ -255,16 +274,27 @@ class Run:
         return self.template
 
     def _facts(self) -> dict[str, Any]:
-        """What has to be the same where training goes on."""
+        """What has to be the same where training goes on, as JSON keeps it."""
         config = {name: value for name, value in asdict(self.config).items() if name not in _FREE}
-        config["sampler"] = getattr(self.config.sampler, "__name__", self.config.sampler)
-        losses = {name: f"{rows.signature.name}({rows.signature})" for name, rows in self.trainer.rows.items()}
+        sampler = self.config.sampler
+        config["sampler"] = getattr(sampler, "__name__", type(sampler).__name__) if callable(sampler) else sampler
+        losses = {
+            name: f"{rows.signature.name}({rows.signature})"
+            + (repr(self.trainer.losses[name]) if isinstance(self.trainer.losses[name], nn.Module) else "")
+            for name, rows in self.trainer.rows.items()
+        }
         data = {name: [len(rows), rows.fingerprint] for name, rows in self.trainer.rows.items()}
-        return {"settings": config, "losses": losses, "data": data}
+        frozen = hashlib.blake2b(digest_size=16)
+        for name, parameter in self._parameters():
+            if not parameter.requires_grad:
+                frozen.update(name.encode() + parameter.detach().flatten()[:64].float().cpu().numpy().tobytes())
+        facts = {"settings": config, "model": repr(self.model), "frozen weights": frozen.hexdigest()}
+        kept: dict[str, Any] = json.loads(json.dumps({**facts, "losses": losses, "data": data}))
+        return kept
 
     def _check(self, path: Path, state: dict[str, Any]) -> None:
-        for what, expected in json.loads(json.dumps(self._facts())).items():
-            checkpoint.check_same(path, what.removesuffix("s"), state.get(what), expected)
+        for what, expected in self.facts.items():
+            checkpoint.check_same(path, what, state.get(what), expected)
 
     def _restore(self, path: Path, tensors: dict[str, Tensor]) -> None:
         """Put the weights of a checkpoint into the model and the losses."""
@@ -292,12 +322,12 @@ def _seed(seed: int, step: int, rank: int) -> None:
 
 
 @contextmanager
-def own_randomness() -> Iterator[None]:
+def own_randomness(device: torch.device) -> Iterator[None]:
     """Give back the random numbers of whoever called."""
-    python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(device_type="cuda"):
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)
+    python, numpy, states = random.getstate(), np.random.get_state(), random_state(device)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        set_random_state(states, device)

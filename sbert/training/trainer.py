@@ -37,8 +37,8 @@ class Trainer:
     """Trains a model in place by a loss on rows of texts.
 
     A loss is any function or module ``loss(*columns, labels=None)`` of the columns' vectors. The paper's recipe is the
-    default. Started by ``torchrun``, the same program trains on several processes, with the same result: each
-    encodes its part of every batch, and the loss sees all of it.
+    default. Started by ``torchrun``, the same program trains on several processes, with the same result but for the
+    random numbers of dropout: each encodes its part of every batch, and the loss sees all of it.
 
     Args:
         model: A ``SentenceEncoder`` or a ``CrossEncoder``.
@@ -95,6 +95,7 @@ class Trainer:
             )
             for name, rows in datasets.items()
         }
+        self._planned: dict[int, list[tuple[str, np.ndarray]]] = {}  # The last epoch that was asked for.
         wanting = [name for name, rows in self.rows.items() if "guide" in rows.signature.extras]
         if guide is not None and not wanting:
             raise ValueError("no loss takes a guide; leave guide= out, or take one that does")
@@ -110,12 +111,21 @@ class Trainer:
 
     def epoch(self, epoch: int) -> list[tuple[str, np.ndarray]]:
         """The batches of an epoch: the same in every process, and after every resume."""
+        if epoch not in self._planned:
+            self._planned = {epoch: self._plan(epoch)}
+        return self._planned[epoch]
+
+    def _plan(self, epoch: int) -> list[tuple[str, np.ndarray]]:
         sampler = self.config.sampler
         plans = []
         for number, rows in enumerate(self.rows.values()):
             generator = np.random.default_rng([self.config.seed, epoch, number])
             chosen = SAMPLERS[sampler] if isinstance(sampler, str) else sampler
             plans.append([np.asarray(batch) for batch in chosen(rows, self.config.batch_size, generator)])
+            if not plans[-1]:
+                raise ValueError(
+                    f"sampler={_name(sampler)!r} makes no batch of {rows.name}; pass another, or more rows"
+                )
         names = list(self.rows)
         order = np.random.default_rng([self.config.seed, epoch]) if len(names) > 1 else None
         turns = interleave([len(plan) for plan in plans], self.config.mix, order) if order else [0] * len(plans[0])
@@ -142,8 +152,9 @@ class Trainer:
         if self.guide is not None and "guide" in self.rows[piece.dataset].signature.extras:
             own = piece.texts[ranks.rank :: ranks.world]
             flat = [text for row in own for text in row]
-            vectors = self.guide.encode(flat, convert_to_tensor=True, show_progress_bar=False)
-            vectors = vectors.to(self.model.device).view(len(own), len(piece.texts[0]), -1)
+            options: dict[str, Any] = {"show_progress_bar": False, "on_truncate": "ignore"}
+            vectors = self.guide.encode(flat, convert_to_tensor=True, device=self.model.device, **options)
+            vectors = vectors.view(len(own), len(piece.texts[0]), vectors.shape[-1])
             batch.extras["guide"] = ranks.gather(vectors, len(piece.texts))
         return batch
 
@@ -166,8 +177,10 @@ class Trainer:
             OSError: If a checkpoint cannot be written, naming the last good one.
             ValueError: If the checkpoint is of other training, or there is one and ``resume`` is false.
         """
-        ranks = Ranks.join()
-        with own_randomness():
+        ranks = Ranks.join(self.model.device.type)
+        if ranks.world > 1 and self.model.device.type == "cuda":
+            self.model.to(torch.device("cuda", torch.cuda.current_device()))
+        with own_randomness(self.model.device):
             run = Run(self, ranks, resume, show_progress_bar)
             try:
                 return run.go()
@@ -184,3 +197,8 @@ def _of(value: Any, name: str, what: str) -> Any:
             return None
         raise ValueError(f"there is no loss for {name!r}, only for {', '.join(map(repr, value))}; pass one for each")
     return value[name]
+
+
+def _name(function: object) -> str:
+    """Of a function, or of a sampler that goes by its name."""
+    return function if isinstance(function, str) else getattr(function, "__name__", type(function).__name__)
