@@ -864,3 +864,27 @@ def test_on_a_gpu(row: Row) -> None:
     moved = [column.detach().cuda().requires_grad_() for column in columns]
     found = with_gradients(loss, moved, {name: extra.cuda() for name, extra in extras.items()})
     torch.testing.assert_close([tensor.cpu() for tensor in found], expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_ranking_in_parts_is_ranking_at_once(similarity: str, symmetric: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven rows of which three are scored at once, with and without what masks candidates."""
+    generator = torch.Generator().manual_seed(0)
+    count = 2 if symmetric else 4
+    columns = [torch.randn(7, 5, generator=generator, dtype=torch.float64) for _ in range(count)]
+    extras: dict[str, Tensor] = {
+        "texts": torch.randint(6, (7, count), generator=generator),
+        "guide": torch.randn(7, count, 3, generator=generator, dtype=torch.float64),
+    }
+    loss = MultipleNegativesRankingLoss(0.5, similarity, symmetric=symmetric)
+    for names in ([], ["texts"], ["guide"], ["texts", "guide"]):
+        given = {name: extras[name] for name in names}
+        found = []
+        for rows in (512, 3):
+            monkeypatch.setattr("sbert.losses.ranking._ROWS", rows)
+            leaves = [column.clone().requires_grad_() for column in columns]
+            value = loss(*leaves, **given)
+            found.append((value.detach(), *torch.autograd.grad(value, leaves)))
+        for whole, parts in zip(*found, strict=True):
+            torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-12)

@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from sbert.functional import SIMILARITIES, check_similarity, cos_sim
 from sbert.losses.checks import check_positive, same_shape
 
+# Rows whose scores are there at once: of thousands of rows, all scores would take more memory than the model.
+_ROWS = 512
 
-def _same_text(texts: Tensor) -> Tensor:
-    """Candidates that say what the row's positive or anchor says, or that are the positive of an equal anchor.
+
+def _same_text(texts: Tensor, part: slice) -> Tensor:
+    """Candidates that say what a row's positive or anchor says, or that are the positive of an equal anchor.
 
     Shape:
-        texts: (rows, columns), equal numbers for equal texts. Output: (rows, candidates), boolean.
+        texts: (rows, columns), equal numbers for equal texts. Output: (rows of the part, candidates), boolean.
     """
-    anchor, positive = texts[:, :1], texts[:, 1:2]  # each (rows, 1)
+    anchor, positive = texts[part, :1], texts[part, 1:2]  # each (rows of the part, 1)
     candidates = texts[:, 1:].T.reshape(-1)  # (candidates,): the positives, then each column of negatives
     same = (candidates == positive) | (candidates == anchor)
-    same[:, : len(texts)] |= anchor == anchor.T
+    same[:, : len(texts)] |= anchor == texts[:, 0]
     return same
 
 
-def _more_alike(guide: Tensor, margin: float) -> Tensor:
+def _more_alike(guide: Tensor, margin: float, part: slice) -> Tensor:
     """Candidates that the guide finds more like the anchor than the row's positive, less the margin.
 
     Shape:
-        guide: (rows, columns, guide_dim). Output: (rows, candidates), boolean.
+        guide: (rows, columns, guide_dim). Output: (rows of the part, candidates), boolean.
     """
-    anchor, candidates = guide[:, 0], guide[:, 1:].transpose(0, 1).flatten(0, 1)
-    scores: Tensor = cos_sim(anchor, candidates)  # (rows, candidates)
-    return scores > scores.diagonal()[:, None] - margin
+    anchor, candidates = guide[part, 0], guide[:, 1:].transpose(0, 1).flatten(0, 1)
+    scores: Tensor = cos_sim(anchor, candidates)  # (rows of the part, candidates)
+    return scores > scores.diagonal(part.start)[:, None] - margin
 
 
 class MultipleNegativesRankingLoss(nn.Module):
@@ -110,20 +115,37 @@ class MultipleNegativesRankingLoss(nn.Module):
 
     def _direction(self, columns: list[Tensor], texts: Tensor | None, guide: Tensor | None) -> Tensor:
         """The loss of the first column against all others, whose first holds the positives."""
-        scores: Tensor = SIMILARITIES[self.similarity](columns[0], torch.cat(columns[1:]))  # (rows, candidates)
+        candidates, rows = torch.cat(columns[1:]), len(columns[0])
+        if rows <= _ROWS:
+            return self._sum(columns[0], candidates, slice(0, rows), texts, guide) / rows
+        parts = [slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS)]
+        again: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
+        # Backward, the scores of a part are computed once more, and not kept until then.
+        sums = [checkpoint(self._sum, columns[0][part], candidates, part, texts, guide, **again) for part in parts]
+        return torch.stack(sums).sum() / rows
+
+    def _sum(
+        self, anchors: Tensor, candidates: Tensor, part: slice, texts: Tensor | None, guide: Tensor | None
+    ) -> Tensor:
+        """The sum of the losses of some rows."""
+        scores: Tensor = SIMILARITIES[self.similarity](anchors, candidates)  # (rows of the part, candidates)
         scores = scores / self.temperature
         if texts is not None or guide is not None:
-            scores = scores.masked_fill(self._mask(texts, guide), -torch.inf)
-        return F.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
+            scores = scores.masked_fill(self._mask(texts, guide, part), -torch.inf)
+        own = torch.arange(part.start, part.stop, device=scores.device)
+        return F.cross_entropy(scores, own, reduction="sum")
 
     @torch.no_grad()
-    def _mask(self, texts: Tensor | None, guide: Tensor | None) -> Tensor:
-        """(rows, candidates), boolean: which candidates are left out."""
-        masks = [] if texts is None else [_same_text(texts)]
+    def _mask(self, texts: Tensor | None, guide: Tensor | None, part: slice) -> Tensor:
+        """(rows of the part, candidates), boolean: which candidates are left out."""
+        masks = [] if texts is None else [_same_text(texts, part)]
         if guide is not None:
             # Equal texts differ by rounding alone, which bfloat16 would make a hundredth.
-            masks.append(_more_alike(guide.to(torch.promote_types(guide.dtype, torch.float32)), self.guide_margin))
-        return torch.stack(masks).any(0).fill_diagonal_(False)
+            exact = guide.to(torch.promote_types(guide.dtype, torch.float32))
+            masks.append(_more_alike(exact, self.guide_margin, part))
+        mask = torch.stack(masks).any(0)
+        mask.diagonal(part.start).fill_(False)
+        return mask
 
     def _check_extras(self, texts: Tensor | None, guide: Tensor | None, shape: tuple[int, int]) -> None:
         if texts is not None and (texts.is_floating_point() or tuple(texts.shape) != shape):
