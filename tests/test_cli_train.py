@@ -180,8 +180,8 @@ def test_every_setting_in_the_help_has_the_default_that_it_says(capsys: pytest.C
     found = dict(re.findall(r"--([a-z-]+) [A-Z]+ (?:(?!--).)*?\(([0-9a-z.-]+)\)", said))
     assert found == {
         name.replace("_", "-"): str(getattr(defaults, name))
-        for name in "epochs batch_size learning_rate warmup weight_decay dtype seed keep log_every".split()
-    }
+        for name in "batch_size learning_rate warmup weight_decay dtype seed keep log_every".split()
+    } | {"epochs": "1"}  # Where neither epochs nor steps are given.
 
 
 @pytest.mark.parametrize(
