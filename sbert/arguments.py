@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
+import torch
+from torch import nn
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
@@ -22,3 +25,13 @@ def check_positive(name: str, value: int | None) -> int | None:
     if value < 1:
         raise ValueError(f"{name}={value} is too small; pass at least 1")
     return int(value)
+
+
+def leave_float16(model: nn.Module, device: torch.device) -> None:
+    """Make a model float32 where it is float16 and runs on a CPU, which emulates it a thousand times slower."""
+    if device.type == "cpu" and model.dtype == torch.float16:
+        warnings.warn(
+            "this CPU has no float16 arithmetic, so the weights become float32; pass dtype='bfloat16' for half",
+            stacklevel=3,
+        )
+        model.float()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert import hub
-from sbert.arguments import check_choice, check_positive
+from sbert.arguments import check_choice, check_positive, leave_float16
 from sbert.batch import TokenBatch
 from sbert.engine.devices import default_batch_tokens, default_device, parse_dtype
 from sbert.files import UnreadableError, check_replaceable, replacing
@@ -112,16 +111,7 @@ class CrossEncoder(nn.Module):
         limit = huggingface.default_limit(self.auto_model, self.tokenizer)
         self.max_seq_length = limit if max_seq_length is None else max_seq_length
         self.to(device=device or default_device()).eval()
-        self._leave_float16()
-
-    def _leave_float16(self) -> None:
-        """A CPU only emulates float16, a thousand times slower than float32."""
-        if self.device.type == "cpu" and self.dtype == torch.float16:
-            warnings.warn(
-                "this CPU has no float16 arithmetic, so the weights become float32; pass dtype='bfloat16' for half",
-                stacklevel=3,
-            )
-            self.float()
+        leave_float16(self, self.device)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "activation":

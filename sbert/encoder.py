@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import warnings
 from collections.abc import Iterable, Sequence, Sized
 from functools import partial
 from importlib.metadata import version
@@ -16,7 +15,7 @@ import torch
 from torch import nn
 
 from sbert import functional, hub, saving, verification
-from sbert.arguments import check_choice, check_positive
+from sbert.arguments import check_choice, check_positive, leave_float16
 from sbert.batch import TokenBatch
 from sbert.card import card
 from sbert.engine.devices import default_batch_tokens, default_device, inference_dtype, parse_dtype
@@ -110,7 +109,7 @@ class SentenceEncoder(nn.Sequential):
         self.automatic_dtype = weights_dtype is None
         self._compiling: dict[str, Any] | None = None
         self.to(device=device or default_device(), dtype=weights_dtype)
-        self._leave_float16(self.device)
+        leave_float16(self, self.device)
         if folder is not None:  # What loads can encode.
             with reading(folder, "modules that work together"):
                 widths(self, self.device)
@@ -152,15 +151,6 @@ class SentenceEncoder(nn.Sequential):
     def dtype(self) -> torch.dtype:
         """Of the weights."""
         return next((p.dtype for p in self.parameters() if p.is_floating_point()), torch.float32)
-
-    def _leave_float16(self, device: torch.device) -> None:
-        """A CPU only emulates float16, a thousand times slower than float32."""
-        if device.type == "cpu" and self.dtype == torch.float16:
-            warnings.warn(
-                "this CPU has no float16 arithmetic, so the weights become float32; pass dtype='bfloat16' for half",
-                stacklevel=3,
-            )
-            self.float()
 
     @property
     def similarity_fn_name(self) -> str:
@@ -257,7 +247,7 @@ class SentenceEncoder(nn.Sequential):
         if device is not None:
             self.to(device)
         here = self.device
-        self._leave_float16(here)
+        leave_float16(self, here)
         as_array = convert_to_numpy and not convert_to_tensor
         job = Encoding(
             self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from typing import Any
@@ -18,6 +19,9 @@ def main(model_folder: str, output: str, *settings: str) -> None:
     torch.set_num_threads(1)
     options: dict[str, Any] = {"learning_rate": 1e-3, "batch_size": 8, "log_every": 1, "steps": 26}
     options.update({name: json.loads(value) for name, value in (setting.split("=") for setting in settings)})
+    if (tokens := options.pop("tokens", None)) is not None:  # At once, without caching.
+        module: Any = importlib.import_module("sbert.training.backward")
+        module.default_batch_tokens = lambda device: tokens
     model = SentenceEncoder(model_folder, device="cpu")
     torch.manual_seed(0)
     loss = SoftmaxLoss(16, 3)

@@ -110,21 +110,25 @@ def randomized(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
     return model.eval()
 
 
-def bert(folder: Path, seed: int = 0) -> Path:
-    """A BERT of two layers, as a plain Hugging Face folder."""
+def bert_model(seed: int = 0) -> Any:
+    """A BERT of two layers for the tokenizer ``wordpiece``."""
     from transformers import BertConfig, BertModel
 
-    tokenizer = wordpiece()
     config = BertConfig(
-        vocab_size=tokenizer.get_vocab_size(),
+        vocab_size=wordpiece().get_vocab_size(),
         hidden_size=16,
         num_hidden_layers=2,
         num_attention_heads=2,
         intermediate_size=32,
         max_position_embeddings=64,
     )
-    randomized(BertModel(config), seed).save_pretrained(folder)
-    wrapped(tokenizer, 64).save_pretrained(folder)
+    return randomized(BertModel(config), seed)
+
+
+def bert(folder: Path, seed: int = 0) -> Path:
+    """A BERT of two layers, as a plain Hugging Face folder."""
+    bert_model(seed).save_pretrained(folder)
+    wrapped(wordpiece(), 64).save_pretrained(folder)
     return folder
 
 

@@ -24,19 +24,8 @@ CHUNK = 24
 @functools.cache
 def encoder() -> SentenceEncoder:
     """A BERT of two layers in float64, with dropout in training mode."""
-    from transformers import BertConfig, BertModel
-
-    tokenizer = small.wordpiece()
-    config = BertConfig(
-        vocab_size=tokenizer.get_vocab_size(),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-    )
-    model = small.randomized(BertModel(config))
-    return SentenceEncoder(Transformer(model, small.wrapped(tokenizer, 64)), Pooling("mean")).double().eval()
+    transformer = Transformer(small.bert_model(), small.wrapped(small.wordpiece(), 64))
+    return SentenceEncoder(transformer, Pooling("mean")).double().eval()
 
 
 def texts(columns: int) -> list[tuple[str, ...]]:

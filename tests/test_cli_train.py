@@ -138,14 +138,17 @@ def test_every_loss_trains(folder: Path, tmp_path: Path, run: Run, name: str) ->
 
 
 def test_it_does_what_the_trainer_does(folder: Path, tmp_path: Path, run: Run) -> None:
-    settings = "--epochs 2 --batch-size 5 --chunk-tokens 40 --learning-rate 1e-3 --warmup 0.5 --weight-decay 0.1"
-    more = "--seed 3 --sampler length --checkpoint-every 2 --keep 3 --log-every 3 --evaluate-every 5"
+    settings = "--epochs 4 --batch-size 5 --chunk-tokens 40 --learning-rate 1e-3 --warmup 0.5 --weight-decay 0.1"
+    more = "--accumulation 2 --max-gradient-norm 0.5 --seed 3 --sampler length"
+    more += " --checkpoint-every 2 --keep 3 --log-every 3 --evaluate-every 5"
     assert run(f"{COSINE} {EVALUATE} {settings} {more} --quiet --output", tmp_path / "out") == (0, "", "")
     config = TrainingConfig(
         output=tmp_path / "own",
-        epochs=2,
+        epochs=4,
         batch_size=5,
         chunk_tokens=40,
+        accumulation=2,
+        max_gradient_norm=0.5,
         learning_rate=1e-3,
         warmup=0.5,
         weight_decay=0.1,
@@ -177,11 +180,11 @@ def test_every_setting_in_the_help_has_the_default_that_it_says(capsys: pytest.C
         main(["train", "--help"])
     said = " ".join(capsys.readouterr().out.split())
     defaults = TrainingConfig()
+    names = "batch_size accumulation learning_rate warmup weight_decay max_gradient_norm dtype seed keep log_every"
     found = dict(re.findall(r"--([a-z-]+) [A-Z]+ (?:(?!--).)*?\(([0-9a-z.-]+)\)", said))
-    assert found == {
-        name.replace("_", "-"): str(getattr(defaults, name))
-        for name in "batch_size learning_rate warmup weight_decay dtype seed keep log_every".split()
-    } | {"epochs": "1"}  # Where neither epochs nor steps are given.
+    assert found == {name.replace("_", "-"): str(getattr(defaults, name)) for name in names.split()} | {
+        "epochs": "1"
+    }  # Where neither epochs nor steps are given.
 
 
 @pytest.mark.parametrize(

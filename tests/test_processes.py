@@ -89,7 +89,7 @@ def test_killed_ten_times_and_still_the_same(folder: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cached", [[], ["chunk_tokens=40"]], ids=["plain", "cached"])
+@pytest.mark.parametrize("cached", [[], ["tokens=40"], ["chunk_tokens=40"]], ids=["plain", "chunks", "cached"])
 @pytest.mark.parametrize("sharded", [[], ["sharded=true"]], ids=["replicated", "sharded"])
 def test_two_ranks_train_what_one_does(cached: list[str], sharded: list[str], folder: Path, tmp_path: Path) -> None:
     """The last batch of an epoch has 5 rows, so that the ranks' parts differ; dropout differs, so it is off."""

@@ -60,7 +60,7 @@ def test_vectors_and_gradients(family: str, cost: int) -> None:
     module = transformer(family, torch.float64)
     number = len(trained.bands(TokenBatch.from_rows(LONG), 2, torch.float64))
     assert {0: number == 6, 600: 1 < number < 6, 10**9: number == 1}[cost], number
-    for rows in (ROWS, LONG, [[3, 4, 5]], [[3, 4], [5, 6]]):
+    for rows in (ROWS, LONG, LONG * 13, [[3, 4, 5]], [[3, 4], [5, 6]]):
         agree(both(module, rows))
 
 

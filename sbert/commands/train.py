@@ -107,9 +107,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     length.add_argument("--steps", type=int, metavar="N", help="steps in all, in place of epochs")
     training.add_argument("--batch-size", type=int, metavar="N", help="rows a batch (16)")
     training.add_argument("--chunk-tokens", type=int, metavar="N", help="tokens at once: any batch in little memory")
+    training.add_argument("--accumulation", type=int, metavar="N", help="batches whose gradients a step adds up (1)")
     training.add_argument("--learning-rate", type=float, metavar="X", help="at its highest (2e-05)")
     training.add_argument("--warmup", type=float, metavar="X", help="part of the steps in which it rises (0.1)")
     training.add_argument("--weight-decay", type=float, metavar="X", help="of AdamW (0.01)")
+    training.add_argument("--max-gradient-norm", type=float, metavar="X", help="longer gradients are shortened (1.0)")
     training.add_argument("--dtype", help="of the arithmetic: float32 or bfloat16 (float32)")
     training.add_argument("--seed", type=int, metavar="N", help="of the order of rows and of dropout (0)")
     training.add_argument("--sampler", metavar="NAME", help="random, no_duplicates, group_by_label or length")
@@ -135,8 +137,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 # ------------------------------------------------------------------------------------------------------ training
 
 _SETTINGS = (
-    "epochs steps batch_size chunk_tokens learning_rate warmup weight_decay dtype seed evaluate_every"
-    " checkpoint_every keep log_every"
+    "epochs steps batch_size chunk_tokens accumulation learning_rate warmup weight_decay max_gradient_norm dtype seed"
+    " evaluate_every checkpoint_every keep log_every"
 ).split()
 
 

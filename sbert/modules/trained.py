@@ -283,7 +283,8 @@ def hidden_states(backbone: Backbone, batch: TokenBatch, dtype: torch.dtype) -> 
     if backbone.widen is not None:
         x = F.linear(x, backbone.widen.weight.to(dtype), backbone.widen.bias.to(dtype))
     tokens = len(x)
-    if dtype.itemsize < 4:  # oneDNN compiles for each number of tokens anew, so they are one of 16 in an octave.
+    if dtype.itemsize < 4 or tokens > 1024:
+        # One of 16 numbers in an octave: oneDNN compiles for each in 16 bits, and memory of like sizes is used again.
         x = F.pad(x, (0, 0, 0, -tokens % (1 << max(0, tokens.bit_length() - 5))))
     cut = bands(batch, backbone.heads, dtype)
     for layer in backbone.layers:

@@ -19,8 +19,6 @@ from sbert.engine.tokenize import Tokens
 from sbert.training.distributed import ALONE, Ranks
 from sbert.training.rows import Signature
 
-Encoder = Callable[[Any], Tensor]
-
 
 @dataclass(frozen=True)
 class TrainingBatch:
@@ -154,12 +152,18 @@ def backward(
             result: Tensor = model(batch.tokens.batch(rows).to(device))
         return result.float() if result.dtype.itemsize < 4 else result
 
-    outputs, states = [], []
+    sizes = [len(rows) for rows in chunks]
+    outputs, states, leaf = [], [], torch.empty(0)
     with torch.set_grad_enabled(not cached):
-        for rows in chunks:
+        for start, rows in zip(np.cumsum([0, *sizes]).tolist(), chunks, strict=False):
             states.append(random_state(device) if cached else [])
-            outputs.append(vectors(rows))
-    leaf = torch.cat([output.detach() for output in outputs]).requires_grad_()  # In the order of the chunks.
+            output = vectors(rows)
+            if start == 0:  # One block for all: small ones among those that come and go would break memory up.
+                leaf = output.detach().new_empty(sum(sizes), output.shape[1])
+            leaf[start : start + len(output)] = output.detach()
+            if not cached:
+                outputs.append(output)
+    leaf.requires_grad_()  # In the order of the chunks.
     columns = ranks.gather(leaf[place[batch.columns]], batch.rows)  # (rows, columns, dim)
     value = loss(*columns.unbind(1), **batch.extras)
     _check(value, loss)
@@ -168,12 +172,11 @@ def backward(
     gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
     if not replicated:
         gradient *= ranks.world
-    pieces = torch.split(gradient, [len(output) for output in outputs])
+    pieces = torch.split(gradient, sizes)
     if not cached:
         live = [output.requires_grad for output in outputs]
         torch.autograd.backward(list(compress(outputs, live)), list(compress(pieces, live)))
         return value.detach()
-    del outputs
     for rows, state, piece in zip(chunks, states, pieces, strict=True):
         with _replayed(state, device):
             again = vectors(rows)

@@ -126,13 +126,14 @@ def restore_optimizer(
     optimizer: torch.optim.Optimizer, names: Mapping[nn.Parameter, str], tensors: Mapping[str, Tensor]
 ) -> None:
     """Put back what ``optimizer_tensors`` gave."""
-    for parameter, name in names.items():
-        prefix = f"optimizer.{name}."
-        for key in [key for key in tensors if key.startswith(prefix) and "." not in key[len(prefix) :]]:
-            value = tensors[key]
-            if value.ndim:
-                live = torch.zeros_like(parameter)
-                assign(live, value)
-            else:
-                live = value.to(parameter.device)
-            optimizer.state[parameter][key.removeprefix(prefix)] = live
+    parameters = {f"optimizer.{name}": parameter for parameter, name in names.items()}
+    for key, value in tensors.items():
+        name, _, state = key.rpartition(".")
+        if (parameter := parameters.get(name)) is None:
+            continue
+        if value.ndim:
+            live = torch.zeros_like(parameter)
+            assign(live, value)
+        else:
+            live = value.to(parameter.device)
+        optimizer.state[parameter][state] = live

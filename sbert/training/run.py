@@ -27,6 +27,7 @@ from sbert.training import checkpoint
 from sbert.training.backward import backward, random_state, set_random_state
 from sbert.training.distributed import Ranks
 from sbert.training.log import Log
+from sbert.training.sampling import name_of
 from sbert.training.tables import Tables
 
 if TYPE_CHECKING:
@@ -276,8 +277,7 @@ class Run:
     def _facts(self) -> dict[str, Any]:
         """What has to be the same where training goes on, as JSON keeps it."""
         config = {name: value for name, value in asdict(self.config).items() if name not in _FREE}
-        sampler = self.config.sampler
-        config["sampler"] = getattr(sampler, "__name__", type(sampler).__name__) if callable(sampler) else sampler
+        config["sampler"] = name_of(self.config.sampler)
         losses = {
             name: f"{rows.signature.name}({rows.signature})"
             + (repr(self.trainer.losses[name]) if isinstance(self.trainer.losses[name], nn.Module) else "")

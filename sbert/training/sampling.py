@@ -117,6 +117,11 @@ SAMPLERS: dict[str, Callable[[Rows, int, np.random.Generator], list[np.ndarray]]
 }
 
 
+def name_of(sampler: object) -> str:
+    """Of a sampler that goes by its name, or of a function."""
+    return sampler if isinstance(sampler, str) else getattr(sampler, "__name__", type(sampler).__name__)
+
+
 def interleave(counts: Sequence[int], mix: str, generator: np.random.Generator) -> np.ndarray:
     """Which dataset gives the next batch, over an epoch.
 

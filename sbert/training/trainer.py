@@ -15,7 +15,7 @@ from sbert.training.config import TrainingConfig
 from sbert.training.distributed import Ranks
 from sbert.training.rows import Loss, Rows
 from sbert.training.run import Run, own_randomness
-from sbert.training.sampling import SAMPLERS, interleave
+from sbert.training.sampling import SAMPLERS, interleave, name_of
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
@@ -124,7 +124,7 @@ class Trainer:
             plans.append([np.asarray(batch) for batch in chosen(rows, self.config.batch_size, generator)])
             if not plans[-1]:
                 raise ValueError(
-                    f"sampler={_name(sampler)!r} makes no batch of {rows.name}; pass another, or more rows"
+                    f"sampler={name_of(sampler)!r} makes no batch of {rows.name}; pass another, or more rows"
                 )
         names = list(self.rows)
         order = np.random.default_rng([self.config.seed, epoch]) if len(names) > 1 else None
@@ -197,8 +197,3 @@ def _of(value: Any, name: str, what: str) -> Any:
             return None
         raise ValueError(f"there is no loss for {name!r}, only for {', '.join(map(repr, value))}; pass one for each")
     return value[name]
-
-
-def _name(function: object) -> str:
-    """Of a function, or of a sampler that goes by its name."""
-    return function if isinstance(function, str) else getattr(function, "__name__", type(function).__name__)
