@@ -23,7 +23,7 @@ from sbert.report import TRUNCATION, Report
 from sbert.saving.pairs import check_activation, read_activation, read_cross_encoder, write_cross_encoder
 from sbert.training import Trainer, TrainingConfig
 from sbert.training.rows import Loss
-from sbert.training.trainer import Evaluator
+from sbert.training.trainer import Evaluate
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -98,6 +98,7 @@ class CrossEncoder(nn.Module):
             cache_folder=cache_folder,
             local_files_only=local_files_only,
         )
+        self.name_or_path = os.fspath(model)
         self.auto_model = read_cross_encoder(folder, check_positive("classes", classes), weights_dtype or torch.float32)
         self.tokenizer = huggingface.load_tokenizer(folder, {})
         if self.tokenizer.pad_token_id is None:
@@ -302,7 +303,7 @@ class CrossEncoder(nn.Module):
         loss: str | Loss | Mapping[str, str | Loss] | None = None,
         config: TrainingConfig | None = None,
         *,
-        evaluator: Evaluator | None = None,
+        evaluator: Evaluate | None = None,
         columns: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
         label: str | Mapping[str, str] | None = None,
         resume: bool = False,

@@ -99,6 +99,7 @@ class SentenceEncoder(nn.Sequential):
         if not isinstance(chain[0], ReadsText):
             raise TypeError(f"the first module, {type(chain[0]).__name__}, reads no text; begin with a Transformer")
         super().__init__(*chain)
+        self.name_or_path = "" if folder is None else os.fspath(modules[0])  # type: ignore[arg-type]
         self.prompts = dict(settings.prompts if prompts is None else prompts)
         self.default_prompt_name = default_prompt_name or settings.default_prompt_name
         if self.default_prompt_name is not None:

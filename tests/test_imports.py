@@ -13,7 +13,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "sbert"
 # Each layer imports from those before it, and from itself where it is a package.
 LAYERS = [
-    ["batch", "functional", "files", "plotting"],
+    ["batch", "functional", "files", "plotting", "distributed"],
     ["quantization", "hub", "attention"],
     ["modules", "losses"],
     ["saving", "verification", "card", "data", "texts", "report", "arguments"],

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sbert.evaluation.evaluator import Evaluator, Vectors
 from sbert.evaluation.metrics import spearman
 from sbert.functional import pairwise_similarity
 
-if TYPE_CHECKING:
-    from sbert.encoder import SentenceEncoder
 
-
-class SimilarityEvaluator:
+class SimilarityEvaluator(Evaluator):
     """Spearman's correlation of the cosine of two texts' vectors with their score.
 
         spearman( cos(u_i, v_i), score_i )
@@ -48,10 +45,7 @@ class SimilarityEvaluator:
         if np.all(self.scores == self.scores[0]):
             raise ValueError(f"every score is {self.scores[0]:g}, which orders nothing; pass different scores")
 
-    def __call__(self, model: SentenceEncoder) -> dict[str, float]:
-        """The figure for a model, by its name."""
-        # In one call, so that a text that stands on both sides is encoded once.
-        vectors = model.encode([*self.first, *self.second], show_progress_bar=False)
-        half = len(self.first)
-        cosines = pairwise_similarity(vectors[:half], vectors[half:])
+    def measure(self, vectors: Vectors) -> dict[str, float]:
+        table, half = vectors([*self.first, *self.second]), len(self.first)
+        cosines = pairwise_similarity(table[:half], table[half:])
         return {"spearman": spearman(cosines, self.scores)}

@@ -1,8 +1,8 @@
 """Training: rows and a loss in, a better model out."""
 
+from sbert.distributed import Ranks
 from sbert.training.backward import TrainingBatch, backward
 from sbert.training.config import TrainingConfig
-from sbert.training.distributed import Ranks
 from sbert.training.rows import Rows, Signature
 from sbert.training.trainer import Trainer
 

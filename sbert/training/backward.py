@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sbert.distributed import ALONE, Ranks
 from sbert.engine.devices import default_batch_tokens
 from sbert.engine.plan import plan, unique
 from sbert.engine.tokenize import Tokens
-from sbert.training.distributed import ALONE, Ranks
 from sbert.training.rows import Signature
 
 

@@ -20,18 +20,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sbert.distributed import Ranks
 from sbert.engine.devices import parse_dtype
 from sbert.engine.mode import evaluating
 from sbert.engine.run import ahead
+from sbert.evaluation.evaluator import Evaluator
 from sbert.training import checkpoint
 from sbert.training.backward import backward, random_state, set_random_state
-from sbert.training.distributed import Ranks
 from sbert.training.log import Log
 from sbert.training.sampling import name_of
 from sbert.training.tables import Tables
 
 if TYPE_CHECKING:
-    from sbert.training.trainer import Evaluator, Piece, Trainer
+    from sbert.training.trainer import Evaluate, Piece, Trainer
 
 # Settings that may change before training goes on: they do not change what is trained.
 _FREE = ("output", "keep", "log_every", "checkpoint_every", "evaluate_every", "metric")
@@ -231,14 +232,18 @@ class Run:
 
     # ------------------------------------------------------------------------------------- evaluations, checkpoints
 
-    def _evaluate(self, evaluator: Evaluator) -> None:
-        model = self._whole_model()
-        self.ranks.lead(lambda: self._measure(evaluator, model), self.model.device)
+    def _evaluate(self, evaluator: Evaluate) -> None:
+        model, device = self._whole_model(), self.model.device
+        found = self.ranks.together(lambda: self._figures(evaluator, model.to(device)), device)
+        self.ranks.lead(lambda: self._judge(found, model), device)
 
-    def _measure(self, evaluator: Evaluator, model: Any) -> None:
-        model.to(self.model.device)
+    def _figures(self, evaluator: Evaluate, model: Any) -> float | Mapping[str, float]:
         with evaluating(model):
-            found = evaluator(model)
+            if isinstance(evaluator, Evaluator):
+                return evaluator(model, ranks=self.ranks)
+            return evaluator(model) if self.ranks.first else {}  # Others wait: it may be anything.
+
+    def _judge(self, found: float | Mapping[str, float], model: Any) -> None:
         scores = dict(found) if isinstance(found, Mapping) else {"score": float(found)}
         metric = self.config.metric or next(iter(scores))
         if metric not in scores:

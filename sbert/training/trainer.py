@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from sbert.distributed import Ranks
 from sbert.training.backward import TrainingBatch
 from sbert.training.config import TrainingConfig
-from sbert.training.distributed import Ranks
 from sbert.training.rows import Loss, Rows
 from sbert.training.run import Run, own_randomness
 from sbert.training.sampling import SAMPLERS, interleave, name_of
@@ -20,7 +20,7 @@ from sbert.training.sampling import SAMPLERS, interleave, name_of
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
 
-Evaluator = Callable[[Any], "float | Mapping[str, float]"]
+Evaluate = Callable[[Any], "float | Mapping[str, float]"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Trainer:
         loss: Loss | Mapping[str, Loss],
         config: TrainingConfig | None = None,
         *,
-        evaluator: Evaluator | None = None,
+        evaluator: Evaluate | None = None,
         columns: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
         label: str | Mapping[str, str] | None = None,
         guide: SentenceEncoder | None = None,

@@ -1,4 +1,4 @@
-"""Several processes that train one model."""
+"""Several processes that train or measure one model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+T = TypeVar("T")
 
 # Numbers of the gradient that travel together.
 _BUCKET = 1 << 23
@@ -113,23 +116,27 @@ class Ranks:
             for tensor in tensors:
                 dist.broadcast(tensor.detach(), 0)
 
-    def lead(self, action: Callable[[], None], device: torch.device) -> None:
-        """Have the first rank do something, while the others wait.
+    def together(self, action: Callable[[], T], device: torch.device) -> T:
+        """Do something on every rank, and wait for the others.
 
         Raises:
-            RuntimeError: On the others, if it fails on the first, where its own error is raised.
+            RuntimeError: If it fails on another rank, where its own error is raised.
         """
         failure: BaseException | None = None
-        if self.first:
-            try:
-                action()
-            except BaseException as error:
-                failure = error
+        try:
+            result = action()
+        except BaseException as error:
+            failure = error
         failed = self.most(int(failure is not None), device)
         if failure is not None:
             raise failure
         if failed:
-            raise RuntimeError("the first process has failed, and says why")
+            raise RuntimeError("another process has failed, and says why")
+        return result
+
+    def lead(self, action: Callable[[], object], device: torch.device) -> None:
+        """Do something on the first rank, while the others wait; if it fails there, it fails on all."""
+        self.together(lambda: action() if self.first else None, device)
 
 
 def _leave() -> None:

@@ -1,0 +1,223 @@
+"""What every evaluator is: figures of a model's vectors, each text encoded once."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Listed
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sbert.distributed import ALONE, Ranks
+from sbert.engine.plan import unique
+
+KINDS = ("text", "query", "document")
+
+
+class Vectors:
+    """The vectors of texts by one model: a text is encoded once, whoever asks for it.
+
+    Args:
+        model: Encodes the texts.
+        ranks: The processes that share the work; each asks for the same texts in the same order.
+        show_progress_bar: As in ``encode``.
+
+    Example:
+        >>> vectors = Vectors(model)
+        >>> vectors(["A cat.", "A dog.", "A cat."]).shape
+        (3, 384)
+    """
+
+    def __init__(self, model: Any, ranks: Ranks = ALONE, show_progress_bar: bool | None = None) -> None:
+        self.model, self.ranks, self.show_progress_bar = model, ranks, show_progress_bar
+        self._places: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
+        self._tables: dict[str, np.ndarray] = {}
+
+    def __call__(self, texts: Listed[str], kind: str = "text") -> np.ndarray:
+        """Vectors of texts, kept for whoever asks for them again.
+
+        Args:
+            texts: Any number, some of which may be the same.
+            kind: ``"text"``, or ``"query"`` and ``"document"`` for the model's prompts of these.
+
+        Shape:
+            Output: (texts, dim) float32.
+        """
+        places = self._places[kind]
+        new = [text for text in dict.fromkeys(texts) if text not in places]
+        if new or kind not in self._tables:
+            found = self.fresh(new, kind)
+            table = self._tables.get(kind)
+            self._tables[kind] = found if table is None else np.concatenate([table, found])
+            places.update({text: len(places) + i for i, text in enumerate(new)})
+        return self._tables[kind][np.fromiter((places[text] for text in texts), np.int64, len(texts))]
+
+    def fresh(self, texts: Listed[str], kind: str = "text") -> np.ndarray:
+        """The same without keeping them, for texts that are many and asked for once."""
+        encode = {"text": "encode", "query": "encode_query", "document": "encode_document"}[kind]
+
+        def vectors(part: Listed[str]) -> np.ndarray:
+            found: np.ndarray = getattr(self.model, encode)(part, show_progress_bar=self.show_progress_bar)
+            return found.astype(np.float32, copy=False)
+
+        return self._shared(texts, vectors)
+
+    def pairs(self, first: Listed[str], second: Listed[str]) -> np.ndarray:
+        """The scores of pairs by a model that reads two texts at once, each different pair scored once.
+
+        Shape:
+            Output: (pairs,) or (pairs, classes).
+        """
+        different, _, places = unique(list(zip(first, second, strict=True)))
+        bar = self.show_progress_bar
+        scores = self._shared(different, lambda part: self.model.predict(part, show_progress_bar=bar))
+        return scores[places]
+
+    def _shared(self, items: Listed[Any], action: Callable[[Listed[Any]], np.ndarray]) -> np.ndarray:
+        """What an action makes of the items, each rank having done its part of them."""
+        ranks, device = self.ranks, torch.device("cpu")
+        # A rank without a part does one item all the same, for the shape of what comes out.
+        own = items[ranks.rank :: ranks.world] or items[:1]
+        made = torch.from_numpy(np.ascontiguousarray(ranks.together(lambda: action(own), device)))
+        if ranks.world == 1:
+            return made.numpy()
+        made = made[: len(items[ranks.rank :: ranks.world])]
+        return ranks.gather(made.reshape(len(made), 1, -1), len(items)).reshape(len(items), *made.shape[1:]).numpy()
+
+
+class Evaluator(ABC):
+    """Figures of a model, by name; a ``Trainer`` takes one, and so do people.
+
+    Somebody's own is a class with the method ``measure``; any function of a model will do where neither several
+    ranks nor vectors that evaluators share are wanted.
+
+    Example:
+        >>> class MeanLength(Evaluator):
+        ...     def measure(self, vectors):
+        ...         return {"length": float(np.linalg.norm(vectors(["A cat.", "A dog."]), axis=1).mean())}
+        >>> round(MeanLength()(model)["length"], 3)
+        1.0
+    """
+
+    @abstractmethod
+    def measure(self, vectors: Vectors) -> dict[str, float]:
+        """The figures, the first of which says which model is the best; more is better."""
+
+    def __call__(
+        self,
+        model: Any,
+        *,
+        output: str | os.PathLike[str] | None = None,
+        ranks: Ranks = ALONE,
+        show_progress_bar: bool | None = False,
+    ) -> dict[str, float]:
+        """Measure a model.
+
+        Args:
+            model: A ``SentenceEncoder``, or for evaluators that say so a ``CrossEncoder``.
+            output: A file that a line is added to: CSV where it ends in ``.csv``, or else JSONL.
+            ranks: The processes that share the work, all of which call this; a ``Trainer`` passes its own.
+            show_progress_bar: As in ``encode``.
+
+        Raises:
+            OSError: If ``output`` cannot be written.
+        """
+        found = self.measure(Vectors(model, ranks, show_progress_bar))
+        if output is not None and ranks.first:
+            when = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+            named = {"time": when, "model": model.name_or_path, "evaluator": type(self).__name__}
+            write_line(output, {**named, **found})
+        return found
+
+
+class Sequence(Evaluator):
+    """Several evaluators as one, which share the vectors of the texts that they have in common.
+
+    Args:
+        evaluators: By name; each figure is called ``name_figure``. The first says which model is the best.
+
+    Raises:
+        ValueError: If there are none.
+
+    Example:
+        >>> from sbert.evaluation import SimilarityEvaluator
+        >>> first = SimilarityEvaluator(["A cat.", "A cat."], ["A kitten.", "Taxes rise."], [4.5, 0])
+        >>> second = SimilarityEvaluator(["A cat.", "A cat."], ["A kitten.", "A dog."], [4.5, 3])
+        >>> Sequence({"far": first, "near": second})(model)["far_spearman"]
+        1.0
+    """
+
+    def __init__(self, evaluators: Mapping[str, Evaluator]) -> None:
+        if not evaluators:
+            raise ValueError("there are no evaluators; pass one or more, by name")
+        self.evaluators = dict(evaluators)
+
+    def measure(self, vectors: Vectors) -> dict[str, float]:
+        return {
+            f"{name}_{figure}": value
+            for name, evaluator in self.evaluators.items()
+            for figure, value in evaluator.measure(vectors).items()
+        }
+
+
+def write_line(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
+    r"""Add a record to a file of results.
+
+    A CSV file gets the columns that it lacks.
+
+    Args:
+        path: Of the file, CSV where it ends in ``.csv``, or else JSONL.
+        record: Values by name.
+
+    Raises:
+        OSError: If the file cannot be written.
+        ValueError: If there is a CSV file with other contents than a header and rows.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "results.csv"
+        ...     write_line(file, {"model": "a", "spearman": 0.5})
+        ...     write_line(file, {"model": "b", "spearman": 0.6, "pearson": 0.7})
+        ...     file.read_text().splitlines()
+        ['model,spearman,pearson', 'a,0.5,', 'b,0.6,0.7']
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.suffix.lower() != ".csv":
+        finite = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in record.items()
+        }
+        with target.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(finite, ensure_ascii=False) + "\n")
+        return
+    rows: list[dict[str, Any]] = []
+    columns: list[str] = []
+    if target.exists() and target.stat().st_size:
+        with target.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            try:
+                columns, rows = list(reader.fieldnames or ()), list(reader)
+            except (csv.Error, UnicodeDecodeError) as error:
+                raise ValueError(f"{target} is no CSV file of results ({error}); name another file") from error
+        if any(None in row or None in row.values() for row in rows):
+            raise ValueError(f"{target} has rows that do not fit its header; mend them, or name another file")
+    columns += [name for name in record if name not in columns]
+    half = target.with_name(f".{target.name}.half")
+    try:
+        with half.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+            writer.writeheader()
+            writer.writerows([*rows, record])
+        os.replace(half, target)
+    finally:
+        half.unlink(missing_ok=True)
