@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from shared import ACTIONS, PEOPLE, PLACES, sentence
 from tokenizers import BertWordPieceTokenizer
+from tokenizers.models import WordPiece
 from torch import nn
 from tqdm import tqdm
 from transformers import BertConfig, BertModel, BertTokenizerFast
@@ -45,6 +46,7 @@ HELD_OUT = [
 TOKENS = 128  # In a row at most.
 MASKED = 0.15
 KEPT = ("model", "head", "optimizer", "step", "random")
+FIXED = ("layers", "width", "words", "batch_tokens", "learning_rate", "seed")  # From the first step to the last.
 
 
 def cells(data: Path, sources: list[str]) -> Iterator[str]:
@@ -81,12 +83,15 @@ def read(data: Path | None) -> Iterator[str]:
 
 def make_tokenizer(texts: Iterable[str], words: int, folder: Path) -> BertTokenizerFast:
     """A vocabulary of frequent pieces of words, in lower case."""
-    if not (folder / "vocab.txt").exists():
+    if not folder.exists():
         trained = BertWordPieceTokenizer(lowercase=True)
         trained.train_from_iterator(texts, vocab_size=words, min_frequency=2, show_progress=False)
-        folder.mkdir(parents=True, exist_ok=True)
-        trained.save_model(str(folder))
-    return BertTokenizerFast(vocab_file=str(folder / "vocab.txt"), do_lower_case=True, model_max_length=TOKENS)
+        half = folder.with_suffix(".half")
+        half.mkdir(exist_ok=True)
+        trained.save_model(str(half))
+        half.rename(folder)
+    vocabulary = WordPiece.read_file(str(folder / "vocab.txt"))
+    return BertTokenizerFast(vocab=vocabulary, do_lower_case=True, model_max_length=TOKENS)
 
 
 def make_rows(texts: Iterable[str], tokenizer: BertTokenizerFast, file: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -98,6 +103,8 @@ def make_rows(texts: Iterable[str], tokenizer: BertTokenizerFast, file: Path) ->
             for ids in tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]:
                 pieces = (ids[start : start + TOKENS - 2] for start in range(0, len(ids), TOKENS - 2))
                 rows += [np.array([first, *piece, last], np.uint16) for piece in pieces if len(piece) > 4]
+        if not rows:
+            raise SystemExit("there are no texts; pass the folder that holds text_imdb, nli or captions as --data")
         half = file.with_suffix(".half.npz")
         np.savez(half, tokens=np.concatenate(rows), ends=np.cumsum([len(row) for row in rows]))
         half.rename(file)
@@ -138,47 +145,78 @@ def hide(ids: torch.Tensor, special: int, mask: int, words: int) -> tuple[torch.
     return torch.where(chosen & (fate >= 0.9), other, hidden), chosen
 
 
-def main() -> None:
-    """Read, pretrain, and write the model."""
+def drop_behind(step: int, history: Path) -> None:
+    """Take away the lines of steps that will come again."""
+    if history.exists():
+        lines = history.read_text(encoding="utf-8").splitlines(keepends=True)
+        # A process that was killed may have left half a line.
+        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+        history.write_text("".join(kept), encoding="utf-8")
+
+
+def arguments() -> argparse.Namespace:
+    """The command line; what is fixed at the first run has to be the same in those that go on."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, metavar="FOLDER")
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--steps", type=int, help="6000, or 60 without data")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--words", type=int, default=16000, help="in the vocabulary")
-    parser.add_argument("--batch-tokens", type=int, default=8192)
+    parser.add_argument("--words", type=int, default=16000, help="in the vocabulary, at most 65536")
+    parser.add_argument("--batch-tokens", type=int, help="8192, or 1024 without data")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--save-every", type=int, default=200, metavar="STEPS")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    steps = options.steps or (6000 if options.data else 60)
-    torch.manual_seed(options.seed)
-
+    options.steps = options.steps or (6000 if options.data else 60)
+    options.batch_tokens = options.batch_tokens or (8192 if options.data else 1024)
+    if options.words > 1 << 16:
+        parser.error("--words: the tokens are kept in 16 bits; pass 65536 at most")
     options.output.mkdir(parents=True, exist_ok=True)
-    tokenizer = make_tokenizer(read(options.data), options.words, options.output / "vocabulary")
-    tokens, offsets = make_rows(read(options.data), tokenizer, options.output / "rows.npz")
-    special = max(tokenizer.all_special_ids) + 1
+    file, fixed = options.output / "settings.json", {name: getattr(options, name) for name in FIXED}
+    if not file.exists():
+        file.write_text(json.dumps(fixed), encoding="utf-8")
+    if (known := json.loads(file.read_text(encoding="utf-8"))) != fixed:
+        parser.error(f"{options.output} was begun with {known}; pass the same, or name another folder")
+    return options
+
+
+def make_model(options: argparse.Namespace, words: int) -> tuple[BertModel, Head, torch.optim.Optimizer]:
+    """Random weights, and what trains them."""
     config = BertConfig(
-        vocab_size=len(tokenizer),
+        vocab_size=words,
         hidden_size=options.width,
         num_hidden_layers=options.layers,
-        num_attention_heads=options.width // 64,
+        num_attention_heads=max(1, options.width // 64),
         intermediate_size=4 * options.width,
         max_position_embeddings=512,
         hidden_dropout_prob=0.0,  # Little text is seen twice.
         attention_probs_dropout_prob=0.0,
     )
     bert = BertModel(config, add_pooling_layer=False)
+    head = Head(bert.get_input_embeddings())
+    parameters = [*bert.to(options.device).parameters(), *head.to(options.device).parameters()]
+    groups = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": 0.01},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    return bert, head, torch.optim.AdamW(groups, lr=options.learning_rate, betas=(0.9, 0.98))
+
+
+def main() -> None:
+    """Read, pretrain, and write the model."""
+    options = arguments()
+    steps, history = options.steps, options.output / "history.jsonl"
+    torch.manual_seed(options.seed)
+
+    tokenizer = make_tokenizer(read(options.data), options.words, options.output / "vocabulary")
+    tokens, offsets = make_rows(read(options.data), tokenizer, options.output / "rows.npz")
+    special = max(tokenizer.all_special_ids) + 1
+    bert, head, optimizer = make_model(options, len(tokenizer))
     table = bert.get_input_embeddings()
-    head = Head(table).to(options.device)
     encoder = Transformer(bert, tokenizer).to(options.device).train()
-    decayed = [p for p in (*bert.parameters(), *head.parameters()) if p.ndim > 1]
-    others = [p for p in (*bert.parameters(), *head.parameters()) if p.ndim < 2]
-    groups = [{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=options.learning_rate, betas=(0.9, 0.98))
 
     checkpoint, done = options.output / "checkpoint.pt", 0
     if checkpoint.exists():
@@ -188,6 +226,7 @@ def main() -> None:
         optimizer.load_state_dict(kept["optimizer"])
         torch.set_rng_state(kept["random"].cpu())
         done = kept["step"]
+    drop_behind(done, history)
     print(f"{len(tokens):,} tokens in {len(offsets) - 1:,} rows; steps {done} to {steps}", flush=True)
 
     dtype = getattr(torch, options.dtype)
@@ -215,7 +254,7 @@ def main() -> None:
             entry = {"step": step, "loss": round(float(np.mean(losses[-50:])), 4), "learning_rate": rate}
             entry["tokens_per_second"] = round(seen / (time.perf_counter() - start))
             progress.set_postfix(loss=entry["loss"])
-            with (options.output / "history.jsonl").open("a", encoding="utf-8") as file:
+            with history.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(entry) + "\n")
         if step % options.save_every == 0 or step == steps:
             state = (bert.state_dict(), head.state_dict(), optimizer.state_dict(), step, torch.get_rng_state())
@@ -225,7 +264,8 @@ def main() -> None:
     bert.save_pretrained(options.output / "model")
     tokenizer.save_pretrained(options.output / "model")
     if losses:
-        print(f"loss {losses[0]:.3f} before, {np.mean(losses[-50:]):.3f} after; {options.output / 'model'}")
+        print(f"loss {losses[0]:.3f} before, {np.mean(losses[-20:]):.3f} after")
+    print(f"the model is in {options.output / 'model'}")
 
 
 if __name__ == "__main__":

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
+from safetensors.torch import load_file
+
+from sbert import Pooling, SentenceEncoder, Transformer
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 TRAINING = ["train_nli", "train_stsb", "train_triplets", "custom_loss", "distil"]
@@ -68,6 +76,54 @@ def test_with_data(tmp_path: Path, data: Path, name: str) -> None:
     said = output(name, tmp_path, "--data", data, "--rows", 48, "--output", tmp_path / "out")
     assert all(0 < figure <= 1 for figure in figures(said))
     assert (tmp_path / "out" / "final" / "modules.json").exists()
+
+
+# --------------------------------------------------------------------------------------------------- pretraining
+
+SMALL = ["--layers", "1", "--width", "32", "--dtype", "float32", "--device", "cpu", "--steps", "300"]
+
+
+@pytest.mark.slow
+def test_pretraining_without_data(tmp_path: Path) -> None:
+    """In seconds there is a model that guesses better than at first, and that a SentenceEncoder takes."""
+    said = output("pretrain", tmp_path, "--output", "out", "--steps", 40, "--device", "cpu")
+    before, after = figures(said)
+    assert after < before - 0.5
+    model = SentenceEncoder(Transformer(tmp_path / "out" / "model"), Pooling(), device="cpu")
+    assert model.encode(["A woman sings a song in the park."]).shape == (1, 256)
+    assert model[0].tokenizer.unk_token_id not in model.tokens(["a woman sings in the park"]).ids
+    again = output("pretrain", tmp_path, "--output", "out", "--steps", 40, "--device", "cpu")
+    assert "steps 40 to 40" in again
+    with pytest.raises(AssertionError, match=r"was begun with .*'width': 256"):
+        output("pretrain", tmp_path, "--output", "out", "--width", 128)
+
+
+@pytest.mark.slow
+def test_pretraining_killed_and_resumed(tmp_path: Path) -> None:
+    """It ends with the weights and the history of a run that nobody killed."""
+    output("pretrain", tmp_path, "--output", "whole", *SMALL)
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    # The trainer of vocabularies breaks ties by chance.
+    shutil.copytree(tmp_path / "whole" / "vocabulary", killed / "vocabulary")
+    command = [sys.executable, str(EXAMPLES / "pretrain.py"), "--output", str(killed), *SMALL, "--save-every", "20"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while not (killed / "checkpoint.pt").exists() and process.poll() is None:
+            time.sleep(0.005)
+        time.sleep(0.1)
+        process.send_signal(signal.SIGKILL)
+    assert not (killed / "model").exists()
+    done = torch.load(killed / "checkpoint.pt", weights_only=True)["step"]
+    said = output("pretrain", tmp_path, "--output", "killed", *SMALL)
+    assert f"steps {done} to 300" in said
+    first, second = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "killed"))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    histories = [
+        [json.loads(line)["step"] for line in (tmp_path / name / "history.jsonl").read_text().splitlines()]
+        for name in ("whole", "killed")
+    ]
+    assert histories[0] == histories[1] == [50, 100, 150, 200, 250, 300]
 
 
 # ------------------------------------------------------------------------------------------------- made-up rows
