@@ -9,6 +9,8 @@ from typing import Any
 
 from sbert.data.records import Name, check_there, decoded, format_of, kind, open_bytes, records
 
+# Makes a number of a label, given where it stands.
+Convert = Callable[[str, Any], Any]
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 # As many known classes as an error lists.
 _LISTED = 20
@@ -65,9 +67,9 @@ def read_rows(
     if label is not None and "label" in names:
         raise ValueError(f"the rows call {label!r} label, as they call a column of text; rename that in the file")
     chosen = _table_format(path, file_format)
-    convert = _conversion(classes, scale)
+    convert = conversion(classes, scale)
     check_there(path)
-    return _rows(path, names, label, convert, {_word(value) for value in drop}, chosen)
+    return _rows(path, names, label, convert, {as_word(value) for value in drop}, chosen)
 
 
 def read_classes(path: Name, label: str, *, drop: Collection[object] = (), file_format: str | None = None) -> list[str]:
@@ -97,9 +99,9 @@ def read_classes(path: Name, label: str, *, drop: Collection[object] = (), file_
     found = set()
     with open_bytes(path) as file:
         for where, (value,) in records(decoded(file, path), path, [label], chosen):
-            if _word(value) not in {_word(one) for one in drop}:
+            if as_word(value) not in {as_word(one) for one in drop}:
                 _check_filled(where, "the label", value)
-                found.add(_word(value))
+                found.add(as_word(value))
     whole = all(_WHOLE.fullmatch(word) for word in found)
     return sorted(found, key=lambda word: (int(word) if whole else 0, word))
 
@@ -115,27 +117,36 @@ def _rows(
     path: Name,
     columns: list[str],
     label: str | None,
-    convert: Callable[[str, Any], Any],
+    convert: Convert,
     drop: set[str],
     file_format: str,
 ) -> Iterator[dict[str, Any]]:
     wanted = columns if label is None else [*columns, label]
     with open_bytes(path) as file:
         for where, row in records(decoded(file, path), path, wanted, file_format):
-            if label is not None and drop and _word(row[-1]) in drop:
+            if label is not None and drop and as_word(row[-1]) in drop:
                 continue
-            made = dict(zip(columns, row, strict=False))
-            for column, text in made.items():
-                _check_filled(where, f"column {column!r}", text)
-                if not isinstance(text, str):
-                    raise ValueError(f"{where}: {kind(text)} where column {column!r} has a text; put a string there")
-            if label is not None:
-                _check_filled(where, "the label", row[-1])
-                made["label"] = convert(where, row[-1])
-            yield made
+            yield row_of(where, columns, row, None if label is None else convert)
 
 
-def _word(value: object) -> str:
+def row_of(where: str, columns: Sequence[str], cells: Sequence[Any], convert: Convert | None = None) -> dict[str, Any]:
+    """A row of checked texts; with ``convert``, the last cell is the label, of which that makes a number.
+
+    Raises:
+        ValueError: If a text or the label does not fit, with ``where`` it stands.
+    """
+    made = dict(zip(columns, cells, strict=False))
+    for column, text in made.items():
+        _check_filled(where, f"column {column!r}", text)
+        if not isinstance(text, str):
+            raise ValueError(f"{where}: {kind(text)} where column {column!r} has a text; put a string there")
+    if convert is not None:
+        _check_filled(where, "the label", cells[-1])
+        made["label"] = convert(where, cells[-1])
+    return made
+
+
+def as_word(value: object) -> str:
     """A label as CSV and TSV would have it: the same word for 1 in JSON and in a table."""
     if value is None:
         return ""
@@ -147,20 +158,20 @@ def _check_filled(where: str, what: str, value: object) -> None:
         raise ValueError(f"{where}: {what} is empty; fill it in, or remove the line")
 
 
-def _conversion(classes: Sequence[str] | None, scale: tuple[float, float] | None) -> Callable[[str, Any], Any]:
-    """What makes a number of a label, given where it stands."""
+def conversion(classes: Sequence[str] | None, scale: tuple[float, float] | None) -> Convert:
+    """What makes indices of words, fractions of numbers, or numbers of what is written."""
     if classes is None:
         return _number if scale is None else _scaled(scale)
     if scale is not None:
         raise ValueError("classes= makes indices of words, and scale= fractions of numbers; pass one of them")
-    words = [_word(word) for word in classes]
+    words = [as_word(word) for word in classes]
     if not words or len(set(words)) < len(words):
         raise ValueError(f"classes={list(classes)}; pass one or more words, each once")
     index = {word: i for i, word in enumerate(words)}
     known = ", ".join(words[:_LISTED]) + (f" and {len(words) - _LISTED} more" if len(words) > _LISTED else "")
 
     def convert(where: str, value: Any) -> int:
-        found = index.get(_word(value))
+        found = index.get(as_word(value))
         if found is None:
             raise ValueError(f"{where}: the label {value!r} is none of the classes {known}; name it, or drop its rows")
         return found

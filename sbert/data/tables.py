@@ -1,0 +1,164 @@
+"""Tables whose columns go by several names: what the readers of the field's data sets have in common."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from sbert.data.records import Name, check_there, decoded, open_bytes, records, values, without_ending
+from sbert.data.rows import Convert, as_word, row_of
+
+# A column's names: that of each publisher.
+Names = Sequence[str]
+_SPLIT = ("split", "SemEval_set")
+
+
+def read_table(
+    path: Name,
+    columns: Mapping[str, Names],
+    label: Names = (),
+    convert: Convert | None = None,
+    *,
+    places: Sequence[int] = (),
+    split: str | None = None,
+    drop: Collection[str] = (),
+) -> list[dict[str, Any]]:
+    """The rows of a file as a ``Trainer`` takes them.
+
+    Args:
+        path: The file, as ``cells`` takes it.
+        columns: What the rows call each column of text, and the names that it may have in the file.
+        label: The names that the column of labels may have, if there is one.
+        convert: Makes a number of a label.
+        places: As in ``cells``, that of the label last.
+        split: As in ``cells``.
+        drop: Labels whose rows are left out.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If a line does not fit, with its number, or there are no rows.
+    """
+    wanted = [*columns.values(), label] if convert else list(columns.values())
+    rows = [
+        row_of(where, list(columns), values, convert)
+        for where, values in cells(path, wanted, places=places, split=split)
+        if not (convert and as_word(values[-1]) in drop)
+    ]
+    if not rows:
+        raise ValueError(f"{path} has no rows; get the file again, or name another")
+    return rows
+
+
+def cells(
+    path: Name,
+    columns: Sequence[Names],
+    *,
+    optional: Names = (),
+    places: Sequence[int] = (),
+    split: str | None = None,
+) -> Iterator[tuple[str, list[Any]]]:
+    """The values of columns line by line, and where they stand.
+
+    What the file is, its first line says, and not its name: JSONL begins with ``{`` or ``[``, a tab makes it
+    tab-separated without quotes, and anything else is CSV.
+
+    Args:
+        path: The file, gzipped where it ends in ``.gz``.
+        columns: The names that each may have; the first line has one of them.
+        optional: The names of one more column at the end, which is empty where the file has none of them.
+        places: Where the columns stand, from 0, in files that have no header or arrays for objects; those of data
+            sets that always have a header need none.
+        split: The part to read of a file that says in a column to which one each row belongs.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If a column or the part is not there, or a line does not fit, with its number.
+    """
+    check_there(path)
+    wanted = [*columns, *([_SPLIT] if split else []), *([optional] if optional else [])]
+    found: set[str] = set()
+    with open_bytes(path) as file:
+        lines = decoded(file, path)
+        first = next(lines, "")
+        file_format, header = _header(first)
+        chosen = [next((name for name in names if name in header), None) for names in wanted]
+        again = chain([first], lines)
+        if places and split is None and not any(chosen) and file_format != "csv":
+            yield from _placed(again, path, places, file_format)
+            return
+        absent = bool(optional) and chosen[-1] is None
+        for names, name in zip(wanted, chosen, strict=True):
+            if name is None and names is not optional:
+                known = ", ".join(header[:20]) or "none"
+                raise ValueError(f"{path}: no column {' or '.join(names)}; the first line names {known}")
+        for where, row in records(again, path, [name for name in chosen if name], file_format):
+            if absent:
+                row.append("")
+            if split is not None:
+                part = str(row.pop(len(columns)))
+                found.add(part)
+                if part.lower() != split.lower():
+                    continue
+            yield where, row
+    if split is not None and split.lower() not in {name.lower() for name in found}:
+        raise ValueError(f"{path} has no rows of the split {split!r}; it has {', '.join(sorted(found)) or 'none'}")
+
+
+def _header(line: str) -> tuple[str, list[str]]:
+    """The format and the names of columns, by a first line; a line of data has no names that anybody looks for."""
+    line = without_ending(line)
+    if line.lstrip()[:1] in ("{", "["):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            value = None  # Whoever reads the lines says what is wrong with it.
+        return "jsonl", list(value) if isinstance(value, dict) else []
+    if "\t" in line:
+        return "tsv", line.split("\t")
+    return "csv", next(csv.reader([line]), [])
+
+
+def _placed(
+    lines: Iterable[str], path: Name, places: Sequence[int], file_format: str
+) -> Iterator[tuple[str, list[Any]]]:
+    """The cells at places of lines that have no names for them."""
+    rows: Iterator[tuple[str, Any]]
+    if file_format == "jsonl":
+        rows = values(iter(lines), path)
+    else:
+        numbered = enumerate(lines, start=1)
+        rows = ((f"{path}, line {number}", without_ending(line).split("\t")) for number, line in numbered)
+    for where, row in rows:
+        if not isinstance(row, list) or len(row) <= max(places):
+            count = f"{len(row)} cells" if isinstance(row, list) else "no array"
+            raise ValueError(f"{where}: {count} where {max(places) + 1} or more are expected; mend or remove the line")
+        yield where, [row[place] for place in places]
+
+
+def located(folder: Name, names: Sequence[str]) -> Path | None:
+    """The first of the named files or folders that is in a folder, gzipped or not, if any is."""
+    paths = (Path(folder) / f"{name}{end}" for name in names for end in ("", ".gz"))
+    return next((path for path in paths if path.exists()), None)
+
+
+def find(folder: Name, names: Sequence[str]) -> Path:
+    """The same where one has to be there.
+
+    Raises:
+        FileNotFoundError: If there is none, listing them.
+    """
+    check_folder(folder)
+    path = located(folder, names)
+    if path is None:
+        raise FileNotFoundError(f"{folder} has no {' or '.join(names)}; put one there, or name another folder")
+    return path
+
+
+def check_folder(folder: Name) -> None:
+    """Raise a FileNotFoundError for a folder that does not exist."""
+    if not Path(folder).is_dir():
+        raise FileNotFoundError(f"the folder {folder} does not exist; name the one that holds the data")

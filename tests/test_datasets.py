@@ -1,0 +1,436 @@
+"""Readers of the field's data sets: every layout that their publishers use, and errors that name file and line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sbert.data import (
+    read_nli,
+    read_retrieval,
+    read_sick,
+    read_sts,
+    read_sts_year,
+    read_transfer,
+    read_triplets,
+)
+from sbert.data.transfer import tasks_in
+
+PAIRS = [('A 5" nail.', 'He said: "A nail.', 2.5), ("A cat.", '"A pet.', 5.0)]
+STS = [{"sentence1": first, "sentence2": second, "label": score} for first, second, score in PAIRS]
+
+
+def put(path: Path, content: str, encoding: str = "utf-8") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    raw = content.encode(encoding)
+    path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
+    return path
+
+
+def lines(*rows: object) -> str:
+    return "".join("\t".join(map(str, row)) + "\n" if isinstance(row, (list, tuple)) else f"{row}\n" for row in rows)
+
+
+def objects(*rows: dict[str, Any]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+# ------------------------------------------------------------------------------------------------------------ STS
+
+RELEASE = lines(
+    ["main-news", "MSRpar", "2012test", "0001", "2.500", *PAIRS[0][:2]],
+    ["main-captions", "MSRvid", "2012test", "0002", "5.000", *PAIRS[1][:2], "CC BY", "http://x"],
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("sts-dev.csv", RELEASE),
+        ("sts-dev.csv.gz", RELEASE),
+        ("sts-dev.tsv", "\N{ZERO WIDTH NO-BREAK SPACE}" + RELEASE.replace("\n", "\r\n")),
+        ("korsts.tsv", lines(["genre", "score", "sentence1", "sentence2"], *(["x", s, a, b] for a, b, s in PAIRS))),
+        ("a.tsv", lines(["s1", "s2", "similarity_score"], *PAIRS)),
+        ("a.csv", 's1,label,s2\n"A 5"" nail.",2.5,"He said: ""A nail."\nA cat.,5,"""A pet."\n'),
+        ("a.txt", objects(*({"sentence1": a, "sentence2": b, "score": s} for a, b, s in PAIRS))),
+    ],
+)
+def test_sts_in_every_form(tmp_path: Path, name: str, content: str) -> None:
+    path = put(tmp_path / name, content)
+    assert read_sts(path) == STS
+    assert [type(row["label"]) for row in read_sts(path)] == [float, float]
+    assert [row["label"] for row in read_sts(path, scale=(0, 5))] == [0.5, 1.0]
+
+
+def test_sts_of_one_split(tmp_path: Path) -> None:
+    """As in stsbenchmark.tsv.gz, which has a column for it."""
+    rows = [[split, score, a, b] for split, (a, b, score) in zip(("train", "test"), PAIRS, strict=True)]
+    path = put(tmp_path / "a.tsv.gz", lines(["split", "score", "sentence1", "sentence2"], *rows))
+    assert read_sts(path, split="train") == STS[:1]
+    assert read_sts(path, split="test") == STS[1:]
+    assert read_sts(path) == STS
+    with pytest.raises(ValueError, match=r"a.tsv.gz has no rows of the split 'dev'; it has test, train"):
+        read_sts(path, split="dev")
+    with pytest.raises(ValueError, match=r"b.tsv: no column split or SemEval_set"):
+        read_sts(put(tmp_path / "b.tsv", lines(["s1", "s2", "score"], *PAIRS)), split="dev")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (RELEASE + "one\ttwo\n", r"a.csv, line 3: 2 cells where 7 or more are expected"),
+        (RELEASE.replace("5.000", "five"), r"a.csv, line 2: the label 'five' is no number"),
+        (RELEASE.replace("A cat.", " "), r"a.csv, line 2: column 'sentence1' is empty"),
+        (lines(["s1", "s2", "gold"], *PAIRS), r"a.csv: no column score or similarity_score or label; .* s1, s2, gold"),
+        (lines(["s1", "s2", "score"], *PAIRS, ["x"]), r"a.csv, line 4: 1 cells where the header has 3"),
+        (lines(["s1", "s2", "score"]), r"a.csv has no rows"),
+        ("", r"a.csv: no column sentence1"),
+        ('{"s1": "a", "s2": "b", "score": 1}\n{"s1": "a"}\n', r"a.csv, line 2: no key 's2'"),
+        ('{"s1": "a", "s2": "b", "score": [1]}\n', r"a.csv, line 1: the score is a list"),
+        ('{"s1": "a", "s2"\n', r"a.csv, line 1|no column"),
+    ],
+)
+def test_sts_refuses(tmp_path: Path, content: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_sts(put(tmp_path / "a.csv", content))
+
+
+def test_sts_names_the_line_that_is_off_the_scale(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a.csv, line 2: the label 5.0 is not within scale=0 to 4"):
+        read_sts(put(tmp_path / "a.csv", RELEASE), scale=(0, 4))
+
+
+@pytest.mark.parametrize("reader", [read_sts, read_sick, read_nli, read_triplets])
+def test_missing_files_are_named(tmp_path: Path, reader: Callable[[Path], Any]) -> None:
+    with pytest.raises(FileNotFoundError, match=r"nowhere.tsv does not exist"):
+        reader(tmp_path / "nowhere.tsv")
+
+
+def test_a_year_is_the_same_in_both_layouts(tmp_path: Path) -> None:
+    senteval, flat = tmp_path / "STS12-en-test", tmp_path / "STS12"
+    put(senteval / "STS.input.MSRpar.txt", lines([*PAIRS[0][:2]], ["Not", "scored"], [*PAIRS[1][:2], "extra"]))
+    put(senteval / "STS.gs.MSRpar.txt", "2.5\n\n5\n")
+    put(senteval / "STS.input.surprise.OnWN.txt", lines(["a", "b"]))
+    put(senteval / "STS.gs.surprise.OnWN.txt", "1\n")
+    put(senteval / "STS.input.SMT.txt", lines(["a", "b"]))
+    put(senteval / "STS.gs.SMT.txt", "1\n")
+    header = ["score", "sentence1", "sentence2"]
+    put(flat / "MSRpar.tsv", lines(header, [2.5, *PAIRS[0][:2]], ["", "Not", "scored"], [5, *PAIRS[1][:2]]))
+    put(flat / "OnWN.tsv.gz", lines(header, [1, "a", "b"]))
+    put(flat / "SMT.tsv", lines(header, [1, "a", "b"]))
+    expected = {"MSRpar": STS, "OnWN": [{"sentence1": "a", "sentence2": "b", "label": 1.0}]}
+    assert read_sts_year(senteval) == read_sts_year(flat) == expected
+    assert read_sts_year(flat, scale=(0, 5))["MSRpar"][0]["label"] == 0.5
+
+
+def test_a_year_refuses(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"has no STS.input.NAME.txt and no NAME.tsv"):
+        read_sts_year(tmp_path)
+    put(tmp_path / "STS.input.a.txt", lines(["a", "b"], ["c", "d"]))
+    with pytest.raises(FileNotFoundError, match=r"STS.gs.a.txt does not exist, which has the scores of STS.input.a"):
+        read_sts_year(tmp_path)
+    put(tmp_path / "STS.gs.a.txt", "1\n")
+    with pytest.raises(ValueError, match=r"STS.input.a.txt has 2 lines, and STS.gs.a.txt 1"):
+        read_sts_year(tmp_path)
+    put(tmp_path / "STS.gs.a.txt", "1\nx\n")
+    with pytest.raises(ValueError, match=r"STS.gs.a.txt, line 2: the label 'x'"):
+        read_sts_year(tmp_path)
+    put(tmp_path / "STS.input.a.txt", lines(["a", "b"], ["c"]))
+    with pytest.raises(ValueError, match=r"STS.input.a.txt, line 2: 1 cells"):
+        read_sts_year(tmp_path)
+
+
+OFFICIAL = ["pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment"]
+
+
+def test_sick(tmp_path: Path) -> None:
+    path = put(
+        tmp_path / "SICK_train.txt", lines(OFFICIAL, [1, "A", "B", "4.5", "NEUTRAL"], [2, "C", "D", 1, "ENTAILMENT"])
+    )
+    header = ["pair_id", "sentence1", "sentence2", "relatedness", "entailment"]
+    flat = put(tmp_path / "a.tsv", lines(header, [1, "A", "B", 4.5, "neutral"], [2, "C", "D", 1, "entailment"]))
+    expected = [{"sentence1": "A", "sentence2": "B", "label": 4.5}, {"sentence1": "C", "sentence2": "D", "label": 1.0}]
+    assert read_sick(path) == read_sick(flat) == expected
+    assert [row["label"] for row in read_sick(path, scale=(1, 5))] == [0.875, 0.0]
+    assert [row["label"] for row in read_sick(path, "entailment")] == [2, 1]
+    assert [row["label"] for row in read_sick(flat, "entailment", classes=("neutral", "entailment"))] == [0, 1]
+    both = put(tmp_path / "SICK.txt", lines([*OFFICIAL, "SemEval_set"], [1, "A", "B", 2, "NEUTRAL", "TRIAL"]))
+    assert read_sick(both, split="trial")[0]["label"] == 2.0
+
+
+def test_sick_refuses(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.txt", lines(OFFICIAL, [1, "A", "B", "4.5", "MAYBE"]))
+    with pytest.raises(ValueError, match=r"a.txt, line 2: the label 'maybe' is none of the classes contradiction"):
+        read_sick(path, "entailment")
+    with pytest.raises(ValueError, match="label='sense' is unknown; pass one of 'relatedness', 'entailment'"):
+        read_sick(path, "sense")
+    with pytest.raises(ValueError, match="entailment has classes"):
+        read_sick(path, "entailment", scale=(1, 5))
+
+
+# ------------------------------------------------------------------------------------------------ NLI and triplets
+
+LABELLED = [("A cat.", 'A "cat.', "entailment"), ("A cat.", "?", "-"), ("A cat.", "A dog.", "contradiction")]
+NLI = [
+    {"premise": "A cat.", "hypothesis": 'A "cat.', "label": 1},
+    {"premise": "A cat.", "hypothesis": "A dog.", "label": 0},
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("snli_1.0_dev.jsonl", objects(*({"gold_label": c, "sentence1": a, "sentence2": b} for a, b, c in LABELLED))),
+        (
+            "multinli_1.0_dev.txt",
+            lines(
+                ["gold_label", "sentence1_parse", "sentence1", "sentence2", "label1"],
+                *([c, "(ROOT", a, b, c] for a, b, c in LABELLED),
+            ),
+        ),
+        ("kornli.tsv", lines(["sentence1", "sentence2", "gold_label"], *LABELLED)),
+        ("a.tsv.gz", lines(["premise", "hypothesis", "label"], *LABELLED)),
+    ],
+)
+def test_nli_in_every_form(tmp_path: Path, name: str, content: str) -> None:
+    path = put(tmp_path / name, content)
+    assert read_nli(path) == NLI
+    swapped = ("entailment", "neutral", "contradiction")
+    assert [row["label"] for row in read_nli(path, swapped)] == [0, 2]
+
+
+def test_nli_refuses(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.tsv", lines(["premise", "hypothesis", "label"], *LABELLED, ["a", "b", "maybe"]))
+    with pytest.raises(ValueError, match=r"a.tsv, line 5: the label 'maybe' is none of the classes"):
+        read_nli(path)
+    with pytest.raises(ValueError, match=r"b.tsv has no rows"):
+        read_nli(put(tmp_path / "b.tsv", lines(["premise", "hypothesis", "label"], ["a", "b", "-"])))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.tsv", lines(["anchor", "positive", "negative"], ["a", 'p"', "n"])),
+        ("nli_for_simcse.csv", 'sent0,sent1,hard_neg\na,"p""",n\n'),
+        ("a.jsonl.gz", objects({"anchor": "a", "positive": 'p"', "negative": "n"})),
+        ("AllNLI.jsonl", '["a", "p\\"", "n"]\n'),
+    ],
+)
+def test_triplets_in_every_form(tmp_path: Path, name: str, content: str) -> None:
+    rows = read_triplets(put(tmp_path / name, content))
+    assert rows == [{"anchor": "a", "positive": 'p"', "negative": "n"}]
+    assert list(rows[0]) == ["anchor", "positive", "negative"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('["a", "p", "n"]\n["a", "p"]\n', "a.jsonl, line 2: 2 cells where 3 or more"),
+        ('["a", "p", "n"]\n{"a": 1}\n', "a.jsonl, line 2: no array"),
+        ('["a", "p", 3]\n', "a.jsonl, line 1: a number where column 'negative' has a text"),
+        ('["a", "p", "n"]\nx\n', "a.jsonl, line 2: no JSON"),
+    ],
+)
+def test_triplets_refuse(tmp_path: Path, content: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_triplets(put(tmp_path / "a.jsonl", content))
+
+
+# ------------------------------------------------------------------------------------------------------- SentEval
+
+
+def senteval(root: Path) -> Path:
+    """Two rows a class of every task, in SentEval's layout."""
+    for folder, positive, negative in (
+        ("MR", "rt-polarity.pos", "rt-polarity.neg"),
+        ("CR", "custrev.pos", "custrev.neg"),
+        ("SUBJ", "subj.subjective", "subj.objective"),
+        ("MPQA", "mpqa.pos", "mpqa.neg"),
+    ):
+        put(root / folder / positive, 'a "fine\n\nthe 2nd one\n')
+        put(root / folder / negative, "bad\nvery bad\n")
+    for split in ("train", "dev", "test"):
+        put(root / "SST" / "binary" / f"sentiment-{split}", f"a fine {split}\t1\nbad\t0\n")
+        put(root / "SST" / "fine" / f"sentiment-{split}", f"a fine {split}\t4\nbad\t0\n")
+    for split, name in (("train", "train_5500"), ("test", "TREC_10")):
+        put(root / "TREC" / f"{name}.label", f"NUM:dist How far : {split} ?\nHUM:ind Who ?\n")
+        header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+        put(
+            root / "MRPC" / f"msr_paraphrase_{split}.txt",
+            f'\ufeff{header}\r\n1\t7\t8\tA "{split}\tB\r\n0\t9\t9\tC\tD\r\n',
+        )
+    return root
+
+
+def flat(root: Path) -> Path:
+    """The same as tables."""
+    for task in ("MR", "CR", "SUBJ", "MPQA"):
+        rows = [[1, 'a "fine'], [1, "the 2nd one"], [0, "bad"], [0, "very bad"]]
+        put(root / f"{task}.tsv", lines(["label", "text"], *rows))
+    for split in ("train", "dev", "test"):
+        put(root / f"SST2_{split}.tsv.gz", lines(["label", "text"], [1, f"a fine {split}"], [0, "bad"]))
+        put(root / f"SST5_{split}.tsv", lines(["label", "text"], [4, f"a fine {split}"], [0, "bad"]))
+    for split in ("train", "test"):
+        rows = [["NUM", "dist", f"How far : {split} ?"], ["HUM", "ind", "Who ?"]]
+        put(root / f"TREC_{split}.tsv", lines(["coarse", "fine", "text"], *rows))
+        pairs = [[1, 7, 8, f'A "{split}', "B"], [0, 9, 9, "C", "D"]]
+        put(root / f"MRPC_{split}.tsv", lines(["label", "id1", "id2", "sentence1", "sentence2"], *pairs))
+    return root
+
+
+NAMES = ["MR", "CR", "SUBJ", "MPQA", "SST2", "SST5", "TREC", "MRPC"]
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_transfer_is_the_same_in_all_layouts(tmp_path: Path, task: str) -> None:
+    folders = senteval(tmp_path / "a"), flat(tmp_path / "b"), flat(tmp_path / "c" / "senteval").parent
+    found = [read_transfer(folder, task) for folder in folders]
+    assert found[0] == found[1] == found[2]
+    assert [tasks_in(folder) for folder in folders] == [NAMES] * 3
+    splits = {"SST2": ["train", "dev", "test"], "SST5": ["train", "dev", "test"], "TREC": ["train", "test"]}
+    assert list(found[0].splits) == splits.get(task, ["train", "test"] if task == "MRPC" else ["all"])
+    assert found[0].columns == (["sentence1", "sentence2"] if task == "MRPC" else ["sentence"])
+
+
+def test_transfer_rows(tmp_path: Path) -> None:
+    folder = senteval(tmp_path)
+    texts = [('a "fine', 1), ("the 2nd one", 1), ("bad", 0), ("very bad", 0)]
+    assert read_transfer(folder, "SUBJ").splits["all"] == [{"sentence": text, "label": label} for text, label in texts]
+    trec = read_transfer(folder, "TREC")
+    assert trec.splits["test"][0] == {"sentence": "How far : test ?", "label": 5}
+    assert trec.classes[5] == "NUM"
+    assert read_transfer(folder, "SST5").splits["dev"][0] == {"sentence": "a fine dev", "label": 4}
+    assert read_transfer(folder, "MRPC").splits["train"][0] == {"sentence1": 'A "train', "sentence2": "B", "label": 1}
+
+
+def test_transfer_reads_what_is_no_utf8(tmp_path: Path) -> None:
+    """SentEval's sources are older than the habit."""
+    folder = senteval(tmp_path)
+    put(folder / "MR" / "rt-polarity.pos", "naïve – d’amour\n", "cp1252")
+    assert read_transfer(folder, "MR").splits["all"][0]["sentence"] == "naïve – d’amour"
+    (folder / "MR" / "rt-polarity.pos").write_bytes(b"\x81\xff\n")
+    with pytest.raises(ValueError, match=r"rt-polarity.pos: neither UTF-8 nor Windows-1252"):
+        read_transfer(folder, "MR")
+
+
+def test_transfer_of_inference(tmp_path: Path) -> None:
+    for split, name in (("train", "train"), ("dev", "trial"), ("test", "test_annotated")):
+        put(tmp_path / "SICK" / f"SICK_{name}.txt", lines(OFFICIAL, [1, "A", split, 2, "NEUTRAL"]))
+        put(tmp_path / "nli" / f"snli_{split}.tsv", lines(["premise", "hypothesis", "label"], ["A", split, "neutral"]))
+    assert tasks_in(tmp_path) == ["SICK-E", "SNLI"]
+    sick, snli = read_transfer(tmp_path, "SICK-E"), read_transfer(tmp_path, "SNLI")
+    assert sick.splits["dev"] == [{"sentence1": "A", "sentence2": "dev", "label": 2}]
+    assert snli.splits["test"] == [{"premise": "A", "hypothesis": "test", "label": 2}]
+    assert snli.columns == ["premise", "hypothesis"]
+    assert sick.classes[2] == snli.classes[2] == "neutral"
+
+
+def test_transfer_refuses(tmp_path: Path) -> None:
+    folder = senteval(tmp_path)
+    with pytest.raises(ValueError, match="the task 'mr' is unknown; pass one of MR, CR"):
+        read_transfer(folder, "mr")
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
+        read_transfer(folder / "nowhere", "MR")
+    (folder / "MR" / "rt-polarity.neg").unlink()
+    with pytest.raises(FileNotFoundError, match=r"rt-polarity.neg does not exist"):
+        read_transfer(folder, "MR")
+    (folder / "TREC" / "TREC_10.label").unlink()
+    with pytest.raises(FileNotFoundError, match=r"has no TREC_test.tsv or senteval/TREC_test.tsv or TREC/TREC_10"):
+        read_transfer(folder, "TREC")
+    put(folder / "SST" / "binary" / "sentiment-dev", "fine\t1\nno label\n")
+    with pytest.raises(ValueError, match=r"sentiment-dev, line 2: column 'sentence' is empty"):
+        read_transfer(folder, "SST2")
+    put(folder / "CR.tsv", "label\ttext\n2\tfine\n")
+    with pytest.raises(ValueError, match=r"CR.tsv, line 2: the label '2' is none of the classes 0, 1"):
+        read_transfer(folder, "CR")
+
+
+# ------------------------------------------------------------------------------------------------------ retrieval
+
+
+def beir(folder: Path) -> Path:
+    documents = [("d1", "Cats", 'They "sleep.'), ("d2", "", "Dogs run."), ("3", "Taxes", "")]
+    put(folder / "corpus.jsonl", objects(*({"_id": i, "title": t, "text": text} for i, t, text in documents)))
+    put(folder / "queries.jsonl", objects(*({"_id": f"q{i}", "text": f"What is {i}?"} for i in range(4))))
+    judgments = [["q1", "d1", 2], ["q1", "d2", 0], ["q0", 3, 1], ["q2", "d1", 0], ["q3", "d2", -1]]
+    put(folder / "qrels" / "test.tsv", lines(["query-id", "corpus-id", "score"], *judgments))
+    put(folder / "qrels" / "dev.tsv", lines(["query-id", "corpus-id", "score"], ["q2", "d2", 1]))
+    return folder
+
+
+def test_retrieval(tmp_path: Path) -> None:
+    queries, corpus, relevant = read_retrieval(beir(tmp_path))
+    assert corpus == {"d1": 'Cats They "sleep.', "d2": "Dogs run.", "3": "Taxes"}
+    assert queries == {"q1": "What is 1?", "q0": "What is 0?"}
+    assert relevant == {"q1": {"d1": 2}, "q0": {"3": 1}}
+    assert read_retrieval(tmp_path, "dev").relevant == {"q2": {"d2": 1}}
+    with pytest.raises(FileNotFoundError, match=r"has no qrels/train.tsv; put one there"):
+        read_retrieval(tmp_path, "train")
+
+
+def test_retrieval_of_tables(tmp_path: Path) -> None:
+    put(tmp_path / "corpus.tsv.gz", lines(["doc_id", "title", "author", "text"], [1, "Cats", "x", 'They "sleep.']))
+    put(tmp_path / "queries.tsv", lines(["query_id", "text"], [7, "Who?"]))
+    put(tmp_path / "qrels.tsv", lines(["query_id", "doc_id", "code", "grade"], [7, 1, 2, 3]))
+    assert read_retrieval(tmp_path) == ({"7": "Who?"}, {"1": 'Cats They "sleep.'}, {"7": {"1": 3}})
+    put(tmp_path / "corpus.tsv.gz", lines(["doc_id", "text"], [1, "No title."]))
+    assert read_retrieval(tmp_path).corpus == {"1": "No title."}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "corpus.jsonl",
+            objects({"_id": "d1", "text": "a"}, {"_id": "d1", "text": "b"}),
+            "line 2: the id 'd1' is there twice",
+        ),
+        ("corpus.jsonl", objects({"_id": None, "text": "a"}), "corpus.jsonl, line 1: the id None is no name"),
+        ("corpus.jsonl", objects({"_id": "d1", "text": 5}), "corpus.jsonl, line 1: the text or the title is no string"),
+        (
+            "corpus.jsonl",
+            objects({"_id": "d1", "body": ""}),
+            "corpus.jsonl: no column text; the first line names _id, body",
+        ),
+        ("queries.jsonl", objects({"_id": "q1", "text": " "}), "queries.jsonl, line 1: the query is empty"),
+        (
+            "qrels/test.tsv",
+            "query-id\tcorpus-id\tscore\nq1\td9\t1\n",
+            "test.tsv, line 2: the id 'd9' is not in corpus.js",
+        ),
+        (
+            "qrels/test.tsv",
+            "query-id\tcorpus-id\tscore\nq9\td1\t1\n",
+            "test.tsv, line 2: the id 'q9' is not in queries",
+        ),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tx\n", "test.tsv, line 2: the label 'x' is no number"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t0\n", "test.tsv says of no document that it is"),
+    ],
+)
+def test_retrieval_refuses(tmp_path: Path, name: str, content: str, message: str) -> None:
+    put(beir(tmp_path) / name, content)
+    with pytest.raises(ValueError, match=message):
+        read_retrieval(tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------------ real data
+
+
+def test_real_files_have_as_many_rows_as_published(data: Path) -> None:
+    assert [len(read_sts(data / "stsb" / f"{split}.tsv")) for split in ("train", "dev", "test")] == [5749, 1500, 1379]
+    assert sum(map(len, read_sts_year(data / "sts" / "STS12").values())) == 3108
+    assert len(read_sick(data / "sick" / "test.tsv", scale=(1, 5))) == 4927
+    assert len(read_nli(data / "nli" / "snli_test.tsv")) == 9824
+    assert len(read_sts(data / "korean" / "korsts_dev.tsv", scale=(0, 5))) == 1500
+    assert len(read_nli(data / "korean" / "kornli_xnli_test.tsv")) == 5010
+    counts = {
+        name: [len(rows) for rows in read_transfer(data, name).splits.values()] for name in ("MR", "TREC", "MRPC")
+    }
+    assert counts == {"MR": [10662], "TREC": [5452, 500], "MRPC": [4076, 1725]}
+    queries, corpus, relevant = read_retrieval(data / "cranfield")
+    assert (len(queries), len(corpus), sum(map(len, relevant.values()))) == (225, 1400, 1837)
