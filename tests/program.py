@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from sbert import SentenceEncoder, Trainer, TrainingConfig
+from sbert.evaluation import SimilarityEvaluator
 from sbert.losses import SoftmaxLoss
 from sbert.training import Ranks
 from tests.test_training import pairs, weights
@@ -22,11 +23,12 @@ def main(model_folder: str, output: str, *settings: str) -> None:
     if (tokens := options.pop("tokens", None)) is not None:  # At once, without caching.
         module: Any = importlib.import_module("sbert.training.backward")
         module.default_batch_tokens = lambda device: tokens
+    evaluator: Any = SimilarityEvaluator(*zip(*pairs(30), strict=True)) if options.pop("similarity", False) else total
     model = SentenceEncoder(model_folder, device="cpu")
     torch.manual_seed(0)
     loss = SoftmaxLoss(16, 3)
     data = [(first, second, row % 3) for row, (first, second, _) in enumerate(pairs(101))]
-    trainer = Trainer(model, data, loss, TrainingConfig(output=output, **options), evaluator=total)
+    trainer = Trainer(model, data, loss, TrainingConfig(output=output, **options), evaluator=evaluator)
     trainer.fit(resume=True, show_progress_bar=False)
     if Ranks.join().first:
         torch.save(weights(loss), f"{output}/loss.pt")

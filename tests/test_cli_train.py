@@ -160,7 +160,8 @@ def test_it_does_what_the_trainer_does(folder: Path, tmp_path: Path, run: Run) -
         evaluate_every=5,
     )
     rows = list(read_rows(folder / "sts.tsv", ["a", "b"], "y", scale=(0, 5)))
-    evaluator = SimilarityEvaluator(*([row[name] for row in rows] for name in ("a", "b", "label")))
+    scored = list(read_rows(folder / "sts.tsv", ["a", "b"], "y"))
+    evaluator = SimilarityEvaluator(*([row[name] for row in scored] for name in ("a", "b", "label")))
     model = load(folder / "bert")
     trainer = Trainer(
         model, rows, losses.CosineSimilarityLoss(), config, evaluator=evaluator, columns=["a", "b"], label="label"
@@ -294,11 +295,11 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, run: Run, monkeypatch: p
 
     real, calls = SimilarityEvaluator.__call__, []
 
-    def interrupted(self: SimilarityEvaluator, model: Any) -> dict[str, float]:
+    def interrupted(self: SimilarityEvaluator, model: Any, **options: Any) -> dict[str, float]:
         calls.append(model)
         if len(calls) == 5:
             raise KeyboardInterrupt
-        return real(self, model)
+        return real(self, model, **options)
 
     monkeypatch.setattr(SimilarityEvaluator, "__call__", interrupted)
     code, _, errors = run(line, tmp_path / "cut")
@@ -321,7 +322,7 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, run: Run, monkeypatch: p
 
 
 def test_interrupted_before_the_first_checkpoint(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(self: SimilarityEvaluator, model: Any) -> dict[str, float]:
+    def interrupted(self: SimilarityEvaluator, model: Any, **options: Any) -> dict[str, float]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(SimilarityEvaluator, "__call__", interrupted)

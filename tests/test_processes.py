@@ -122,6 +122,26 @@ def test_two_ranks_train_what_one_does(cached: list[str], sharded: list[str], fo
 
 
 @pytest.mark.slow
+def test_two_ranks_evaluate_what_one_does(folder: Path, tmp_path: Path) -> None:
+    """Each encodes its part of the texts; the figures, the log and the best model are those of one."""
+    model = SentenceEncoder(folder / "model")
+    config = model[0].auto_model.config
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
+    model.save(tmp_path / "model")
+    settings = ["similarity=true", "evaluate_every=4", "steps=12"]
+    run([sys.executable, "-m", "tests.program"], tmp_path / "model", tmp_path / "one", *settings)
+    run(torchrun(2), tmp_path / "model", tmp_path / "two", *settings)
+    one, two = ([line for line in history(tmp_path / name) if "evaluation" in line] for name in ("one", "two"))
+    assert [line["step"] for line in two] == [line["step"] for line in one]
+    assert len(one) >= 3
+    for a, b in zip(one, two, strict=True):
+        assert list(b["evaluation"]) == ["spearman", "pearson"]
+        assert b["evaluation"] == pytest.approx(a["evaluation"], abs=1e-3)
+    kept, expected = (weights(SentenceEncoder(tmp_path / name / "best")) for name in ("two", "one"))
+    assert (kept - expected).norm() < 1e-2 * expected.norm()
+
+
+@pytest.mark.slow
 def test_three_ranks_with_fewer_rows_than_ranks(folder: Path, tmp_path: Path) -> None:
     run(torchrun(3), folder / "model", tmp_path / "out", "batch_size=2", "steps=3")
     assert [line["step"] for line in history(tmp_path / "out") if "loss" in line] == [1, 2, 3]

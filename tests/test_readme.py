@@ -48,7 +48,7 @@ def sitting(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
 def test_the_python_blocks_run_in_order(sitting: tuple[Path, dict[str, str]]) -> None:
     work, environment = sitting
     source = "\n".join(blocks("python"))
-    assert len(blocks("python")) == 9
+    assert len(blocks("python")) == 11
     code = f"{source}\nassert (again.encode(sentences) == own.encode(sentences)).all()\nassert model.verify()\n"
     (work / "readme.py").write_text(code, encoding="utf-8")
     done = subprocess.run(

@@ -37,7 +37,8 @@ class Vectors:
     """
 
     def __init__(self, model: Any, ranks: Ranks = ALONE, show_progress_bar: bool | None = None) -> None:
-        self.model, self.ranks, self.show_progress_bar = model, ranks, show_progress_bar
+        self.model, self.ranks = model, ranks
+        self.show_progress_bar = show_progress_bar if ranks.first else False  # One bar, of the first one's part.
         self._places: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
         self._tables: dict[str, np.ndarray] = {}
 
@@ -62,6 +63,11 @@ class Vectors:
 
     def fresh(self, texts: Listed[str], kind: str = "text") -> np.ndarray:
         """The same without keeping them, for texts that are many and asked for once."""
+        if self.model.reads_pairs:
+            raise TypeError(
+                f"a {type(self.model).__name__} gives scores of pairs, and this evaluator asks for vectors; pass a"
+                " SentenceEncoder"
+            )
         encode = {"text": "encode", "query": "encode_query", "document": "encode_document"}[kind]
 
         def vectors(part: Listed[str]) -> np.ndarray:
@@ -79,7 +85,7 @@ class Vectors:
         different, _, places = unique(list(zip(first, second, strict=True)))
         bar = self.show_progress_bar
         scores = self._shared(different, lambda part: self.model.predict(part, show_progress_bar=bar))
-        return scores[places]
+        return np.take(scores, places, axis=0)
 
     def _shared(self, items: Listed[Any], action: Callable[[Listed[Any]], np.ndarray]) -> np.ndarray:
         """What an action makes of the items, each rank having done its part of them."""
@@ -87,10 +93,11 @@ class Vectors:
         # A rank without a part does one item all the same, for the shape of what comes out.
         own = items[ranks.rank :: ranks.world] or items[:1]
         made = torch.from_numpy(np.ascontiguousarray(ranks.together(lambda: action(own), device)))
-        if ranks.world == 1:
+        if ranks.world == 1 or not items:
             return made.numpy()
-        made = made[: len(items[ranks.rank :: ranks.world])]
-        return ranks.gather(made.reshape(len(made), 1, -1), len(items)).reshape(len(items), *made.shape[1:]).numpy()
+        made, width = made[: len(items[ranks.rank :: ranks.world])], math.prod(made.shape[1:])
+        everyones = ranks.gather(made.reshape(len(made), 1, width), len(items))  # (items, 1, width)
+        return everyones.reshape(len(items), *made.shape[1:]).numpy()
 
 
 class Evaluator(ABC):
@@ -129,12 +136,15 @@ class Evaluator(ABC):
 
         Raises:
             OSError: If ``output`` cannot be written.
+            ValueError: If ``output`` is a CSV file with other contents.
         """
-        found = self.measure(Vectors(model, ranks, show_progress_bar))
-        if output is not None and ranks.first:
+        measured = self.measure(Vectors(model, ranks, show_progress_bar))
+        found = {name: float(figure) for name, figure in measured.items()}
+        if output is not None:
             when = time.strftime("%Y-%m-%dT%H:%M:%S%z")
             named = {"time": when, "model": model.name_or_path, "evaluator": type(self).__name__}
-            write_line(output, {**named, **found})
+            # If it fails, it fails on all ranks, none of which goes on alone.
+            ranks.lead(lambda: write_line(output, {**named, **found}), torch.device("cpu"))
         return found
 
 
@@ -209,8 +219,10 @@ def write_line(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
                 columns, rows = list(reader.fieldnames or ()), list(reader)
             except (csv.Error, UnicodeDecodeError) as error:
                 raise ValueError(f"{target} is no CSV file of results ({error}); name another file") from error
-        if any(None in row or None in row.values() for row in rows):
+        if any(None in row or None in row.values() for row in rows) or len(set(columns)) < len(columns):
             raise ValueError(f"{target} has rows that do not fit its header; mend them, or name another file")
+        if not set(columns) & set(record):
+            raise ValueError(f"{target} has other columns ({', '.join(columns)[:60]}); name another file")
     columns += [name for name in record if name not in columns]
     half = target.with_name(f".{target.name}.half")
     try:
