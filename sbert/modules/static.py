@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,9 @@ from sbert.modules.tokenization import FastTokenizer
 
 if TYPE_CHECKING:
     import tokenizers
+
+# What is done to a word, one after the other, until the table has it.
+_FORMS: tuple[Callable[[str], str], ...] = (str, lambda word: word.strip(string.punctuation), str.lower)
 
 
 def _table(weights: Tensor, trainable: bool) -> nn.Embedding:
@@ -171,11 +174,12 @@ class WordEmbeddings(nn.Module):
         return cls(words, torch.from_numpy(np.stack(vectors)), lower_case)
 
     def _id(self, word: str) -> int | None:
-        for form in (word, word.strip(string.punctuation), word.strip(string.punctuation).lower()):
-            if form in self.stop_words:
+        for change in _FORMS:
+            word = change(word)
+            if word in self.stop_words:
                 return None
-            if form in self._ids:
-                return self._ids[form]
+            if word in self._ids:
+                return self._ids[word]
         return None
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
