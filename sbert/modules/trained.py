@@ -116,7 +116,8 @@ def _drop(shape: torch.Size, probability: float, like: Tensor) -> Tensor | None:
         return like.new_zeros(shape)
     numbers = math.prod(shape)
     bits = torch.empty(-(-numbers // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:numbers]
-    kept = (bits >= threshold - _BITS // 2).view(shape)
+    least = threshold - _BITS // 2  # Of the numbers that are kept.
+    kept = bits.clamp_(least - 1, least).sub_(least - 1).view(shape)  # 0 or 1; a comparison takes four times as long.
     return kept.to(like.dtype).mul_(_BITS / (_BITS - threshold))
 
 
