@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import gzip
 import json
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from sbert import CrossEncoder, Pooling, SentenceEncoder, Transformer
+from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.evaluation import (
     Evaluator,
     LabelEvaluator,
@@ -166,6 +167,21 @@ def test_labels_of_a_cross_encoder(folder: Path) -> None:
     found = LabelEvaluator(FIRST, SECOND, labels)(model)
     assert found["accuracy"] == np.mean(predicted == labels)
     assert found["macro_f1"] == pytest.approx(f1_score(labels, predicted, average="macro", zero_division=0))
+
+
+def test_training_is_followed_by_the_head_that_is_trained(model: SentenceEncoder) -> None:
+    """Which pairs say the same is learnt, and the log has what the evaluator finds at each step."""
+    torch.manual_seed(0)
+    student, loss = copy.deepcopy(model), SoftmaxLoss(16, 2)
+    evaluator = LabelEvaluator(FIRST, SECOND, SAME, loss)
+    before = evaluator(student)
+    config = TrainingConfig(batch_size=12, learning_rate=1e-2, steps=30, evaluate_every=10, log_every=10)
+    rows = list(zip(FIRST, SECOND, SAME, strict=True))
+    history = Trainer(student, rows, loss, config, evaluator=evaluator).fit(show_progress_bar=False)
+    found = [entry["evaluation"] for entry in history if "evaluation" in entry]
+    assert found[-1] == evaluator(student)
+    assert list(found[-1]) == ["accuracy", "macro_f1"]
+    assert found[-1]["accuracy"] > before["accuracy"]
 
 
 def test_what_a_cross_encoder_cannot_be_asked(folder: Path, scorer: CrossEncoder) -> None:
@@ -466,6 +482,31 @@ def test_reranking_by_scores_equals_theirs(scorer: CrossEncoder, folder: Path) -
     peer = Peer(str(folder / "scorer"), device="cpu", local_files_only=True)
     found, expected = RerankingEvaluator(samples(1))(scorer), CrossEncoderRerankingEvaluator(samples(1))(peer)
     same(found, expected, {name: name for name in ("map", "mrr@10", "ndcg@10")})
+
+
+def test_other_figures_of_scores_equal_theirs(folder: Path) -> None:
+    from sentence_transformers.cross_encoder import CrossEncoder as Peer
+    from sentence_transformers.cross_encoder import evaluation as theirs
+
+    def both(name: str) -> tuple[CrossEncoder, Any]:
+        return (
+            CrossEncoder(folder / name, device="cpu"),
+            Peer(str(folder / name), device="cpu", local_files_only=True),
+        )
+
+    columns, rng = (sentences(60, 0), sentences(60, 1)), np.random.default_rng(0)
+    rows = [list(pair) for pair in zip(*columns, strict=True)]
+    (ours, peer), scores = both("scorer"), rng.normal(size=60)
+    expected = theirs.CrossEncoderCorrelationEvaluator(rows, scores)(peer)
+    same(SimilarityEvaluator(*columns, scores)(ours), expected, {"spearman": "spearman", "pearson": "pearson"})
+    labels = rng.integers(0, 2, 60).tolist()
+    expected = theirs.CrossEncoderClassificationEvaluator(rows, labels)(peer)
+    found = PairClassificationEvaluator(*columns, labels)(ours)
+    assert set(found) == set(expected)
+    same(found, expected, {name: name for name in found})
+    (ours, peer), labels = both("classes"), rng.integers(0, 3, 60).tolist()
+    expected = theirs.CrossEncoderClassificationEvaluator(rows, labels)(peer)
+    same(LabelEvaluator(*columns, labels)(ours), expected, {"macro_f1": "f1_macro"})
 
 
 def test_paraphrase_mining_equals_theirs(model: SentenceEncoder, peer: Any) -> None:

@@ -181,7 +181,8 @@ def test_no_threshold_is_better_than_the_best(rows: int, kinds: int, metric: str
     for scores, labels in cases(rows, kinds, dtype):
         numbers = scores.astype(float)
         threshold, value = best_threshold(scores, labels, metric)
-        assert figure(numbers >= threshold, labels) == pytest.approx(value, abs=1e-15)
+        for kind in (scores, numbers):  # A cut is a number of their kind, or comparing with it would round it.
+            assert figure(kind >= threshold, labels) == pytest.approx(value, abs=1e-15)
         assert value == pytest.approx(max(figure(numbers >= cut, labels) for cut in [*numbers, np.inf]), abs=1e-15)
 
 
@@ -201,6 +202,9 @@ def test_neighbours_among_floats_are_told_apart() -> None:
         threshold, value = best_threshold([low, high], [0, 1])
         assert value == 1
         assert low < threshold <= high
+    low, high = np.float32(1), np.nextafter(np.float32(1), np.float32(2))
+    threshold, _ = best_threshold(np.array([low, high]), [0, 1])
+    assert (np.array([low, high]) >= threshold).tolist() == [False, True]
     most = np.finfo(float).max
     assert best_threshold([-most, most], [0, 1]) == (0, 1)
     assert best_threshold([most], [0]) == (np.inf, 1)

@@ -143,7 +143,7 @@ class PairClassificationEvaluator(Evaluator):
 
     def _figures(self, scores: np.ndarray) -> dict[str, float]:
         highest, best = (best_threshold(scores, self.labels, metric) for metric in ("accuracy", "f1"))
-        taken = scores.astype(np.float64) >= best[0]
+        taken = scores >= best[0]
         return {
             "average_precision": average_precision(scores, self.labels),
             "accuracy": highest[1],

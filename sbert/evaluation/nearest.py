@@ -91,7 +91,7 @@ def mine(vectors: np.ndarray, count: int, similarity: str = "cosine") -> tuple[n
     """
     scores, places = np.empty(0, vectors.dtype), np.empty((0, 2), np.int64)
     least = -np.inf
-    step = max(1, _SCORES // max(1, len(vectors)))
+    step = max(1, _SCORES // (4 * max(1, len(vectors))))  # The places take four times the memory of the scores.
     for low in range(0, len(vectors), step):
         found = SIMILARITIES[similarity](vectors[low : low + step], vectors[low:])  # (step, rows - low)
         # Later pairs that are only as similar as the least of those kept come after it.

@@ -31,7 +31,8 @@ def cuts(scores: Numbers, labels: Numbers) -> tuple[np.ndarray, np.ndarray, np.n
     """
     numbers, true = rows(1, scores=scores, labels=labels)
     finite("scores", numbers)
-    numbers = numbers.astype(np.float64)
+    # Floats stay of their kind, so that a cut is one of them, and comparing with it rounds nothing.
+    numbers = numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64)
     order = np.argsort(-numbers, kind="stable")
     numbers, found = numbers[order], np.cumsum(binary("labels", true)[order])
     last = np.append(np.flatnonzero(numbers[:-1] != numbers[1:]), len(numbers) - 1)  # Of each run of equal scores.
