@@ -1,4 +1,4 @@
-"""The command line: ``sbert encode``, ``similarity``, ``train``, ``benchmark``, ``doctor``, ``info``."""
+"""The command line: ``sbert encode``, ``similarity``, ``train``, ``evaluate``, ``benchmark``, ``doctor``, ``info``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from sbert.commands import train
+from sbert.commands import evaluate, train
 from sbert.data import FORMATS, read_texts
 
 if TYPE_CHECKING:
@@ -118,6 +118,10 @@ def _parser() -> _Parser:
     training = commands.add_parser("train", help=about, description=about)
     training.set_defaults(run=train.train)
     train.add_arguments(training)
+
+    evaluate.add_arguments(
+        _command(commands, "evaluate", evaluate.evaluate, "measure a model on the field's data sets")
+    )
 
     benchmark = _command(commands, "benchmark", _benchmark, "measure a model on this machine, beside its peers")
     benchmark.add_argument("--data", metavar="FILE", help="short texts; made-up ones where it is not given")

@@ -67,6 +67,13 @@ def test_the_command_line_block_runs(sitting: tuple[Path, dict[str, str]]) -> No
     labels = ("entailment", "neutral", "contradiction") * 6
     rows = "".join(f"There are {i} cats.\tThere are cats.\t{label}\n" for i, label in enumerate(labels))
     (work / "nli.tsv").write_text(f"premise\thypothesis\tlabel\n{rows}", encoding="utf-8")
+    films = "".join(f"{i % 2}\tfilm {i} is {('bad', 'good')[i % 2]}\n" for i in range(40))
+    for name, table in (
+        ("stsb/test.tsv", "score\tsentence1\tsentence2\n5\ta\ta\n0\tb\tc\n"),
+        ("MR.tsv", f"label\ttext\n{films}"),
+    ):
+        (work / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / "data" / name).write_text(table, encoding="utf-8")
     (work / "texts.jsonl.gz").write_bytes(gzip.compress(b'{"text": "The cat sleeps."}\n{"text": "Taxes go up."}\n'))
     (block,) = [block for block in blocks("bash") if block.startswith("sbert ")]
     # The folder that the Python blocks save.

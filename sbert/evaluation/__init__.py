@@ -8,7 +8,9 @@ from sbert.evaluation.ranking import average_precision_at, hit_at, ndcg_at, prec
 from sbert.evaluation.reranking import RerankingEvaluator
 from sbert.evaluation.retrieval import RetrievalEvaluator
 from sbert.evaluation.similarity import SimilarityEvaluator
+from sbert.evaluation.sts import STSSuite
 from sbert.evaluation.thresholds import average_precision, best_threshold, cuts
+from sbert.evaluation.transfer import TransferSuite
 from sbert.evaluation.translation import TranslationEvaluator
 from sbert.evaluation.triplet import TripletEvaluator
 
@@ -19,8 +21,10 @@ __all__ = [
     "ParaphraseMiningEvaluator",
     "RerankingEvaluator",
     "RetrievalEvaluator",
+    "STSSuite",
     "Sequence",
     "SimilarityEvaluator",
+    "TransferSuite",
     "TranslationEvaluator",
     "TripletEvaluator",
     "Vectors",
