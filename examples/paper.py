@@ -1,0 +1,153 @@
+"""The tables of the Sentence-BERT paper, measured here and printed beside the paper's figures.
+
+python examples/paper.py --data FOLDER --backbone NAME_OR_FOLDER --output FOLDER [--tables 1,2] [--quick] [--seeds N]
+
+FOLDER holds stsb, sts, sick, nli, senteval, and vectors with a GloVe file; what is not there is left out, and said.
+The backbone is a transformer, from the hub or in a folder: bert-base-uncased is the paper's. The tables go to
+OUTPUT/tables.md and OUTPUT/*.png. Each figure is kept in OUTPUT/results.jsonl as soon as it is known, and trainings
+write checkpoints: stopped and started again, this goes on where it was.
+"""
+
+import argparse
+import gzip
+import json
+import random
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from paper_cells import ROWS, Study, word_vectors
+from paper_figures import COLUMNS, paper
+from paper_tables import AVERAGE, Table, chart, collect, markdown
+from systems import inference_files
+
+from sbert import Transformer
+from sbert.evaluation import write_line
+
+PARTS = ("stsb", "sts", "sick", "nli", "senteval", "vectors")
+# Rows of each file that --quick reads.
+SAMPLED = {"stsb": 300, "sts": 100, "sick": 300, "nli": 500, "senteval": 300}
+# From the first run to the last; other settings make other figures.
+FIXED = ("backbone", "quick", "hidden", "dtype", "learning_rate")
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--backbone", required=True, metavar="NAME_OR_FOLDER")
+    parser.add_argument("--output", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--tables", default="1,2,5,6,7", help="which, with commas between them")
+    parser.add_argument("--quick", action="store_true", help="on small samples of the data")
+    parser.add_argument("--seeds", type=int, help="trainings of each system: 3, or 2 with --quick; the paper has 10")
+    parser.add_argument("--learning-rate", type=float, help="of transformers: 2e-5 as in the paper, 1e-4 with --quick")
+    parser.add_argument("--hidden", type=int, help="width of the LSTM: 2048 as InferSent's, 256 with --quick")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="of training")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    options = parser.parse_args()
+    quick = options.quick
+    options.seeds = options.seeds or (2 if quick else 3)
+    options.learning_rate = options.learning_rate or (1e-4 if quick else 2e-5)  # Few steps have to be large.
+    options.hidden = options.hidden or (256 if quick else 2048)
+    known = {str(number) for number in ROWS}
+    if unknown := set(options.tables.split(",")) - known:
+        parser.error(f"--tables: {', '.join(sorted(unknown))} is none of {', '.join(sorted(known))}")
+    if not options.data.is_dir():
+        parser.error(f"--data: {options.data} is no folder")
+    options.output.mkdir(parents=True, exist_ok=True)
+    file, fixed = options.output / "settings.json", {name: getattr(options, name) for name in FIXED}
+    if not file.exists():
+        file.write_text(json.dumps(fixed), encoding="utf-8")
+    if (before := json.loads(file.read_text(encoding="utf-8"))) != fixed:
+        parser.error(f"{options.output} was begun with {before}, not {fixed}; name another --output")
+    return options
+
+
+def sample(data: Path, folder: Path) -> Path:
+    """The same folder with a few rows of each table, chosen at random."""
+    if folder.exists():
+        return folder
+    half = folder.with_suffix(".half")
+    shutil.rmtree(half, ignore_errors=True)
+    for part, most in SAMPLED.items():
+        for path in sorted(inference_files(data) if part == "nli" else (data / part).rglob("*.tsv*")):
+            with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", newline="\n") as file:
+                header, *rows = file
+            chosen = random.Random(0).sample(range(len(rows)), min(most, len(rows)))
+            target = half / str(path.relative_to(data)).removesuffix(".gz")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(header + "".join(rows[row] for row in sorted(chosen)), encoding="utf-8", newline="\n")
+    half.rename(folder)
+    return folder
+
+
+def whole_lines(path: Path) -> list[dict[str, Any]]:
+    """The results so far; half a line, that of a process that was killed, is taken away."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    kept = [line for line in lines if line.endswith("\n")]
+    if kept != lines:
+        path.write_text("".join(kept), encoding="utf-8")
+    return [json.loads(line) for line in kept]
+
+
+def preface(options: argparse.Namespace, missing: list[str]) -> list[str]:
+    """What has to be known of all tables."""
+    said = [f"Backbone {Path(options.backbone).name}, {options.device}; seeds: {options.seeds}."]
+    said[0] += " In brackets the paper's figures; ± is the deviation over seeds."
+    if options.quick:
+        said.append("Quick: trained and measured on small samples, which says how it runs, and not how good it is.")
+    if options.vectors is not None:
+        said.append(f"Word vectors: {options.vectors.name}. The paper's Universal Sentence Encoder is a transformer.")
+    if missing:
+        said.append(f"Not among the data: {', '.join(missing)}; what needs them is left out.")
+    return said
+
+
+def main() -> None:
+    """Measure what has not been measured, and print the tables."""
+    options = arguments()
+    options.vectors = word_vectors(options.data)
+    missing = [part for part in PARTS if not (options.data / part).is_dir()]
+    if options.quick:
+        options.data = sample(options.data, options.output / "sample")
+    file = options.output / "results.jsonl"
+    results = whole_lines(file)
+    done = [result["cell"] for result in results]
+    study, wanted = Study(options), sorted(map(int, options.tables.split(",")))
+    for number in wanted:
+        for cell in study.cells(number):
+            if cell.key in done:
+                continue
+            start = time.perf_counter()
+            figures = cell.measure()
+            about = {"cell": cell.key, "table": number, "system": cell.system, "seed": cell.seed}
+            write_line(file, {**about, "figures": figures, "seconds": round(time.perf_counter() - start, 1)})
+            results = whole_lines(file)
+            said = ", ".join(f"{name} {figure:,.4g}" for name, figure in figures.items())
+            print(f"table {number}, {cell.system}, seed {cell.seed}: {said}", flush=True)
+
+    config = Transformer(options.backbone).auto_model.config
+    kind = "SRoBERTa" if "roberta" in config.model_type else "SBERT"
+    size = "large" if config.hidden_size >= 1024 else "base"
+    written = ["# The paper's tables", *preface(options, missing)]
+    for number in wanted:
+        rows = [(row, paper(number, row, kind, size, options.device.partition(":")[0])) for row in ROWS[number]]
+        table = collect(results, number, rows)
+        if table.rows:
+            written.append(markdown(table))
+            draw(table, options.output / f"table{number}.png")
+    text = "\n\n".join(written)
+    (options.output / "tables.md").write_text(text, encoding="utf-8")
+    print(f"\n{text}")
+
+
+def draw(table: Table, path: Path) -> None:
+    """The picture of a table: the averages where there are any."""
+    columns = {1: ["STSb", "SICK-R", AVERAGE], 5: [AVERAGE]}.get(table.number, COLUMNS[table.number])
+    chart(table, path, [column for column in columns if column in table.columns])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""What the tables of the paper are made of: which systems are measured, and how."""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from paper_figures import SPEEDS, STS, TRANSFER
+from systems import CHOSEN, CONCATENATIONS, Systems, averaging_network, bilstm, inference_files, similarity_rows
+
+from sbert import CrossEncoder, SentenceEncoder, Transformer
+from sbert.evaluation import SimilarityEvaluator, STSSuite, TransferSuite, spearman
+
+NLI = f"sbert-nli-mean-{CHOSEN}"
+# The rows of each table, and the systems that stand there.
+PLAIN = {
+    "Avg. GloVe embeddings": "words",
+    "Avg. BERT embeddings": "tokens",
+    "BERT CLS-vector": "cls",
+    "BiLSTM-max, NLI": "bilstm",
+    "Averaging network, NLI": "averaging",
+    "SBERT-NLI": NLI,
+}
+SCORED = {
+    "BERT-STSb": "bert-stsb",
+    "SBERT-STSb": "sbert-stsb-mean",
+    "BERT-NLI-STSb": "bert-nli-stsb",
+    "SBERT-NLI-STSb": "sbert-nli-stsb",
+}
+POOLED = ("MEAN", "MAX", "CLS")
+CONCATENATED = {f"({', '.join(pieces)})": f"sbert-nli-mean-{name}" for name, pieces in CONCATENATIONS.items()}
+FAST = {
+    "Avg. GloVe embeddings": "words",
+    "BiLSTM-max": "bilstm",
+    "Averaging network": "averaging",
+    "SBERT": "tokens",
+}
+ROWS = {
+    1: [*PLAIN, "SBERT-NLI-STSb"],
+    2: [*(row for row in PLAIN if row != "BERT CLS-vector"), *SCORED],
+    5: [*PLAIN],
+    6: [*POOLED, *CONCATENATED],
+    7: [*FAST],
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Something to measure: figures of one system, by column, for one seed."""
+
+    table: int
+    system: str
+    seed: int
+    part: str
+    measure: Callable[[], dict[str, float]]
+
+    @property
+    def key(self) -> list[Any]:
+        """What it is known by among the results."""
+        return [self.table, self.system, self.seed, self.part]
+
+
+class Study:
+    """The cells of every table for which there are data.
+
+    Args:
+        options: Those of ``Systems``, and ``seeds``, how many there are of each training.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.data = options, options.data
+        self.systems = Systems(options)
+
+    def cells(self, table: int) -> Iterator[Cell]:
+        """What a table is made of, in the order in which it is measured."""
+        if table == 1:
+            for row, name in PLAIN.items():
+                yield from self._cells(1, row, name, self.similarity)
+            # Of the years there are pairs among those that it was trained on.
+            yield from self._cells(
+                1, "SBERT-NLI-STSb", SCORED["SBERT-NLI-STSb"], partial(self.similarity, sets=STS[5:])
+            )
+        if table == 2:
+            for row in ROWS[2]:
+                yield from self._cells(2, row, {**PLAIN, **SCORED}[row], partial(self.scored, part="test"))
+        if table == 5:
+            for row, name in PLAIN.items():
+                yield from self._cells(5, row, name, self.transfer, seeds=1)
+        if table == 6:
+            for row in POOLED:
+                dev = partial(self.scored, part="dev")
+                yield from self._cells(6, row, f"sbert-nli-{row.lower()}-{CHOSEN}", partial(dev, column="NLI"), "NLI")
+                yield from self._cells(6, row, f"sbert-stsb-{row.lower()}", dev, "STSb")
+            for row, name in CONCATENATED.items():
+                yield from self._cells(6, row, name, partial(dev, column="NLI"), "NLI")
+        if table == 7:
+            for row, name in FAST.items():
+                yield from self._cells(7, row, name, self.speed, seeds=1, make=partial(self.untrained, name))
+
+    def _cells(
+        self,
+        table: int,
+        row: str,
+        name: str,
+        measure: Callable[[Any], dict[str, float]],
+        part: str = "",
+        seeds: int | None = None,
+        make: Callable[[], Any] | None = None,
+    ) -> Iterator[Cell]:
+        """One cell a seed; none where the data are not there, and one where nothing is random."""
+        if not (self.measurable(table) and (make or self.trainable(name)) and self.readable(name)):
+            return
+
+        def run(seed: int) -> dict[str, float]:
+            found = measure(self.systems.get(name, seed) if make is None else make())
+            if table == 6 and name not in (NLI, "sbert-stsb-mean"):  # Other tables want these two.
+                self.systems.forget(name, seed)
+            return found
+
+        count = 1 if name in ("words", "tokens", "cls") else seeds or self.options.seeds
+        for seed in range(count):
+            yield Cell(table, row, seed, part, partial(run, seed))
+
+    # ------------------------------------------------------------------------------------------ what there is
+
+    def measurable(self, table: int) -> bool:
+        """Whether there is anything to measure a table on."""
+        wanted = {1: ("sts", "stsb", "sick"), 5: ("senteval",)}.get(table, ("stsb",))
+        return any((self.data / folder).is_dir() for folder in wanted)
+
+    def trainable(self, name: str) -> bool:
+        """Whether there is what a system is trained on."""
+        inference = "nli" in name or name in ("bilstm", "averaging")
+        return (not inference or bool(inference_files(self.data))) and (
+            "stsb" not in name or (self.data / "stsb").is_dir()
+        )
+
+    def readable(self, name: str) -> bool:
+        """Whether there are word vectors, for systems that read them."""
+        return name not in ("words", "bilstm", "averaging") or self.options.vectors is not None
+
+    def untrained(self, name: str) -> SentenceEncoder:
+        """A system whose speed alone counts."""
+        options = self.options
+        made = {
+            "bilstm": lambda: bilstm(options.vectors, options.hidden),
+            "averaging": lambda: averaging_network(options.vectors),
+        }.get(name, lambda: self.systems.get(name))
+        return made().to(options.device)
+
+    # ------------------------------------------------------------------------------------------------ measures
+
+    def similarity(self, model: SentenceEncoder, sets: list[str] = STS) -> dict[str, float]:
+        """Spearman's correlation on the sets of Table 1."""
+        found = STSSuite(self.data)(model)
+        return {name: found[name] for name in sets if name in found}
+
+    def scored(self, model: SentenceEncoder | CrossEncoder, part: str, column: str = "STSb") -> dict[str, float]:
+        """Spearman's correlation on a part of the STS benchmark."""
+        first, second, scores = map(list, zip(*similarity_rows(self.data, part), strict=True))
+        if isinstance(model, CrossEncoder):
+            return {column: spearman(model.predict(zip(first, second, strict=True)), scores)}
+        return {column: SimilarityEvaluator(first, second, scores)(model)["spearman"]}
+
+    def transfer(self, model: SentenceEncoder) -> dict[str, float]:
+        """Accuracy on the tasks of Table 5."""
+        found = {
+            name.replace("SST2", "SST"): figure for name, figure in TransferSuite(self.data / "senteval")(model).items()
+        }
+        return {name: found[name] for name in TRANSFER if name in found}
+
+    def speed(self, model: SentenceEncoder) -> dict[str, float]:
+        """Sentences a second, of those of the STS benchmark; the best of three rounds, in turns."""
+        rows = [row for part in ("train", "dev", "test") for row in similarity_rows(self.data, part)]
+        texts = list(dict.fromkeys(text for row in rows for text in row[:2]))
+        ways = dict(zip(SPEEDS, (in_order, lambda model, texts: model.encode(texts)), strict=True))
+        found = dict.fromkeys(ways, 0.0)
+        for part in (texts[:200], texts, texts, texts):  # The first one warms up.
+            for name, encode in ways.items():
+                start = time.perf_counter()
+                encode(model, part)
+                if part is texts:
+                    found[name] = max(found[name], len(texts) / (time.perf_counter() - start))
+        return found
+
+
+@torch.inference_mode()
+def in_order(model: SentenceEncoder, texts: list[str]) -> None:
+    """Encode batches of 32 in input order, those of a transformer padded: without smart batching."""
+    model.eval()
+    for start in range(0, len(texts), 32):
+        value: Any = model.tokenize(texts[start : start + 32]).to(model.device)
+        for module in model:
+            padded = isinstance(module, Transformer)
+            value = value.embeddings(module.padded_forward(value)) if padded else module(value)
+        value.cpu()
+
+
+def word_vectors(data: Path) -> Path | None:
+    """The largest file of GloVe vectors, if there is one."""
+    found = sorted((data / "vectors").glob("glove*.txt*"), key=lambda path: path.stat().st_size)
+    return found[-1] if found else None

@@ -1,0 +1,151 @@
+"""Tables of figures beside the paper's, as Markdown and as bar charts."""
+
+import statistics
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from paper_figures import COLUMNS, TITLES
+
+AVERAGE = "Avg."
+# What the paper tells: each is better than the one before.
+ORDER = ["BERT CLS-vector", "Avg. BERT embeddings", "SBERT-NLI", "SBERT-NLI-STSb"]
+
+
+@dataclass
+class Row:
+    """A system's figures by column: here, one for each seed; and in the paper, with a deviation or without."""
+
+    name: str
+    here: dict[str, list[float]]
+    paper: dict[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+@dataclass
+class Table:
+    """Rows of figures, with what has to be said about them."""
+
+    number: int
+    title: str
+    columns: list[str]
+    rows: list[Row]
+    digits: int = 2
+    notes: list[str] = field(default_factory=list)
+
+
+def collect(results: list[dict[str, Any]], number: int, rows: list[tuple[str, dict[str, Any]]]) -> Table:
+    """A table of what has been measured.
+
+    Args:
+        results: With ``table``, ``system``, ``seed`` and ``figures``, which are fractions but for the speeds.
+        number: Of the table.
+        rows: Names, and the paper's figures by column.
+    """
+    own = sorted((result for result in results if result["table"] == number), key=lambda result: result["seed"])
+    here: dict[str, dict[str, list[float]]] = {name: {} for name, _ in rows}
+    for result in own:
+        for column, value in result["figures"].items():
+            here[result["system"]].setdefault(column, []).append(value * (1 if number == 7 else 100))
+    columns = [column for column in COLUMNS[number] if any(column in figures for figures in here.values())]
+    measured = [Row(name, here[name], paper) for name, paper in rows if here[name]]
+    table = Table(number, TITLES[number], columns, measured, 0 if number == 7 else 2)
+    missing = [column for column in COLUMNS[number] if column not in columns]
+    if number in (1, 5) and table.rows:
+        table.rows = [with_average(row, columns) for row in table.rows]
+        table.columns = [*columns, AVERAGE]
+        if missing:
+            table.notes.append(f"Not there: {', '.join(missing)}. {AVERAGE} is over what is there, in the paper's too.")
+    if number == 1:
+        table.notes += [order(table, column) for column in ("STSb", "SICK-R") if column in columns]
+    return table
+
+
+def order(table: Table, column: str) -> str:
+    """Whether the systems of ORDER come in that order."""
+    rows = {row.name: mean_and_deviation(row.here[column])[0] for row in table.rows if row.here.get(column)}
+    names = [name for name in ORDER if name in rows]
+    said = names[0] if names else ""
+    for one, two in pairwise(names):
+        said += f" {'<' if rows[one] < rows[two] else '≥ (not as in the paper)'} {two}"
+    return f"On {column}: {said}."
+
+
+def with_average(row: Row, columns: list[str]) -> Row:
+    """The row with the mean of the columns, seed by seed; where one of them is missing, there is no mean."""
+    here, paper = dict(row.here), dict(row.paper)
+    if all(here.get(column) for column in columns):
+        here[AVERAGE] = [statistics.fmean(seed) for seed in zip(*(here[column] for column in columns), strict=True)]
+    if all(column in paper for column in columns):
+        paper[AVERAGE] = (statistics.fmean(paper[column][0] for column in columns),)
+    return Row(row.name, here, paper)
+
+
+def shown(figures: list[float] | tuple[float, ...], digits: int) -> str:
+    """A mean, and the deviation where there is one."""
+    return " ± ".join(f"{figure:,.{digits}f}" for figure in figures)
+
+
+def mean_and_deviation(figures: list[float]) -> tuple[float, ...]:
+    """Of the seeds; of one seed, itself."""
+    mean = (statistics.fmean(figures),)
+    return (*mean, statistics.stdev(figures)) if len(figures) > 1 else mean
+
+
+def markdown(table: Table) -> str:
+    """The table, the paper's figures in brackets."""
+
+    def cell(row: Row, column: str) -> str:
+        here, paper = row.here.get(column), row.paper.get(column)
+        first = shown(mean_and_deviation(here), table.digits) if here else "–"
+        return f"{first} ({shown(paper, table.digits)})" if paper else first
+
+    lines = [["", *table.columns], ["---", *["---:"] * len(table.columns)]]
+    lines += [[row.name, *(cell(row, column) for column in table.columns)] for row in table.rows]
+    # A bar within a name would end its cell.
+    body = "\n".join("| " + " | ".join(part.replace("|", "\\|") for part in line) + " |" for line in lines)
+    return "\n\n".join([f"## Table {table.number}: {table.title}", body, *table.notes]) + "\n"
+
+
+def bars(axis: Any, table: Table, column: str, name: str, shift: float, color: str) -> None:
+    """One bar a system: its mean here, or the paper's figure, with the deviation where there is one."""
+    figures = [mean_and_deviation(row.here[column]) if row.here.get(column) else (0.0,) for row in table.rows]
+    if name == "paper":
+        figures = [row.paper.get(column, (0.0,)) for row in table.rows]
+    drawn = axis.barh(
+        [place + shift for place in range(len(figures))],
+        [figure[0] for figure in figures],
+        2 * abs(shift),
+        xerr=[figure[1] if len(figure) > 1 else 0 for figure in figures],
+        color=color,
+        label=name,
+        error_kw={"elinewidth": 1},
+    )
+    digits = min(table.digits, 1)
+    axis.bar_label(
+        drawn, [f"{figure[0]:,.{digits}f}" if figure[0] else "" for figure in figures], padding=4, fontsize=8
+    )
+
+
+def chart(table: Table, path: Path, columns: list[str]) -> None:
+    """Bars of some columns, here and in the paper, saved as a picture; nothing where matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return
+    figure = Figure(figsize=(4.5 * len(columns) + 2.5, 0.55 * len(table.rows) + 1.4), layout="constrained")
+    several = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
+    for axis, column in zip(several, columns, strict=True):
+        bars(axis, table, column, "here", -0.2, "tab:blue")
+        bars(axis, table, column, "paper", 0.2, "0.7")
+        axis.set_title(column, fontsize=10)
+        axis.margins(x=0.2)
+        if table.number == 7:
+            axis.set_xscale("log")  # Words are a hundred times as fast as a transformer.
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+    several[0].set_yticks(range(len(table.rows)), [row.name for row in table.rows])
+    several[0].invert_yaxis()
+    several[-1].legend(frameon=False, fontsize=8)
+    figure.suptitle(f"Table {table.number}: {table.title}", fontsize=11)
+    figure.savefig(path, dpi=150)

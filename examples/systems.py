@@ -1,0 +1,170 @@
+"""The systems of the Sentence-BERT paper's tables: what each is made of, and how it is trained."""
+
+import argparse
+import shutil
+from pathlib import Path
+
+import torch
+
+from sbert import LSTM, CrossEncoder, Dense, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
+from sbert import WordEmbeddings as Words
+from sbert.data import read_nli, read_sts
+from sbert.losses import CosineSimilarityLoss, SoftmaxLoss
+
+# What the classifier of inference sees: the rows of the paper's Table 6, and the paper's choice.
+CONCATENATIONS = {
+    "u-v": ("u", "v"),
+    "difference": ("|u-v|",),
+    "product": ("u*v",),
+    "difference-product": ("|u-v|", "u*v"),
+    "u-v-product": ("u", "v", "u*v"),
+    "u-v-difference": ("u", "v", "|u-v|"),
+    "u-v-difference-product": ("u", "v", "|u-v|", "u*v"),
+}
+CHOSEN = "u-v-difference"
+WORDS_RATE = 1e-3  # The learning rate of systems that begin with random weights.
+CHECKPOINTS = 500  # Steps between two of them.
+
+
+def average_words(vectors: Path) -> SentenceEncoder:
+    """The mean of the words' vectors, which no training has changed."""
+    return SentenceEncoder(Words.from_text_file(vectors, lower_case=True), Pooling("mean"))
+
+
+def average_tokens(backbone: str | Path) -> SentenceEncoder:
+    """The mean of a pretrained transformer's token vectors."""
+    return SentenceEncoder(Transformer(backbone), Pooling("mean"), dtype="float32")
+
+
+def first_token(backbone: str | Path) -> SentenceEncoder:
+    """The vector of a pretrained transformer's first token, BERT's [CLS]."""
+    return sbert(backbone, "cls")
+
+
+def sbert(backbone: str | Path, pooling: str = "mean") -> SentenceEncoder:
+    """A transformer and a pooling, to be trained."""
+    return SentenceEncoder(Transformer(backbone), Pooling(pooling), dtype="float32")
+
+
+def bilstm(vectors: Path, hidden: int = 2048) -> SentenceEncoder:
+    """InferSent: an LSTM in both directions over fixed word vectors, and the maximum. Conneau et al., 2017, 3.2."""
+    words = Words.from_text_file(vectors, lower_case=True)
+    return SentenceEncoder(words, LSTM(words.embedding.embedding_dim, hidden), Pooling("max"))
+
+
+def averaging_network(vectors: Path, width: int = 512) -> SentenceEncoder:
+    """A deep averaging network: word vectors, trained too, their mean, and two layers. Iyyer et al., 2015."""
+    words = Words.from_text_file(vectors, lower_case=True)
+    words.embedding.weight.requires_grad_()
+    dim = words.embedding.embedding_dim
+    return SentenceEncoder(words, Pooling("mean"), Dense(dim, width), Dense(width, width))
+
+
+def without_head(pairs: CrossEncoder, folder: Path) -> Path:
+    """The transformer of a cross-encoder as a folder of its own, for another head."""
+    pairs.auto_model.base_model.save_pretrained(folder)
+    pairs.tokenizer.save_pretrained(folder)
+    return folder
+
+
+class Systems:
+    """Gives the systems by name; those that are trained are kept in a folder each, and trained once.
+
+    Names: ``words``, ``tokens``, ``cls``, ``bilstm``, ``averaging``; ``sbert-nli-POOLING-CONCATENATION``,
+    ``sbert-stsb-POOLING``, ``sbert-nli-stsb``; and the cross-encoders ``bert-nli``, ``bert-stsb``, ``bert-nli-stsb``.
+
+    Args:
+        options: ``data`` and ``vectors`` (what to train on, and the file of word vectors), ``backbone``, ``output``,
+            ``device``, ``dtype``, ``learning_rate`` of transformers, and ``hidden``, the width of the LSTM.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+
+    def get(self, name: str, seed: int = 0) -> SentenceEncoder | CrossEncoder:
+        """A system, trained first if it has not been; if that was broken off, it goes on from its checkpoint."""
+        if name in ("words", "tokens", "cls"):
+            return self._start(name, seed).to(self.options.device)
+        folder = self.folder(name, seed)
+        kind = CrossEncoder if name.startswith("bert") else SentenceEncoder
+        if not (folder / "final").exists():
+            self._train(name, self._start(name, seed).to(self.options.device), seed)
+            shutil.rmtree(folder / "checkpoints")  # Which hold three times the weights.
+        return kind(folder / "final", device=self.options.device, dtype="float32")
+
+    def folder(self, name: str, seed: int) -> Path:
+        """Where a trained system is kept."""
+        return self.options.output / "models" / f"{name}-{seed}"
+
+    def forget(self, name: str, seed: int) -> None:
+        """Give back the disk of a system that no other table needs."""
+        shutil.rmtree(self.folder(name, seed), ignore_errors=True)
+
+    def _start(self, name: str, seed: int) -> SentenceEncoder | CrossEncoder:
+        """The system before its last training."""
+        options = self.options
+        torch.manual_seed(seed)  # Of new weights.
+        if name == "sbert-nli-stsb":
+            return self.get(f"sbert-nli-mean-{CHOSEN}", seed)
+        if name == "bert-nli-stsb":
+            start = without_head(self.get("bert-nli", seed), self.folder(name, seed) / "start")
+            torch.manual_seed(seed)
+            return CrossEncoder(start, classes=1)
+        if name.startswith("sbert"):
+            return sbert(options.backbone, name.split("-")[2])
+        made = {
+            "words": lambda: average_words(options.vectors),
+            "tokens": lambda: average_tokens(options.backbone),
+            "cls": lambda: first_token(options.backbone),
+            "bilstm": lambda: bilstm(options.vectors, options.hidden),
+            "averaging": lambda: averaging_network(options.vectors),
+            "bert-nli": lambda: CrossEncoder(options.backbone, classes=3),
+            "bert-stsb": lambda: CrossEncoder(options.backbone, classes=1),
+        }
+        return made[name]()
+
+    def _train(self, name: str, model: SentenceEncoder | CrossEncoder, seed: int) -> None:
+        """One epoch of inference, or four of the STS benchmark, as in the paper."""
+        torch.manual_seed(seed)  # Of the classifier.
+        scored = name.endswith("-stsb") or "-stsb-" in name
+        of_words = name in ("bilstm", "averaging")
+        config = TrainingConfig(
+            output=self.folder(name, seed),
+            epochs=4 if scored else 1,
+            batch_size=64 if of_words else 16,
+            learning_rate=WORDS_RATE if of_words else self.options.learning_rate,
+            dtype=self.options.dtype,
+            seed=seed,
+            checkpoint_every=CHECKPOINTS,
+            keep=1,
+        )
+        rows = similarity_rows(self.options.data) if scored else inference_rows(self.options.data)
+        if isinstance(model, CrossEncoder):
+            model.fit(rows, config=config, resume=True)
+            return
+        if scored:
+            loss = CosineSimilarityLoss()
+        else:
+            # InferSent and the Universal Sentence Encoder show the classifier the product, too.
+            seen = "u-v-difference-product" if of_words else name.split("-", 3)[3]
+            loss = SoftmaxLoss(model.get_sentence_embedding_dimension(), 3, CONCATENATIONS[seen])
+        Trainer(model, rows, loss, config).fit(resume=True)
+
+
+def inference_files(data: Path) -> list[Path]:
+    """The files of SNLI and MultiNLI to train on."""
+    return sorted(path for start in ("snli", "mnli", "multinli") for path in (data / "nli").glob(f"{start}*train*"))
+
+
+def inference_rows(data: Path) -> list[tuple[str, str, int]]:
+    """Premise, hypothesis and label of SNLI and MultiNLI."""
+    rows = [row for path in inference_files(data) for row in read_nli(path)]
+    return [(row["premise"], row["hypothesis"], row["label"]) for row in rows]
+
+
+def similarity_rows(data: Path, part: str = "train") -> list[tuple[str, str, float]]:
+    """Both sentences and the score of a part of the STS benchmark, 0 to 1."""
+    found = [path for path in sorted((data / "stsb").iterdir()) if part in path.name]
+    if not found:
+        raise FileNotFoundError(f"{data / 'stsb'} has no file with {part} in its name; put it there")
+    return [(row["sentence1"], row["sentence2"], row["label"]) for row in read_sts(found[0], (0, 5))]

@@ -1,0 +1,304 @@
+"""The paper's systems make vectors and learn, its tables are what they should be, and a stopped run goes on."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import CrossEncoder, SentenceEncoder, Trainer, TrainingConfig
+from sbert.losses import SoftmaxLoss
+from sbert.training.log import Log
+from tests import small
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+WORDS = [word for line in small.CORPUS[:2] for word in line.split()]
+TEXTS = ["a small boat", "", "nobodyknows thisword", "The red fox, over the hills!"]
+
+
+@pytest.fixture(scope="module")
+def examples() -> Any:
+    """The programs of the paper, which import each other by their plain names."""
+    sys.path.insert(0, str(EXAMPLES))
+    names = ("systems", "paper_figures", "paper_tables", "paper_cells", "paper")
+    try:
+        yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+    finally:
+        sys.path.remove(str(EXAMPLES))
+
+
+def sentence(draw: random.Random) -> str:
+    return " ".join(draw.choices(WORDS, k=draw.randint(3, 8)))
+
+
+def write(path: Path, header: str, rows: list[tuple[Any, ...]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [header, *("\t".join(map(str, row)) for row in rows)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder of made-up rows, without STS13 to STS16, and a BERT of two layers."""
+    root, draw = tmp_path_factory.mktemp("paper"), random.Random(0)
+
+    def pairs(count: int) -> list[tuple[Any, ...]]:
+        return [(round(draw.uniform(0, 5), 2), sentence(draw), sentence(draw)) for _ in range(count)]
+
+    for part in ("train", "dev", "test"):
+        write(root / f"data/stsb/{part}.tsv", "score\tsentence1\tsentence2", pairs(20))
+    write(root / "data/sts/STS12/boats.tsv", "score\tsentence1\tsentence2", pairs(10))
+    sick = [(1 + score * 0.8, one, two, "NEUTRAL") for score, one, two in pairs(10)]
+    write(root / "data/sick/test.tsv", "relatedness\tsentence1\tsentence2\tentailment", sick)
+    labels = ["contradiction", "entailment", "neutral"]
+    nli = [(sentence(draw), sentence(draw), labels[i % 3]) for i in range(32)]
+    write(root / "data/nli/snli_train.tsv", "premise\thypothesis\tlabel", nli)
+    write(root / "data/senteval/CR.tsv", "label\ttext", [(i % 2, sentence(draw)) for i in range(40)])
+    lines = [" ".join([word, *(f"{draw.gauss(0, 1):.3f}" for _ in range(6))]) for word in sorted({*WORDS, "tree"})]
+    write(root / "data/vectors/glove.tiny.txt", lines[0], [(line,) for line in lines[1:]])
+    small.bert(root / "bert")
+    return root
+
+
+@pytest.fixture
+def options(folder: Path, tmp_path: Path) -> argparse.Namespace:
+    data, vectors = folder / "data", folder / "data/vectors/glove.tiny.txt"
+    named = {"data": data, "vectors": vectors, "backbone": str(folder / "bert"), "output": tmp_path, "device": "cpu"}
+    return argparse.Namespace(**named, dtype="float32", learning_rate=1e-3, hidden=8)
+
+
+# ------------------------------------------------------------------------------------------------------- systems
+
+MAKE: dict[str, tuple[Callable[[Any, Any], SentenceEncoder], int]] = {
+    "average_words": (lambda systems, options: systems.average_words(options.vectors), 6),
+    "average_tokens": (lambda systems, options: systems.average_tokens(options.backbone), 16),
+    "first_token": (lambda systems, options: systems.first_token(options.backbone), 16),
+    "sbert": (lambda systems, options: systems.sbert(options.backbone, "max"), 16),
+    "bilstm": (lambda systems, options: systems.bilstm(options.vectors, 5), 10),
+    "averaging_network": (lambda systems, options: systems.averaging_network(options.vectors, 7), 7),
+}
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_systems_make_vectors_that_a_folder_keeps(
+    examples: Any, options: argparse.Namespace, tmp_path: Path, name: str
+) -> None:
+    make, dim = MAKE[name]
+    model = make(examples.systems, options)
+    vectors = model.encode(TEXTS)
+    assert vectors.shape == (len(TEXTS), dim)
+    for text, vector in zip(TEXTS, vectors, strict=True):
+        np.testing.assert_allclose(model.encode(text), vector, atol=1e-6)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(SentenceEncoder(tmp_path / "model").encode(TEXTS), vectors)
+
+
+@pytest.mark.parametrize("name", [name for name in MAKE if name != "average_words"])
+def test_systems_train(examples: Any, options: argparse.Namespace, tmp_path: Path, name: str) -> None:
+    """Every weight that is meant to learn does, also with rows of no known word; and nothing else."""
+    make, dim = MAKE[name]
+    model = make(examples.systems, options)
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    rows = [(TEXTS[0], TEXTS[1], 0), (TEXTS[3], TEXTS[2], 1), (TEXTS[2], TEXTS[0], 2), (TEXTS[0], TEXTS[3], 0)]
+    config = TrainingConfig(output=tmp_path / "out", steps=2, learning_rate=1e-2, warmup=0.0)
+    Trainer(model, rows, SoftmaxLoss(dim, 3), config).fit(show_progress_bar=False)
+    for weight_name, weight in model.named_parameters():
+        unused = "pooler" in weight_name
+        changed = not torch.equal(weight, before[weight_name])
+        assert changed == (weight.requires_grad and not unused), weight_name
+        assert weight.isfinite().all()
+    again = SentenceEncoder(tmp_path / "out" / "final")
+    np.testing.assert_array_equal(again.encode(TEXTS), model.encode(TEXTS))
+    words = [module for module in again if hasattr(module, "words")]
+    assert [module.embedding.weight.requires_grad for module in words] == [name == "averaging_network"] * len(words)
+
+
+def test_a_trained_system_is_kept_and_a_broken_off_one_resumed(
+    examples: Any, options: argparse.Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examples.systems, "CHECKPOINTS", 1)
+    name = "sbert-nli-mean-u-v-difference"
+    whole = examples.systems.Systems(options).get(name, seed=1)
+    assert not (tmp_path / "models" / f"{name}-1" / "checkpoints").exists()
+    options.output = tmp_path / "again"
+    real = Log.step
+
+    def breaks_off(self: Log, step: int, *more: Any, **named: Any) -> None:
+        if step == 2:
+            raise KeyboardInterrupt
+        real(self, step, *more, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Log, "step", breaks_off)
+        with pytest.raises(KeyboardInterrupt):
+            examples.systems.Systems(options).get(name, seed=1)
+    steps: list[int] = []
+    monkeypatch.setattr(Log, "step", lambda self, step, *more, **named: steps.append(step))
+    resumed = examples.systems.Systems(options).get(name, seed=1)
+    assert steps == [2]
+    np.testing.assert_array_equal(resumed.encode(TEXTS), whole.encode(TEXTS))
+    monkeypatch.setattr(examples.systems.Systems, "_train", lambda *_: pytest.fail("trained twice"))
+    examples.systems.Systems(options).get(name, seed=1)
+
+
+def test_cross_encoders(examples: Any, options: argparse.Namespace) -> None:
+    """Trained on inference, then with a new head on scores."""
+    systems = examples.systems.Systems(options)
+    model = systems.get("bert-nli-stsb", seed=0)
+    assert isinstance(model, CrossEncoder)
+    scores = model.predict([("a small boat", "the red fox"), ("the red fox", "the red fox")])
+    assert scores.shape == (2,)
+    before = systems.get("bert-nli", seed=0)
+    assert before.classes == 3
+    start = CrossEncoder(systems.folder("bert-nli-stsb", 0) / "start", classes=1)
+    for one, two in zip(
+        before.auto_model.base_model.parameters(), start.auto_model.base_model.parameters(), strict=True
+    ):
+        assert torch.equal(one, two)
+
+
+# -------------------------------------------------------------------------------------------------------- tables
+
+
+def test_markdown(examples: Any) -> None:
+    results = [
+        {"table": 6, "system": "(|u-v|)", "seed": 1, "figures": {"NLI": 0.72}},
+        {"table": 6, "system": "(|u-v|)", "seed": 0, "figures": {"NLI": 0.70}},
+        {"table": 6, "system": "MEAN", "seed": 0, "figures": {"NLI": 0.8}},
+        {"table": 6, "system": "MEAN", "seed": 0, "figures": {"STSb": 0.9}},
+        {"table": 7, "system": "SBERT", "seed": 0, "figures": {"in input order": 1234.5}},
+    ]
+    rows = [(row, examples.paper_figures.paper(6, row)) for row in ("MEAN", "MAX", "(|u-v|)")]
+    table = examples.paper_tables.collect(results, 6, rows)
+    assert examples.paper_tables.markdown(table).splitlines()[2:] == [
+        "|  | NLI | STSb |",
+        "| --- | ---: | ---: |",
+        "| MEAN | 80.00 (80.78) | 90.00 (87.44) |",
+        "| (\\|u-v\\|) | 71.00 ± 1.41 (69.78) | – |",
+    ]
+    table = examples.paper_tables.collect(results, 7, [("SBERT", examples.paper_figures.paper(7, "SBERT"))])
+    assert "| SBERT | 1,234 (44) |" in examples.paper_tables.markdown(table)
+
+
+def test_averages_are_over_the_same_columns(examples: Any) -> None:
+    figures = {"STS12": 0.5, "SICK-R": 0.7}
+    results = [
+        {"table": 1, "system": "BERT CLS-vector", "seed": 0, "figures": figures},
+        {"table": 1, "system": "Avg. BERT embeddings", "seed": 0, "figures": {"SICK-R": 0.6}},
+    ]
+    rows = [(row, examples.paper_figures.paper(1, row)) for row in ("Avg. BERT embeddings", "BERT CLS-vector")]
+    table = examples.paper_tables.collect(results, 1, rows)
+    assert table.columns == ["STS12", "SICK-R", "Avg."]
+    assert "Avg." not in table.rows[0].here
+    assert table.rows[1].here["Avg."] == pytest.approx([60])
+    assert table.rows[1].paper["Avg."] == pytest.approx([(20.16 + 42.63) / 2])
+    assert table.notes[0].startswith("Not there: STS13, STS14, STS15, STS16, STSb.")
+    assert table.notes[1] == "On SICK-R: BERT CLS-vector ≥ (not as in the paper) Avg. BERT embeddings."
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ((1, "SBERT-NLI"), 76.53),
+        ((1, "SBERT-NLI", "SRoBERTa", "large"), 77.00),
+        ((1, "BiLSTM-max, NLI"), 66.75),
+    ],
+)
+def test_the_papers_figures(examples: Any, where: tuple[Any, ...], expected: float) -> None:
+    assert examples.paper_figures.paper(*where)["STS13"] == (expected,)
+
+
+def test_the_papers_figures_agree_with_its_averages(examples: Any) -> None:
+    """The averages are printed in the paper, too; that of SBERT-NLI-base is 0.03 above the mean of its figures."""
+    printed = {
+        1: {"Avg. GloVe embeddings": 61.32, "BERT CLS-vector": 29.19, "SBERT-NLI": 74.89, "BiLSTM-max, NLI": 65.01},
+        5: {"Avg. GloVe embeddings": 81.52, "BERT CLS-vector": 84.66, "SBERT-NLI": 87.41, "BiLSTM-max, NLI": 85.59},
+    }
+    for number, rows in printed.items():
+        for row, average in rows.items():
+            figures = [figure for (figure,) in examples.paper_figures.paper(number, row).values()]
+            assert np.mean(figures) == pytest.approx(average, abs=0.031)
+    assert examples.paper_figures.paper(2, "SBERT-NLI-STSb") == {"STSb": (85.35, 0.17)}
+    assert examples.paper_figures.paper(2, "BERT-STSb") == {"STSb": (84.30, 0.76)}
+    assert examples.paper_figures.paper(2, "BERT-STSb", "SRoBERTa") == {}
+    assert examples.paper_figures.paper(7, "SBERT", device="cuda")["smart batching"] == (2042,)
+
+
+# --------------------------------------------------------------------------------------------------------- paper
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The least populated class")
+def test_paper_stopped_and_resumed(
+    examples: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("sklearn")
+    words = ["--data", folder / "data", "--backbone", folder / "bert", "--output", tmp_path / "out", "--device", "cpu"]
+    monkeypatch.setattr(sys, "argv", ["paper.py", *map(str, words), "--quick", "--seeds", "1", "--hidden", "8"])
+    file, real, left = tmp_path / "out" / "results.jsonl", examples.paper.write_line, [12]
+
+    def breaks_off(*arguments: Any) -> None:
+        real(*arguments)
+        left[0] -= 1
+        if not left[0]:
+            with file.open("a", encoding="utf-8") as half:
+                half.write('{"cell": [2, "SB')
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(examples.paper, "write_line", breaks_off)
+    with pytest.raises(KeyboardInterrupt):
+        examples.paper.main()
+    before = file.read_text(encoding="utf-8").splitlines()
+    assert len(before) == 13
+    examples.paper.main()
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert lines[:12] == before[:12]
+    cells = [tuple(json.loads(line)["cell"]) for line in lines]
+    assert len(set(cells)) == len(cells)
+    # Seven rows in Table 1, nine in 2, six in 5, 6 + 7 in 6, four in 7.
+    assert [sum(cell[0] == table for cell in cells) for table in (1, 2, 5, 6, 7)] == [7, 9, 6, 13, 4]
+    said = (tmp_path / "out" / "tables.md").read_text(encoding="utf-8")
+    assert said in capsys.readouterr().out
+    assert all(f"## Table {table}" in said for table in (1, 2, 5, 6, 7))
+    assert "Not there: STS13, STS14, STS15, STS16." in said
+    assert "Not there: MR, SUBJ, MPQA, SST, TREC, MRPC." in said
+    pictures = sorted(path.name for path in (tmp_path / "out").glob("*.png"))
+    assert pictures == [f"table{table}.png" for table in (1, 2, 5, 6, 7)]
+    kept = sorted(path.name for path in (tmp_path / "out" / "models").iterdir())
+    assert "sbert-nli-mean-u-v-0" not in kept
+    assert "sbert-nli-mean-u-v-difference-0" in kept
+    examples.paper.main()
+    assert file.read_text(encoding="utf-8").splitlines() == lines
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--learning-rate", "0.5"])
+    with pytest.raises(SystemExit):
+        examples.paper.main()
+    assert "was begun with" in capsys.readouterr().err
+
+
+def test_what_is_not_there_is_left_out(
+    examples: Any, folder: Path, options: argparse.Namespace, tmp_path: Path
+) -> None:
+    """Without inference data and word vectors, what needs them is in no table."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "stsb").symlink_to(folder / "data" / "stsb")
+    options.data, options.vectors, options.seeds = tmp_path / "data", None, 3
+    study = examples.paper_cells.Study(options)
+    found = {table: [(cell.system, cell.seed) for cell in study.cells(table)] for table in (1, 2, 5, 6, 7)}
+    assert found[1] == [("Avg. BERT embeddings", 0), ("BERT CLS-vector", 0)]
+    assert found[2] == [
+        ("Avg. BERT embeddings", 0),
+        *((row, seed) for row in ("BERT-STSb", "SBERT-STSb") for seed in range(3)),
+    ]
+    assert found[5] == []
+    assert found[6] == [(row, seed) for row in ("MEAN", "MAX", "CLS") for seed in range(3)]
+    assert found[7] == [("SBERT", 0)]
