@@ -355,6 +355,25 @@ def test_negatives_come_first_among_equals() -> None:
     assert found == {"map": 0.5, "mrr@10": 0.5, "ndcg@10": pytest.approx(1 / math.log2(3))}
 
 
+def test_mining_keeps_little_more_than_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pairs and their places would take 90 MB."""
+    monkeypatch.setattr(nearest, "_SCORES", 1 << 16)
+    vectors = np.random.default_rng(0).normal(size=(3000, 8)).astype(np.float32)
+    tracemalloc.start()
+    nearest.mine(vectors, 1000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5e6
+
+
+def test_a_sentence_is_right_wherever_it_stands() -> None:
+    """Two translations of one sentence; only one of them is the nearest, and both lead back to it."""
+    evaluator = TranslationEvaluator([text(0), text(0), text(1)], [text(0, 1), text(0, 2), text(1, 1)])
+    assert evaluator(Meanings()) == pytest.approx(
+        {"mean_accuracy": 5 / 6, "source_to_target": 2 / 3, "target_to_source": 1}
+    )
+
+
 def test_pairs_that_are_not_kept_count_as_not_found() -> None:
     sentences = [text(0), text(0, 1), text(0, 2), text(1)]
     duplicates = [(0, 1), (1, 0), (2, 0), (3, 1)]

@@ -83,6 +83,8 @@ def test_pearson_sees_no_shift_and_no_scale() -> None:
     for shift, scale in ((0, 1e-200), (0, 1e200), (1e6, 1), (0, 2.0**1000)):
         assert pearson(a * scale + shift, b) == pytest.approx(pearson(a, b), abs=1e-9)
         assert pearson(b, -a * scale + shift) == pytest.approx(-pearson(a, b), abs=1e-9)
+    # Numbers whose sum is too large for a float.
+    assert pearson(np.abs(a) * 5e307, b) == pytest.approx(pearson(np.abs(a), b), abs=1e-12)
     assert pearson(a, 3 * a + 1) == pytest.approx(1, abs=1e-15)
 
 
