@@ -94,7 +94,7 @@ def whole_lines(path: Path) -> list[dict[str, Any]]:
 
 def preface(options: argparse.Namespace, missing: list[str]) -> list[str]:
     """What has to be known of all tables."""
-    said = [f"Backbone {Path(options.backbone).name}, {options.device}; seeds: {options.seeds}."]
+    said = [f"Backbone {Path(options.backbone).name}, {options.device}, vectors in float32; seeds: {options.seeds}."]
     said[0] += " In brackets the paper's figures; ± is the deviation over seeds."
     if options.quick:
         said.append("Quick: trained and measured on small samples, which says how it runs, and not how good it is.")

@@ -142,6 +142,7 @@ def chart(table: Table, path: Path, columns: list[str]) -> None:
         axis.margins(x=0.2)
         if table.number == 7:
             axis.set_xscale("log")  # Words are a hundred times as fast as a transformer.
+            axis.set_xlim(left=1)
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)
     several[0].set_yticks(range(len(table.rows)), [row.name for row in table.rows])
