@@ -72,12 +72,15 @@ def sample(data: Path, folder: Path) -> Path:
     half = folder.with_suffix(".half")
     shutil.rmtree(half, ignore_errors=True)
     for part, most in SAMPLED.items():
-        for path in sorted(inference_files(data) if part == "nli" else (data / part).rglob("*.tsv*")):
+        for path in sorted(inference_files(data) if part == "nli" else (data / part).rglob("*.*")):
+            target = half / str(path.relative_to(data)).removesuffix(".gz")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if ".tsv" not in path.suffixes:  # As others lay it out, and as it is.
+                shutil.copy(path, target.with_name(path.name))
+                continue
             with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", newline="\n") as file:
                 header, *rows = file
             chosen = random.Random(0).sample(range(len(rows)), min(most, len(rows)))
-            target = half / str(path.relative_to(data)).removesuffix(".gz")
-            target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(header + "".join(rows[row] for row in sorted(chosen)), encoding="utf-8", newline="\n")
     half.rename(folder)
     return folder

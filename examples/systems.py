@@ -1,6 +1,7 @@
 """The systems of the Sentence-BERT paper's tables: what each is made of, and how it is trained."""
 
 import argparse
+import re
 import shutil
 from pathlib import Path
 
@@ -152,8 +153,9 @@ class Systems:
 
 
 def inference_files(data: Path) -> list[Path]:
-    """The files of SNLI and MultiNLI to train on."""
-    return sorted(path for start in ("snli", "mnli", "multinli") for path in (data / "nli").glob(f"{start}*train*"))
+    """The files of SNLI and MultiNLI to train on, each in one of the forms in which it is published."""
+    found = [path for start in ("snli", "mnli", "multinli") for path in (data / "nli").glob(f"{start}*train*")]
+    return sorted({re.sub(r"\.(tsv|csv|txt|jsonl)(\.gz)?$", "", path.name): path for path in sorted(found)}.values())
 
 
 def inference_rows(data: Path) -> list[tuple[str, str, int]]:

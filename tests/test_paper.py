@@ -167,6 +167,34 @@ def test_cross_encoders(examples: Any, options: argparse.Namespace) -> None:
         assert torch.equal(one, two)
 
 
+def test_samples_and_files(examples: Any, folder: Path, tmp_path: Path) -> None:
+    """Few rows of each table, other files whole; and of two forms of one file, one."""
+    data = tmp_path / "data"
+    write(data / "stsb/train.tsv", "score\tsentence1\tsentence2", [(i % 5, f"a {i}", '"') for i in range(400)])
+    (data / "sick").mkdir()
+    (data / "sick/SICK.txt").write_text("whole\n")
+    for name in (
+        "snli_1.0_train.txt",
+        "snli_1.0_train.jsonl",
+        "multinli_1.0_train.txt",
+        "snli_1.0_dev.txt",
+        "wiki_train",
+    ):
+        write(data / "nli" / name, "header", [])
+    names = [path.name for path in examples.systems.inference_files(data)]
+    assert names == ["multinli_1.0_train.txt", "snli_1.0_train.txt"]
+    made = examples.paper.sample(data, tmp_path / "sample")
+    lines = (made / "stsb/train.tsv").read_text(encoding="utf-8").splitlines()
+    whole = (data / "stsb/train.tsv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 301
+    assert lines[0] == whole[0]
+    assert set(lines) < set(whole)
+    assert (made / "sick/SICK.txt").read_text() == "whole\n"
+    assert sorted(path.name for path in (made / "nli").iterdir()) == names
+    assert examples.paper.sample(folder / "data", made) == made
+    assert not (made / "senteval").exists()
+
+
 # -------------------------------------------------------------------------------------------------------- tables
 
 
