@@ -154,12 +154,13 @@ def _load(arguments: argparse.Namespace) -> Any:
 
 
 def _table(figures: Mapping[str, float], missing: Mapping[str, list[str]], folder: str) -> str:
-    """The figures in percent, a block a suite."""
+    """The figures in percent, a block a suite, whose name its first line is."""
     width = max(map(len, figures))
     lines = []
     for suite, names in missing.items():
         own = {name: value for name, value in figures.items() if name.startswith(f"{suite}_")}
-        lines += [f"{name.removeprefix(suite + '_'):{width}} {100 * value:7.2f}" for name, value in own.items()]
+        lines.append(suite)
+        lines += [f"{name.removeprefix(suite + '_'):{width}} {100 * value:6.2f}" for name, value in own.items()]
         if names:
             lines.append(f"not in {folder}: {', '.join(names)}")
         lines.append("")

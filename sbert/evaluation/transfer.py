@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import groupby
@@ -155,17 +156,16 @@ class _Problem:
 
 def _work(vectors: Vectors, jobs: list[tuple[_Problem, Fold]]) -> Iterator[tuple[float, float]]:
     """The accuracy and the F1 of class 1 of each fold."""
+    from threadpoolctl import threadpool_limits
+
     bar = progress_bar(vectors.show_progress_bar, total=len(jobs), desc="Folds")
-    try:
+    with bar if bar is not None else nullcontext(), threadpool_limits(1):  # Threads wait for each other, on small work.
         for problem, group in groupby(jobs, key=lambda job: job[0]):
             features = _features([vectors(column) for column in problem.columns])
             for _, fold in group:
                 yield _judged(features, problem.labels, fold, problem.grid)
                 if bar is not None:
                     bar.update()
-    finally:
-        if bar is not None:
-            bar.close()
 
 
 def _features(columns: list[np.ndarray]) -> np.ndarray:
