@@ -51,7 +51,7 @@ def wrong(model: Any, calls: list[Job], expected: list[np.ndarray]) -> tuple[int
         return "right" if np.abs(vectors - expected[number]).max() <= 1e-5 else "wrong"
 
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)  # Threads take turns 500 times as often as they would.
+    sys.setswitchinterval(1e-4)  # Threads take turns 50 times as often as they would.
     try:
         with ThreadPoolExecutor(THREADS) as pool:
             results = list(pool.map(call, range(len(calls))))
