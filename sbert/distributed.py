@@ -49,7 +49,7 @@ class Ranks:
         if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             # Others wait while the first evaluates, which may take long.
             dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=timedelta(hours=12))
-            atexit.register(_leave)  # Its threads must not outlive the interpreter.
+            atexit.register(leave)  # Its threads must not outlive the interpreter.
         return cls(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else cls()
 
     @property
@@ -139,7 +139,8 @@ class Ranks:
         self.together(lambda: action() if self.first else None, device)
 
 
-def _leave() -> None:
+def leave() -> None:
+    """Part from the others, as a process that ``Ranks.join`` has brought to them does when it ends."""
     # gloo's thread lets go of the tensors of its last call, for which it needs the interpreter, while there is one.
     time.sleep(0.1)
     if dist.is_initialized():

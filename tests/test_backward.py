@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert import Pooling, SentenceEncoder, Transformer
+from sbert.distributed import leave
 from sbert.training import Ranks, Signature, TrainingBatch, backward
 from tests import small
 from tests.losses import LOSSES, Row
@@ -102,7 +103,7 @@ def on_a_rank(rank: int, folder: Path) -> None:
     ]
     if rank == 0:
         torch.save(found, folder / "found.pt")
-    dist.destroy_process_group()
+    leave()
 
 
 @pytest.fixture(scope="module")

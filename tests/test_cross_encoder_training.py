@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
+from sbert.distributed import leave
 from sbert.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
 from sbert.training import Ranks, Rows, Signature, TrainingBatch, backward
 from tests import small
@@ -229,7 +230,7 @@ def on_a_rank(rank: int, where: Path, model: Path) -> None:
     ]
     if rank == 0:
         torch.save(found, where / "found.pt")
-    dist.destroy_process_group()
+    leave()
 
 
 def test_two_ranks_are_one(bert: Path, tmp_path: Path) -> None:
