@@ -155,6 +155,12 @@ def test_a_sequence_shares_and_names(model: SentenceEncoder, monkeypatch: pytest
     assert sorted(encoded) == sorted({*FIRST, *SECOND})
     with pytest.raises(ValueError, match="there are no evaluators"):
         Sequence({})
+    wrong: Any = [one, two]
+    with pytest.raises(TypeError, match="evaluators is of type list; pass a dict of them by name"):
+        Sequence(wrong)
+    wrong = {"a": one, "b": len}
+    with pytest.raises(TypeError, match=r"evaluators\['b'\] is <built-in function len>; pass an Evaluator"):
+        Sequence(wrong)
 
 
 def test_somebodys_own_figures_become_floats(model: SentenceEncoder, tmp_path: Path) -> None:

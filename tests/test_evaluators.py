@@ -118,6 +118,27 @@ def test_a_line_a_run(make: Make, first: str, tmp_path: Path) -> None:
     assert len(rows) == len(lines) == 2
 
 
+class Diverged(Meanings):
+    """A model that gives NaN for one text."""
+
+    def vector(self, sentence: str) -> np.ndarray:
+        return super().vector(sentence) * np.float32(math.nan if sentence == FIRST[0] else 1)
+
+
+@ROWS
+def test_no_figure_is_made_of_nan(make: Make, first: str) -> None:
+    with pytest.raises(ValueError, match=f"the model gives NaN or infinity for '{FIRST[0]}'"):
+        make()(Diverged())
+
+
+def test_no_figure_is_made_of_infinite_scores(scorer: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = np.full(12, np.inf, np.float32)
+    monkeypatch.setattr(scorer, "predict", lambda pairs, **options: scores[: len(pairs)])
+    for name in ("similarity", "triplet"):
+        with pytest.raises(ValueError, match="gives NaN or infinity for \\('boat"):
+            EVALUATORS[name][0]()(scorer)
+
+
 def evaluate(*arguments: object, ranks: int = 1) -> None:
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
     command = [sys.executable, *launch, "-m", "tests.evaluate", *map(str, arguments)]
@@ -260,6 +281,8 @@ SAMPLE = {"query": "a", "positive": ["b"], "negative": ["c"]}
             ValueError,
             "there is nothing to measure",
         ),
+        (lambda: RetrievalEvaluator(QUERIES, CORPUS, sets(), ndcg_at=10), TypeError, "the k of ndcg are 10; pass sev"),
+        (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"0-1": "1"}}), TypeError, "has the grade '1' for '0-1'"),
         (lambda: RerankingEvaluator([]), ValueError, "there are no samples"),
         (lambda: RerankingEvaluator([SAMPLE, {"query": "a", "positive": ["b"]}]), ValueError, r"\[1\] has the keys"),
         (lambda: RerankingEvaluator([{**SAMPLE, "negative": []}]), ValueError, r"samples\[0\] has no negative text"),
@@ -270,6 +293,9 @@ SAMPLE = {"query": "a", "positive": ["b"], "negative": ["c"]}
         (lambda: ParaphraseMiningEvaluator(["a", "b"], [(0, 1), (1, 1)]), ValueError, r"duplicates\[1\] is \(1, 1\)"),
         (lambda: ParaphraseMiningEvaluator(["a", "b"], [(2, 0)]), ValueError, "two different places from 0 to 1"),
         (lambda: ParaphraseMiningEvaluator(["a", "b"], [(-1, 0)]), ValueError, "two different places from 0 to 1"),
+        (lambda: ParaphraseMiningEvaluator(["a", "b"], [(0, 0.5)]), ValueError, r"duplicates\[0\] is \(0, 0.5\)"),
+        (lambda: ParaphraseMiningEvaluator(["a", "b"], [(0, 1, 1)]), ValueError, r"duplicates\[0\] is \(0, 1, 1\)"),
+        (lambda: ParaphraseMiningEvaluator(["a", "b"], [1]), ValueError, r"duplicates\[0\] is 1; pass two different"),
         (lambda: ParaphraseMiningEvaluator(["a", "b"], []), ValueError, "there are no duplicates"),
         (lambda: ParaphraseMiningEvaluator(["a", "b"], [(0, 1)], max_pairs=0), ValueError, "max_pairs=0 is too small"),
         (lambda: TranslationEvaluator(["a"], ["a", "b"]), ValueError, "1 source, 2 target"),

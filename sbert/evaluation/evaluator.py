@@ -94,10 +94,21 @@ class Vectors:
         own = items[ranks.rank :: ranks.world] or items[:1]
         made = torch.from_numpy(np.ascontiguousarray(ranks.together(lambda: action(own), device)))
         if ranks.world == 1 or not items:
-            return made.numpy()
+            return _finite(made.numpy(), items)
         made, width = made[: len(items[ranks.rank :: ranks.world])], math.prod(made.shape[1:])
         everyones = ranks.gather(made.reshape(len(made), 1, width), len(items))  # (items, 1, width)
-        return everyones.reshape(len(items), *made.shape[1:]).numpy()
+        return _finite(everyones.reshape(len(items), *made.shape[1:]).numpy(), items)
+
+
+def _finite(found: np.ndarray, items: Listed[Any]) -> np.ndarray:
+    """What was found, if all of it is finite: comparisons with NaN are false, and figures of them look like figures."""
+    wrong = np.flatnonzero(~np.isfinite(found).all(axis=tuple(range(1, found.ndim))))
+    if len(wrong):
+        raise ValueError(
+            f"the model gives NaN or infinity for {items[wrong[0]]!r:.80}; see whether its weights are finite, and pass"
+            " dtype='float32' if it was loaded with another"
+        )
+    return found
 
 
 class Evaluator(ABC):
@@ -136,7 +147,8 @@ class Evaluator(ABC):
 
         Raises:
             OSError: If ``output`` cannot be written.
-            ValueError: If ``output`` is a CSV file with other contents.
+            ValueError: If a vector or a score of the model's is NaN or infinite, or ``output`` is a CSV file with other
+                contents.
         """
         measured = self.measure(Vectors(model, ranks, show_progress_bar))
         found = {name: float(figure) for name, figure in measured.items()}
@@ -155,6 +167,7 @@ class Sequence(Evaluator):
         evaluators: By name; each figure is called ``name_figure``. The first says which model is the best.
 
     Raises:
+        TypeError: If they are not given by name, or one is no ``Evaluator``.
         ValueError: If there are none.
 
     Example:
@@ -168,6 +181,11 @@ class Sequence(Evaluator):
     def __init__(self, evaluators: Mapping[str, Evaluator]) -> None:
         if not evaluators:
             raise ValueError("there are no evaluators; pass one or more, by name")
+        if not isinstance(evaluators, Mapping):
+            raise TypeError(f"evaluators is of type {type(evaluators).__name__}; pass a dict of them by name")
+        for name, evaluator in evaluators.items():
+            if not isinstance(evaluator, Evaluator):
+                raise TypeError(f"evaluators[{name!r}] is {evaluator!r:.60}; pass an Evaluator, which measures vectors")
         self.evaluators = dict(evaluators)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:

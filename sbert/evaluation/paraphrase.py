@@ -50,10 +50,10 @@ class ParaphraseMiningEvaluator(Evaluator):
             raise ValueError(f"there are {count} sentences; pass at least 2")
         known = set()
         for row, pair in enumerate(duplicates):
-            low, high = sorted(pair)
-            if not 0 <= low < high < count:
+            places = {int(place) for place in pair if place in range(count)} if isinstance(pair, Iterable) else set()
+            if len(places) != 2 or len(pair) != 2:
                 raise ValueError(f"duplicates[{row}] is {pair}; pass two different places from 0 to {count - 1}")
-            known.add(low * count + high)
+            known.add(min(places) * count + max(places))
         if not known:
             raise ValueError("there are no duplicates to find; pass at least one pair")
         self.duplicates = np.array(sorted(known))  # (pairs,), each as one number

@@ -43,7 +43,7 @@ class RetrievalEvaluator(Evaluator):
     Raises:
         ValueError: If an id has no text, a grade is not finite, nothing is relevant to any query, or another argument
             does not fit.
-        TypeError: If a text is no str, or the ids that are relevant are a single str.
+        TypeError: If a text is no str, a grade or a k is no number, or the ids that are relevant are a single str.
 
     References:
         Thakur et al., 2021 (BEIR). https://arxiv.org/abs/2104.08663
@@ -90,6 +90,9 @@ class RetrievalEvaluator(Evaluator):
             "mrr": mrr_at,
             "map": map_at,
         }
+        for name, ks in self.at.items():
+            if isinstance(ks, (int, str)):
+                raise TypeError(f"the k of {name} are {ks!r}; pass several, such as (1, 10), or one as (10,)")
         self.depth = max((check_positive(f"{name}_at", k) or 0 for name, ks in self.at.items() for k in ks), default=0)
         if not self.depth:
             raise ValueError("there is nothing to measure; pass ndcg_at=(10,) or another")
@@ -131,6 +134,8 @@ def _grades(query: Any, judged: Iterable[Any] | Mapping[Any, float], places: Map
     for name, grade in graded.items():
         if name not in places:
             raise ValueError(f"relevant[{query!r}] names the document {name!r}, which is not in the corpus")
+        if not isinstance(grade, (int, float, np.number, np.bool_)):
+            raise TypeError(f"relevant[{query!r}] has the grade {grade!r} for {name!r}; pass numbers")
         if not np.isfinite(grade):
             raise ValueError(f"relevant[{query!r}] has the grade {grade} for {name!r}; pass finite numbers")
     return graded
