@@ -119,6 +119,9 @@ def test_refuses(tmp_path: Path) -> None:
         STSSuite(tmp_path, ["STS12", "STS16"])
     with pytest.raises(ValueError, match="'STS17' is unknown; pass one of 'STS12'"):
         STSSuite(tmp_path, ["STS17"])
+    wrong: Any = "STS12"
+    with pytest.raises(TypeError, match="sets='STS12' is one string; pass a list"):
+        STSSuite(tmp_path, wrong)
     with pytest.raises(ValueError, match="sets names none"):
         STSSuite(tmp_path, [])
     put(tmp_path / "stsb" / "test.tsv", "score\tsentence1\tsentence2\nx\ta\tb\n")

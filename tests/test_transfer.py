@@ -195,6 +195,10 @@ def test_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         TransferSuite(tmp_path, ["MR", "CR"])
     with pytest.raises(ValueError, match="the task 'QQP' is unknown"):
         TransferSuite(tmp_path, ["QQP"])
+    wrong: Any = "MR"
+    with pytest.raises(TypeError, match="tasks='MR' is one string; pass a list"):
+        TransferSuite(tmp_path, wrong)
+    assert len(TransferSuite(tmp_path, ["MR", "MR"]).tasks) == 1
     with pytest.raises(ValueError, match="tasks names none"):
         TransferSuite(tmp_path, [])
     with pytest.raises(ValueError, match="folds=1 is too small"):

@@ -55,6 +55,13 @@ def texts(name: str, given: Iterable[str]) -> list[str]:
     return listed
 
 
+def names(argument: str, given: Iterable[str]) -> list[str]:
+    """Names, each once; a TypeError if they are one string, which would be taken for its letters."""
+    if isinstance(given, str):
+        raise TypeError(f"{argument}={given!r} is one string; pass a list of names")
+    return list(dict.fromkeys(given))
+
+
 def as_many(least: int, **given: Sized) -> None:
     """Raise a ValueError unless there are as many of each, and enough."""
     counts = {name: len(values) for name, values in given.items()}

@@ -11,6 +11,7 @@ import numpy as np
 from sbert.arguments import check_choice
 from sbert.data.sts import read_sick, read_sts, read_sts_year
 from sbert.data.tables import check_folder, located
+from sbert.evaluation.checks import names
 from sbert.evaluation.evaluator import Evaluator, Vectors
 from sbert.evaluation.metrics import spearman
 from sbert.evaluation.pairs import compared
@@ -46,6 +47,7 @@ class STSSuite(Evaluator):
 
     Raises:
         FileNotFoundError: If the folder has none of them, or not one that ``sets`` names.
+        TypeError: If ``sets`` is one string.
         ValueError: If a name is unknown, or there is none; or a file does not fit, with the line's number.
 
     References:
@@ -65,7 +67,7 @@ class STSSuite(Evaluator):
     def __init__(self, folder: str | os.PathLike[str], sets: Iterable[str] | None = None) -> None:
         root = Path(folder)
         check_folder(root)
-        wanted = SETS if sets is None else tuple(sets)
+        wanted = SETS if sets is None else names("sets", sets)
         if not wanted:
             raise ValueError(f"sets names none; pass some of {', '.join(SETS)}, or leave it out")
         places = {name: located(root, _paths(name)) for name in wanted}

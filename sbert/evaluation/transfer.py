@@ -16,7 +16,9 @@ from torch import Tensor
 
 from sbert.arguments import check_positive
 from sbert.data.transfer import TransferTask, read_transfer, tasks_in
+from sbert.evaluation.checks import names
 from sbert.evaluation.evaluator import Evaluator, Vectors
+from sbert.evaluation.metrics import accuracy, f1
 from sbert.report import progress_bar
 
 TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
@@ -45,7 +47,8 @@ class TransferSuite(Evaluator):
     is one, or in each of the 10 folds on inner folds of the other 9; C of 2^-1 to 2^5 on folds of the training part
     where there is a test part alone. What differs from SentEval: 5 inner folds for its 10; scikit-learn's solver
     lbfgs in float64, to a tolerance of 1e-5, with all classes in one model; and training parts of more than ``rows``
-    rows are thinned out evenly, of which there are none among the seven.
+    rows are thinned out evenly, of which there are none among the seven. SNLI is measured as the other pairs are, where
+    SentEval adds u and v to the features and has no penalty; MNLI is none of its tasks.
 
     Args:
         folder: As ``read_transfer`` takes it.
@@ -57,6 +60,7 @@ class TransferSuite(Evaluator):
     Raises:
         FileNotFoundError: If the folder has none of the tasks, or not one that ``tasks`` names.
         ImportError: If scikit-learn is not installed.
+        TypeError: If ``tasks`` is one string.
         ValueError: If a task is unknown; or if a file does not fit, with the line's number.
 
     References:
@@ -88,7 +92,7 @@ class TransferSuite(Evaluator):
             raise ValueError(f"folds={folds} is too small; pass at least 2")
         present = tasks_in(folder)
         self.missing = [name for name in TASKS if name not in present] if tasks is None else []
-        wanted = [name for name in TASKS if name in present] if tasks is None else list(tasks)
+        wanted = [name for name in TASKS if name in present] if tasks is None else names("tasks", tasks)
         if tasks is not None and not wanted:
             raise ValueError(f"tasks names none; pass some of {', '.join(TASKS)}, or leave it out")
         if not wanted:
@@ -111,7 +115,7 @@ class TransferSuite(Evaluator):
         figures: dict[str, float] = {}
         for problem in problems:
             folds = [next(found) for _ in problem.folds]
-            figures[problem.name] = float(np.mean([accuracy for accuracy, _ in folds]))
+            figures[problem.name] = float(np.mean([right for right, _ in folds]))
             if problem.name == "MRPC":
                 figures["MRPC_f1"] = folds[0][1]
         average = float(np.mean([figures[problem.name] for problem in problems]))
@@ -189,9 +193,7 @@ def _judged(features: np.ndarray, labels: np.ndarray, fold: Fold, grid: list[flo
     accuracies = np.mean([_accuracies(features, labels, *rows, grid) for rows in inner], axis=0)
     best = grid[int(np.argmax(accuracies))]  # Of equal ones that of the strongest penalty.
     found = _regression(best).fit(features[train].astype(float), labels[train]).predict(features[test])
-    hits = int(np.sum((found == 1) & (labels[test] == 1)))
-    named = int(np.sum(found == 1) + np.sum(labels[test] == 1))
-    return float(np.mean(found == labels[test])), 2 * hits / max(named, 1)
+    return accuracy(found, labels[test]), f1(found == 1, labels[test] == 1)
 
 
 def _accuracies(
