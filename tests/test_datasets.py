@@ -105,6 +105,32 @@ def test_sts_names_the_line_that_is_off_the_scale(tmp_path: Path) -> None:
         read_sts(put(tmp_path / "a.csv", RELEASE), scale=(0, 4))
 
 
+@pytest.mark.parametrize("name", ["sts-test.csv", "a.tsv", "a.csv", "a.jsonl"])
+def test_empty_lines_at_the_end_are_none(tmp_path: Path, name: str) -> None:
+    header, rows = ["s1", "s2", "score"], [["A cat.", "A pet.", 5], ["A cat.", "A car.", 1]]
+    content = {
+        "sts-test.csv": lines(*(["main", "MSRvid", "2012test", i, c, a, b] for i, (a, b, c) in enumerate(rows))),
+        "a.tsv": lines(header, *rows),
+        "a.csv": "".join(",".join(map(str, row)) + "\n" for row in (header, *rows)),
+        "a.jsonl": objects(*(dict(zip(header, row, strict=True)) for row in rows)),
+    }[name]
+    expected = read_sts(put(tmp_path / name, content))
+    assert len(expected) == 2
+    assert read_sts(put(tmp_path / name, (content + "\n\n").replace("\n", "\r\n"))) == expected
+
+
+def test_an_empty_line_before_others_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a.tsv, line 2: 1 cells where the header has 3"):
+        read_sts(put(tmp_path / "a.tsv", "s1\ts2\tscore\n\na\tb\t1\n"))
+
+
+def test_a_sentence_may_begin_with_a_bracket(tmp_path: Path) -> None:
+    put(tmp_path / "STS.input.news.txt", lines(["[Update] A cat.", "A pet."], ["a", "b"]))
+    put(tmp_path / "STS.gs.news.txt", "5\n1\n")
+    rows = read_sts_year(tmp_path)["news"]
+    assert [row["sentence1"] for row in rows] == ["[Update] A cat.", "a"]
+
+
 @pytest.mark.parametrize("reader", [read_sts, read_sick, read_nli, read_triplets])
 def test_missing_files_are_named(tmp_path: Path, reader: Callable[[Path], Any]) -> None:
     with pytest.raises(FileNotFoundError, match=r"nowhere.tsv does not exist"):
@@ -202,6 +228,12 @@ def test_nli_in_every_form(tmp_path: Path, name: str, content: str) -> None:
     assert read_nli(path) == NLI
     swapped = ("entailment", "neutral", "contradiction")
     assert [row["label"] for row in read_nli(path, swapped)] == [0, 2]
+
+
+def test_labels_in_numbers_have_their_own_for_no_label(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.jsonl", objects(*({"premise": "a", "hypothesis": "b", "label": i} for i in (-1, 2, 0))))
+    assert [row["label"] for row in read_nli(path, ["0", "1", "2"])] == [2, 0]
+    assert [row["label"] for row in read_nli(path, ["-1", "0", "2"])] == [0, 2, 1]
 
 
 def test_nli_refuses(tmp_path: Path) -> None:
@@ -348,6 +380,9 @@ def test_transfer_refuses(tmp_path: Path) -> None:
     put(folder / "CR.tsv", "label\ttext\n2\tfine\n")
     with pytest.raises(ValueError, match=r"CR.tsv, line 2: the label '2' is none of the classes 0, 1"):
         read_transfer(folder, "CR")
+    put(folder / "SUBJ" / "subj.objective", "\n")
+    with pytest.raises(ValueError, match=r"subj.objective has no rows; get the file again"):
+        read_transfer(folder, "SUBJ")
 
 
 # ------------------------------------------------------------------------------------------------------ retrieval
@@ -371,6 +406,16 @@ def test_retrieval(tmp_path: Path) -> None:
     assert read_retrieval(tmp_path, "dev").relevant == {"q2": {"d2": 1}}
     with pytest.raises(FileNotFoundError, match=r"has no qrels/train.tsv; put one there"):
         read_retrieval(tmp_path, "train")
+
+
+def test_some_documents_have_a_title(tmp_path: Path) -> None:
+    titles: list[dict[str, Any]] = [{}, {"title": "Cats"}, {"title": None}]
+    put(beir(tmp_path) / "corpus.jsonl", objects(*({"_id": f"d{i}", **t, "text": "x"} for i, t in enumerate(titles))))
+    put(tmp_path / "qrels" / "test.tsv", lines(["query-id", "corpus-id", "score"], ["q1", "d1", 1]))
+    assert read_retrieval(tmp_path).corpus == {"d0": "x", "d1": "Cats x", "d2": "x"}
+    put(tmp_path / "corpus.jsonl", objects({"_id": "d1", "text": "x"}, {"_id": "d2", "title": "Cats"}))
+    with pytest.raises(ValueError, match=r"corpus.jsonl, line 2: no key 'text'"):
+        read_retrieval(tmp_path)
 
 
 def test_retrieval_of_tables(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sbert.data.records import Name
-from sbert.data.rows import conversion
+from sbert.data.rows import as_word, conversion
 from sbert.data.tables import read_table
 
 CLASSES = ("contradiction", "entailment", "neutral")
@@ -22,7 +22,7 @@ _TRIPLET = {
 def read_nli(path: Name, classes: Sequence[str] = CLASSES, *, split: str | None = None) -> list[dict[str, Any]]:
     r"""Premises, hypotheses and what follows: SNLI, MultiNLI, KorNLI, XNLI.
 
-    Rows that are labelled ``-``, on which people did not agree, are left out.
+    Rows that are labelled ``-``, or ``-1`` in files of numbers, on which people did not agree, are left out.
 
     Args:
         path: A file of SNLI's or MultiNLI's releases, ``.jsonl`` or ``.txt``, of KorNLI's, or TSV, CSV or JSONL
@@ -50,7 +50,8 @@ def read_nli(path: Name, classes: Sequence[str] = CLASSES, *, split: str | None 
         ...     read_nli(file)
         [{'premise': 'A cat.', 'hypothesis': 'A black cat.', 'label': 2}]
     """
-    return read_table(path, _PAIR, _LABEL, conversion(classes, None), split=split, drop=("-",))
+    drop = {"-", "-1"} - {as_word(word) for word in classes}
+    return read_table(path, _PAIR, _LABEL, conversion(classes, None), split=split, drop=drop)
 
 
 def read_triplets(path: Name, *, split: str | None = None) -> list[dict[str, Any]]:

@@ -64,12 +64,13 @@ def cells(
     """The values of columns line by line, and where they stand.
 
     What the file is, its first line says, and not its name: JSONL begins with ``{`` or ``[``, a tab makes it
-    tab-separated without quotes, and anything else is CSV.
+    tab-separated without quotes, and anything else is CSV. Empty lines at the end are none.
 
     Args:
         path: The file, gzipped where it ends in ``.gz``.
         columns: The names that each may have; the first line has one of them.
-        optional: The names of one more column at the end, which is empty where the file has none of them.
+        optional: The names of one more column at the end, which is empty where the file, or an object of JSONL, has
+            none of them.
         places: Where the columns stand, from 0, in files that have no header or arrays for objects; those of data
             sets that always have a header need none.
         split: The part to read of a file that says in a column to which one each row belongs.
@@ -82,7 +83,7 @@ def cells(
     wanted = [*columns, *([_SPLIT] if split else []), *([optional] if optional else [])]
     found: set[str] = set()
     with open_bytes(path) as file:
-        lines = decoded(file, path)
+        lines = _without_empty_end(decoded(file, path))
         first = next(lines, "")
         file_format, header = _header(first)
         chosen = [next((name for name in names if name in header), None) for names in wanted]
@@ -95,7 +96,11 @@ def cells(
             if name is None and names is not optional:
                 known = ", ".join(header[:20]) or "none"
                 raise ValueError(f"{path}: no column {' or '.join(names)}; the first line names {known}")
-        for where, row in records(again, path, [name for name in chosen if name], file_format):
+        named = [name for name in chosen if name]
+        if optional and file_format == "jsonl":
+            yield from _objects(again, path, named[: len(columns)], optional)
+            return
+        for where, row in records(again, path, named, file_format):
             if absent:
                 row.append("")
             if split is not None:
@@ -108,6 +113,18 @@ def cells(
         raise ValueError(f"{path} has no rows of the split {split!r}; it has {', '.join(sorted(found)) or 'none'}")
 
 
+def _without_empty_end(lines: Iterable[str]) -> Iterator[str]:
+    """The lines up to the last one that is not empty."""
+    empty: list[str] = []
+    for line in lines:
+        if not without_ending(line):
+            empty.append(line)
+            continue
+        yield from empty
+        yield line
+        empty.clear()
+
+
 def _header(line: str) -> tuple[str, list[str]]:
     """The format and the names of columns, by a first line; a line of data has no names that anybody looks for."""
     line = without_ending(line)
@@ -115,11 +132,24 @@ def _header(line: str) -> tuple[str, list[str]]:
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
-            value = None  # Whoever reads the lines says what is wrong with it.
-        return "jsonl", list(value) if isinstance(value, dict) else []
+            value = None
+        if value is not None or "\t" not in line:  # A sentence may begin with a bracket, too.
+            return "jsonl", list(value) if isinstance(value, dict) else []
     if "\t" in line:
         return "tsv", line.split("\t")
     return "csv", next(csv.reader([line]), [])
+
+
+def _objects(
+    lines: Iterator[str], path: Name, columns: Sequence[str], optional: Names
+) -> Iterator[tuple[str, list[Any]]]:
+    """The values of keys that each object has, and of one that is empty where it is not there, or null."""
+    for where, value in values(lines, path):
+        missing = [column for column in columns if not isinstance(value, dict) or column not in value]
+        if missing:
+            raise ValueError(f"{where}: no key {missing[0]!r}; mend or remove the line")
+        more = next((value[name] for name in optional if value.get(name) is not None), "")
+        yield where, [*(value[column] for column in columns), more]
 
 
 def _placed(

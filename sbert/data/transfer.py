@@ -138,6 +138,8 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
             text = raw.decode("cp1252")
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: neither UTF-8 nor Windows-1252; convert the file to UTF-8") from error
+    if not text.strip():
+        raise ValueError(f"{path} has no rows; get the file again, or name another")
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield f"{path}, line {number}", line.strip()
