@@ -116,6 +116,22 @@ def test_output_is_a_line_a_run(folder: Path, run: Run, tmp_path: Path) -> None:
     assert list(rows[0])[:4] == ["time", "model", "sts_average", "sts_STS12"]
 
 
+@pytest.mark.slow
+def test_two_processes_share_the_work(folder: Path, run: Run, tmp_path: Path) -> None:
+    """They find what one does, folds of the transfer tasks included, and the first alone speaks and writes."""
+    words = ["--suite", "sts,transfer,nli,retrieval", "--data", str(folder / "data"), "--json"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "sbert"]
+    more = ["--output", str(tmp_path / "a.jsonl"), "--device", "cpu", "--dtype", "float32"]
+    command = [*launch, "evaluate", str(folder / "encoder"), *words, *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert figures(done.stdout) == pytest.approx(figures(run("@encoder", *words)[1]), abs=1e-6)
+    assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 1
+    # Neither goes on alone when the work fails.
+    command[command.index(str(folder / "encoder"))] = str(folder / "nothing")
+    assert subprocess.run(command, capture_output=True, text=True, timeout=300).returncode != 0
+
+
 def test_inference_of_an_encoder_is_a_regression(folder: Path, run: Run) -> None:
     model = SentenceEncoder(folder / "encoder", device="cpu", dtype="float32")
     expected = TransferSuite(folder / "data", ["SNLI"])(model)["SNLI"]

@@ -16,6 +16,7 @@ from sbert.data.tables import check_folder
 from sbert.data.transfer import read_transfer, tasks_in
 
 if TYPE_CHECKING:
+    from sbert.distributed import Ranks
     from sbert.evaluation import Evaluator
 
 _INFERENCE = ("SICK-E", "SNLI", "MNLI")
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "suites, and what DIR holds for them:\n" + "\n".join(
         f"  {name:10} {about}" for name, (_, about) in SUITES.items()
     )
+    parser.epilog += "\n\nprocesses share the work: torchrun --nproc-per-node 2 -m sbert evaluate ..."
     parser.add_argument("--suite", required=True, type=_names, metavar="A,B", help="some of those below")
     parser.add_argument("--data", required=True, metavar="DIR", help="the folder that holds the data")
     parser.add_argument("--cross-encoder", action="store_true", help="the model reads two texts at once; sts and nli")
@@ -131,8 +133,10 @@ def evaluate(arguments: argparse.Namespace) -> None:
     suites = {name: SUITES[name][0](arguments.data, arguments.cross_encoder) for name in arguments.suite}
     from sbert.evaluation import Sequence, Vectors, write_line
 
-    vectors = Vectors(_load(arguments), show_progress_bar=False if arguments.quiet else None)
-    figures = Sequence(suites).measure(vectors)
+    model, ranks = _load(arguments)
+    figures = Sequence(suites).measure(Vectors(model, ranks, show_progress_bar=False if arguments.quiet else None))
+    if not ranks.first:
+        return
     missing = {name: list(getattr(suite, "missing", ())) for name, suite in suites.items()}
     if arguments.json:
         finite = {name: None if math.isnan(value) else value for name, value in figures.items()}
@@ -145,12 +149,20 @@ def evaluate(arguments: argparse.Namespace) -> None:
         )
 
 
-def _load(arguments: argparse.Namespace) -> Any:
+def _load(arguments: argparse.Namespace) -> tuple[Any, Ranks]:
+    """The model, and the processes that share the work: those that torchrun started, each on a GPU of its own."""
+    import torch
+
     from sbert.cross_encoder import CrossEncoder
+    from sbert.distributed import Ranks
     from sbert.encoder import SentenceEncoder
 
     kind = CrossEncoder if arguments.cross_encoder else SentenceEncoder
-    return kind(arguments.model, device=arguments.device, dtype=arguments.dtype)
+    model = kind(arguments.model, device=arguments.device, dtype=arguments.dtype)
+    ranks = Ranks.join(model.device.type)
+    if ranks.world > 1 and model.device.type == "cuda":
+        model.to(torch.device("cuda", torch.cuda.current_device()))
+    return model, ranks
 
 
 def _table(figures: Mapping[str, float], missing: Mapping[str, list[str]], folder: str) -> str:
