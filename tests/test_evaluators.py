@@ -318,7 +318,8 @@ def test_nearest_is_the_sorted_whole(similarity: str, k: int, monkeypatch: pytes
     queries, corpus = (rng.integers(0, 2, (rows, 4)).astype(float) for rows in (9, 70))
     scores = SIMILARITIES[similarity](queries, corpus).round(9)
     expected = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    monkeypatch.setitem(SIMILARITIES, similarity, _rounded(SIMILARITIES[similarity]))
+    compared = "dot" if similarity == "cosine" else similarity  # Of unit vectors.
+    monkeypatch.setitem(SIMILARITIES, compared, _rounded(SIMILARITIES[compared]))
     for cells, block in ((1 << 20, 70), (100, 13), (1, 1)):
         monkeypatch.setattr(nearest, "_SCORES", cells)
         blocks = (corpus[start : start + block] for start in range(0, 70, block))
@@ -340,6 +341,24 @@ def test_mining_is_the_sorted_whole(count: int, monkeypatch: pytest.MonkeyPatch)
         found, where = nearest.mine(vectors, count, "dot")
         np.testing.assert_array_equal(where, places[order])
         np.testing.assert_array_equal(found, scores[tuple(places[order].T)])
+
+
+def test_vectors_are_normalised_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not for each of the steps in which they are compared."""
+    rows: list[int] = []
+    real = torch.nn.functional.normalize
+
+    def normalize(vectors: torch.Tensor, dim: int) -> torch.Tensor:
+        rows.append(len(vectors))
+        return real(vectors, dim=dim)
+
+    monkeypatch.setattr(torch.nn.functional, "normalize", normalize)
+    monkeypatch.setattr(nearest, "_SCORES", 50)
+    vectors = np.random.default_rng(0).normal(size=(30, 4))
+    scores, places = nearest.mine(vectors, 10)
+    nearest.nearest(vectors[:20], [vectors[:15], vectors[15:]], 3)
+    assert rows == [30, 20, 15, 15]
+    np.testing.assert_allclose(scores, SIMILARITIES["cosine"](vectors, vectors)[tuple(places.T)])
 
 
 def test_the_size_of_blocks_changes_nothing(model: SentenceEncoder) -> None:

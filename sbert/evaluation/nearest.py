@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 
 from sbert.functional import SIMILARITIES
 
@@ -35,6 +37,13 @@ def top(scores: np.ndarray, k: int) -> np.ndarray:
     return np.take_along_axis(places, order, 1)
 
 
+def _ways(similarity: str) -> tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray, np.ndarray], np.ndarray]]:
+    """What is done to vectors once, and how they are compared after it: cosines are dot products of unit vectors."""
+    if similarity == "cosine":
+        return lambda vectors: F.normalize(torch.as_tensor(vectors), dim=1).numpy(), SIMILARITIES["dot"]
+    return lambda vectors: vectors, SIMILARITIES[similarity]
+
+
 def nearest(queries: np.ndarray, corpus: Iterable[np.ndarray], k: int, similarity: str = "cosine") -> np.ndarray:
     """The places in a corpus of the k rows that are most similar to each query, the best first.
 
@@ -55,12 +64,13 @@ def nearest(queries: np.ndarray, corpus: Iterable[np.ndarray], k: int, similarit
     """
     scores: np.ndarray = np.empty((len(queries), 0), queries.dtype)
     places: np.ndarray = np.empty((len(queries), 0), np.int64)
-    start = 0
-    for block in corpus:
+    prepare, compare = _ways(similarity)
+    start, queries = 0, prepare(queries)
+    for block in map(prepare, corpus):
         step = max(1, _SCORES // max(1, len(block)))
         parts = []
         for low in range(0, len(queries), step):
-            found = SIMILARITIES[similarity](queries[low : low + step], block)  # (queries, rows)
+            found = compare(queries[low : low + step], block)  # (queries, rows)
             best = top(found, k)
             parts.append((np.take_along_axis(found, best, 1), best + start))
         scores = np.concatenate([scores, np.concatenate([part for part, _ in parts])], 1)
@@ -90,10 +100,11 @@ def mine(vectors: np.ndarray, count: int, similarity: str = "cosine") -> tuple[n
         ([0.8, 0.6], [[1, 2], [0, 2]])
     """
     scores, places = np.empty(0, vectors.dtype), np.empty((0, 2), np.int64)
-    least = -np.inf
+    prepare, compare = _ways(similarity)
+    least, vectors = -np.inf, prepare(vectors)
     step = max(1, _SCORES // (4 * max(1, len(vectors))))  # The places take four times the memory of the scores.
     for low in range(0, len(vectors), step):
-        found = SIMILARITIES[similarity](vectors[low : low + step], vectors[low:])  # (step, rows - low)
+        found = compare(vectors[low : low + step], vectors[low:])  # (step, rows - low)
         # Later pairs that are only as similar as the least of those kept come after it.
         pairs = np.argwhere(np.triu(found > least, 1))
         scores = np.concatenate([scores, found[pairs[:, 0], pairs[:, 1]]])
