@@ -419,6 +419,11 @@ def test_a_sentence_is_right_wherever_it_stands() -> None:
     )
 
 
+def test_places_may_be_of_an_array() -> None:
+    evaluator = ParaphraseMiningEvaluator([text(0), text(0, 1), text(1)], np.array([[1, 0], [0, 1]]))
+    assert evaluator(Meanings())["f1"] == 1.0
+
+
 def test_pairs_that_are_not_kept_count_as_not_found() -> None:
     sentences = [text(0), text(0, 1), text(0, 2), text(1)]
     duplicates = [(0, 1), (1, 0), (2, 0), (3, 1)]

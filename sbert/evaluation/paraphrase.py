@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import index
 
 import numpy as np
 
@@ -50,10 +51,13 @@ class ParaphraseMiningEvaluator(Evaluator):
             raise ValueError(f"there are {count} sentences; pass at least 2")
         known = set()
         for row, pair in enumerate(duplicates):
-            places = {int(place) for place in pair if place in range(count)} if isinstance(pair, Iterable) else set()
-            if len(places) != 2 or len(pair) != 2:
+            try:
+                low, high = sorted(map(index, pair))
+            except (TypeError, ValueError):  # No pair, or not of whole numbers.
+                low = high = 0
+            if not 0 <= low < high < count:
                 raise ValueError(f"duplicates[{row}] is {pair}; pass two different places from 0 to {count - 1}")
-            known.add(min(places) * count + max(places))
+            known.add(low * count + high)
         if not known:
             raise ValueError("there are no duplicates to find; pass at least one pair")
         self.duplicates = np.array(sorted(known))  # (pairs,), each as one number
