@@ -30,7 +30,7 @@ PARTS = ("stsb", "sts", "sick", "nli", "senteval", "vectors")
 # Rows of each file that --quick reads.
 SAMPLED = {"stsb": 300, "sts": 100, "sick": 300, "nli": 500, "senteval": 300}
 # From the first run to the last; other settings make other figures.
-FIXED = ("backbone", "quick", "hidden", "dtype", "learning_rate")
+FIXED = ("data", "backbone", "quick", "hidden", "dtype", "learning_rate")
 
 
 def arguments() -> argparse.Namespace:
@@ -56,8 +56,9 @@ def arguments() -> argparse.Namespace:
         parser.error(f"--tables: {', '.join(sorted(unknown))} is none of {', '.join(sorted(known))}")
     if not options.data.is_dir():
         parser.error(f"--data: {options.data} is no folder")
+    options.data = options.data.resolve()
     options.output.mkdir(parents=True, exist_ok=True)
-    file, fixed = options.output / "settings.json", {name: getattr(options, name) for name in FIXED}
+    file, fixed = options.output / "settings.json", {name: str(getattr(options, name)) for name in FIXED}
     if not file.exists():
         file.write_text(json.dumps(fixed), encoding="utf-8")
     if (before := json.loads(file.read_text(encoding="utf-8"))) != fixed:
@@ -137,7 +138,7 @@ def main() -> None:
     written = ["# The paper's tables", *preface(options, missing)]
     for number in wanted:
         rows = [(row, paper(number, row, kind, size, options.device.partition(":")[0])) for row in ROWS[number]]
-        table = collect(results, number, rows)
+        table = collect([result for result in results if result["seed"] < options.seeds], number, rows)
         if table.rows:
             written.append(markdown(table))
             draw(table, options.output / f"table{number}.png")

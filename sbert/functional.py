@@ -183,7 +183,7 @@ def pairwise_similarity(a: Vectors, b: Vectors, name: str = "cosine") -> Any:
 
 def check_similarity(name: str) -> str:
     """Return ``name`` if it names a similarity, else raise a ValueError that lists those there are."""
-    if name not in SIMILARITIES:
+    if not isinstance(name, str) or name not in SIMILARITIES:
         raise ValueError(f"similarity {name!r} is unknown; pass one of {', '.join(SIMILARITIES)}")
     return name
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.evaluation import (
     Evaluator,
     LabelEvaluator,
@@ -21,6 +23,7 @@ from sbert.evaluation import (
     TripletEvaluator,
 )
 from sbert.losses import SoftmaxLoss
+from tests import pairs, small
 
 DIM = 16
 WORDS = "boat lake fox hills winter small quiet red seven green one two".split()
@@ -131,3 +134,13 @@ class Collapsed(Meanings):
 
     def vector(self, sentence: str) -> np.ndarray:
         return np.eye(DIM, dtype=np.float32)[0]
+
+
+def models(root: Path) -> Path:
+    """A model whose query and documents have prompts; a scorer of pairs, and one of three classes."""
+    transformer = Transformer(small.bert(root / "bert"))
+    prompts = {"query": "zero ", "document": "ten four "}
+    SentenceEncoder(transformer, Pooling("mean"), prompts=prompts, device="cpu").save(root / "encoder")
+    pairs.folder(root / "scorer")
+    pairs.folder(root / "classes", classes=3)
+    return root

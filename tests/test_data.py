@@ -82,6 +82,13 @@ def test_csv(tmp_path: Path, name: str, end: str) -> None:
     assert list(read_texts(path, column="the text")) == texts
 
 
+@pytest.mark.parametrize(("name", "content"), [("a.jsonl", '{"text": "a"}\n'), ("a.tsv", "text\tn\na\t1\n")])
+def test_empty_lines_at_the_end_are_none(tmp_path: Path, name: str, content: str) -> None:
+    path = tmp_path / name
+    path.write_text(content + "\n\n", encoding="utf-8")
+    assert list(read_texts(path, column="text")) == ["a"]
+
+
 def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     assert list(read_texts(put(tmp_path / "a.txt", b"\xef\xbb\xbfone\ntwo"))) == ["one", "two"]
     assert list(read_texts(put(tmp_path / "a.csv", b"\xef\xbb\xbftext\none"), column="text")) == ["one"]

@@ -195,6 +195,14 @@ def test_lines_of_json(tmp_path: Path) -> None:
     assert "ü" in lines[0]
 
 
+def test_half_a_line_of_json_stays_alone(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text('{"f1": 0.1}\n{"f1": 0.', encoding="utf-8")
+    write_line(path, {"f1": 0.2})
+    write_line(path, {"f1": 0.3})
+    assert path.read_text(encoding="utf-8").splitlines() == ['{"f1": 0.1}', '{"f1": 0.', '{"f1": 0.2}', '{"f1": 0.3}']
+
+
 def test_lines_of_csv_get_new_columns(tmp_path: Path) -> None:
     path = tmp_path / "no" / "folder" / "results.csv"
     write_line(path, {"model": 'a "b", ü\nc', "f1": 0.1})

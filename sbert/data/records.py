@@ -11,6 +11,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,18 @@ def without_ending(line: str) -> str:
     return line[:-2] if line.endswith("\r\n") else line.removesuffix("\n")
 
 
+def without_empty_end(lines: Iterable[str]) -> Iterator[str]:
+    """The lines up to the last one that is not empty."""
+    empty: list[str] = []
+    for line in lines:
+        if not without_ending(line):
+            empty.append(line)
+            continue
+        yield from empty
+        yield line
+        empty.clear()
+
+
 def values(lines: Iterator[str], path: Name) -> Iterator[tuple[str, Any]]:
     """The JSON value of each line, and where it stands."""
     for number, line in enumerate(lines, start=1):
@@ -88,7 +101,7 @@ def kind(value: object) -> str:
 def records(
     lines: Iterator[str], path: Name, columns: Sequence[str], file_format: str
 ) -> Iterator[tuple[str, list[Any]]]:
-    """The values of the named columns, line by line, and where they stand.
+    """The values of the named columns, line by line, and where they stand; empty lines at the end are none.
 
     Args:
         lines: Of the file.
@@ -99,9 +112,8 @@ def records(
     Raises:
         ValueError: If a column is not there once, or a line does not fit.
     """
-    if file_format == "jsonl":
-        return _objects(lines, path, columns)
-    return _table(lines, path, columns, file_format)
+    read = _objects if file_format == "jsonl" else partial(_table, file_format=file_format)
+    return read(without_empty_end(lines), path, columns)
 
 
 def _objects(lines: Iterator[str], path: Name, columns: Sequence[str]) -> Iterator[tuple[str, list[Any]]]:

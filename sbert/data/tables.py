@@ -9,7 +9,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from sbert.data.records import Name, check_there, decoded, open_bytes, records, values, without_ending
+from sbert.data.records import (
+    Name,
+    check_there,
+    decoded,
+    open_bytes,
+    records,
+    values,
+    without_empty_end,
+    without_ending,
+)
 from sbert.data.rows import Convert, as_word, row_of
 
 # A column's names: that of each publisher.
@@ -83,7 +92,7 @@ def cells(
     wanted = [*columns, *([_SPLIT] if split else []), *([optional] if optional else [])]
     found: set[str] = set()
     with open_bytes(path) as file:
-        lines = _without_empty_end(decoded(file, path))
+        lines = without_empty_end(decoded(file, path))
         first = next(lines, "")
         file_format, header = _header(first)
         chosen = [next((name for name in names if name in header), None) for names in wanted]
@@ -111,18 +120,6 @@ def cells(
             yield where, row
     if split is not None and split.lower() not in {name.lower() for name in found}:
         raise ValueError(f"{path} has no rows of the split {split!r}; it has {', '.join(sorted(found)) or 'none'}")
-
-
-def _without_empty_end(lines: Iterable[str]) -> Iterator[str]:
-    """The lines up to the last one that is not empty."""
-    empty: list[str] = []
-    for line in lines:
-        if not without_ending(line):
-            empty.append(line)
-            continue
-        yield from empty
-        yield line
-        empty.clear()
 
 
 def _header(line: str) -> tuple[str, list[str]]:

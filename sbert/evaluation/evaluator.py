@@ -199,7 +199,7 @@ class Sequence(Evaluator):
 def write_line(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
     r"""Add a record to a file of results.
 
-    A CSV file gets the columns that it lacks.
+    A CSV file gets the columns that it lacks; half a line, left by a process that was killed, stays alone.
 
     Args:
         path: Of the file, CSV where it ends in ``.csv``, or else JSONL.
@@ -225,8 +225,11 @@ def write_line(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in record.items()
         }
-        with target.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(finite, ensure_ascii=False) + "\n")
+        with target.open("a+b") as file:
+            # Reading begins at the end, which a whole line has brought to a new one.
+            file.seek(max(0, file.tell() - 1))
+            broken = file.read() not in (b"", b"\n")
+            file.write(("\n" * broken + json.dumps(finite, ensure_ascii=False) + "\n").encode())
         return
     rows: list[dict[str, Any]] = []
     columns: list[str] = []
