@@ -234,7 +234,7 @@ def replacing(target: Path) -> Iterator[Path]:
     work = Path(tempfile.mkdtemp(prefix=f".{target.name}.saving-", dir=target.parent))
     try:
         yield work
-        os.chmod(work, 0o777 & ~_umask())
+        _publish(work)
         flush(work)
         _put(work, target)
         with suppress(OSError):
@@ -252,7 +252,9 @@ def flush_entry(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _umask() -> int:
+def _publish(folder: Path) -> None:
+    """Give a folder and what is in it the modes of ordinary files: safetensors leaves weights to their owner alone."""
     mask = os.umask(0o022)
     os.umask(mask)
-    return mask
+    for path in (folder, *folder.rglob("*")):
+        path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)

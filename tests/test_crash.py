@@ -140,6 +140,10 @@ def test_the_same_folder_again(models: list[SentenceEncoder], tmp_path: Path) ->
         model.save(target)
         np.testing.assert_array_equal(SentenceEncoder(target, device="cpu").encode(SENTENCES), expected)
     assert (tmp_path / "link").is_symlink()
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "a").rglob("*"):
+        like = tmp_path / "bert" if path.is_dir() else tmp_path / "file"
+        assert path.stat().st_mode == like.stat().st_mode, path
     assert os.stat(tmp_path / "a").st_mode & 0o777 == os.stat(tmp_path / "bert").st_mode & 0o777
 
 
