@@ -11,7 +11,6 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,7 @@ def without_ending(line: str) -> str:
     return line[:-2] if line.endswith("\r\n") else line.removesuffix("\n")
 
 
-def without_empty_end(lines: Iterable[str]) -> Iterator[str]:
+def _without_empty_end(lines: Iterable[str]) -> Iterator[str]:
     """The lines up to the last one that is not empty."""
     empty: list[str] = []
     for line in lines:
@@ -78,9 +77,9 @@ def without_empty_end(lines: Iterable[str]) -> Iterator[str]:
         empty.clear()
 
 
-def values(lines: Iterator[str], path: Name) -> Iterator[tuple[str, Any]]:
+def values(lines: Iterable[str], path: Name) -> Iterator[tuple[str, Any]]:
     """The JSON value of each line, and where it stands."""
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(_without_empty_end(lines), start=1):
         where = f"{path}, line {number}"
         try:
             value = json.loads(line)
@@ -112,8 +111,9 @@ def records(
     Raises:
         ValueError: If a column is not there once, or a line does not fit.
     """
-    read = _objects if file_format == "jsonl" else partial(_table, file_format=file_format)
-    return read(without_empty_end(lines), path, columns)
+    if file_format == "jsonl":
+        return _objects(lines, path, columns)
+    return _table(lines, path, columns, file_format)
 
 
 def _objects(lines: Iterator[str], path: Name, columns: Sequence[str]) -> Iterator[tuple[str, list[Any]]]:
@@ -129,7 +129,7 @@ def _objects(lines: Iterator[str], path: Name, columns: Sequence[str]) -> Iterat
 def _table(
     lines: Iterator[str], path: Name, columns: Sequence[str], file_format: str
 ) -> Iterator[tuple[str, list[Any]]]:
-    rows = _csv_rows(lines, path) if file_format == "csv" else _tsv_rows(lines)
+    rows = _csv_rows(lines, path) if file_format == "csv" else tsv_rows(lines)
     _, header = next(rows, (1, []))
     for column in columns:
         found = header.count(column)
@@ -144,9 +144,9 @@ def _table(
         yield where, [row[place] for place in places]
 
 
-def _tsv_rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+def tsv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     """Rows with the number of their line."""
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(_without_empty_end(lines), start=1):
         yield number, without_ending(line).split("\t")
 
 

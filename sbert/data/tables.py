@@ -15,8 +15,8 @@ from sbert.data.records import (
     decoded,
     open_bytes,
     records,
+    tsv_rows,
     values,
-    without_empty_end,
     without_ending,
 )
 from sbert.data.rows import Convert, as_word, row_of
@@ -92,7 +92,7 @@ def cells(
     wanted = [*columns, *([_SPLIT] if split else []), *([optional] if optional else [])]
     found: set[str] = set()
     with open_bytes(path) as file:
-        lines = without_empty_end(decoded(file, path))
+        lines = decoded(file, path)
         first = next(lines, "")
         file_format, header = _header(first)
         chosen = [next((name for name in names if name in header), None) for names in wanted]
@@ -157,8 +157,7 @@ def _placed(
     if file_format == "jsonl":
         rows = values(iter(lines), path)
     else:
-        numbered = enumerate(lines, start=1)
-        rows = ((f"{path}, line {number}", without_ending(line).split("\t")) for number, line in numbered)
+        rows = ((f"{path}, line {number}", row) for number, row in tsv_rows(lines))
     for where, row in rows:
         if not isinstance(row, list) or len(row) <= max(places):
             count = f"{len(row)} cells" if isinstance(row, list) else "no array"

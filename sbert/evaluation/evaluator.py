@@ -199,7 +199,7 @@ class Sequence(Evaluator):
 def write_line(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
     r"""Add a record to a file of results.
 
-    A CSV file gets the columns that it lacks; half a line, left by a process that was killed, stays alone.
+    A CSV file gets the columns that it lacks; in JSONL, half a line that a killed process left stays a line of its own.
 
     Args:
         path: Of the file, CSV where it ends in ``.csv``, or else JSONL.
