@@ -167,7 +167,14 @@ def test_stopped_while_writing_vectors(models: list[SentenceEncoder], tmp_path: 
     out = tmp_path / "out" / "vectors.npy"
     models[0].encode(SENTENCES, out=out)
     command = [sys.executable, "-c", WRITER, str(tmp_path / "a"), str(out)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        # A shell's background jobs ignore Ctrl-C, and so would their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         time.sleep(1)
