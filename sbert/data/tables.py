@@ -155,7 +155,7 @@ def _placed(
     """The cells at places of lines that have no names for them."""
     rows: Iterator[tuple[str, Any]]
     if file_format == "jsonl":
-        rows = values(iter(lines), path)
+        rows = values(lines, path)
     else:
         rows = ((f"{path}, line {number}", row) for number, row in tsv_rows(lines))
     for where, row in rows:
