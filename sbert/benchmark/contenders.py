@@ -178,9 +178,11 @@ def serve(name: str, model: str, device: str | None, threads: int, connection: C
     """Load a contender and do what is asked for: a function's name and its arguments, answered by a result."""
     torch.set_num_threads(threads)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # Leave in order, or semaphores stay behind.
-    with suppress(EOFError, ConnectionError):  # After Ctrl-C nobody is there to ask or to listen.
-        _serve(name, model, device, connection)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # It leaves already.
+    try:
+        with suppress(EOFError, ConnectionError):  # After Ctrl-C nobody is there to ask or to listen.
+            _serve(name, model, device, connection)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # It leaves already.
 
 
 def _serve(name: str, model: str, device: str | None, connection: Connection) -> None:
