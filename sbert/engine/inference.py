@@ -63,7 +63,7 @@ def forwards(
 def _forward(
     module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None
 ) -> Callable[[TokenBatch], TokenEmbeddings]:
-    fused, weights = choose(module, dtype, compiling).fused, module.auto_model.dtype
+    fused, weights = choose(module, dtype, compiling).fused, module.network.dtype
     if fused is not None:
         return lambda batch: batch.embeddings(fused(batch).to(weights))
     plain: Callable[[TokenBatch], TokenEmbeddings] = module
@@ -83,13 +83,13 @@ def choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | 
 
     It has to be called without gradient and in eval mode, as it compares the two forwards.
     """
-    settings = (dtype, compiling, torch.get_num_threads(), _state(module.auto_model))
+    settings = (dtype, compiling, torch.get_num_threads(), _state(module.network))
     if module in _made:
         chosen, made_for, samples, sampled = _made[module]
         if made_for == settings and _sampled(samples) == sampled:
             return chosen
     with _lock:
-        samples = _samples(module.auto_model)
+        samples = _samples(module.network)
         chosen = _choose(module, dtype, compiling)
         _made[module] = chosen, settings, samples, _sampled(samples)
     return chosen
@@ -98,16 +98,16 @@ def choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | 
 def _choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None) -> Chosen:
     if type(module).forward is not Transformer.forward:
         return Chosen(None, f"{type(module).__name__} has a forward of its own")
-    name, device = type(module.auto_model).__name__, module.auto_model.device
+    name, device = type(module.network).__name__, module.network.device
     if device.type == "mps":
         return Chosen(None, "MPS compiles for each shape, so batches are padded to few shapes")
-    if _state(module.auto_model) is None:
+    if _state(module.network) is None:
         return Chosen(None, "hooks are to see its modules run")
     batch = _probe(module).to(device)
     expected = module.padded_forward(batch).float()
     if not expected.isfinite().all():
         return Chosen(None, "its vectors are not finite")
-    backbone = describe(module.auto_model)
+    backbone = describe(module.network)
     if isinstance(backbone, str):
         return Chosen(None, backbone)
     packed, how = False, "F.linear"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sbert.files import UnreadableError, blame, field, inside, is_failure, one_line, read_object, reading, weights_file
 
@@ -125,6 +125,15 @@ def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, atten
     # The pooler of BERT is not part of the token embeddings, and many checkpoints come without it.
     _refuse_missing(folder, [name for name in missing if not name.startswith("pooler.")])
     return model
+
+
+def rebuild(config: PretrainedConfig, weights: dict[str, Tensor], dtype: torch.dtype) -> PreTrainedModel:
+    """The transformer that ``load_model`` gives, from weights that were read before."""
+    from transformers import AutoModelForTextEncoding
+
+    # Random numbers are the caller's: he may have set a seed since he loaded the weights.
+    with quiet(), torch.random.fork_rng(devices=[]):
+        return AutoModelForTextEncoding.from_pretrained(None, config=config, state_dict=weights, dtype=dtype)
 
 
 def load_classifier(folder: Path, config: PretrainedConfig, dtype: torch.dtype, fresh: bool) -> PreTrainedModel:

@@ -95,6 +95,11 @@ def displaced(model: Any) -> str | None:
     return None if attention == NAME else f"its attention is set to {attention!r}"
 
 
+def watched(model: nn.Module) -> bool:
+    """Whether hooks want to see a model's modules run."""
+    return any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
+
+
 def hidden_states(model: Any, batch: TokenBatch, options: dict[str, Any]) -> Tensor:
     """The last layer's vectors of all tokens. Shape: (tokens, dim)."""
     padding = huggingface.position_padding(model)

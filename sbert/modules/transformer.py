@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,17 @@ from torch import Tensor, nn
 
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.hub import resolve
-from sbert.modules import huggingface, packed, trained
+from sbert.modules import huggingface, light, packed, trained
+from sbert.modules.bert import BertModel
 from sbert.modules.comparison import difference, same_when_trained
+from sbert.modules.plain_tokenizer import PlainTokenizer
 from sbert.modules.tokenization import FastTokenizer, count_special, without_lone_surrogates
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+_lock = threading.RLock()
 
 
 class Transformer(nn.Module):
@@ -24,6 +30,10 @@ class Transformer(nn.Module):
 
     Of an encoder-decoder such as T5 only the encoder is taken. Weights are float32 unless ``dtype``
     says otherwise, whatever they are stored in.
+
+    A BERT is loaded and encodes without transformers, which takes twice as long to import as torch. Its ``auto_model``
+    and ``tokenizer`` are those of transformers all the same: they are made when somebody asks for them, and when the
+    model is to learn.
 
     Args:
         model: A folder, a name on the hub, or a transformer that is already in memory.
@@ -53,8 +63,8 @@ class Transformer(nn.Module):
 
     def __init__(
         self,
-        model: str | os.PathLike[str] | PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase | None = None,
+        model: str | os.PathLike[str] | PreTrainedModel | BertModel,
+        tokenizer: PreTrainedTokenizerBase | PlainTokenizer | None = None,
         max_seq_length: int | None = None,
         *,
         lower_case: bool = False,
@@ -73,40 +83,80 @@ class Transformer(nn.Module):
                 cache_folder=cache_folder,
                 local_files_only=local_files_only,
             )
-            config = huggingface.load_config(folder, {})
-            model = huggingface.load_model(folder, config, dtype or torch.float32, None)
-            tokenizer = tokenizer or huggingface.load_tokenizer(folder, {})
+            found = light.load(folder, dtype or torch.float32)
+            config = None if found else huggingface.load_config(folder, {})
+            model = found[0] if found else huggingface.load_model(folder, config, dtype or torch.float32, None)
+            tokenizer = tokenizer or (found[1] if found else huggingface.load_tokenizer(folder, {}))
         elif tokenizer is None:
             raise ValueError("a transformer in memory comes without a tokenizer; pass its tokenizer, too")
-        self.auto_model = model
-        self.tokenizer = tokenizer
+        self.auto_model: Any = model
+        self._tokenizer: Any = tokenizer
         self.lower_case = lower_case
         self._copy: tuple[Any, int, FastTokenizer] | None = None
         self._limit = huggingface.default_limit(model, tokenizer)
         # Only the last layer is read, so a decoder need not keep keys and values for a next token.
         self._options: dict[str, Any] = {"use_cache": False} if huggingface.accepts(model, "use_cache") else {}
-        self._padded_because = packed.adopt(model)
+        self._padded_because = None if isinstance(model, BertModel) else packed.adopt(model)
         if max_seq_length is not None:
             self.max_seq_length = max_seq_length
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        packed.register()  # Another process may have sent the model.
+        if not isinstance(self.network, BertModel):
+            packed.register()  # Another process may have sent the model.
+
+    def __getattr__(self, name: str) -> Any:
+        return self.furnish() if name == "auto_model" else super().__getattr__(name)
+
+    @property
+    def network(self) -> Any:
+        """The modules that hold the weights: ``auto_model``, or what stands in its place until somebody wants that."""
+        return self._modules["auto_model"]
+
+    def furnish(self) -> Any:
+        """Have the Hugging Face model run from now on, and return it."""
+        if isinstance(self.network, BertModel):
+            with _lock:
+                if isinstance(self.network, BertModel):
+                    model = light.model(self.network)
+                    self._padded_because = packed.adopt(model)
+                    self.auto_model = model
+        return self.network
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer as transformers has it."""
+        if isinstance(self._tokenizer, PlainTokenizer):
+            with _lock:
+                if isinstance(self._tokenizer, PlainTokenizer):
+                    self._tokenizer = light.tokenizer(self._tokenizer)
+        return self._tokenizer
+
+    @tokenizer.setter
+    def tokenizer(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def train(self, mode: bool = True) -> Transformer:
+        """As for every module; what learns is the Hugging Face model."""
+        if mode:
+            self.furnish()
+        return super().train(mode)
 
     @property
     def dim(self) -> int:
         """Width of the token embeddings."""
-        return int(self.auto_model.config.hidden_size)
+        return int(self.network.config.hidden_size)
 
     @property
     def vocab_size(self) -> int | None:
         """How many tokens there are vectors for; None where there is no table of them."""
-        return huggingface.vocab_size(self.auto_model)
+        return huggingface.vocab_size(self.network)
 
     @property
     def padded_because(self) -> str | None:
         """Why batches are padded, if they are; the first batch may show a reason that was not known before."""
-        return self._padded_because or packed.displaced(self.auto_model)
+        light = isinstance(self.network, BertModel)
+        return self._padded_because or (None if light else packed.displaced(self.network))
 
     @padded_because.setter
     def padded_because(self, reason: str | None) -> None:
@@ -119,11 +169,11 @@ class Transformer(nn.Module):
 
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
-        self._limit = huggingface.check_limit(self.auto_model, length, sum(self.special_tokens) + 1)
+        self._limit = huggingface.check_limit(self.network, length, sum(self.special_tokens) + 1)
 
     def limit_to(self, length: int) -> None:
         """Set ``max_seq_length`` to what a saved folder says, or to what the model can bear if that is less."""
-        positions = huggingface.position_limit(self.auto_model)
+        positions = huggingface.position_limit(self.network)
         if positions is not None and length > positions:
             warnings.warn(
                 f"max_seq_length={length} exceeds the {positions} positions of the model; {positions} is used",
@@ -135,34 +185,36 @@ class Transformer(nn.Module):
     @property
     def special_tokens(self) -> tuple[int, int]:
         """How many special tokens lead and trail every text."""
-        if self.tokenizer.is_fast:
+        if self._tokenizer.is_fast:
             return self._fast().special_tokens
-        return count_special(self.tokenizer("a", return_special_tokens_mask=True)["special_tokens_mask"])
+        return count_special(self._tokenizer("a", return_special_tokens_mask=True)["special_tokens_mask"])
 
     @property
     def truncation_side(self) -> str:
         """The side on which a long text is cut."""
-        return str(self.tokenizer.truncation_side)
+        return str(self._tokenizer.truncation_side)
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
         """Ids of each text, with special tokens, whatever its length."""
-        if self.tokenizer.is_fast:
+        if self._tokenizer.is_fast:
             return self._fast()(texts)
         texts = [without_lone_surrogates(text.lower() if self.lower_case else text) for text in texts]
-        rows: list[list[int]] = self.tokenizer(texts, truncation=False, padding=False, verbose=False)["input_ids"]
+        rows: list[list[int]] = self._tokenizer(texts, truncation=False, padding=False, verbose=False)["input_ids"]
         return rows
 
     def _fast(self) -> FastTokenizer:
         """The private copy of the tokenizer, made anew when it was replaced or tokens were added."""
         made = self._copy
-        if made is None or made[0] is not self.tokenizer or made[1] != len(self.tokenizer):
-            copy = FastTokenizer(self.tokenizer.backend_tokenizer, self.lower_case)
-            made = self._copy = (self.tokenizer, len(self.tokenizer), copy)
+        if made is None or made[0] is not self._tokenizer or made[1] != len(self._tokenizer):
+            copy = FastTokenizer(self._tokenizer.backend_tokenizer, self.lower_case)
+            made = self._copy = (self._tokenizer, len(self._tokenizer), copy)
         return made[2]
 
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:
         if len(batch.ids) == 0:
-            return batch.embeddings(torch.zeros(0, self.dim, dtype=self.auto_model.dtype, device=batch.ids.device))
+            return batch.embeddings(torch.zeros(0, self.dim, dtype=self.network.dtype, device=batch.ids.device))
+        if self.training or torch.is_grad_enabled() or packed.watched(self.network):
+            self.furnish()
         if self._packs(batch.ids.device):
             return batch.embeddings(self._unpadded(batch))
         return batch.embeddings(self.padded_forward(batch))
@@ -171,17 +223,17 @@ class Transformer(nn.Module):
         """The tokens' vectors by way of the Hugging Face module or, for training on a CPU, of its layers."""
         learns = self.training or torch.is_grad_enabled()
         if learns and batch.ids.device.type == "cpu" and not torch.compiler.is_compiling():
-            backbone = trained.trainable(self.auto_model)
+            backbone = trained.trainable(self.network)
             if backbone is not None and same_when_trained(self, backbone):
                 half = torch.is_autocast_enabled("cpu")
-                dtype = torch.get_autocast_dtype("cpu") if half else self.auto_model.dtype
+                dtype = torch.get_autocast_dtype("cpu") if half else self.network.dtype
                 with torch.autocast("cpu", enabled=False):
                     return trained.hidden_states(backbone, batch, dtype)
-        return packed.hidden_states(self.auto_model, batch, self._options)
+        return packed.hidden_states(self.network, batch, self._options)
 
     def _packs(self, device: torch.device) -> bool:
         """Whether batches on a device run without padding; before the first, both ways are compared."""
-        if self.padded_because is not None or device.type == "mps":
+        if self.padded_because is not None or device.type == "mps" or isinstance(self.network, BertModel):
             return False
         reason = None if torch.compiler.is_compiling() else difference(self, device)
         if reason is not None:
@@ -190,18 +242,18 @@ class Transformer(nn.Module):
 
     def padded_forward(self, batch: TokenBatch) -> Tensor:
         """The tokens' vectors by way of a padded batch, which every transformer can take. Shape: (tokens, dim)."""
-        padding = self.tokenizer.pad_token_id or 0
+        padding = self._tokenizer.pad_token_id or 0
         if self.vocab_size is not None and padding >= self.vocab_size:
             padding = 0  # Added to the tokenizer alone; and no text sees it.
         rows, longest = batch.rows, batch.longest
         if batch.ids.device.type == "mps":
-            rows, longest = bucket(rows, longest, huggingface.position_limit(self.auto_model))
+            rows, longest = bucket(rows, longest, huggingface.position_limit(self.network))
         ids, mask = batch.padded(fill=padding, rows=rows, longest=longest)
         full = len(batch.ids) == mask.numel()
         if not full:
             # Attention over nothing is NaN, which would reach the gradients: an empty row sees its padding.
             mask[:, 0] = True
-        hidden: Tensor = self.auto_model(
+        hidden: Tensor = self.network(
             input_ids=ids, attention_mask=None if full else mask.long(), **self._options
         ).last_hidden_state  # (rows, longest, dim)
         return hidden.flatten(0, 1)[batch.row_of_token * longest + batch.position_of_token]
@@ -210,7 +262,7 @@ class Transformer(nn.Module):
         return f"max_seq_length={self.max_seq_length}, lower_case={self.lower_case}"
 
     def __repr__(self) -> str:
-        architecture = type(self.auto_model).__name__
+        architecture = type(self.network).__name__
         return f"Transformer({architecture}, dim={self.dim}, {self.extra_repr()})"
 
 

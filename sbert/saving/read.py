@@ -25,6 +25,7 @@ from sbert.modules import (
     Transformer,
     WordEmbeddings,
     huggingface,
+    light,
 )
 from sbert.modules.projection import ACTIVATIONS
 from sbert.modules.tokenization import ReadsText
@@ -130,13 +131,8 @@ def _read_transformer(folder: Path, dtype: torch.dtype | None, resolve: Callable
     _check_transformer_config(config, path)
     options = {name: _options(config, path, name) for name in _ARGUMENTS}
     base = _base_of(folder, resolve)
-    hf_config = huggingface.load_config(base, options["config_kwargs"])
-    attention = options["model_kwargs"].get("attn_implementation")
-    model = huggingface.load_model(base, hf_config, dtype or torch.float32, attention)
-    if base != folder:
-        huggingface.load_adapter(model, folder)
-    own = any((folder / name).exists() for name in huggingface.TOKENIZER_FILES)
-    tokenizer = huggingface.load_tokenizer(folder if own else base, options["processor_kwargs"])
+    found = None if any(options.values()) or base != folder else light.load(folder, dtype or torch.float32)
+    model, tokenizer = found or _load_transformer(folder, base, dtype or torch.float32, options)
     lower_case = files.field(config, path, "do_lower_case", bool, False)
     with files.reading(folder / "tokenizer.json", "a tokenizer"):
         transformer = Transformer(model, tokenizer, lower_case=lower_case)
@@ -147,6 +143,16 @@ def _read_transformer(folder: Path, dtype: torch.dtype | None, resolve: Callable
     if limit is not None:
         transformer.limit_to(limit)
     return transformer
+
+
+def _load_transformer(folder: Path, base: Path, dtype: torch.dtype, options: dict[str, Any]) -> tuple[Any, Any]:
+    """The transformer and the tokenizer, as transformers loads them."""
+    config = huggingface.load_config(base, options["config_kwargs"])
+    model = huggingface.load_model(base, config, dtype, options["model_kwargs"].get("attn_implementation"))
+    if base != folder:
+        huggingface.load_adapter(model, folder)
+    own = any((folder / name).exists() for name in huggingface.TOKENIZER_FILES)
+    return model, huggingface.load_tokenizer(folder if own else base, options["processor_kwargs"])
 
 
 def _base_of(folder: Path, resolve: Callable[[str], Path]) -> Path:
