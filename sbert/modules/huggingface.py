@@ -129,11 +129,12 @@ def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, atten
 
 def rebuild(config: PretrainedConfig, weights: dict[str, Tensor], dtype: torch.dtype) -> PreTrainedModel:
     """The transformer that ``load_model`` gives, from weights that were read before."""
-    from transformers import AutoModelForTextEncoding
+    from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING
 
     # Random numbers are the caller's: he may have set a seed since he loaded the weights.
     with quiet(), torch.random.fork_rng(devices=[]):
-        return AutoModelForTextEncoding.from_pretrained(None, config=config, state_dict=weights, dtype=dtype)
+        kind: Any = MODEL_FOR_TEXT_ENCODING_MAPPING[type(config)]
+        return kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype).eval()
 
 
 def load_classifier(folder: Path, config: PretrainedConfig, dtype: torch.dtype, fresh: bool) -> PreTrainedModel:
