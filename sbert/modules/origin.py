@@ -35,10 +35,16 @@ class Origin:
     @contextmanager
     def restored(self) -> Iterator[Path]:
         """A folder with the files as they were: the same if nothing has changed there."""
-        if contents(self.folder) == self.files:
+        if self._unchanged():
             yield self.folder
             return
         with tempfile.TemporaryDirectory() as name:
             for file, content in self.files.items():
                 (Path(name) / file).write_bytes(content)
             yield Path(name)
+
+    def _unchanged(self) -> bool:
+        try:
+            return contents(self.folder) == self.files
+        except OSError:
+            return False

@@ -155,8 +155,8 @@ class Transformer(nn.Module):
     @property
     def padded_because(self) -> str | None:
         """Why batches are padded, if they are; the first batch may show a reason that was not known before."""
-        light = isinstance(self.network, BertModel)
-        return self._padded_because or (None if light else packed.displaced(self.network))
+        known = self._padded_because is not None or isinstance(self.network, BertModel)
+        return self._padded_because if known else packed.displaced(self.network)
 
     @padded_because.setter
     def padded_because(self, reason: str | None) -> None:
@@ -213,7 +213,8 @@ class Transformer(nn.Module):
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:
         if len(batch.ids) == 0:
             return batch.embeddings(torch.zeros(0, self.dim, dtype=self.network.dtype, device=batch.ids.device))
-        if self.training or torch.is_grad_enabled() or packed.watched(self.network):
+        learns = self.training or torch.is_grad_enabled()
+        if isinstance(self.network, BertModel) and (learns or packed.watched(self.network)):
             self.furnish()
         if self._packs(batch.ids.device):
             return batch.embeddings(self._unpadded(batch))
