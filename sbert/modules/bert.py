@@ -177,7 +177,7 @@ class BertModel(nn.Module):
 
 
 def _table(rows: int, width: int, padding: int | None = None) -> nn.Embedding:
-    # Without weights of its own; to fill a tensor on "meta" with random numbers imports half of torch.
+    # Without random weights, for which torch imports so much, on the device "meta", that it takes a second.
     return nn.Embedding(rows, width, padding, _weight=torch.empty(rows, width, device="meta"))
 
 

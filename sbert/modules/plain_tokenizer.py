@@ -16,8 +16,8 @@ _SPECIAL = {
 }
 # For these, transformers builds BERT's steps anew from the vocabulary; for the others it takes those of the file.
 _REBUILT, _TAKEN = ("BertTokenizer", "BertTokenizerFast", None), ("TokenizersBackend", "PreTrainedTokenizerFast")
-# What a tokenizer_config.json may say beside the names of special tokens. None of it changes a text's ids but the
-# first three, which are compared with the file's own steps.
+# What a tokenizer_config.json may say beside the names of special tokens: of BERT's steps, which are compared with
+# the file's own; what changes no text's ids; and what changes none while it is empty.
 _STEPS = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
@@ -27,12 +27,12 @@ _NOTES = {
     *("tokenizer_class", "name_or_path", "backend", "is_local", "local_files_only", "do_basic_tokenize"),
     *("model_max_length", "padding_side", "truncation_side", "truncation_strategy", "max_length", "stride"),
     *("pad_to_multiple_of", "pad_token_type_id", "clean_up_tokenization_spaces", "added_tokens_decoder"),
-    *("special_tokens_map_file", "tokenizer_file"),
+    *("special_tokens_map_file", "tokenizer_file", "model_input_names"),
 }
-_EMPTY = {"never_split", "extra_special_tokens", "additional_special_tokens"}
+_EMPTY = {"never_split", "extra_special_tokens", "additional_special_tokens", "full_tokenizer_file"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PlainTokenizer:
     """What the library asks of a tokenizer, under the names of transformers."""
 
@@ -82,7 +82,7 @@ def read_tokenizer(origin: Origin, named: str | None) -> PlainTokenizer | None:
 
 def _usual(config: dict[str, Any]) -> bool:
     """Whether a tokenizer_config.json holds nothing that is not known to be harmless."""
-    if any(config.get(key) for key in _EMPTY):
+    if any(config.get(key) for key in _EMPTY) or not isinstance(config.get("model_input_names", []), list):
         return False
     sides = (config.get("padding_side", "right"), config.get("truncation_side", "right"))
     return set(config) <= {*_SPECIAL, *_STEPS, *_NOTES, *_EMPTY} and all(side in ("left", "right") for side in sides)

@@ -21,7 +21,7 @@ from sbert.modules.tokenization import FastTokenizer, count_special, without_lon
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-
+# Of whoever makes an object of transformers, which many threads may ask for at once.
 _lock = threading.RLock()
 
 
