@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from sbert.commands import evaluate, train
 from sbert.data import FORMATS, read_texts
+from sbert.hub import OWN
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
@@ -112,7 +113,8 @@ def _parser() -> _Parser:
     encode.add_argument("--quiet", action="store_true", help="no progress bar, and no line at the end")
 
     similarity = _command(commands, "similarity", _similarity, "compare two texts or more")
-    similarity.add_argument("texts", nargs="+", help="two texts give a number, more a matrix")
+    similarity.add_argument("texts", nargs="+", help="two texts give a number, more, behind a model, a matrix")
+    similarity.set_defaults(model=None)
 
     about = "train a model on rows of texts"
     training = commands.add_parser("train", help=about, description=about)
@@ -145,7 +147,9 @@ def _parser() -> _Parser:
 def _command(commands: Any, name: str, run: Any, about: str) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about)
     command.set_defaults(run=run)
-    command.add_argument("model", help="a folder, or a name on the Hugging Face hub")
+    command.add_argument(
+        "model", nargs="?", default=OWN, help=f"a folder, or a name on the Hugging Face hub; {OWN} if not given"
+    )
     command.add_argument("--device", help="cpu, cuda, cuda:1, mps")
     command.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
     return command
@@ -177,10 +181,14 @@ def _encode(arguments: argparse.Namespace) -> None:
 
 
 def _similarity(arguments: argparse.Namespace) -> None:
-    if len(arguments.texts) < 2:
+    texts, named = arguments.texts, arguments.model
+    if len(texts) == 1 and named is not None:  # What stands in the model's place is the other text.
+        texts, named = [named, *texts], None
+    if len(texts) < 2:
         raise ValueError("one text cannot be compared; pass two or more")
+    arguments.model = named or OWN
     model = _load(arguments)
-    vectors = model.encode(arguments.texts)
+    vectors = model.encode(texts)
     scores = model.similarity(vectors, vectors)
     if len(vectors) == 2:
         print(f"{scores[0, 1]:.4f}")

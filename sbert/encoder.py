@@ -35,7 +35,8 @@ class SentenceEncoder(nn.Sequential):
     """Turns sentences into vectors: a chain of modules, from a folder, from the hub or put together.
 
     Args:
-        modules: A folder or a name on the hub; or modules, the first of which reads text.
+        modules: A folder or a name on the hub; or modules, the first of which reads text; or nothing, for the model
+            that comes with the library, ``"sbert-mini"``.
         device: Where to run; the first CUDA or MPS device, or else the CPU, where it is not given.
         dtype: Of the weights and the arithmetic: ``"float32"``, ``"bfloat16"`` or ``"float16"``. With ``"auto"``,
             weights are float32 (modules keep theirs), and ``encode`` computes in float32 on a CPU and in bfloat16 on
@@ -85,6 +86,7 @@ class SentenceEncoder(nn.Sequential):
         local_files_only: bool = False,
     ) -> None:
         weights_dtype = parse_dtype(dtype)
+        modules = modules or (hub.OWN,)
         settings, reference, folder = saving.Settings(), None, None
         if len(modules) == 1 and isinstance(modules[0], (str, os.PathLike)):
             find = partial(hub.resolve, token=token, cache_folder=cache_folder, local_files_only=local_files_only)

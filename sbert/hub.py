@@ -9,6 +9,8 @@ from sbert.files import UnreadableError, one_line, read_json
 
 # Everything that describes a model, and its weights in the one format that cannot hold code.
 _WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
+# The model that comes with the library, and its folder.
+OWN, _OWN_FOLDER = "sbert-mini", Path(__file__).parent / "model"
 _OTHER_RUNTIMES = ["onnx/*", "openvino/*", "coreml/*", "*.onnx", "flax_model*", "tf_model*"]
 
 
@@ -28,7 +30,7 @@ def resolve(
     """The folder of a model, downloaded from the Hugging Face hub if it is not one already.
 
     Args:
-        name: A folder, or a name on the hub.
+        name: A folder, a name on the hub, or ``"sbert-mini"`` for the model that comes with the library.
         organisation: Where to look first for a name without one.
         revision: Branch, tag or commit on the hub.
         token: Access token, for private models.
@@ -42,6 +44,8 @@ def resolve(
     if path.is_dir():
         return path
     text = os.fspath(name)
+    if text == OWN:
+        return _OWN_FOLDER
     if not isinstance(name, str) or _looks_like_a_path(text) or path.exists():
         what = "is a file" if path.exists() else "does not exist"
         raise FileNotFoundError(f"{path} {what}; pass a model's folder or its name on the hub")

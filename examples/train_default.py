@@ -1,0 +1,343 @@
+"""Train the model that comes with the library: a small BERT that learns a teacher's vectors of plain text.
+
+python examples/train_default.py --data FOLDER --output FOLDER [--teacher MODEL] [--smoke] [--device cuda]
+
+Reads the sentences of FOLDER (nli, captions, paraphrase, qqp, text_imdb, text_reuters21578), without those that models
+are measured on, and writes OUTPUT/model. First the student imitates the teacher's vectors of every sentence; then it
+goes on doing so, while sentences that are known to mean the same are drawn together. Killed and run again, it goes on
+where it was. --smoke does all of it on a small sample, in minutes.
+"""
+
+import argparse
+import json
+import random
+import re
+import shutil
+from collections.abc import Iterator
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pretrain import HELD_OUT, cells, key, make_tokenizer
+from safetensors.torch import load_file, save_file
+from shared import CLASSES, load
+from torch import Tensor, nn
+from transformers import BertConfig, BertModel, BertTokenizerFast
+
+from sbert import Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
+from sbert.data import read_nli, read_sts
+from sbert.evaluation import SimilarityEvaluator, STSSuite
+from sbert.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
+from sbert.plotting import training_curves
+
+SENTENCES = [
+    "captions/*_5cap.tsv.gz:caption1,caption2,caption3,caption4,caption5",
+    "captions/asset*.tsv.gz:original,simp0,simp1,simp2,simp3,simp4,simp5,simp6,simp7,simp8,simp9",
+    "nli/snli_train_subset.tsv.gz:premise,hypothesis",
+    "nli/mnli_train_ptbtok.tsv.gz:premise,hypothesis",
+    "nli/wanli_15k.tsv.gz:premise,hypothesis",
+    "nli/snli_counterfactual_cad.tsv.gz:premise,hypothesis",
+    "paraphrase/pan_train.tsv.gz:sentence1,sentence2",
+    "qqp/*.tsv:question1,question2",
+    "text_reuters21578/docs.tsv.gz:title",
+]
+DOCUMENTS = ["text_reuters21578/docs.tsv.gz:body", "text_imdb/*.tsv.gz:text"]
+WORDS_OF = 3, 60  # The least and the most words of a sentence.
+PART = 50_000  # Sentences whose vectors are kept in one file.
+PARAPHRASES = {
+    "paraphrase/pan_train.tsv.gz": ["is_paraphrase", "sentence1", "sentence2"],
+    "qqp/*.tsv": ["is_duplicate", "question1", "question2"],
+}
+INFERENCE = ("snli_train", "mnli_train", "wanli")
+ENTAILED = CLASSES.index("entailment")
+PARTS = ("imitation", "pairs")
+EVERY = 500  # Steps between two evaluations, and two checkpoints.
+DIMS = (256, 128, 64)
+END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]*[A-Z0-9])")
+
+
+class Settings(NamedTuple):
+    """Every choice that was made; the figures behind them are in the model card."""
+
+    words: int = 18_000  # In the vocabulary, pieces of words included.
+    layers: int = 3
+    width: int = 256  # Of the layers, and of the vectors.
+    inner: int = 1024  # Of the feed-forward part.
+    longest: int = 256  # Tokens.
+    most: int | None = None  # Sentences; all there are.
+    epochs: float = 3  # Of imitation.
+    batch: int = 256
+    rate: float = 1.5e-3
+    weight: float = 30.0  # Of the similarities between sentences, beside that of the vectors themselves.
+    pair_epochs: float = 1  # Of the pairs that mean the same.
+    pair_rate: float = 3e-4
+    seed: int = 0
+
+
+SMOKE = Settings(
+    words=4000,
+    layers=2,
+    width=64,
+    inner=256,
+    most=20_000,
+    epochs=2,
+    batch=64,
+    rate=3e-3,
+    pair_epochs=0.1,
+    pair_rate=1e-3,
+)
+
+
+class Data(NamedTuple):
+    """Sentences with the teacher's vectors, and pairs by source."""
+
+    rows: list[tuple[str, np.ndarray]]
+    pairs: dict[str, list[tuple[str, str]]]
+
+
+def clean(text: str) -> str:
+    """With single blanks, and without those that a tokenizer has put before punctuation."""
+    return re.sub(r" (?=[.,;:!?)])", "", " ".join(text.split()))
+
+
+def read(data: Path) -> Iterator[str]:
+    """Every sentence once, without those that models are measured on."""
+    seen = measured_on(data)
+    least, most = WORDS_OF
+    whole = (text for text in cells(data, SENTENCES))
+    cut = (sentence for text in cells(data, DOCUMENTS) for sentence in END.split(" ".join(text.split())))
+    for text in (text for some in (whole, cut) for text in some):
+        text = clean(text)
+        mark = hash(key(text))
+        if least <= text.count(" ") + 1 <= most and mark not in seen:
+            seen.add(mark)
+            yield text
+
+
+def measured_on(data: Path) -> set[int]:
+    """Marks of the sentences of all data sets that models are measured on."""
+    return {hash(key(text)) for text in cells(data, HELD_OUT)}
+
+
+def sentences(data: Path, most: int | None, seed: int, file: Path) -> list[str]:
+    """The sentences in an order at random, kept in a file."""
+    if not file.exists():
+        found = list(read(data))
+        if not found:
+            raise SystemExit(f"{data} holds no sentences; pass the folder that holds captions, nli or text_imdb")
+        random.Random(seed).shuffle(found)
+        half = file.with_suffix(".half")
+        half.write_text("\n".join(found[:most]), encoding="utf-8")
+        half.rename(file)
+    return file.read_text(encoding="utf-8").split("\n")
+
+
+def taught(teacher: SentenceEncoder, texts: list[str], folder: Path) -> np.ndarray:
+    """The teacher's vectors, (texts, dim) in half precision; each part is kept in a file as soon as it is known."""
+    folder.mkdir(exist_ok=True)
+    for start in range(0, len(texts), PART):
+        path = folder / f"{start:09d}.npy"
+        if not path.exists():
+            vectors = teacher.encode(texts[start : start + PART], normalize_embeddings=True, on_truncate="ignore")
+            half = path.with_suffix(".half")
+            with half.open("wb") as file:
+                np.save(file, vectors.astype(np.float16))
+            half.rename(path)
+    return np.concatenate([np.load(path) for path in sorted(folder.glob("*.npy"))])
+
+
+def directions(vectors: np.ndarray, width: int) -> np.ndarray:
+    """(dim, width): the directions in which vectors reach farthest, the farthest first.
+
+    So the first numbers of a vector say the most, and their products are as near as can be to those of the whole.
+    """
+    sample = vectors[:200_000].astype(np.float32)
+    return np.linalg.eigh(sample.T @ sample)[1][:, ::-1][:, :width].copy()
+
+
+class Imitation(nn.Module):
+    """How far a student's vectors are from a teacher's, and its similarities between sentences from the teacher's.
+
+        loss = mean_i (1 - cos(s_i, t_i)) + weight * mean_ij (cos(s_i, s_j) - cos(t_i, t_j))^2
+
+    Args:
+        weight: Of the second part.
+
+    Shape:
+        sentence, labels: (rows, dim), the student's and the teacher's vectors. Output: scalar.
+    """
+
+    labels_are_vectors = True
+
+    def __init__(self, weight: float) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, sentence: Tensor, labels: Tensor) -> Tensor:
+        student, teacher = F.normalize(sentence, dim=1), F.normalize(labels, dim=1)
+        apart = student @ student.T - teacher @ teacher.T  # (rows, rows)
+        return (1 - (student * teacher).sum(1)).mean() + self.weight * apart.square().mean()
+
+
+def make_student(tokenizer: BertTokenizerFast, settings: Settings, pieces: np.ndarray) -> SentenceEncoder:
+    """A BERT of random weights, but for the words: their vectors are the teacher's of each word alone."""
+    torch.manual_seed(settings.seed)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=settings.width,
+        num_hidden_layers=settings.layers,
+        num_attention_heads=max(1, settings.width // 64),
+        intermediate_size=settings.inner,
+        max_position_embeddings=settings.longest,
+        hidden_dropout_prob=0.0,  # No sentence is seen often.
+        attention_probs_dropout_prob=0.0,
+    )
+    bert = BertModel(config, add_pooling_layer=False)
+    table = bert.get_input_embeddings().weight
+    start = torch.from_numpy(pieces).to(table)
+    with torch.no_grad():
+        table.copy_(start * (table.std() / start.std()))
+    return SentenceEncoder(Transformer(bert, tokenizer), Pooling("mean"), Normalize())
+
+
+def grouped(data: Path, pattern: str, columns: list[str]) -> Iterator[tuple[str, ...]]:
+    """The rows of some tables, each a tuple of the named columns."""
+    names = ",".join(columns)
+    for path in sorted(data.glob(pattern)):
+        several = cells(data, [f"{path.relative_to(data)}:{names}"])
+        yield from zip(*[several] * len(columns), strict=True)
+
+
+def same_meaning(data: Path) -> dict[str, list[tuple[str, str]]]:
+    """Pairs of sentences that mean the same, or of which the second follows from the first, by source."""
+    captions = [f"caption{i}" for i in range(1, 6)]
+    simpler = ["original", *(f"simp{i}" for i in range(10))]
+    groups = chain(grouped(data, "captions/*_5cap.tsv.gz", captions), grouped(data, "captions/asset*", simpler))
+    rows: dict[str, list[tuple[str, str]]] = {
+        "captions": [pair for group in groups for pair in pairwise(group)],
+        "paraphrases": [
+            (one, two)
+            for pattern, columns in PARAPHRASES.items()
+            for same, one, two in grouped(data, pattern, columns)
+            if same == "1"
+        ],
+        "inference": [
+            (row["premise"], row["hypothesis"])
+            for path in sorted((data / "nli").glob("*.tsv.gz"))
+            if path.name.startswith(INFERENCE)
+            for row in read_nli(path)
+            if row["label"] == ENTAILED
+        ],
+    }
+    held_out = measured_on(data)
+    kept: dict[str, list[tuple[str, str]]] = {name: [] for name in rows}
+    for name, found in rows.items():
+        for one, two in dict.fromkeys((clean(one), clean(two)) for one, two in found):
+            if one and two and key(one) != key(two) and not {hash(key(one)), hash(key(two))} & held_out:
+                kept[name].append((one, two))
+    return kept
+
+
+def similarity_of(data: Path, part: str) -> SimilarityEvaluator:
+    """The STS benchmark's dev or test."""
+    rows = read_sts(data / "stsb" / f"{part}.tsv", (0, 5))
+    return SimilarityEvaluator(*([row[name] for row in rows] for name in ("sentence1", "sentence2", "label")))
+
+
+def arguments() -> argparse.Namespace:
+    """The command line: what is not a setting."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--output", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--teacher", default="all-MiniLM-L6-v2", help="a folder or a name on the hub")
+    parser.add_argument("--smoke", action="store_true", help="a small model, of few sentences")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings")
+    return parser.parse_args()
+
+
+def train(student: SentenceEncoder, data: Data, dev: SimilarityEvaluator, settings: Settings, output: Path) -> None:
+    """Imitate the teacher, then draw together what means the same while imitating on."""
+    dims = [dim for dim in DIMS if dim <= settings.width]
+    imitation = MatryoshkaLoss(Imitation(settings.weight), dims)
+    ranking = MatryoshkaLoss(MultipleNegativesRankingLoss(), dims)
+    shared = {"batch_size": settings.batch, "dtype": "bfloat16", "seed": settings.seed, "keep": 1}
+    shared |= {"evaluate_every": EVERY, "checkpoint_every": EVERY}
+    config = TrainingConfig(output / PARTS[0], epochs=settings.epochs, learning_rate=settings.rate, **shared)
+    Trainer(student, data.rows, imitation, config, evaluator=dev).fit(resume=True)
+    # As many rows of the teacher's as there are pairs.
+    several = {"imitation": data.rows[: sum(map(len, data.pairs.values()))], **data.pairs}
+    losses = {name: imitation if name == "imitation" else ranking for name in several}
+    config = TrainingConfig(
+        output / PARTS[1],
+        epochs=settings.pair_epochs,
+        learning_rate=settings.pair_rate,
+        sampler="no_duplicates",
+        mix="proportional",
+        **shared,
+    )
+    Trainer(student, several, losses, config, evaluator=dev).fit(resume=True)
+
+
+def write(student: SentenceEncoder, folder: Path, output: Path) -> SentenceEncoder:
+    """Save the model with weights in half precision, and the log and the curve of its training; return what is read."""
+    with torch.no_grad():
+        for weight in student.parameters():
+            weight.copy_(weight.half())
+    shutil.rmtree(folder, ignore_errors=True)  # Of an earlier run, with what is no part of a model.
+    student.to("cpu").save(folder)
+    file = folder / "model.safetensors"
+    save_file({name: weight.half() for name, weight in load_file(file).items()}, file, metadata={"format": "pt"})
+    entries = history(output)
+    (folder / "history.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
+    training_curves(entries, folder / "training.png")
+    return SentenceEncoder(folder)
+
+
+def history(output: Path) -> list[dict[str, Any]]:
+    """That of both trainings, the steps counted on."""
+    entries: list[dict[str, Any]] = []
+    for part in PARTS:
+        before = entries[-1]["step"] if entries else 0
+        lines = (output / part / "history.jsonl").read_text(encoding="utf-8").splitlines()
+        entries += [{**entry, "step": entry["step"] + before} for entry in map(json.loads, lines)]
+    return entries
+
+
+def main() -> None:
+    """Read, train, measure and write."""
+    options = arguments()
+    settings = SMOKE if options.smoke else Settings()
+    changed = dict(part.split("=", 1) for part in options.set)
+    settings = settings._replace(**{name: json.loads(value) for name, value in changed.items()})
+    output: Path = options.output
+    output.mkdir(parents=True, exist_ok=True)
+    print(settings, flush=True)
+
+    texts = sentences(options.data, settings.most, settings.seed, output / "sentences.txt")
+    tokenizer = make_tokenizer(texts, settings.words, output / "vocabulary")
+    tokenizer.model_max_length = settings.longest
+    teacher = load(options.teacher).to(options.device, torch.bfloat16)
+    vectors = taught(teacher, texts, output / "vectors")
+    turn = directions(vectors, settings.width)
+    words = [tokenizer.convert_ids_to_tokens(i).removeprefix("##") for i in range(len(tokenizer))]
+    pieces = teacher.encode(words, normalize_embeddings=True, show_progress_bar=False) @ turn
+    data = Data(list(zip(texts, vectors.astype(np.float32) @ turn, strict=True)), same_meaning(options.data))
+    student = make_student(tokenizer, settings, pieces).to(options.device)
+    pairs = ", ".join(f"{len(rows):,} pairs of {name}" for name, rows in data.pairs.items())
+    print(f"{len(texts):,} sentences; {pairs}; a vocabulary of {len(tokenizer):,}", flush=True)
+
+    dev = similarity_of(options.data, "dev")
+    before = dev(student)["spearman"]
+    train(student, data, dev, settings, output)
+    model = write(student, output / "model", output)
+    print(f"STSb dev: {100 * before:.2f} before, {100 * dev(model)['spearman']:.2f} after")
+    for name, figure in STSSuite(options.data)(model).items():
+        print(f"{name} {100 * figure:.2f}")
+
+
+if __name__ == "__main__":
+    main()
