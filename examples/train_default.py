@@ -21,8 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
+from default_card import card
 from pretrain import HELD_OUT, cells, key, make_tokenizer
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as as_bytes
 from shared import CLASSES, load
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel, BertTokenizerFast
@@ -51,8 +53,8 @@ PARAPHRASES = {
     "paraphrase/pan_train.tsv.gz": ["is_paraphrase", "sentence1", "sentence2"],
     "qqp/*.tsv": ["is_duplicate", "question1", "question2"],
 }
-INFERENCE = ("snli_train", "mnli_train", "wanli")
-ENTAILED = CLASSES.index("entailment")
+INFERENCE = ("snli_train", "snli_counterfactual", "mnli_train", "wanli")
+ENTAILED, CONTRADICTED = CLASSES.index("entailment"), CLASSES.index("contradiction")
 PARTS = ("imitation", "pairs")
 EVERY = 500  # Steps between two evaluations, and two checkpoints.
 DIMS = (256, 128, 64)
@@ -62,10 +64,10 @@ END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]*[A-Z0-9])")
 class Settings(NamedTuple):
     """Every choice that was made; the figures behind them are in the model card."""
 
-    words: int = 18_000  # In the vocabulary, pieces of words included.
+    words: int = 20_000  # In the vocabulary, pieces of words included.
     layers: int = 3
     width: int = 256  # Of the layers, and of the vectors.
-    inner: int = 1024  # Of the feed-forward part.
+    inner: int = 640  # Of the feed-forward part.
     longest: int = 256  # Tokens.
     most: int | None = None  # Sentences; all there are.
     epochs: float = 3  # Of imitation.
@@ -92,10 +94,10 @@ SMOKE = Settings(
 
 
 class Data(NamedTuple):
-    """Sentences with the teacher's vectors, and pairs by source."""
+    """Sentences with the teacher's vectors, and by source, sentences that mean the same."""
 
     rows: list[tuple[str, np.ndarray]]
-    pairs: dict[str, list[tuple[str, str]]]
+    same: dict[str, list[tuple[str, ...]]]
 
 
 def clean(text: str) -> str:
@@ -211,12 +213,21 @@ def grouped(data: Path, pattern: str, columns: list[str]) -> Iterator[tuple[str,
         yield from zip(*[several] * len(columns), strict=True)
 
 
-def same_meaning(data: Path) -> dict[str, list[tuple[str, str]]]:
-    """Pairs of sentences that mean the same, or of which the second follows from the first, by source."""
+def same_meaning(data: Path) -> dict[str, list[tuple[str, ...]]]:
+    """By source, pairs of sentences that mean the same, or of which the second follows from the first.
+
+    A third sentence, where there is one, contradicts the first.
+    """
     captions = [f"caption{i}" for i in range(1, 6)]
     simpler = ["original", *(f"simp{i}" for i in range(10))]
     groups = chain(grouped(data, "captions/*_5cap.tsv.gz", captions), grouped(data, "captions/asset*", simpler))
-    rows: dict[str, list[tuple[str, str]]] = {
+    inference = [
+        row
+        for path in sorted((data / "nli").glob("*.tsv.gz"))
+        if path.name.startswith(INFERENCE)
+        for row in read_nli(path)
+    ]
+    rows: dict[str, list[tuple[str, ...]]] = {
         "captions": [pair for group in groups for pair in pairwise(group)],
         "paraphrases": [
             (one, two)
@@ -224,21 +235,27 @@ def same_meaning(data: Path) -> dict[str, list[tuple[str, str]]]:
             for same, one, two in grouped(data, pattern, columns)
             if same == "1"
         ],
-        "inference": [
-            (row["premise"], row["hypothesis"])
-            for path in sorted((data / "nli").glob("*.tsv.gz"))
-            if path.name.startswith(INFERENCE)
-            for row in read_nli(path)
-            if row["label"] == ENTAILED
-        ],
+        "entailments": [(row["premise"], row["hypothesis"]) for row in inference if row["label"] == ENTAILED],
+        "contradictions": list(contradicted(inference)),
     }
     held_out = measured_on(data)
-    kept: dict[str, list[tuple[str, str]]] = {name: [] for name in rows}
+    kept: dict[str, list[tuple[str, ...]]] = {name: [] for name in rows}
     for name, found in rows.items():
-        for one, two in dict.fromkeys((clean(one), clean(two)) for one, two in found):
-            if one and two and key(one) != key(two) and not {hash(key(one)), hash(key(two))} & held_out:
-                kept[name].append((one, two))
+        for row in dict.fromkeys(tuple(map(clean, row)) for row in found):
+            keys = {key(text) for text in row}
+            if "" not in keys and len(keys) == len(row) and not set(map(hash, keys)) & held_out:
+                kept[name].append(row)
     return kept
+
+
+def contradicted(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
+    """Each premise of which both are known, with what follows from it and what contradicts it, one to one."""
+    known: dict[str, dict[int, list[str]]] = {}
+    for row in rows:
+        known.setdefault(row["premise"], {}).setdefault(row["label"], []).append(row["hypothesis"])
+    for premise, hypotheses in known.items():
+        follows, contradicts = (hypotheses.get(label, []) for label in (ENTAILED, CONTRADICTED))
+        yield from ((premise, one, other) for one, other in zip(follows, contradicts, strict=False))
 
 
 def similarity_of(data: Path, part: str) -> SimilarityEvaluator:
@@ -259,9 +276,14 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def dims_of(settings: Settings) -> list[int]:
+    """How many numbers of a vector serve alone."""
+    return [dim for dim in DIMS if dim <= settings.width]
+
+
 def train(student: SentenceEncoder, data: Data, dev: SimilarityEvaluator, settings: Settings, output: Path) -> None:
     """Imitate the teacher, then draw together what means the same while imitating on."""
-    dims = [dim for dim in DIMS if dim <= settings.width]
+    dims = dims_of(settings)
     imitation = MatryoshkaLoss(Imitation(settings.weight), dims)
     ranking = MatryoshkaLoss(MultipleNegativesRankingLoss(), dims)
     shared = {"batch_size": settings.batch, "dtype": "bfloat16", "seed": settings.seed, "keep": 1}
@@ -269,7 +291,7 @@ def train(student: SentenceEncoder, data: Data, dev: SimilarityEvaluator, settin
     config = TrainingConfig(output / PARTS[0], epochs=settings.epochs, learning_rate=settings.rate, **shared)
     Trainer(student, data.rows, imitation, config, evaluator=dev).fit(resume=True)
     # As many rows of the teacher's as there are pairs.
-    several = {"imitation": data.rows[: sum(map(len, data.pairs.values()))], **data.pairs}
+    several = {"imitation": data.rows[: sum(map(len, data.same.values()))], **data.same}
     losses = {name: imitation if name == "imitation" else ranking for name in several}
     config = TrainingConfig(
         output / PARTS[1],
@@ -290,7 +312,8 @@ def write(student: SentenceEncoder, folder: Path, output: Path) -> SentenceEncod
     shutil.rmtree(folder, ignore_errors=True)  # Of an earlier run, with what is no part of a model.
     student.to("cpu").save(folder)
     file = folder / "model.safetensors"
-    save_file({name: weight.half() for name, weight in load_file(file).items()}, file, metadata={"format": "pt"})
+    halves = {name: weight.half() for name, weight in load_file(file).items()}
+    file.write_bytes(as_bytes(halves, metadata={"format": "pt"}))
     entries = history(output)
     (folder / "history.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
     training_curves(entries, folder / "training.png")
@@ -327,16 +350,32 @@ def main() -> None:
     pieces = teacher.encode(words, normalize_embeddings=True, show_progress_bar=False) @ turn
     data = Data(list(zip(texts, vectors.astype(np.float32) @ turn, strict=True)), same_meaning(options.data))
     student = make_student(tokenizer, settings, pieces).to(options.device)
-    pairs = ", ".join(f"{len(rows):,} pairs of {name}" for name, rows in data.pairs.items())
-    print(f"{len(texts):,} sentences; {pairs}; a vocabulary of {len(tokenizer):,}", flush=True)
+    same = ", ".join(f"{len(rows):,} {name}" for name, rows in data.same.items())
+    seen = f"{len(texts):,} sentences, {same}"
+    print(f"{seen}; a vocabulary of {len(tokenizer):,}", flush=True)
 
     dev = similarity_of(options.data, "dev")
     before = dev(student)["spearman"]
     train(student, data, dev, settings, output)
-    model = write(student, output / "model", output)
-    print(f"STSb dev: {100 * before:.2f} before, {100 * dev(model)['spearman']:.2f} after")
-    for name, figure in STSSuite(options.data)(model).items():
-        print(f"{name} {100 * figure:.2f}")
+    command = ["python examples/train_default.py --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
+    command += ["--set", *options.set] if options.set else []
+    folder = output / "model"
+    after = dev(write(student, folder, output))["spearman"]
+    print(f"STSb dev: {100 * before:.2f} before, {100 * after:.2f} after")
+    text = card(
+        folder,
+        STSSuite(options.data),
+        options.teacher,
+        dims_of(settings),
+        settings._asdict(),
+        command=" ".join(command),
+        words_of=WORDS_OF,
+        seen=seen,
+        before=100 * before,
+        after=100 * after,
+    )
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    print(text)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,126 @@
+"""The card of the model that examples/train_default.py makes: figures, training, data, limits."""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from shared import load
+
+from sbert import SentenceEncoder
+from sbert.evaluation import STSSuite
+
+_CARD = """\
+---
+language: en
+license: apache-2.0
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags:
+- sentence-similarity
+- feature-extraction
+- sbert
+---
+
+# sbert-mini
+
+The small model for English that comes with `sbert`: {parameters:.1f} million parameters, {layers} layers of width
+{width}, vectors of {width} numbers and length 1, whose first {shorter} numbers serve alone.
+
+```python
+from shared import load
+
+from sbert import SentenceEncoder
+
+model = SentenceEncoder()  # or SentenceEncoder(truncate_dim={least})
+vectors = model.encode(["The cat sleeps.", "A kitten is napping."])
+print(model.similarity(vectors, vectors))
+```
+
+## How good it is
+
+Spearman's correlation of cosines with people's scores, times 100. No scored pair was trained on, and the sentences of
+these sets were taken out of what was.
+
+{figures}
+
+`sbert evaluate --suite sts --data FOLDER` prints the first row.
+
+## How it was trained
+
+By one command, `{command}`. First the student imitates the teacher's vectors, turned to their {width} widest
+directions, and the similarities between them; then it goes on doing so while sentences of one meaning are drawn
+together (`MultipleNegativesRankingLoss`), and all of it for the first {dims} numbers alike. It saw {seen}. The log is
+in history.jsonl, the curve in training.png. On the STS benchmark's dev part, {before:.1f} became {after:.1f}. Made with
+{versions}.
+
+| setting | |
+|---|---|
+{table}
+
+## Data and licences
+
+The weights are under the Apache licence 2.0, like the library and the teacher. The texts that it learned from come with
+terms of their own, and not all are free; if these bind you, train a model on other texts with the same command.
+
+| texts | terms, as far as they are known |
+|---|---|
+| SNLI, and its counterfactual revisions | CC BY-SA 4.0 |
+| MultiNLI | OANC's, CC BY and others, by genre |
+| WANLI | CC BY 4.0 |
+| Multi30k and Flickr8k captions | research, non-commercial |
+| ASSET simplifications | CC BY-NC 4.0 |
+| PAN paraphrases | none stated |
+| Quora question pairs | non-commercial |
+| IMDb reviews | none stated |
+| Reuters-21578 | research |
+
+## What it is for, and what not
+
+For comparing, searching and clustering English sentences and short passages where a small and quick model is wanted:
+first steps, tests, notebooks, machines without a GPU or a network.
+
+- English alone: words of other languages fall to pieces.
+- It reads {longest} tokens, and learned from sentences of {words_of[0]} to {words_of[1]} words: cut longer texts into
+  passages.
+- It has seen captions, reviews, questions and the news of 1987; hardly any code, law, medicine or chat.
+- Like its teacher, it says what texts are about; negation, numbers, and who does what to whom count for little.
+- What its texts hold against groups of people is in its vectors. It must not decide about persons.
+"""
+
+
+def card(
+    folder: Path,
+    suite: STSSuite,
+    teacher: str,
+    dims: Sequence[int],
+    settings: dict[str, Any],
+    **about: Any,
+) -> str:
+    """The text of the card.
+
+    Args:
+        folder: Of the model.
+        suite: What it is measured on.
+        teacher: A folder or a name on the hub, measured beside it.
+        dims: How many numbers of a vector serve alone, the most first.
+        settings: Of its training.
+        about: What else the card speaks of.
+    """
+    models = {f"{dim} numbers": SentenceEncoder(folder, truncate_dim=dim) for dim in dims}
+    names = list(suite.sets)
+    rows = [["", *names], ["---", *["---:"] * len(names)]]
+    for title, model in {**models, f"its teacher, {Path(teacher).name}": load(teacher)}.items():
+        found = suite(model)
+        rows.append([title, *(f"{100 * found[name]:.1f}" for name in names)])
+    return _CARD.format(
+        **settings,
+        **about,
+        parameters=sum(weight.numel() for weight in models[f"{dims[0]} numbers"].parameters()) / 1e6,
+        shorter=" or ".join(map(str, dims[1:])) or dims[0],
+        least=dims[-1],
+        dims=", ".join(map(str, dims)),
+        figures="\n".join(f"| {' | '.join(row)} |" for row in rows),
+        table="\n".join(f"| {name} | {value} |" for name, value in settings.items()),
+        versions=", ".join(f"{name} {version(name)}" for name in ("sbert", "torch", "transformers")),
+    )
