@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.showwarning = _show_warning
         try:
             try:
-                arguments = _parser().parse_args(argv)
+                arguments = _parse(argv)
                 arguments.run(arguments)
             finally:
                 sys.stdout.flush()
@@ -90,6 +90,23 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}; see {self.prog} --help")
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments of a command, whose words may stand anywhere among its options."""
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(argv)
+    # argparse gathers words from one place alone, and leaves those that stand behind further options.
+    plain = rest[:1] == ["--"] or all(word == "-" or word[:1] != "-" for word in rest)
+    further = rest[1:] if rest[:1] == ["--"] else rest
+    words = getattr(arguments, "words", getattr(arguments, "texts", None))
+    if plain and isinstance(words, list):
+        words += further
+    elif plain and isinstance(words, str) and arguments.model == OWN and len(further) == 1:
+        arguments.model, arguments.texts = words, further[0]
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return arguments
 
 
 def _parser() -> _Parser:
@@ -181,12 +198,10 @@ def _encode(arguments: argparse.Namespace) -> None:
 
 
 def _similarity(arguments: argparse.Namespace) -> None:
-    texts, named = arguments.texts, arguments.model
-    if len(texts) == 1 and named is not None:  # What stands in the model's place is the other text.
-        texts, named = [named, *texts], None
+    texts = [*([] if arguments.model is None else [arguments.model]), *arguments.texts]
     if len(texts) < 2:
         raise ValueError("one text cannot be compared; pass two or more")
-    arguments.model = named or OWN
+    arguments.model, *texts = texts if len(texts) > 2 else (OWN, *texts)  # Two words are two texts.
     model = _load(arguments)
     vectors = model.encode(texts)
     scores = model.similarity(vectors, vectors)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sbert.files import UnreadableError, one_line, read_json
-
 # Everything that describes a model, and its weights in the one format that cannot hold code.
 _WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
 # The model that comes with the library, and its folder.
@@ -50,6 +48,8 @@ def resolve(
         what = "is a file" if path.exists() else "does not exist"
         raise FileNotFoundError(f"{path} {what}; pass a model's folder or its name on the hub")
 
+    from sbert.files import one_line  # With torch, which `sbert --help` does without.
+
     names = [f"{organisation}/{text}"] if organisation and "/" not in text else []
     failures = []
     for candidate in [*names, text]:
@@ -87,6 +87,8 @@ def _download(name: str, revision: str | None, token: str | bool | None, cache_f
 
 def _parts(folder: Path) -> list[str]:
     """The sub-folders of the modules that hold weights, '' for the top, each with a trailing slash."""
+    from sbert.files import UnreadableError, read_json
+
     modules = folder / "modules.json"
     if not modules.exists():
         return [""]

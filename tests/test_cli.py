@@ -240,7 +240,7 @@ def test_info_puts_each_module_on_a_line(folder: Path, tmp_path: Path, run: Run)
         ("encode MODEL texts.txt -o v.npy --device abacus", "abacus"),
         ("encode MODEL texts.txt", "the following arguments are required: -o/--output; see sbert encode --help"),
         ("encode MODEL texts.txt -o v.npy --format xml", "invalid choice: 'xml'"),
-        ("similarity MODEL one", "one text cannot be compared; pass two or more"),
+        ("similarity one", "one text cannot be compared; pass two or more"),
         ("info ./none", "none does not exist"),
         ("info texts.txt", "texts.txt is a file"),
         ("info no-such-model", "neither a folder nor a model"),
