@@ -22,8 +22,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
+from sbert import Pooling, SentenceEncoder, TokenBatch, Trainer, TrainingConfig, Transformer
 from sbert.engine import inference
+from sbert.losses import CosineSimilarityLoss
 from sbert.modules import light
 from sbert.modules.bert import BertModel
 from sbert.modules.plain_tokenizer import PlainTokenizer
@@ -419,6 +420,20 @@ def test_training(tmp_path: Path) -> None:
         assert torch.equal(weight, trained[0][0][name]), name
     assert torch.equal(trained[0][1], trained[1][1])
     assert np.array_equal(trained[0][2], trained[1][2])
+
+
+def test_the_trainer_leaves_no_dropout_on(tmp_path: Path) -> None:
+    """A model in eval mode is in it behind the training, too, in every module that was made for it."""
+    bert(tmp_path)
+    vectors = []
+    for load in (encoder, full):
+        model = load(tmp_path).eval()
+        config = TrainingConfig(steps=2, batch_size=2, learning_rate=1e-2)
+        Trainer(model, [("a small boat", "lake", 0.5), ("hills", "a fox", 0.1)], CosineSimilarityLoss(), config).fit()
+        assert [name for name, part in model.named_modules() if part.training] == []
+        with torch.no_grad():
+            vectors += [model(model.tokenize(small.TEXTS)) for _ in range(2)]
+    assert all(torch.equal(vectors[0], other) for other in vectors)
 
 
 def test_a_gradient_without_training_mode(tmp_path: Path) -> None:

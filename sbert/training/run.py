@@ -25,6 +25,7 @@ from sbert.engine.devices import parse_dtype
 from sbert.engine.mode import evaluating
 from sbert.engine.run import ahead
 from sbert.evaluation.evaluator import Evaluator
+from sbert.modules import Transformer
 from sbert.training import checkpoint
 from sbert.training.backward import backward, random_state, set_random_state
 from sbert.training.log import Log
@@ -51,6 +52,9 @@ class Run:
         if found is not None and not resume:
             raise ValueError(f"{found} is there already; pass resume=True to go on, or name another output")
         self.total, self.epoch_steps = self._steps()
+        for module in list(self.model.modules()):
+            if isinstance(module, Transformer):
+                module.furnish()  # Modes are kept by module, and layers are sharded: those that will learn.
         self.modes = [(module, module.training) for module in self.model.modules()]
         self.heads = self._heads()
         self.facts = self._facts()
