@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 # Everything that describes a model, and its weights in the one format that cannot hold code.
@@ -28,7 +29,8 @@ def resolve(
     """The folder of a model, downloaded from the Hugging Face hub if it is not one already.
 
     Args:
-        name: A folder, a name on the hub, or ``"sbert-mini"`` for the model that comes with the library.
+        name: A folder, a name on the hub, or ``"sbert-mini"`` for the model that comes with the library, before a
+            folder of that name.
         organisation: Where to look first for a name without one.
         revision: Branch, tag or commit on the hub.
         token: Access token, for private models.
@@ -39,11 +41,13 @@ def resolve(
         FileNotFoundError: If there is neither such a folder nor such a model.
     """
     path = Path(name).expanduser()
+    if name == OWN:  # Whatever lies where the program was started, as this is what no name at all stands for.
+        if path.is_dir():
+            warnings.warn(f"{OWN} is the model that comes with the library; pass ./{OWN} for the folder", stacklevel=2)
+        return _OWN_FOLDER
     if path.is_dir():
         return path
     text = os.fspath(name)
-    if text == OWN:
-        return _OWN_FOLDER
     if not isinstance(name, str) or _looks_like_a_path(text) or path.exists():
         what = "is a file" if path.exists() else "does not exist"
         raise FileNotFoundError(f"{path} {what}; pass a model's folder or its name on the hub")

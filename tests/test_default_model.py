@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import sbert
-from sbert import SentenceEncoder
+from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.evaluation import STSSuite
+from tests import small
 
 FOLDER = Path(sbert.__file__).parent / "model"
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -67,6 +68,19 @@ def test_without_a_name_and_by_its_own(own: SentenceEncoder) -> None:
     assert np.array_equal(SentenceEncoder(FOLDER, device="cpu").encode(TEXTS, on_truncate="ignore"), expected)
     np.testing.assert_allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-5)
     assert own.verify().ok
+
+
+def test_a_folder_of_its_name_does_not_stand_before_it(
+    own: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = SentenceEncoder(Transformer(small.bert(tmp_path / "bert")), Pooling(), device="cpu")
+    other.save(tmp_path / "sbert-mini")
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(UserWarning, match=r"pass \./sbert-mini for the folder"):
+        found = SentenceEncoder(device="cpu")
+    assert np.array_equal(found.encode(TEXTS[0]), own.encode(TEXTS[0]))
+    for folder in ("./sbert-mini", Path("sbert-mini")):
+        assert np.array_equal(SentenceEncoder(folder, device="cpu").encode("lake"), other.encode("lake"))
 
 
 def test_without_a_network_and_a_hub(own: SentenceEncoder, tmp_path: Path) -> None:
