@@ -95,14 +95,15 @@ class _Parser(argparse.ArgumentParser):
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments of a command, whose words may stand anywhere among its options."""
     parser = _parser()
-    arguments, rest = parser.parse_known_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    arguments, rest = parser.parse_known_args(given)
     # argparse gathers words from one place alone, and leaves those that stand behind further options.
     plain = rest[:1] == ["--"] or all(word == "-" or word[:1] != "-" for word in rest)
     further = rest[1:] if rest[:1] == ["--"] else rest
     words = getattr(arguments, "words", getattr(arguments, "texts", None))
     if plain and isinstance(words, list):
         words += further
-    elif plain and isinstance(words, str) and arguments.model == OWN and len(further) == 1:
+    elif plain and isinstance(words, str) and OWN not in given and arguments.model == OWN and len(further) == 1:
         arguments.model, arguments.texts = words, further[0]
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -199,7 +200,8 @@ def _encode(arguments: argparse.Namespace) -> None:
 
 def _similarity(arguments: argparse.Namespace) -> None:
     texts = [*([] if arguments.model is None else [arguments.model]), *arguments.texts]
-    if len(texts) < 2:
+    describing = (os.path.join(texts[0], name) for name in ("modules.json", "config.json"))
+    if len(texts) < 2 or (len(texts) == 2 and (texts[0] == OWN or any(map(os.path.isfile, describing)))):
         raise ValueError("one text cannot be compared; pass two or more")
     arguments.model, *texts = texts if len(texts) > 2 else (OWN, *texts)  # Two words are two texts.
     model = _load(arguments)
