@@ -16,6 +16,7 @@ import pytest
 
 import sbert
 from sbert import Pooling, SentenceEncoder, Transformer
+from sbert.benchmark.contenders import PEERS
 from sbert.evaluation import STSSuite
 from tests import small
 
@@ -103,6 +104,11 @@ def test_sentence_transformers_reads_it(own: SentenceEncoder) -> None:
     difference = np.abs(theirs.encode(TEXTS) - own.encode(TEXTS, on_truncate="ignore")).max()
     print(f"\nmax difference from sentence-transformers: {difference:.1e}")
     assert difference <= 1e-5
+
+
+def test_peers_of_a_benchmark_know_its_name(own: SentenceEncoder) -> None:
+    encode, _ = PEERS["sentence-transformers"]("sbert-mini", "cpu")
+    np.testing.assert_allclose(encode(TEXTS[:2]), own.encode(TEXTS[:2]), atol=1e-5)
 
 
 def test_the_command_line_needs_no_name(own: SentenceEncoder, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from sbert import hub
 from sbert.batch import TokenBatch
 from sbert.benchmark.workloads import made_up
 from sbert.encoder import SentenceEncoder
@@ -65,7 +67,8 @@ def _peer(model: str, device: str | None, **options: Any) -> tuple[Encode, Any]:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    encoder = SentenceTransformer(model, device=device, **options)
+    known = os.fspath(hub.resolve(model)) if model == hub.OWN else model  # It does not know the library's own.
+    encoder = SentenceTransformer(known, device=device, **options)
 
     def encode(texts: list[str], batch_size: int = 32) -> np.ndarray:
         vectors: np.ndarray = encoder.encode(texts, show_progress_bar=False, batch_size=batch_size)
