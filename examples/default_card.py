@@ -28,8 +28,6 @@ The small model for English that comes with `sbert`: {parameters:.1f} million pa
 {width}, vectors of {width} numbers and length 1, whose first {shorter} numbers serve alone.
 
 ```python
-from shared import load
-
 from sbert import SentenceEncoder
 
 model = SentenceEncoder()  # or SentenceEncoder(truncate_dim={least})

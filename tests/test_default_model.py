@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -182,6 +183,13 @@ def test_nothing_is_learned_of_what_is_measured(training: ModuleType, tmp_path: 
     )
     assert set(training.read(tmp_path)) == {"Is a cat asleep here?", "Does a cat sleep here?"}
     assert training.same_meaning(tmp_path)["paraphrases"] == [("Is a cat asleep here?", "Does a cat sleep here?")]
+
+
+def test_its_card_shows_a_program_that_runs(training: ModuleType) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", sys.modules["default_card"]._CARD, re.DOTALL)
+    program = program.format(least=64)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
