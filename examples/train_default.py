@@ -1,6 +1,7 @@
 """Train the model that comes with the library: a small BERT that learns a teacher's vectors of plain text.
 
 python examples/train_default.py --data FOLDER --output FOLDER [--teacher MODEL] [--smoke] [--device cuda]
+    [--set NAME=VALUE ...]
 
 Reads the sentences of FOLDER (nli, captions, paraphrase, qqp, text_imdb, text_reuters21578), without those that models
 are measured on, and writes OUTPUT/model. First the student imitates the teacher's vectors of every sentence; then it
@@ -56,6 +57,7 @@ PARAPHRASES = {
 INFERENCE = ("snli_train", "snli_counterfactual", "mnli_train", "wanli")
 ENTAILED, CONTRADICTED = CLASSES.index("entailment"), CLASSES.index("contradiction")
 PARTS = ("imitation", "pairs")
+FIXED = ("words", "most", "seed")  # With the teacher, what the files depend on that a run goes on with.
 EVERY = 500  # Steps between two evaluations, and two checkpoints.
 DIMS = (256, 128, 64)
 END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]*[A-Z0-9])")
@@ -98,6 +100,16 @@ class Data(NamedTuple):
 
     rows: list[tuple[str, np.ndarray]]
     same: dict[str, list[tuple[str, ...]]]
+
+
+def check_same(output: Path, settings: Settings, teacher: str) -> None:
+    """Refuse to go on with sentences, a vocabulary and vectors that were made with other settings."""
+    file = output / "settings.json"
+    fixed = {"teacher": teacher, **{name: getattr(settings, name) for name in FIXED}}
+    if not file.exists():
+        file.write_text(json.dumps(fixed), encoding="utf-8")
+    if (known := json.loads(file.read_text(encoding="utf-8"))) != fixed:
+        raise SystemExit(f"{output} was begun with {known}; pass the same, or name another folder")
 
 
 def clean(text: str) -> str:
@@ -338,6 +350,7 @@ def main() -> None:
     settings = settings._replace(**{name: json.loads(value) for name, value in changed.items()})
     output: Path = options.output
     output.mkdir(parents=True, exist_ok=True)
+    check_same(output, settings, options.teacher)
     print(settings, flush=True)
 
     texts = sentences(options.data, settings.most, settings.seed, output / "sentences.txt")

@@ -192,6 +192,14 @@ def test_its_card_shows_a_program_that_runs(training: ModuleType) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_it_does_not_go_on_with_what_other_settings_made(training: ModuleType, tmp_path: Path) -> None:
+    training.check_same(tmp_path, training.SMOKE, "a teacher")
+    training.check_same(tmp_path, training.SMOKE._replace(pair_rate=1.0), "a teacher")
+    for settings, teacher in ((training.Settings(), "a teacher"), (training.SMOKE, "another")):
+        with pytest.raises(SystemExit, match=r"was begun with .* name another folder"):
+            training.check_same(tmp_path, settings, teacher)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_short_run_learns(training: ModuleType, data: Path, tmp_path: Path) -> None:
