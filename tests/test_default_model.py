@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import json
 import os
@@ -166,13 +167,24 @@ def test_nothing_is_learned_of_what_is_measured(training: ModuleType, tmp_path: 
     def put(name: str, *lines: tuple[str, ...]) -> None:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
+        table = "".join("\t".join(line) + "\n" for line in lines).encode()
+        path.write_bytes(gzip.compress(table) if path.suffix == ".gz" else table)
 
     pairs = ("sentence1", "sentence2")
+    put("stsb/dev.tsv", pairs, ("Prices fall again this year", "A child waves at me"))
     put("stsb/test.tsv", pairs, ("A cat sleeps here now.", 'Some "dog" runs, it seems.'))
     put("sts/STS12/a.tsv", pairs, ("Taxes rise all the time", "Taxes fall in the end"))
     put("sick/SICK_test.tsv", pairs, ("A boat is on the lake", "There is no boat here"))
     put("nli/snli_dev.tsv", ("premise", "hypothesis"), ("A man plays the flute", "Nobody plays anything today"))
+    put("nli/snli_test.tsv", ("premise", "hypothesis"), ("Two women row a boat", "Nobody rows any boat"))
+    put(
+        "nli/snli_train_subset.tsv.gz",
+        ("premise", "hypothesis", "label"),
+        ("A dog barks outside loudly", "An animal makes some noise", "entailment"),
+        ("A dog barks outside loudly", "Nobody plays anything today!", "contradiction"),
+        ("two women row a boat", "Some people are on water", "entailment"),
+    )
+    put("text_imdb/unsup.tsv.gz", ("text",), ("I saw this film. Prices fall again this year. A boat is on the lake.",))
     put(
         "qqp/dev.tsv",
         ("is_duplicate", "question1", "question2"),
@@ -181,8 +193,11 @@ def test_nothing_is_learned_of_what_is_measured(training: ModuleType, tmp_path: 
         ("0", "some dog runs it seems!", "taxes rise all the time."),
         ("0", "A boat is on the lake .", "Nobody plays anything today?"),
     )
-    assert set(training.read(tmp_path)) == {"Is a cat asleep here?", "Does a cat sleep here?"}
-    assert training.same_meaning(tmp_path)["paraphrases"] == [("Is a cat asleep here?", "Does a cat sleep here?")]
+    asleep = ("Is a cat asleep here?", "Does a cat sleep here?")
+    barks = ("A dog barks outside loudly", "An animal makes some noise")
+    assert set(training.read(tmp_path)) == {*asleep, *barks, "Some people are on water", "I saw this film."}
+    same = {name: rows for name, rows in training.same_meaning(tmp_path).items() if rows}
+    assert same == {"paraphrases": [asleep], "entailments": [barks]}
 
 
 def test_its_card_shows_a_program_that_runs(training: ModuleType) -> None:
