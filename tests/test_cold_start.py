@@ -213,6 +213,8 @@ def test_without_a_pooler(tmp_path: Path) -> None:
     assert torch.equal(drawn[0][0], drawn[1][0])
     assert torch.equal(drawn[0][1], drawn[1][1])
     assert np.abs(drawn[0][2].encode(small.TEXTS) - drawn[1][2].encode(small.TEXTS)).max() <= 1e-6
+    code = f"from sbert import SentenceEncoder; SentenceEncoder({str(folder)!r}, device='cpu').encode('lake')"
+    run(f"import sys; {code}; assert 'sympy' not in sys.modules")
 
 
 def test_attributes(tmp_path: Path) -> None:

@@ -151,7 +151,9 @@ class BertModel(nn.Module):
         if unexpected or set(missing) not in (set(), _POOLER):
             return False
         if missing:
-            dense: Any = self.pooler["dense"].to_empty(device="cpu").to(self.dtype)
+            dense: Any = self.pooler["dense"]
+            for name, weight in list(dense.named_parameters()):  # to_empty() would import sympy, for a quarter second.
+                setattr(dense, name, nn.Parameter(torch.empty(weight.shape, dtype=self.dtype)))
             nn.init.normal_(dense.weight, 0.0, self.config.initializer_range)
             nn.init.zeros_(dense.bias)
         return True
