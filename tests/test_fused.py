@@ -6,6 +6,7 @@ import copy
 import gc
 import weakref
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,18 @@ def test_linear_layers_agree(activation: str | None) -> None:
             assert (Linear(layers, torch.float32, packed)(x, activation) - expected).abs().max() <= 1e-6
             with_residual = Linear(layers, torch.float32, packed)(x, residual=torch.ones(7, 48))
             assert (with_residual - torch.cat([layer(x) for layer in layers], 1) - 1).abs().max() <= 1e-6
+
+
+def test_a_slow_first_run_does_not_choose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a process that takes the CPU for a moment."""
+    clock = {False: cycle([0.3, 0.01, 0.04]), True: cycle([0.9, 0.05, 0.007])}
+    monkeypatch.setattr("sbert.engine.linear._seconds", lambda linear, x: next(clock[linear.packed]))
+    monkeypatch.setattr(
+        "sbert.engine.linear.Linear.__init__", lambda self, layers, dtype, packed: setattr(self, "packed", packed)
+    )
+    packing.cache_clear()
+    assert packing(torch.float32, 1)[0]
+    packing.cache_clear()
 
 
 def test_packing_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
