@@ -1,10 +1,12 @@
 """The card of the model that examples/train_default.py makes: figures, training, data, limits."""
 
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import load_file
 from shared import load
 
 from sbert import SentenceEncoder
@@ -93,7 +95,12 @@ def card(
     teacher: str,
     dims: Sequence[int],
     settings: dict[str, Any],
-    **about: Any,
+    *,
+    command: str,
+    words_of: tuple[int, int],
+    seen: str,
+    before: float,
+    after: float,
 ) -> str:
     """The text of the card.
 
@@ -103,18 +110,28 @@ def card(
         teacher: A folder or a name on the hub, measured beside it.
         dims: How many numbers of a vector serve alone, the most first.
         settings: Of its training.
-        about: What else the card speaks of.
+        command: That trained it.
+        words_of: The least and the most words of a sentence that it learned from.
+        seen: What it was trained on.
+        before: Figure on the STS benchmark's dev part, of the model without training.
+        after: The same of the model.
     """
-    models = {f"{dim} numbers": SentenceEncoder(folder, truncate_dim=dim) for dim in dims}
+    # In float32 on a CPU, so that another machine prints the same figures.
+    load_one = partial(SentenceEncoder, folder, device="cpu", dtype="float32")
+    models = {f"{dim} numbers": load_one(truncate_dim=dim) for dim in dims}
     names = list(suite.sets)
     rows = [["", *names], ["---", *["---:"] * len(names)]]
-    for title, model in {**models, f"its teacher, {Path(teacher).name}": load(teacher)}.items():
+    for title, model in {**models, f"its teacher, {Path(teacher).name}": load(teacher).to("cpu")}.items():
         found = suite(model)
         rows.append([title, *(f"{100 * found[name]:.1f}" for name in names)])
     return _CARD.format(
         **settings,
-        **about,
-        parameters=sum(weight.numel() for weight in models[f"{dims[0]} numbers"].parameters()) / 1e6,
+        command=command,
+        words_of=words_of,
+        seen=seen,
+        before=before,
+        after=after,
+        parameters=sum(weight.numel() for weight in load_file(folder / "model.safetensors").values()) / 1e6,
         shorter=" or ".join(map(str, dims[1:])) or dims[0],
         least=dims[-1],
         dims=", ".join(map(str, dims)),

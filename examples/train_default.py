@@ -4,9 +4,9 @@ python examples/train_default.py --data FOLDER --output FOLDER [--teacher MODEL]
     [--set NAME=VALUE ...]
 
 Reads the sentences of FOLDER (nli, captions, paraphrase, qqp, text_imdb, text_reuters21578), without those that models
-are measured on, and writes OUTPUT/model. First the student imitates the teacher's vectors of every sentence; then it
-goes on doing so, while sentences that are known to mean the same are drawn together. Killed and run again, it goes on
-where it was. --smoke does all of it on a small sample, in minutes.
+are measured on, and writes OUTPUT/model; sbert/model is a copy of that. First the student imitates the teacher's
+vectors of every sentence; then it goes on doing so, while sentences that are known to mean the same are drawn together.
+Killed and run again, it goes on where it was. --smoke does all of it on a small sample, in minutes.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import random
 import re
 import shutil
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,7 +65,7 @@ END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]*[A-Z0-9])")
 
 
 class Settings(NamedTuple):
-    """Every choice that was made; the figures behind them are in the model card."""
+    """Every choice that was made."""
 
     words: int = 20_000  # In the vocabulary, pieces of words included.
     layers: int = 3
@@ -133,6 +134,9 @@ def read(data: Path) -> Iterator[str]:
 
 def measured_on(data: Path) -> set[int]:
     """Marks of the sentences of all data sets that models are measured on."""
+    missing = [source for source in HELD_OUT if not any(data.glob(source.partition(":")[0]))]
+    if missing:
+        raise SystemExit(f"{data} lacks {', '.join(missing)}; without them, what they hold might be trained on")
     return {hash(key(text)) for text in cells(data, HELD_OUT)}
 
 
@@ -163,13 +167,15 @@ def taught(teacher: SentenceEncoder, texts: list[str], folder: Path) -> np.ndarr
     return np.concatenate([np.load(path) for path in sorted(folder.glob("*.npy"))])
 
 
-def directions(vectors: np.ndarray, width: int) -> np.ndarray:
-    """(dim, width): the directions in which vectors reach farthest, the farthest first.
+def directions(vectors: np.ndarray, width: int, file: Path) -> np.ndarray:
+    """(dim, width): the directions in which vectors reach farthest, the farthest first; kept in a file.
 
     So the first numbers of a vector say the most, and their products are as near as can be to those of the whole.
     """
-    sample = vectors[:200_000].astype(np.float32)
-    return np.linalg.eigh(sample.T @ sample)[1][:, ::-1][:, :width].copy()
+    if not file.exists():  # Another machine may turn a direction round, and all vectors with it.
+        sample = vectors[:200_000].astype(np.float32)
+        np.save(file, np.linalg.eigh(sample.T @ sample)[1][:, ::-1])
+    return np.load(file)[:, :width].copy()
 
 
 class Imitation(nn.Module):
@@ -345,6 +351,7 @@ def history(output: Path) -> list[dict[str, Any]]:
 def main() -> None:
     """Read, train, measure and write."""
     options = arguments()
+    import_module("matplotlib")  # Needed at the end: better missed now.
     settings = SMOKE if options.smoke else Settings()
     changed = dict(part.split("=", 1) for part in options.set)
     settings = settings._replace(**{name: json.loads(value) for name, value in changed.items()})
@@ -358,7 +365,7 @@ def main() -> None:
     tokenizer.model_max_length = settings.longest
     teacher = load(options.teacher).to(options.device, torch.bfloat16)
     vectors = taught(teacher, texts, output / "vectors")
-    turn = directions(vectors, settings.width)
+    turn = directions(vectors, settings.width, output / "directions.npy")
     words = [tokenizer.convert_ids_to_tokens(i).removeprefix("##") for i in range(len(tokenizer))]
     pieces = teacher.encode(words, normalize_embeddings=True, show_progress_bar=False) @ turn
     data = Data(list(zip(texts, vectors.astype(np.float32) @ turn, strict=True)), same_meaning(options.data))

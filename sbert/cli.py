@@ -131,7 +131,9 @@ def _parser() -> _Parser:
     encode.add_argument("--quiet", action="store_true", help="no progress bar, and no line at the end")
 
     similarity = _command(commands, "similarity", _similarity, "compare two texts or more")
-    similarity.add_argument("texts", nargs="+", help="two texts give a number, more, behind a model, a matrix")
+    similarity.add_argument(
+        "texts", nargs="+", help="two texts, which give a number; or a model and two texts or more, which give a matrix"
+    )
     similarity.set_defaults(model=None)
 
     about = "train a model on rows of texts"
