@@ -48,11 +48,10 @@ these sets were taken out of what was.
 
 ## How it was trained
 
-By one command, `{command}`. First the student imitates the teacher's vectors, turned to their {width} widest
-directions, and the similarities between them; then it goes on doing so while sentences of one meaning are drawn
-together (`MultipleNegativesRankingLoss`), and all of it for the first {dims} numbers alike. It saw {seen}. The log is
-in history.jsonl, the curve in training.png. On the STS benchmark's dev part, {before:.1f} became {after:.1f}. Made with
-{versions}.
+By one command, `{command}`. The student imitates the teacher's vectors of {sentences:,} sentences and the similarities
+between them. It knows the teacher's vectors by their {width} widest directions, the widest first: so the first numbers
+serve alone. No pair of sentences was labelled for it. The log is in history.jsonl, the curve in training.png. On the
+STS benchmark's dev part, {before:.1f} became {after:.1f}. Made with {versions}.
 
 | setting | |
 |---|---|
@@ -98,7 +97,7 @@ def card(
     *,
     command: str,
     words_of: tuple[int, int],
-    seen: str,
+    sentences: int,
     before: float,
     after: float,
 ) -> str:
@@ -112,7 +111,7 @@ def card(
         settings: Of its training.
         command: That trained it.
         words_of: The least and the most words of a sentence that it learned from.
-        seen: What it was trained on.
+        sentences: How many it learned from.
         before: Figure on the STS benchmark's dev part, of the model without training.
         after: The same of the model.
     """
@@ -128,13 +127,12 @@ def card(
         **settings,
         command=command,
         words_of=words_of,
-        seen=seen,
+        sentences=sentences,
         before=before,
         after=after,
         parameters=sum(weight.numel() for weight in load_file(folder / "model.safetensors").values()) / 1e6,
         shorter=" or ".join(map(str, dims[1:])) or dims[0],
         least=dims[-1],
-        dims=", ".join(map(str, dims)),
         figures="\n".join(f"| {' | '.join(row)} |" for row in rows),
         table="\n".join(f"| {name} | {value} |" for name, value in settings.items()),
         versions=", ".join(f"{name} {version(name)}" for name in ("sbert", "torch", "transformers")),

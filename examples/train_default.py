@@ -4,9 +4,8 @@ python examples/train_default.py --data FOLDER --output FOLDER [--teacher MODEL]
     [--set NAME=VALUE ...]
 
 Reads the sentences of FOLDER (nli, captions, paraphrase, qqp, text_imdb, text_reuters21578), without those that models
-are measured on, and writes OUTPUT/model; sbert/model is a copy of that. First the student imitates the teacher's
-vectors of every sentence; then it goes on doing so, while sentences that are known to mean the same are drawn together.
-Killed and run again, it goes on where it was. --smoke does all of it on a small sample, in minutes.
+are measured on, and writes OUTPUT/model; sbert/model is a copy of that. The student imitates the teacher's vectors of
+every sentence. Killed and run again, it goes on where it was. --smoke does all of it on a small sample, in minutes.
 """
 
 import argparse
@@ -16,9 +15,8 @@ import re
 import shutil
 from collections.abc import Iterator
 from importlib import import_module
-from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,14 +25,13 @@ from default_card import card
 from pretrain import HELD_OUT, cells, key, make_tokenizer
 from safetensors.torch import load_file
 from safetensors.torch import save as as_bytes
-from shared import CLASSES, load
+from shared import load
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from sbert import Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
-from sbert.data import read_nli, read_sts
+from sbert.data import read_sts
 from sbert.evaluation import SimilarityEvaluator, STSSuite
-from sbert.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
 from sbert.plotting import training_curves
 
 SENTENCES = [
@@ -51,13 +48,6 @@ SENTENCES = [
 DOCUMENTS = ["text_reuters21578/docs.tsv.gz:body", "text_imdb/*.tsv.gz:text"]
 WORDS_OF = 3, 60  # The least and the most words of a sentence.
 PART = 50_000  # Sentences whose vectors are kept in one file.
-PARAPHRASES = {
-    "paraphrase/pan_train.tsv.gz": ["is_paraphrase", "sentence1", "sentence2"],
-    "qqp/*.tsv": ["is_duplicate", "question1", "question2"],
-}
-INFERENCE = ("snli_train", "snli_counterfactual", "mnli_train", "wanli")
-ENTAILED, CONTRADICTED = CLASSES.index("entailment"), CLASSES.index("contradiction")
-PARTS = ("imitation", "pairs")
 FIXED = ("words", "most", "seed")  # With the teacher, what the files depend on that a run goes on with.
 EVERY = 500  # Steps between two evaluations, and two checkpoints.
 DIMS = (256, 128, 64)
@@ -73,34 +63,14 @@ class Settings(NamedTuple):
     inner: int = 640  # Of the feed-forward part.
     longest: int = 256  # Tokens.
     most: int | None = None  # Sentences; all there are.
-    epochs: float = 3  # Of imitation.
+    epochs: float = 3
     batch: int = 256
     rate: float = 1.5e-3
     weight: float = 30.0  # Of the similarities between sentences, beside that of the vectors themselves.
-    pair_epochs: float = 1  # Of the pairs that mean the same.
-    pair_rate: float = 3e-4
     seed: int = 0
 
 
-SMOKE = Settings(
-    words=4000,
-    layers=2,
-    width=64,
-    inner=256,
-    most=20_000,
-    epochs=2,
-    batch=64,
-    rate=3e-3,
-    pair_epochs=0.1,
-    pair_rate=1e-3,
-)
-
-
-class Data(NamedTuple):
-    """Sentences with the teacher's vectors, and by source, sentences that mean the same."""
-
-    rows: list[tuple[str, np.ndarray]]
-    same: dict[str, list[tuple[str, ...]]]
+SMOKE = Settings(words=4000, layers=2, width=64, inner=256, most=20_000, epochs=2, batch=64, rate=3e-3)
 
 
 def check_same(output: Path, settings: Settings, teacher: str) -> None:
@@ -223,59 +193,6 @@ def make_student(tokenizer: BertTokenizerFast, settings: Settings, pieces: np.nd
     return SentenceEncoder(Transformer(bert, tokenizer), Pooling("mean"), Normalize())
 
 
-def grouped(data: Path, pattern: str, columns: list[str]) -> Iterator[tuple[str, ...]]:
-    """The rows of some tables, each a tuple of the named columns."""
-    names = ",".join(columns)
-    for path in sorted(data.glob(pattern)):
-        several = cells(data, [f"{path.relative_to(data)}:{names}"])
-        yield from zip(*[several] * len(columns), strict=True)
-
-
-def same_meaning(data: Path) -> dict[str, list[tuple[str, ...]]]:
-    """By source, pairs of sentences that mean the same, or of which the second follows from the first.
-
-    A third sentence, where there is one, contradicts the first.
-    """
-    captions = [f"caption{i}" for i in range(1, 6)]
-    simpler = ["original", *(f"simp{i}" for i in range(10))]
-    groups = chain(grouped(data, "captions/*_5cap.tsv.gz", captions), grouped(data, "captions/asset*", simpler))
-    inference = [
-        row
-        for path in sorted((data / "nli").glob("*.tsv.gz"))
-        if path.name.startswith(INFERENCE)
-        for row in read_nli(path)
-    ]
-    rows: dict[str, list[tuple[str, ...]]] = {
-        "captions": [pair for group in groups for pair in pairwise(group)],
-        "paraphrases": [
-            (one, two)
-            for pattern, columns in PARAPHRASES.items()
-            for same, one, two in grouped(data, pattern, columns)
-            if same == "1"
-        ],
-        "entailments": [(row["premise"], row["hypothesis"]) for row in inference if row["label"] == ENTAILED],
-        "contradictions": list(contradicted(inference)),
-    }
-    held_out = measured_on(data)
-    kept: dict[str, list[tuple[str, ...]]] = {name: [] for name in rows}
-    for name, found in rows.items():
-        for row in dict.fromkeys(tuple(map(clean, row)) for row in found):
-            keys = {key(text) for text in row}
-            if "" not in keys and len(keys) == len(row) and not set(map(hash, keys)) & held_out:
-                kept[name].append(row)
-    return kept
-
-
-def contradicted(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
-    """Each premise of which both are known, with what follows from it and what contradicts it, one to one."""
-    known: dict[str, dict[int, list[str]]] = {}
-    for row in rows:
-        known.setdefault(row["premise"], {}).setdefault(row["label"], []).append(row["hypothesis"])
-    for premise, hypotheses in known.items():
-        follows, contradicts = (hypotheses.get(label, []) for label in (ENTAILED, CONTRADICTED))
-        yield from ((premise, one, other) for one, other in zip(follows, contradicts, strict=False))
-
-
 def similarity_of(data: Path, part: str) -> SimilarityEvaluator:
     """The STS benchmark's dev or test."""
     rows = read_sts(data / "stsb" / f"{part}.tsv", (0, 5))
@@ -299,30 +216,6 @@ def dims_of(settings: Settings) -> list[int]:
     return [dim for dim in DIMS if dim <= settings.width]
 
 
-def train(student: SentenceEncoder, data: Data, dev: SimilarityEvaluator, settings: Settings, output: Path) -> None:
-    """Imitate the teacher, then draw together what means the same while imitating on."""
-    dims = dims_of(settings)
-    # The teacher's vectors say the most in their first numbers already: a loss for these alone would cost accuracy.
-    imitation = Imitation(settings.weight)
-    ranking = MatryoshkaLoss(MultipleNegativesRankingLoss(), dims)
-    shared = {"batch_size": settings.batch, "dtype": "bfloat16", "seed": settings.seed, "keep": 1}
-    shared |= {"evaluate_every": EVERY, "checkpoint_every": EVERY}
-    config = TrainingConfig(output / PARTS[0], epochs=settings.epochs, learning_rate=settings.rate, **shared)
-    Trainer(student, data.rows, imitation, config, evaluator=dev).fit(resume=True)
-    # As many rows of the teacher's as there are pairs.
-    several = {"imitation": data.rows[: sum(map(len, data.same.values()))], **data.same}
-    losses = {name: imitation if name == "imitation" else ranking for name in several}
-    config = TrainingConfig(
-        output / PARTS[1],
-        epochs=settings.pair_epochs,
-        learning_rate=settings.pair_rate,
-        sampler="no_duplicates",
-        mix="proportional",
-        **shared,
-    )
-    Trainer(student, several, losses, config, evaluator=dev).fit(resume=True)
-
-
 def write(student: SentenceEncoder, folder: Path, output: Path) -> SentenceEncoder:
     """Save the model with weights in half precision, and the log and the curve of its training; return what is read."""
     with torch.no_grad():
@@ -333,20 +226,9 @@ def write(student: SentenceEncoder, folder: Path, output: Path) -> SentenceEncod
     file = folder / "model.safetensors"
     halves = {name: weight.half() for name, weight in load_file(file).items()}
     file.write_bytes(as_bytes(halves, metadata={"format": "pt"}))
-    entries = history(output)
-    (folder / "history.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
-    training_curves(entries, folder / "training.png")
+    shutil.copy(output / "training" / "history.jsonl", folder)
+    training_curves(folder / "history.jsonl", folder / "training.png")
     return SentenceEncoder(folder)
-
-
-def history(output: Path) -> list[dict[str, Any]]:
-    """That of both trainings, the steps counted on."""
-    entries: list[dict[str, Any]] = []
-    for part in PARTS:
-        before = entries[-1]["step"] if entries else 0
-        lines = (output / part / "history.jsonl").read_text(encoding="utf-8").splitlines()
-        entries += [{**entry, "step": entry["step"] + before} for entry in map(json.loads, lines)]
-    return entries
 
 
 def main() -> None:
@@ -369,15 +251,24 @@ def main() -> None:
     turn = directions(vectors, settings.width, output / "directions.npy")
     words = [tokenizer.convert_ids_to_tokens(i).removeprefix("##") for i in range(len(tokenizer))]
     pieces = teacher.encode(words, normalize_embeddings=True, show_progress_bar=False) @ turn
-    data = Data(list(zip(texts, vectors.astype(np.float32) @ turn, strict=True)), same_meaning(options.data))
+    rows = list(zip(texts, vectors.astype(np.float32) @ turn, strict=True))
     student = make_student(tokenizer, settings, pieces).to(options.device)
-    same = ", ".join(f"{len(rows):,} {name}" for name, rows in data.same.items())
-    seen = f"{len(texts):,} sentences, {same}"
-    print(f"{seen}; a vocabulary of {len(tokenizer):,}", flush=True)
+    print(f"{len(texts):,} sentences; a vocabulary of {len(tokenizer):,}", flush=True)
 
     dev = similarity_of(options.data, "dev")
     before = dev(student)["spearman"]
-    train(student, data, dev, settings, output)
+    config = TrainingConfig(
+        output / "training",
+        epochs=settings.epochs,
+        learning_rate=settings.rate,
+        batch_size=settings.batch,
+        dtype="bfloat16",
+        seed=settings.seed,
+        evaluate_every=EVERY,
+        checkpoint_every=EVERY,
+        keep=1,
+    )
+    Trainer(student, rows, Imitation(settings.weight), config, evaluator=dev).fit(resume=True)
     command = ["python examples/train_default.py --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
     command += ["--set", *options.set] if options.set else []
     folder = output / "model"
@@ -387,11 +278,11 @@ def main() -> None:
         folder,
         STSSuite(options.data),
         options.teacher,
-        dims_of(settings),
+        [dim for dim in DIMS if dim <= settings.width],
         settings._asdict(),
         command=" ".join(command),
         words_of=WORDS_OF,
-        seen=seen,
+        sentences=len(texts),
         before=100 * before,
         after=100 * after,
     )
