@@ -96,7 +96,7 @@ class SentenceEncoder(nn.Sequential):
             reference = verification.read(folder / saving.REFERENCE)
         else:
             chain = [module for module in modules if isinstance(module, nn.Module)]
-            if not chain or len(chain) != len(modules):
+            if len(chain) != len(modules):
                 raise TypeError("pass the name or folder of a model, or modules such as Transformer and Pooling")
         if not isinstance(chain[0], ReadsText):
             raise TypeError(f"the first module, {type(chain[0]).__name__}, reads no text; begin with a Transformer")

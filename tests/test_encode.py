@@ -376,7 +376,7 @@ def test_own_module_without_its_arguments(model: SentenceEncoder, tmp_path: Path
 
 def test_chain_errors() -> None:
     with pytest.raises(TypeError, match="pass the name or folder of a model, or modules"):
-        SentenceEncoder()
+        SentenceEncoder("a", "b")
     with pytest.raises(TypeError, match="Pooling, reads no text; begin with a Transformer"):
         SentenceEncoder(Pooling())
     with pytest.raises(FileNotFoundError, match=r"no/such/place does not exist; pass a model's folder"):
