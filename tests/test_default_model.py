@@ -192,7 +192,11 @@ def test_nothing_is_learned_of_what_is_measured(training: ModuleType, tmp_path: 
     )
     asleep = ("Is a cat asleep here?", "Does a cat sleep here?")
     barks = ("A dog barks outside loudly", "An animal makes some noise")
-    assert set(training.read(tmp_path)) == {*asleep, *barks, "Some people are on water", "I saw this film."}
+    texts = sorted(training.read(tmp_path))
+    assert set(texts) == {*asleep, *barks, "Some people are on water", "I saw this film."}
+    rows = [(text, np.zeros(1)) for text in 2 * texts]
+    described = 2 * sorted([*barks, "Some people are on water"])
+    assert [text for text, _ in training.once_more(rows, tmp_path)] == [*described, min(*asleep, "I saw this film.")]
     (tmp_path / "sick" / "SICK_test.tsv").unlink()
     with pytest.raises(SystemExit, match=r"lacks sick/\*\.tsv:sentence1,sentence2; without"):
         training.measured_on(tmp_path)
