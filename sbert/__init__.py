@@ -51,6 +51,8 @@ _ELSEWHERE = {
 
 def __getattr__(name: str) -> Any:
     # torch takes more than a second to import, and nobody who asks for `sbert --help` needs it.
+    if name == "search":
+        return import_module("sbert.search")
     if name not in __all__:
         raise AttributeError(f"module 'sbert' has no attribute {name!r}")
     return getattr(import_module(_ELSEWHERE.get(name, "sbert.modules")), name)

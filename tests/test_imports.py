@@ -18,7 +18,7 @@ LAYERS = [
     ["modules", "losses"],
     ["saving", "verification", "card", "data", "texts", "report", "arguments"],
     ["engine"],
-    ["encoder", "pairs"],
+    ["encoder", "pairs", "search"],
     ["evaluation"],
     ["training"],
     ["cross_encoder"],

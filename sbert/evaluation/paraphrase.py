@@ -10,9 +10,9 @@ import numpy as np
 from sbert.arguments import check_positive
 from sbert.evaluation.checks import texts
 from sbert.evaluation.evaluator import Evaluator, Vectors
-from sbert.evaluation.nearest import mine
 from sbert.evaluation.thresholds import cuts
 from sbert.functional import check_similarity
+from sbert.search import paraphrase_mining
 
 
 class ParaphraseMiningEvaluator(Evaluator):
@@ -64,8 +64,10 @@ class ParaphraseMiningEvaluator(Evaluator):
         self.max_pairs, self.similarity = check_positive("max_pairs", max_pairs) or 1, check_similarity(similarity)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        scores, places = mine(vectors(self.sentences), self.max_pairs, self.similarity)
-        right = np.isin(places[:, 0] * len(self.sentences) + places[:, 1], self.duplicates)
+        scores, first, second = paraphrase_mining(
+            vectors(self.sentences), top_k=None, max_pairs=self.max_pairs, similarity=self.similarity
+        )
+        right = np.isin(first * len(self.sentences) + second, self.duplicates)
         threshold, taken, true = cuts(scores, right)
         total = len(self.duplicates)
         f1 = 2 * true / (taken + total)

@@ -10,9 +10,9 @@ import numpy as np
 from sbert.arguments import check_positive
 from sbert.evaluation.checks import texts
 from sbert.evaluation.evaluator import Evaluator, Vectors
-from sbert.evaluation.nearest import nearest
 from sbert.evaluation.ranking import average_precision_at, hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank_at
 from sbert.functional import check_similarity
+from sbert.search import semantic_search
 
 Relevant = Mapping[Any, Iterable[Any] | Mapping[Any, float]]
 
@@ -99,7 +99,8 @@ class RetrievalEvaluator(Evaluator):
         self.similarity, self.block = check_similarity(similarity), check_positive("block", block) or 1
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        places = nearest(vectors(self.queries, "query"), self._blocks(vectors), self.depth, self.similarity)
+        asked = vectors(self.queries, "query")
+        places = semantic_search(asked, self._blocks(vectors), self.depth, similarity=self.similarity).indices
         grades = list(self.relevant.values())
         # (queries, depth), and (queries, most that are relevant to one), 0 where there are fewer
         ranked = np.array(

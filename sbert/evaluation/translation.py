@@ -8,8 +8,8 @@ import numpy as np
 
 from sbert.evaluation.checks import as_many, texts
 from sbert.evaluation.evaluator import Evaluator, Vectors
-from sbert.evaluation.nearest import nearest
 from sbert.functional import check_similarity
+from sbert.search import semantic_search
 
 
 class TranslationEvaluator(Evaluator):
@@ -49,5 +49,5 @@ class TranslationEvaluator(Evaluator):
         return {"mean_accuracy": (there + back) / 2, "source_to_target": there, "target_to_source": back}
 
     def _accuracy(self, asked: np.ndarray, answers: np.ndarray, sentences: Sequence[str]) -> float:
-        found = nearest(asked, [answers], 1, self.similarity)[:, 0]
+        found = semantic_search(asked, answers, 1, similarity=self.similarity).indices[:, 0]
         return float(np.mean([sentences[place] == right for place, right in zip(found, sentences, strict=True)]))

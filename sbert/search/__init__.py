@@ -1,0 +1,18 @@
+"""Search, mining and clustering: what people do with vectors."""
+
+from sbert.search.clustering import cluster, topic_words
+from sbert.search.communities import community_detection
+from sbert.search.nearest import Hits, semantic_search
+from sbert.search.pairs import Pair, Pairs, most_similar_pair, paraphrase_mining
+
+__all__ = [
+    "Hits",
+    "Pair",
+    "Pairs",
+    "cluster",
+    "community_detection",
+    "most_similar_pair",
+    "paraphrase_mining",
+    "semantic_search",
+    "topic_words",
+]

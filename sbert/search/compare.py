@@ -1,0 +1,200 @@
+"""Exact comparisons of vectors, few of which have to be made.
+
+Scores are defined as the similarities of the vectors as they are given, computed in float64 and rounded to float32:
+they depend on nothing but the two vectors. Most pairs never get that far. A product in few bits, mostly bfloat16,
+comes first, and it is off by no more than is known. With p for the query s in few bits, d for the row c in few bits, u
+for the greatest part by which a number changes on its way to few bits, and g for the same of a sum in float32,
+
+    |p.d - s.c| <= |p - s| |d| + |s| |d - c| <= |c| ((1 + u) |p - s| + u |s|),    and g (1 + u) |p| |c| for the sum,
+
+by the inequality of Cauchy and Schwarz. So a pair whose rough product is less than what its score would have to be,
+less that much, is not among the best: to leave it out changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sbert.search.rough import product, rough_dtype, unit
+
+# As in torch's normalize: a shorter vector counts as this long.
+_SHORTEST = 1e-12
+# Beyond these lengths float32 may overflow or lose small numbers, so that the bound says nothing.
+_RANGE = (1e-25, 1e15)
+# Pairs that are compared exactly at once: their vectors stay in the cache.
+_PAIRS = 256
+# Rows that stay in the cache between two things that are done to them.
+_CACHED = 1024
+# From this part of all pairs on, comparing all exactly is cheaper than to pick those that are worth it.
+_MANY = 1 / 64
+
+Places = tuple[Tensor, Tensor]
+
+
+class Rows(NamedTuple):
+    """A block of vectors to be compared with queries.
+
+    Args:
+        values: (rows, dim), float32 or float64.
+        norms: (rows,) their lengths; exact where they are float64.
+        rough: (rows, dim) the vectors in few bits; None where they are such that no bound holds.
+    """
+
+    values: Tensor
+    norms: Tensor
+    rough: Tensor | None
+
+    def __getitem__(self, part: slice) -> Rows:  # type: ignore[override]
+        rough = None if self.rough is None else self.rough[part]
+        return Rows(self.values[part], self.norms[part], rough)
+
+
+def rows(values: Tensor, name: str, start: int = 0, exact: bool = False) -> Rows:
+    """A block, checked.
+
+    Args:
+        values: (rows, dim), float32 or float64.
+        name: What the caller calls the vectors.
+        start: Which of them is the first of this block.
+        exact: Whether their lengths will be needed many times.
+
+    Raises:
+        ValueError: If a number is NaN or infinite, naming its row.
+    """
+    norms = values.new_empty(len(values))
+    rough = torch.empty_like(values, dtype=rough_dtype(values.device))
+    for low in range(0, len(values), _CACHED):
+        part = slice(low, low + _CACHED)
+        torch.linalg.vector_norm(values[part], dim=1, out=norms[part])
+        rough[part] = values[part]
+    shortest, longest = (float(end) for end in norms.aminmax()) if len(norms) else (0.0, 0.0)
+    usual = shortest > _RANGE[0] and longest < _RANGE[1]  # False of NaN.
+    if not usual:
+        wrong = (~torch.isfinite(values).all(1)).nonzero()
+        if len(wrong):
+            raise ValueError(
+                f"{name}[{start + int(wrong[0])}] has a NaN or an infinity; leave that row out, or mend it"
+            )
+        usual = bool((((norms == 0) | (norms > _RANGE[0])) & (norms < _RANGE[1])).all())
+    if exact or not usual:
+        norms = torch.cat([torch.linalg.vector_norm(some.double(), dim=1) for some in values.split(_CACHED)])
+    return Rows(values, norms, rough if usual else None)
+
+
+class Queries:
+    """Vectors that rows are compared with.
+
+    Args:
+        values: Vectors, (queries, dim).
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+    """
+
+    def __init__(self, values: Tensor, similarity: str) -> None:
+        self.similarity = similarity
+        self.values = values.double()
+        self.norms = torch.linalg.vector_norm(self.values, dim=1)
+        scaled = self.values / self.norms.clamp(min=_SHORTEST)[:, None] if similarity == "cosine" else self.values
+        self.lengths = torch.linalg.vector_norm(scaled, dim=1)
+        few = scaled.to(rough_dtype(values.device))
+        u, dim = unit(few.dtype, values.device), values.shape[1]
+        g = 2 * (dim + 8) * 2.0**-24
+        error = torch.linalg.vector_norm(few.double() - scaled, dim=1)
+        if few.dtype == torch.float32:  # The product itself may leave bits away.
+            error += self.lengths * u
+        # The second g is for lengths in float32 and for the rounding of scores.
+        self.slack = (1 + u) * (error + g * (self.lengths + error)) + (u + g) * self.lengths
+        self._margin = g
+        usual = (self.lengths == 0) | ((self.lengths > _RANGE[0]) & (self.lengths < _RANGE[1]))
+        self._bounded = similarity != "manhattan" and bool(usual.all())
+        self._multiply = product(few)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def all(self, block: Rows) -> Tensor:
+        """Exact scores of all rows. Shape: (queries, rows) float32."""
+        values = block.values.double()
+        if self.similarity == "cosine":
+            norms = block.norms if block.norms.dtype == torch.float64 else torch.linalg.vector_norm(values, dim=1)
+            products = self.values @ values.T
+            products /= self.norms.clamp(min=_SHORTEST)[:, None]
+            return products.div_(norms.clamp(min=_SHORTEST)).float()
+        if self.similarity == "dot":
+            return (self.values @ values.T).float()
+        p = 2.0 if self.similarity == "euclidean" else 1.0
+        return torch.cdist(self.values, values, p, "donot_use_mm_for_euclid_dist").neg_().float()
+
+    def some(self, block: Rows, places: Places) -> Tensor:
+        """Exact scores of pairs, given as places in the block and in the queries. Shape: (pairs,) float32."""
+        parts = [self._pairs(block, at, of) for at, of in zip(*(side.split(_PAIRS) for side in places), strict=True)]
+        return torch.cat(parts) if parts else block.values.new_zeros(0, dtype=torch.float32)
+
+    def _pairs(self, block: Rows, at: Tensor, of: Tensor) -> Tensor:
+        query, row = self.values.index_select(0, of), block.values.index_select(0, at).double()
+        if self.similarity == "euclidean":
+            return torch.linalg.vector_norm(query - row, dim=1).neg_().float()
+        products = (query * row).sum(1)
+        if self.similarity == "cosine":
+            exact = block.norms.dtype == torch.float64
+            norms = block.norms.index_select(0, at) if exact else torch.linalg.vector_norm(row, dim=1)
+            products /= self.norms.index_select(0, of).clamp(min=_SHORTEST)
+            products /= norms.clamp(min=_SHORTEST)
+        return products.float()
+
+    def worth(self, block: Rows, limit: Tensor, group: int = 64) -> Places | None:
+        """Places in the block and in the queries of all pairs that may have more than a score, and of few others.
+
+        Args:
+            block: Rows.
+            limit: The score for each query, (queries,) float64.
+            group: Rows whose greatest product is looked at first.
+
+        Returns:
+            None where every pair is better compared exactly: there would be many, or there is no bound.
+        """
+        if block.rough is None or not self._bounded or not bool(torch.isfinite(limit).all()):
+            return None
+        products = self._multiply(block.rough)  # (rows, queries)
+        if len(products) % group:
+            group = 1
+        # Rows that stand far apart make a group, so that the maximum is taken of whole rows of the matrix at a time.
+        products = products.view(group, -1, len(self))  # (group, groups, queries)
+        norms = block.norms.double().view(group, -1)  # (group, groups)
+        bound = self._bound(limit, slice(None), norms.amin(0)[:, None], norms.amax(0)[:, None])
+        # Rounding keeps the order, so products that are rounded are compared with bounds that are rounded.
+        which, of = (_greatest(products, bound) >= bound.to(products.dtype)).nonzero(as_tuple=True)
+        if len(which) * group > products.numel() / 2:
+            return None
+        norms = norms[:, which]  # (group, hits)
+        bound = self._bound(limit[of], of, norms, norms)
+        inner, hit = (products[:, which, of] >= bound.to(products.dtype)).nonzero(as_tuple=True)
+        if len(hit) > _MANY * products.numel():
+            return None
+        return inner * products.shape[1] + which[hit], of[hit]
+
+    def _bound(self, limit: Tensor, of: Tensor | slice, shortest: Tensor, longest: Tensor) -> Tensor:
+        """What a rough product must reach if a score is to exceed a limit, for rows of lengths between two."""
+        slack, length = self.slack[of], self.lengths[of]
+        if self.similarity == "euclidean":
+            # |s - c| < t  <=>  s.c > (|s|^2 + |c|^2 - t^2) / 2
+            bound = (length**2 - limit**2 + shortest**2) / 2 - slack * longest
+            return bound - self._margin * (length**2 + longest**2)
+        if self.similarity == "cosine":
+            least = limit - slack
+            bound = torch.minimum(least * shortest, least * longest)
+        else:
+            bound = limit - slack * longest
+        # All scores of a vector of length 0 are 0.
+        return torch.where((length == 0) | (longest == 0), torch.where(limit < 0, -torch.inf, torch.inf), bound)
+
+
+def _greatest(products: Tensor, bound: Tensor) -> Tensor:
+    """The greatest of each group, or some number below the bound."""
+    if products.dtype == torch.bfloat16 and bool((bound > 0).all()):
+        # Numbers above 0 are in the order of their bits, and those below come before them. Integers are ten times as
+        # fast to compare.
+        return products.view(torch.int16).amax(0).view(torch.bfloat16)
+    return products.amax(0)

@@ -1,0 +1,194 @@
+"""What is searched: floats or codes, in memory or in a file, read block by block."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sbert.quantization import check_ranges, dequantize
+
+# Numbers that are read and compared at once, on a CPU and on a GPU.
+_NUMBERS, _NUMBERS_OF_GPU = 6 << 20, 1 << 26
+# The first blocks are smaller: where nothing was found yet, all that is seen must be compared exactly.
+_FIRST_ROWS = 1024
+# Blocks have a multiple of so many rows, but for the last one.
+ALIGNED = 64
+_CODES = (torch.int8, torch.uint8)
+
+
+class Corpus:
+    """Vectors to be searched.
+
+    Args:
+        given: Array, tensor, the path of a ``.npy`` file, or an iterator of such blocks.
+        dim: Of the vectors that it is compared with; where those are codes, their width.
+        device: Where it is compared.
+        precision: ``"float32"``, ``"int8"``, ``"binary"`` or ``"ubinary"``; None to see it by dtype and dim.
+        ranges: Of int8 codes.
+        coded: Whether the vectors that it is compared with are codes themselves.
+    """
+
+    def __init__(
+        self,
+        given: Any,
+        dim: int,
+        device: torch.device,
+        precision: str | None = None,
+        ranges: Any = None,
+        coded: bool = False,
+    ) -> None:
+        self.blocks = given if isinstance(given, Iterator) else iter([given])
+        self.dim, self.device, self.precision, self.coded = dim, device, precision, coded
+        self.ranges = None if ranges is None else check_ranges(ranges, dim)
+        self._known = "float32"
+
+    def __iter__(self) -> Iterator[tuple[int, Tensor]]:
+        """The number of each block's first row, and its rows as floats."""
+        start = 0
+        for given in self.blocks:
+            whole = opened(given)
+            precision = self._known = self._precision(whole)
+            low = 0
+            while low < len(whole):
+                high = min(low + self._step(start + low), len(whole))
+                if high - low > ALIGNED:
+                    high -= (high - low) % ALIGNED
+                yield start + low, self._floats(whole[low:high], precision)
+                _release(whole, low, high)
+                low = high
+            start += len(whole)
+
+    def _step(self, seen: int) -> int:
+        """How many rows to read, a number that comparing by groups can divide."""
+        most = (_NUMBERS if self.device.type == "cpu" else _NUMBERS_OF_GPU) // self.dim
+        return max(ALIGNED, min(most, max(_FIRST_ROWS, 4 * seen)) // ALIGNED * ALIGNED)
+
+    def decoded(self, queries: Tensor) -> Tensor:
+        """The vectors that it is compared with, as floats."""
+        if self.coded:
+            return dequantize(queries, self._known, self.ranges)
+        return queries if queries.dtype in (torch.float32, torch.float64) else queries.float()
+
+    def _precision(self, whole: Any) -> str:
+        """What the numbers of a block are; an error if they do not fit."""
+        width, kind = whole.shape[1], _dtype(whole)
+        packed = -(-self.dim // 8)
+        known = self.precision
+        if known is None and kind == torch.uint8:
+            known = "ubinary"
+        elif known is None and kind == torch.int8:
+            if self.coded:
+                raise ValueError("codes of int8 may be numbers or bits; pass precision='int8' or precision='binary'")
+            known = "int8" if width == self.dim else "binary"
+        known = known or "float32"
+        expected = packed if known.endswith("binary") and not self.coded else self.dim
+        if width != expected:
+            what = f"vectors of dim {self.dim}" if known == "float32" else f"{known} codes of {expected} numbers a row"
+            raise ValueError(
+                f"the corpus has {width} numbers a row, and {what} would fit the queries; encode both alike"
+            )
+        return known
+
+    def _floats(self, block: Any, precision: str) -> Tensor:
+        """(rows, dim) float32 or float64, where it is compared."""
+        tensor = tensor_of(block).to(self.device)
+        if precision == "float32":
+            return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
+        return dequantize(tensor, precision, self.ranges, None if self.coded else self.dim)
+
+
+def opened(given: Any) -> Any:
+    """An array or tensor of two dimensions; a file is mapped, not read.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is no such array.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        path = os.fspath(given)
+        try:
+            given = np.load(path, mmap_mode="r")
+        except FileNotFoundError:
+            raise
+        except (ValueError, EOFError, OSError) as error:
+            try:
+                given = np.load(path)  # NumPy maps no file without rows.
+            except (ValueError, EOFError, OSError):
+                said = str(error).splitlines()[0]
+                raise ValueError(f"{path} cannot be read as an array ({said}); write it again") from error
+        if not isinstance(given, np.ndarray):
+            raise ValueError(f"{path} holds several arrays; pass a .npy file")
+    if not isinstance(given, (np.ndarray, Tensor)):
+        if isinstance(given, (list, tuple)) and len(given) and isinstance(given[0], Tensor):
+            given = torch.stack(list(given))
+        else:
+            given = np.asarray(given, None if len(given) else np.float32)
+    if isinstance(given, np.ndarray) and given.dtype.kind not in "fiub":
+        raise TypeError(f"vectors have the dtype {given.dtype}; pass numbers")
+    if given.ndim == 1 and len(given):
+        given = given[None]
+    if given.ndim != 2:
+        raise ValueError(f"vectors have the shape {tuple(given.shape)}; pass (rows, dim), such as encode gives them")
+    return given
+
+
+def tensor_of(array: Any) -> Tensor:
+    """A tensor, of the array's own memory where that can be; int8 and uint8 stay what they are."""
+    if isinstance(array, Tensor):
+        return array.detach()
+    if array.dtype not in (np.float16, np.float32, np.float64, np.int8, np.uint8):
+        array = array.astype(np.float32)
+    if not (array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative):
+        # torch warns of arrays that it could write to but must not.
+        array = np.array(array, array.dtype.newbyteorder("="), order="C")
+    return torch.from_numpy(array)
+
+
+def vectors_of(given: Any) -> Tensor:
+    """Vectors all of which are in memory, as floats, on a device that has float64."""
+    tensor = tensor_of(opened(given))
+    if tensor.device.type == "mps":
+        tensor = tensor.cpu()
+    return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
+
+
+def device_of(*given: Any) -> torch.device:
+    """Where to compare: on the GPU that one of them is on, or else on the CPU."""
+    devices = [each.device for each in given if isinstance(each, Tensor) and each.device.type == "cuda"]
+    return devices[0] if devices else torch.device("cpu")
+
+
+def is_coded(tensor: Tensor) -> bool:
+    """Whether these are codes, and no vectors."""
+    return tensor.dtype in _CODES
+
+
+def _dtype(whole: Any) -> torch.dtype | None:
+    """int8 and uint8; None for others."""
+    if isinstance(whole, Tensor):
+        return whole.dtype
+    return {np.dtype(np.int8): torch.int8, np.dtype(np.uint8): torch.uint8}.get(whole.dtype)
+
+
+def _release(whole: Any, low: int, high: int) -> None:
+    """Have the memory back that mapped rows take once they were read; they are in the file, whoever asks again."""
+    owner = whole
+    while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
+        owner = owner.base
+    # What was written to a map in mode "c" is in memory alone.
+    if not isinstance(owner, np.memmap) or owner.mode == "c" or not whole.flags.c_contiguous:
+        return
+    mapped: Any = getattr(owner, "_mmap", None)
+    if not isinstance(mapped, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    first = whole.__array_interface__["data"][0] - np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
+    begin, end = first + low * whole.strides[0], first + min(high, len(whole)) * whole.strides[0]
+    begin -= begin % mmap.PAGESIZE
+    if end > begin:
+        mapped.madvise(mmap.MADV_DONTNEED, begin, end - begin)

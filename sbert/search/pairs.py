@@ -1,0 +1,279 @@
+"""The most similar ones of all pairs of vectors, which are not held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sbert.arguments import check_positive
+from sbert.functional import check_similarity
+from sbert.search.compare import Queries, Rows, rows
+from sbert.search.corpus import ALIGNED, vectors_of
+from sbert.search.nearest import Best
+
+# Vectors that are compared with others at once, and the others.
+_FEW, _BLOCK = 512, 4096
+# Vectors whose pairs say how similar the wanted pairs may be, and how many more are wanted to be safe.
+_SAMPLE, _SAFETY = 128, 1.25
+
+
+class Pair(NamedTuple):
+    """Two rows and their score, ``first < second``."""
+
+    score: float
+    first: int
+    second: int
+
+
+class Pairs(NamedTuple):
+    """Pairs of rows, the most similar first; of equal scores, the first rows.
+
+    Args:
+        scores: (pairs,) float32.
+        first: (pairs,) int64.
+        second: (pairs,) int64, each greater than its ``first``.
+    """
+
+    scores: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+
+
+_NONE = Pairs(np.empty(0, np.float32), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def most_similar_pair(vectors: Any, *, similarity: str = "cosine") -> Pair:
+    """The most similar two of many vectors, out of all pairs.
+
+    Args:
+        vectors: Array or tensor.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``, the latter two as negative distances.
+
+    Shape:
+        vectors: (rows, dim), two rows or more.
+
+    Raises:
+        ValueError: If there are fewer, or a number is NaN or infinite, naming its row.
+
+    Example:
+        >>> most_similar_pair(np.array([[1.0, 0.0], [0.0, 1.0], [1.2, 1.6]], np.float32))
+        Pair(score=0.800000011920929, first=1, second=2)
+    """
+    check_similarity(similarity)
+    values = vectors_of(vectors)
+    if len(values) < 2:
+        raise ValueError(f"there are {len(values)} vectors; pass at least 2 to compare")
+    with torch.inference_mode():
+        found = _Top(rows(values, "vectors", exact=True), similarity, 1).found(-np.inf, sampled=True)
+    return Pair(float(found.scores[0]), int(found.first[0]), int(found.second[0]))
+
+
+def paraphrase_mining(
+    vectors_or_model: Any,
+    sentences: Any = None,
+    *,
+    top_k: int | None = 100,
+    max_pairs: int = 500_000,
+    threshold: float | None = None,
+    similarity: str = "cosine",
+) -> Pairs:
+    """The most similar ones of all n (n - 1) / 2 pairs of vectors or sentences.
+
+    Args:
+        vectors_or_model: Array or tensor; or a ``SentenceEncoder``, where sentences are given.
+        sentences: To be encoded.
+        top_k: A pair counts only if one of its rows is among the ``top_k`` that are most similar to the other; None
+            for no such limit.
+        max_pairs: How many pairs to find.
+        threshold: The least score of a pair.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``, the latter two as negative distances.
+
+    Shape:
+        vectors: (rows, dim). Outputs: (pairs,).
+
+    Raises:
+        ValueError: If a number is NaN or infinite, naming its row, or an argument does not fit.
+
+    Example:
+        >>> scores, first, second = paraphrase_mining(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), max_pairs=2)
+        >>> scores.round(4).tolist(), first.tolist(), second.tolist()
+        ([0.8, 0.6], [1, 0], [2, 2])
+        >>> found = paraphrase_mining(model, ["A cat sleeps.", "Taxes rise.", "A cat is sleeping."], threshold=0.5)
+        >>> found.first.tolist(), found.second.tolist()
+        ([0], [2])
+    """
+    check_similarity(similarity)
+    limit, wanted = check_positive("top_k", top_k), check_positive("max_pairs", max_pairs) or 1
+    if sentences is not None:
+        vectors_or_model = vectors_or_model.encode(sentences, convert_to_tensor=True)
+    values = vectors_of(vectors_or_model)
+    # Pairs that are just as good as the threshold count, too.
+    least = -np.inf if threshold is None else float(np.nextafter(np.float32(threshold), np.float32(-np.inf)))
+    with torch.inference_mode():
+        block = rows(values, "vectors", exact=True)
+        if limit is None or limit >= len(values) - 1:
+            return _Top(block, similarity, wanted).found(least, sampled=True)
+        if limit * len(values) > wanted:
+            # All pairs above a score hold, of each row, the most similar ones, if they are enough.
+            guess = max(least, _guess(block, similarity, wanted))
+            above = _Top(block, similarity, 4 * wanted)
+            found = _nearest_of_each(above.found(guess), limit, len(values))
+            if not above.full and (len(found.scores) >= wanted or guess == least):
+                return _cut(found, wanted)
+        return _by_rows(block, similarity, limit, wanted, least)
+
+
+def tiles(block: Rows, similarity: str) -> Iterator[tuple[Queries, int, Rows, int]]:
+    """Queries with the place of the first, and rows with theirs, such that every pair comes once; some come twice."""
+    for low in range(0, len(block.values), _FEW):
+        queries = Queries(block.values[low : low + _FEW], similarity)
+        start = low
+        while start < len(block.values):
+            high = min(start + _BLOCK, len(block.values))
+            if high - start > ALIGNED:
+                high -= (high - start) % ALIGNED
+            yield queries, low, block[start:high], start
+            start = high
+
+
+def pairs_above(
+    queries: Queries, low: int, part: Rows, start: int, limit: float, group: int = ALIGNED
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores above a limit, and the two rows of each pair, the smaller first."""
+    limits = torch.full((len(queries),), limit, dtype=torch.float64, device=queries.values.device)
+    places = queries.worth(part, limits, group)
+    if places is None:
+        every = queries.all(part)  # (queries, rows)
+        of, at = (every > limit).nonzero(as_tuple=True)
+        scores = every[of, at]
+        kept = at + start > of + low
+    else:
+        at, of = places
+        later = at + start > of + low
+        at, of = at[later], of[later]
+        scores = queries.some(part, (at, of))
+        kept = scores > limit
+    return scores[kept], of[kept] + low, at[kept] + start
+
+
+class _Top:
+    """The best of all pairs.
+
+    Args:
+        block: All vectors.
+        similarity: How they are compared.
+        wanted: How many pairs.
+    """
+
+    def __init__(self, block: Rows, similarity: str, wanted: int) -> None:
+        self.block, self.similarity, self.wanted = block, similarity, wanted
+        self.full = False  # Whether pairs above the limit were left out.
+
+    def found(self, least: float, sampled: bool = False) -> Pairs:
+        """The best pairs whose score is more than ``least``; ``sampled`` to find a better start by a sample."""
+        guess = max(least, _guess(self.block, self.similarity, self.wanted)) if sampled else least
+        found = self._search(guess)
+        return found if guess == least or len(found.scores) >= self.wanted else self._search(least)
+
+    def _search(self, limit: float) -> Pairs:
+        parts, count, total = [_NONE], 0, len(self.block.values)
+        # The larger the part of pairs that is wanted, the smaller a group none of which is.
+        group = 8 if self.wanted > total**2 / 2000 else ALIGNED
+        for queries, low, part, start in tiles(self.block, self.similarity):
+            scores, first, second = pairs_above(queries, low, part, start, limit, group)
+            if len(scores):
+                parts.append(Pairs(*(each.cpu().numpy() for each in (scores, first, second))))
+                count += len(scores)
+            if count > max(2 * self.wanted, 1 << 16):
+                self.full = True
+                parts = [_cut(_joined(parts), self.wanted)]
+                count = self.wanted
+                # Those that are just as good may come before those that are kept.
+                limit = float(np.nextafter(parts[0].scores[-1], np.float32(-np.inf)))
+        joined = _joined(parts)
+        self.full |= len(joined.scores) > self.wanted
+        return _cut(joined, self.wanted)
+
+
+def _joined(parts: list[Pairs]) -> Pairs:
+    return Pairs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _cut(found: Pairs, count: int) -> Pairs:
+    """The first pairs in order."""
+    scores = found.scores
+    if len(scores) > count:
+        kept = scores >= np.partition(scores, len(scores) - count)[len(scores) - count]
+        found = Pairs(*(column[kept] for column in found))
+    order = np.argsort(-found.scores)
+    ranked = found.scores[order]
+    # Sorting by three keys takes long, and few scores are equal.
+    same = np.zeros(len(order), bool)
+    same[1:] = ranked[1:] == ranked[:-1]
+    same[:-1] |= same[1:]
+    equal = order[same]
+    order[same] = equal[np.lexsort((found.second[equal], found.first[equal], -found.scores[equal]))]
+    return Pairs(*(column[order[:count]] for column in found))
+
+
+def _guess(block: Rows, similarity: str, wanted: int) -> float:
+    """A score that somewhat more pairs than are wanted may exceed, seen by a few rows; or minus infinity."""
+    total = len(block.values)
+    sample = torch.linspace(0, total - 1, min(_SAMPLE, total), device=block.values.device).long()
+    queries = Queries(block.values[sample], similarity)
+    seen: list[Tensor] = []
+    each = wanted * _SAFETY * 2 / (total - 1) / total * len(sample) * (total - 1) if total > 1 else 0
+    if each > len(sample) * (total - 1) / 4:
+        return -np.inf
+    kept = int(each) + 1
+    for start in range(0, total, _BLOCK):
+        scores = queries.all(block[start : start + _BLOCK])  # (sample, rows)
+        own = (sample[:, None] == torch.arange(start, start + scores.shape[1], device=sample.device)).nonzero()
+        scores[own[:, 0], own[:, 1]] = -torch.inf
+        seen = [torch.cat([*seen, scores.flatten()]).topk(min(kept, scores.numel())).values]
+    return float(np.nextafter(np.float32(seen[0][-1].item()), np.float32(-np.inf)))
+
+
+def _nearest_of_each(found: Pairs, limit: int, total: int) -> Pairs:
+    """Of pairs in order, those one of whose rows is among the ``limit`` that are nearest to the other."""
+    ends = np.stack([found.first, found.second], 1).ravel()  # (2 pairs,), as one meets them from the best pair on
+    counts = np.bincount(ends, minlength=total)
+    if not len(ends) or counts.max() <= limit:
+        return found
+    order = np.argsort(ends.astype(np.min_scalar_type(total)), kind="stable")
+    ranks = np.empty(len(ends), np.int64)
+    ranks[order] = np.arange(len(ends)) - np.repeat(np.cumsum(counts) - counts, counts)
+    kept = (ranks.reshape(-1, 2) < limit).any(1)
+    return Pairs(*(column[kept] for column in found))
+
+
+def _by_rows(block: Rows, similarity: str, limit: int, wanted: int, least: float) -> Pairs:
+    """The best pairs among those of each row with the ``limit`` that are nearest to it."""
+    total, parts, count = len(block.values), [_NONE], 0
+    for low in range(0, total, _FEW):
+        best = Best(Queries(block.values[low : low + _FEW], similarity), limit + 1)
+        for start in range(0, total, _BLOCK):
+            best.see(block[start : start + _BLOCK], start)
+        scores, indices = best.flush()
+        own = np.arange(low, low + len(scores))[:, None]
+        others = indices != own
+        # A row that is not among its own nearest has one other too many.
+        others &= np.cumsum(others, 1) <= limit
+        others &= scores > least
+        first, second = np.minimum(indices, own)[others], np.maximum(indices, own)[others]
+        parts.append(Pairs(scores[others], first, second))
+        count += len(first)
+        if count > 4 * wanted + (1 << 16):  # Each pair is there twice at most.
+            parts = [_once(_joined(parts), total, wanted)]
+            count = len(parts[0].scores)
+    return _once(_joined(parts), total, wanted)
+
+
+def _once(found: Pairs, total: int, wanted: int) -> Pairs:
+    """The best pairs, each once."""
+    different = np.unique(found.first * total + found.second, return_index=True)[1]
+    return _cut(Pairs(*(column[different] for column in found)), wanted)
