@@ -23,7 +23,7 @@ from sbert.engine.encode import Encoding, widths
 from sbert.engine.tokenize import Tokens, tokenize
 from sbert.files import check_replaceable, reading, replacing, write_json
 from sbert.modules.tokenization import ReadsText
-from sbert.quantization import check_precision
+from sbert.quantization import check_coding
 from sbert.report import TRUNCATION, Report
 from sbert.texts import is_one, rows_of
 
@@ -196,6 +196,7 @@ class SentenceEncoder(nn.Sequential):
         show_progress_bar: bool | None = None,
         output_value: str = "sentence_embedding",
         precision: str = "float32",
+        ranges: Any = None,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         device: str | torch.device | None = None,
@@ -218,7 +219,9 @@ class SentenceEncoder(nn.Sequential):
             show_progress_bar: Whether a bar counts sentences; from 2,000 on, on a terminal or in a notebook,
                 where it is not given.
             output_value: ``"sentence_embedding"``, or ``"token_embeddings"`` for a tensor (tokens, dim) a sentence.
-            precision: ``"float32"``, or one bit a number, eight to a byte: ``"ubinary"`` (uint8), ``"binary"`` (int8).
+            precision: ``"float32"``; one byte a number, ``"int8"``; or one bit, eight to a byte: ``"ubinary"``
+                (uint8), ``"binary"`` (int8).
+            ranges: Of int8: what ``sbert.quantization.calibrate`` makes of some vectors.
             convert_to_numpy: Return an array. If neither this nor ``convert_to_tensor``: a list of tensors.
             convert_to_tensor: Return a tensor on the model's device, which autograd can use.
             device: Move the model there first.
@@ -247,6 +250,7 @@ class SentenceEncoder(nn.Sequential):
             raise ValueError("batch_size and batch_tokens both say how large a batch is; pass one of them")
         check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
         check_choice("on_truncate", on_truncate, TRUNCATION)
+        check_coding(precision, ranges)
         if device is not None:
             self.to(device)
         here = self.device
@@ -260,9 +264,10 @@ class SentenceEncoder(nn.Sequential):
             inference_dtype(self.dtype, self.automatic_dtype, here)[0],
             self.truncate_dim if truncate_dim is None else truncate_dim,
             normalize_embeddings,
-            check_precision(precision),
+            precision,
             here,
             torch.device("cpu") if as_array else here,
+            ranges,
             self._compiling,
         )
         single = is_one(sentences)

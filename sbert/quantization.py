@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-PRECISIONS = {"float32": np.float32, "int8": np.int8, "binary": np.int8, "ubinary": np.uint8}
+PRECISIONS = {"float32": np.float32, "binary": np.int8, "ubinary": np.uint8, "int8": np.int8}
 
 # The values of int8: so many steps, the first of which has this code.
 _STEPS, _FIRST = 255, -128
@@ -20,6 +20,13 @@ def check_precision(precision: str) -> str:
     if precision not in PRECISIONS:
         raise ValueError(f"precision={precision!r} is unknown; pass one of {', '.join(PRECISIONS)}")
     return precision
+
+
+def check_coding(precision: str, ranges: Any) -> None:
+    """Raise a ValueError unless there is such a precision, and ranges for int8 alone."""
+    if (check_precision(precision) == "int8") != (ranges is not None):
+        needed = "needs ranges" if ranges is None else "takes no ranges"
+        raise ValueError(f"precision={precision!r} {needed}; for int8, pass ranges=calibrate(some vectors)")
 
 
 def calibrate(vectors: Any) -> np.ndarray:
@@ -84,10 +91,7 @@ def quantize(vectors: Tensor, precision: str, ranges: Any = None) -> Tensor:
         >>> quantize(torch.tensor([[0.5, -1.0]]), "int8", ranges=[[0, -1], [1, 1]])
         tensor([[  -1, -128]], dtype=torch.int8)
     """
-    check_precision(precision)
-    if (precision == "int8") != (ranges is not None):
-        needed = "needs ranges" if ranges is None else "takes no ranges"
-        raise ValueError(f"precision={precision!r} {needed}; for int8, pass ranges=calibrate(some vectors)")
+    check_coding(precision, ranges)
     if precision == "float32":
         return vectors
     if precision == "int8":

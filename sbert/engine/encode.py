@@ -61,6 +61,7 @@ class Encoding:
         precision: Of the vectors.
         device: Where the model is.
         to: Where the vectors go.
+        ranges: Of the precision int8.
         compiling: Options of ``torch.compile`` for the transformer, if that is wanted.
     """
 
@@ -74,6 +75,7 @@ class Encoding:
     precision: str
     device: torch.device
     to: torch.device
+    ranges: Any = None
     compiling: dict[str, Any] | None = None
 
     def vectors(self, texts: list[str], report: Report) -> Tensor:
@@ -91,14 +93,14 @@ class Encoding:
         report.rows += len(texts)
         if result is None:
             nothing = torch.zeros(0, widths(self.model, self.device)[-1], device=self.to)
-            return quantize(self._finish(nothing), self.precision)
+            return quantize(self._finish(nothing), self.precision, self.ranges)
         complete = result.complete()
         again = np.flatnonzero(first[inverse] != np.arange(len(texts)))
         if len(again):
             source = torch.from_numpy(first[inverse[again]]).to(self.to)
             complete[torch.from_numpy(again).to(self.to)] = complete[source]
         check_finite(complete, before)
-        return quantize(complete, self.precision)
+        return quantize(complete, self.precision, self.ranges)
 
     def token_embeddings(self, texts: list[str], report: Report) -> list[Tensor]:
         """A float32 tensor (tokens, dim) a text, on the model's device, from the last module that gives tokens."""
