@@ -1,0 +1,212 @@
+"""Search, mining and communities beside sentence-transformers (and faiss, if it is there), in turns, results compared.
+
+python -m tests.measure_search [--rows 1000000] [--queries 100] [--dim 384] [--top-k 10] [--pairs-of 10000]
+    [--communities-of 100000] [--rounds 5] [--only search,pair,mining,communities,memory]
+    [--vectors FILE.npy] [--file FILE.npy --gigabytes 10]
+
+Vectors are random directions around a few thousand centres, so that some are near each other as those of sentences are;
+or the rows of a .npy file. A ratio is the median over rounds of theirs / ours. "memory" writes a file of so many
+gigabytes, if it is not there, searches it in a process of its own, and prints the most memory that was resident.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sbert.search import community_detection, most_similar_pair, paraphrase_mining, semantic_search
+
+Ways = dict[str, Callable[[], Any]]
+
+
+def directions(rows: int, dim: int, seed: int = 0) -> torch.Tensor:
+    """Unit vectors, each near one of many centres."""
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.randn(max(1, rows // 40), dim, generator=torch.Generator().manual_seed(99))
+    found = torch.empty(rows, dim)
+    for start in range(0, rows, 1 << 16):
+        part = found[start : start + (1 << 16)]
+        near = centres[torch.randint(len(centres), (len(part),), generator=generator)]
+        spread = torch.rand(len(part), 1, generator=generator) + 0.3
+        part.copy_(near + spread * torch.randn(len(part), dim, generator=generator))
+        part /= part.norm(dim=1, keepdim=True)
+    return found
+
+
+def compared(name: str, ways: Ways, rounds: int, same: Callable[[dict[str, Any]], str]) -> None:
+    """Time the ways in turns, the first of which is ours, and print a line each."""
+    results = {way: action() for way, action in ways.items()}  # Warms up, too.
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for number in range(rounds):
+        for way in list(ways)[:: -1 if number % 2 else 1]:
+            start = time.perf_counter()
+            ways[way]()
+            times[way].append(time.perf_counter() - start)
+    ours = times[next(iter(ways))]
+    for way, seconds in times.items():
+        ratio = statistics.median(other / own for other, own in zip(seconds, ours, strict=True))
+        print(f"| {name} | {way} | {statistics.median(seconds):.3f} s | {ratio:.2f} |")
+    print(f"  {same(results)}", flush=True)
+
+
+def search(options: argparse.Namespace) -> None:
+    from sentence_transformers import util
+
+    corpus, queries = given(options, options.rows), directions(options.queries, options.dim, 1)
+    k = options.top_k
+    ways: Ways = {
+        "sbert": lambda: semantic_search(queries, corpus, k),
+        "sentence-transformers": lambda: util.semantic_search(queries, corpus, top_k=k),
+    }
+    try:
+        import faiss
+
+        index = faiss.IndexFlatIP(corpus.shape[1])
+        index.add(torch.nn.functional.normalize(corpus).numpy())
+        asked = torch.nn.functional.normalize(queries).numpy()
+        ways["faiss IndexFlatIP"] = lambda: index.search(asked, k)
+    except ImportError:
+        print("(faiss-cpu is not installed)")
+
+    def same(results: dict[str, Any]) -> str:
+        scores, indices = results["sbert"]
+        theirs = results["sentence-transformers"]
+        others = {"theirs": np.array([[hit["corpus_id"] for hit in hits] for hits in theirs])}
+        off = np.abs(scores - np.array([[hit["score"] for hit in hits] for hits in theirs])).max()
+        if "faiss IndexFlatIP" in results:
+            others["faiss"] = results["faiss IndexFlatIP"][1]
+        equal = ", ".join(f"{(indices == other).mean():.5f} of {name}" for name, other in others.items())
+        return f"the same places as {equal}; scores differ by {off:.1e} at most"
+
+    compared(f"top {k} of {len(corpus)} for {len(queries)}", ways, options.rounds, same)
+    one = queries[:1]
+    first: Ways = {
+        "sbert": lambda: semantic_search(one, corpus, k),
+        "sentence-transformers": lambda: util.semantic_search(one, corpus, top_k=k),
+    }
+    compared(f"top {k} of {len(corpus)} for 1", first, options.rounds, lambda results: "")
+
+
+def pair(options: argparse.Namespace) -> None:
+    from sentence_transformers.util import paraphrase_mining_embeddings as theirs
+
+    vectors = given(options, options.pairs_of)
+    ways: Ways = {
+        "sbert": lambda: most_similar_pair(vectors),
+        "sentence-transformers": lambda: theirs(vectors),
+        "the same with top_k=1": lambda: theirs(vectors, top_k=1),
+    }
+
+    def same(results: dict[str, Any]) -> str:
+        score, first, second = results["sentence-transformers"][0]
+        return f"ours {results['sbert']}, theirs ({score}, {first}, {second})"
+
+    compared(f"most similar pair of {len(vectors)}", ways, options.rounds, same)
+
+
+def mining(options: argparse.Namespace) -> None:
+    from sentence_transformers.util import paraphrase_mining_embeddings as theirs
+
+    vectors = given(options, options.pairs_of)
+    ways: Ways = {"sbert": lambda: paraphrase_mining(vectors), "sentence-transformers": lambda: theirs(vectors)}
+
+    def same(results: dict[str, Any]) -> str:
+        found = results["sbert"]
+        ours = {*zip(found.first.tolist(), found.second.tolist(), strict=True)}
+        others = {(first, second) for _, first, second in results["sentence-transformers"]}
+        return f"{len(ours)} pairs and {len(others)}, of which {len(ours & others)} are the same"
+
+    compared(f"mining of {len(vectors)}", ways, options.rounds, same)
+
+
+def communities(options: argparse.Namespace) -> None:
+    from sentence_transformers.util import community_detection as theirs
+
+    vectors = given(options, options.communities_of)
+    ways: Ways = {
+        "sbert": lambda: community_detection(vectors),
+        "sentence-transformers": lambda: theirs(vectors),
+    }
+
+    def same(results: dict[str, Any]) -> str:
+        found, others = results["sbert"], results["sentence-transformers"]
+        return f"{len(found)} communities and {len(others)}, equal: {found == others}"
+
+    compared(f"communities of {len(vectors)}", ways, min(options.rounds, 3), same)
+
+
+def memory(options: argparse.Namespace) -> None:
+    """Search a file larger than what may be resident, in a process of its own."""
+    path, rows = Path(options.file), int(options.gigabytes * 1e9 / 4 / options.dim)
+    if not path.exists():
+        written = np.lib.format.open_memmap(path, "w+", np.float32, (rows, options.dim))
+        block = directions(1 << 16, options.dim).numpy()
+        for start in range(0, rows, len(block)):
+            part = block[: rows - start]
+            written[start : start + len(part)] = np.roll(part, start // len(block), axis=1)
+            written.flush()
+        del written
+    command = [sys.executable, "-m", "tests.measure_search", "--only", "resident", "--file", str(path)]
+    subprocess.run([*command, "--dim", str(options.dim), "--queries", str(options.queries)], check=True)
+
+
+def resident(options: argparse.Namespace) -> None:
+    queries = directions(options.queries, options.dim, 1)
+    semantic_search(queries, queries, 1)
+    before, start = peak(), time.perf_counter()
+    hits = semantic_search(queries, options.file, options.top_k)
+    seconds, size = time.perf_counter() - start, Path(options.file).stat().st_size
+    print(f"| {size / 1e9:.1f} GB on disk | {seconds:.1f} s | resident: {peak() / 1e6:.0f} MB at most,")
+    print(f"  {before / 1e6:.0f} MB of which before it began; best {hits.scores.max():.4f} |")
+
+
+def peak() -> int:
+    """The most memory that was resident, in bytes, maps of files included."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def given(options: argparse.Namespace, rows: int) -> torch.Tensor:
+    if options.vectors:
+        return torch.from_numpy(np.load(options.vectors)[:rows])
+    return directions(rows, options.dim)
+
+
+PARTS = {f.__name__: f for f in (search, pair, mining, communities, memory, resident)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--queries", type=int, default=100)
+    parser.add_argument("--dim", type=int, default=384)
+    parser.add_argument("--top-k", type=int, default=10)
+    parser.add_argument("--pairs-of", type=int, default=10_000)
+    parser.add_argument("--communities-of", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="search,pair,mining,communities")
+    parser.add_argument("--vectors")
+    parser.add_argument("--file", default="vectors-of-measure-search.npy")
+    parser.add_argument("--gigabytes", type=float, default=10)
+    options = parser.parse_args()
+    parts = options.only.split(",")
+    if parts != ["resident"]:
+        print(
+            f"torch {torch.__version__}, {torch.get_num_threads()} threads\n\n| what | who | median | theirs / ours |"
+        )
+        print("|---|---|---|---|", flush=True)
+    for part in parts:
+        PARTS[part](options)
+
+
+if __name__ == "__main__":
+    main()
