@@ -36,13 +36,14 @@ def equal(found: Pairs, expected: Pairs, count: int | None = None) -> None:
         np.testing.assert_array_equal(one, two[:count])
 
 
-def clustered(rows: int = 300, dim: int = 12) -> np.ndarray:
-    """Groups of likes, some rows twice, and one of length 0."""
+def clustered(rows: int = 300, dim: int = 12, twice: bool = True) -> np.ndarray:
+    """Groups of likes; some rows are there twice, and one has the length 0, if that is wanted."""
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(9, dim))
     vectors = centres[rng.integers(0, 9, rows)] + rng.uniform(0, 1, (rows, 1)) * rng.normal(size=(rows, dim))
-    vectors[rows // 2 : rows // 2 + 20] = vectors[:20]
-    vectors[7] = 0
+    if twice:
+        vectors[rows // 2 : rows // 2 + 20] = vectors[:20]
+        vectors[7] = 0
     return vectors.astype(np.float32)
 
 
@@ -68,22 +69,10 @@ def test_mining_is_the_sorted_whole(similarity: str) -> None:
 @pytest.mark.parametrize("limit", [1, 5, 40])
 def test_a_row_has_no_more_than_its_nearest(limit: int) -> None:
     """Where there are many pairs and few: either is found in another way."""
-    vectors = clustered()
+    vectors = clustered(twice=False)
     expected = every(vectors, limit=limit)
     for count in (20, 500, 4000, 10**6):
-        found = paraphrase_mining(vectors, top_k=limit, max_pairs=count)
-        # Of equally near ones, any may count among the nearest.
-        np.testing.assert_array_equal(found.scores, expected.scores[:count][: len(found.scores)])
-        assert abs(len(found.scores) - min(count, len(expected.scores))) <= 0.05 * len(found.scores)
-        assert len({*zip(found.first.tolist(), found.second.tolist(), strict=True)}) == len(found.first)
-        assert (found.first < found.second).all()
-
-
-def test_both_ways_of_a_limit_find_the_same() -> None:
-    vectors = np.random.default_rng(0).normal(size=(400, 16)).astype(np.float32)
-    expected = every(vectors, limit=10)
-    for count in (100, 1500, 10**6):
-        equal(paraphrase_mining(vectors, top_k=10, max_pairs=count), expected, count)
+        equal(paraphrase_mining(vectors, top_k=limit, max_pairs=count), expected, count)
 
 
 def test_a_threshold_is_the_least_score() -> None:

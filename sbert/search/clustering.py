@@ -139,7 +139,9 @@ def topic_words(texts: Iterable[str], labels: Sequence[int] | np.ndarray, top_k:
     for text, label in zip(listed, given, strict=True):
         if label >= 0:
             words[label].update(re.findall(r"\w\w+", text.lower()))
-    everywhere = sum(words.values(), Counter[str]())
+    everywhere: Counter[str] = Counter()
+    for own in words.values():
+        everywhere.update(own)
     mean = everywhere.total() / max(1, len(words))
     found = {}
     for label, own in words.items():

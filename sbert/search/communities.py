@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from sbert.arguments import check_positive
-from sbert.search.compare import Queries, Rows, rows
+from sbert.search.compare import Queries, Rows, rows, where
 from sbert.search.corpus import vectors_of
 from sbert.search.pairs import pairs_above, tiles
 
@@ -53,10 +53,8 @@ def community_detection(vectors: Any, threshold: float = 0.75, min_community_siz
     values = vectors_of(vectors)
     # What is just as great as the threshold counts, too.
     limit = float(np.nextafter(np.float32(threshold), np.float32(-np.inf)))
-    with torch.inference_mode():
-        block = rows(values, "vectors", exact=True)
-        counts = _counts(block, limit)
-        return _groups(block, limit, counts, size)
+    block = rows(values, "vectors", exact=True)
+    return _groups(block, limit, _counts(block, limit), size)
 
 
 def _counts(block: Rows, limit: float) -> np.ndarray:
@@ -101,11 +99,11 @@ def _neighbours(block: Rows, limit: float, centres: np.ndarray) -> list[np.ndarr
     limits = torch.full((len(centres),), limit, dtype=torch.float64, device=block.values.device)
     parts: list[tuple[np.ndarray, ...]] = []
     for start in range(0, len(block.values), _BLOCK):
-        part = block[start : start + _BLOCK]
+        part = block.part(start, start + _BLOCK)
         places = queries.worth(part, limits)
         if places is None:
             every = queries.all(part)
-            of, at = (every > limit).nonzero(as_tuple=True)
+            of, at = where(every > limit)
             scores = every[of, at]
         else:
             at, of = places

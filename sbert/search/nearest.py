@@ -158,8 +158,8 @@ def semantic_search(
     Example:
         >>> corpus = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
         >>> hits = semantic_search(np.array([0.0, 2.0]), corpus, top_k=2)
-        >>> hits.scores.round(4).tolist(), hits.indices.tolist()
-        ([[1.0, 0.8]], [[2, 1]])
+        >>> hits.scores.round(4), hits.indices
+        (array([[1. , 0.8]], dtype=float32), array([[2, 1]]))
     """
     k = check_positive("top_k", top_k) or 1
     check_similarity(similarity)
@@ -170,15 +170,16 @@ def semantic_search(
     asked = tensor_of(opened(queries))
     asked = asked.to(device_of(corpus, asked))
     searched = Corpus(corpus, asked.shape[1], asked.device, precision, ranges, coded=is_coded(asked))
+    if not len(asked):
+        return Hits(np.empty((0, k), np.float32), np.empty((0, k), np.int64))
     best: list[Best] | None = None
-    with torch.inference_mode():
-        for start, values in searched:
-            # Codes can be read only once it is known what those of the corpus are.
-            best = best or _begin(searched.decoded(asked), similarity, k)
-            block = rows(values, "corpus", start)
-            for part in best:
-                part.see(block, start)
-        found = [part.flush() for part in best or _begin(asked.float(), similarity, k)]
+    for start, values in searched:
+        # Codes can be read only once it is known what those of the corpus are.
+        best = best or _begin(searched.decoded(asked), similarity, k)
+        block = rows(values, "corpus", start)
+        for part in best:
+            part.see(block, start)
+    found = [part.flush() for part in best or _begin(asked.float(), similarity, k)]
     return Hits(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 

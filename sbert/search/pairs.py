@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sbert.arguments import check_positive
 from sbert.functional import check_similarity
-from sbert.search.compare import Queries, Rows, rows
+from sbert.search.compare import Queries, Rows, rows, where
 from sbert.search.corpus import ALIGNED, vectors_of
 from sbert.search.nearest import Best
 
@@ -67,8 +67,7 @@ def most_similar_pair(vectors: Any, *, similarity: str = "cosine") -> Pair:
     values = vectors_of(vectors)
     if len(values) < 2:
         raise ValueError(f"there are {len(values)} vectors; pass at least 2 to compare")
-    with torch.inference_mode():
-        found = _Top(rows(values, "vectors", exact=True), similarity, 1).found(-np.inf, sampled=True)
+    found = _Top(rows(values, "vectors", exact=True), similarity, 1).found(-np.inf, sampled=True)
     return Pair(float(found.scores[0]), int(found.first[0]), int(found.second[0]))
 
 
@@ -100,8 +99,8 @@ def paraphrase_mining(
 
     Example:
         >>> scores, first, second = paraphrase_mining(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), max_pairs=2)
-        >>> scores.round(4).tolist(), first.tolist(), second.tolist()
-        ([0.8, 0.6], [1, 0], [2, 2])
+        >>> scores.round(4), first.tolist(), second.tolist()
+        (array([0.8, 0.6], dtype=float32), [1, 0], [2, 2])
         >>> found = paraphrase_mining(model, ["A cat sleeps.", "Taxes rise.", "A cat is sleeping."], threshold=0.5)
         >>> found.first.tolist(), found.second.tolist()
         ([0], [2])
@@ -113,18 +112,19 @@ def paraphrase_mining(
     values = vectors_of(vectors_or_model)
     # Pairs that are just as good as the threshold count, too.
     least = -np.inf if threshold is None else float(np.nextafter(np.float32(threshold), np.float32(-np.inf)))
-    with torch.inference_mode():
-        block = rows(values, "vectors", exact=True)
-        if limit is None or limit >= len(values) - 1:
-            return _Top(block, similarity, wanted).found(least, sampled=True)
-        if limit * len(values) > wanted:
-            # All pairs above a score hold, of each row, the most similar ones, if they are enough.
-            guess = max(least, _guess(block, similarity, wanted))
-            above = _Top(block, similarity, 4 * wanted)
-            found = _nearest_of_each(above.found(guess), limit, len(values))
-            if not above.full and (len(found.scores) >= wanted or guess == least):
-                return _cut(found, wanted)
-        return _by_rows(block, similarity, limit, wanted, least)
+    if len(values) < 2:
+        return _NONE
+    block = rows(values, "vectors", exact=True)
+    if limit is None or limit >= len(values) - 1:
+        return _Top(block, similarity, wanted).found(least, sampled=True)
+    if limit * len(values) > wanted:
+        # All pairs above a score hold, of each row, the most similar ones, if they are enough.
+        guess = max(least, _guess(block, similarity, wanted))
+        above = _Top(block, similarity, 4 * wanted)
+        found = _nearest_of_each(above.found(guess), limit, len(values))
+        if not above.full and (len(found.scores) >= wanted or guess == least):
+            return _cut(found, wanted)
+    return _by_rows(block, similarity, limit, wanted, least)
 
 
 def tiles(block: Rows, similarity: str) -> Iterator[tuple[Queries, int, Rows, int]]:
@@ -136,7 +136,7 @@ def tiles(block: Rows, similarity: str) -> Iterator[tuple[Queries, int, Rows, in
             high = min(start + _BLOCK, len(block.values))
             if high - start > ALIGNED:
                 high -= (high - start) % ALIGNED
-            yield queries, low, block[start:high], start
+            yield queries, low, block.part(start, high), start
             start = high
 
 
@@ -148,7 +148,7 @@ def pairs_above(
     places = queries.worth(part, limits, group)
     if places is None:
         every = queries.all(part)  # (queries, rows)
-        of, at = (every > limit).nonzero(as_tuple=True)
+        of, at = where(every > limit)
         scores = every[of, at]
         kept = at + start > of + low
     else:
@@ -223,15 +223,15 @@ def _cut(found: Pairs, count: int) -> Pairs:
 def _guess(block: Rows, similarity: str, wanted: int) -> float:
     """A score that somewhat more pairs than are wanted may exceed, seen by a few rows; or minus infinity."""
     total = len(block.values)
-    sample = torch.linspace(0, total - 1, min(_SAMPLE, total), device=block.values.device).long()
+    sample = torch.arange(0, total, -(-total // _SAMPLE), device=block.values.device)
+    part = wanted * _SAFETY / (total * (total - 1) / 2)  # Of all pairs.
+    if part > 1 / 4:
+        return -np.inf
     queries = Queries(block.values[sample], similarity)
     seen: list[Tensor] = []
-    each = wanted * _SAFETY * 2 / (total - 1) / total * len(sample) * (total - 1) if total > 1 else 0
-    if each > len(sample) * (total - 1) / 4:
-        return -np.inf
-    kept = int(each) + 1
+    kept = int(part * len(sample) * (total - 1)) + 1
     for start in range(0, total, _BLOCK):
-        scores = queries.all(block[start : start + _BLOCK])  # (sample, rows)
+        scores = queries.all(block.part(start, start + _BLOCK))  # (sample, rows)
         own = (sample[:, None] == torch.arange(start, start + scores.shape[1], device=sample.device)).nonzero()
         scores[own[:, 0], own[:, 1]] = -torch.inf
         seen = [torch.cat([*seen, scores.flatten()]).topk(min(kept, scores.numel())).values]
@@ -257,7 +257,7 @@ def _by_rows(block: Rows, similarity: str, limit: int, wanted: int, least: float
     for low in range(0, total, _FEW):
         best = Best(Queries(block.values[low : low + _FEW], similarity), limit + 1)
         for start in range(0, total, _BLOCK):
-            best.see(block[start : start + _BLOCK], start)
+            best.see(block.part(start, start + _BLOCK), start)
         scores, indices = best.flush()
         own = np.arange(low, low + len(scores))[:, None]
         others = indices != own
