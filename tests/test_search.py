@@ -75,20 +75,20 @@ def test_what_exceeds_a_limit_is_never_left_out(similarity: str, way: Any) -> No
     """However little it exceeds it by, and wherever rounding to few bits leads."""
     rng, passed = np.random.default_rng(0), 0
     for scale in (1e-9, 1.0, 1e6):
-        vectors = torch.from_numpy(rng.normal(size=(1024, 24)).astype(np.float32)) * scale
+        vectors = torch.from_numpy(rng.normal(size=(4096, 48)).astype(np.float32)) * scale
         # Numbers between two of bfloat16, all of which are rounded the same way.
         vectors[::2] = vectors[::2].bfloat16().float() * (1 + 2.0**-8 * 0.99)
-        block, queries = compare.rows(vectors, "corpus"), compare.Queries(vectors[::128] / scale, similarity)
+        block, queries = compare.rows(vectors, "corpus"), compare.Queries(vectors[::512] / scale, similarity)
         scores = queries.all(block)
         ranked = scores.sort(1, descending=True).values
-        for rank in range(6):
+        for rank in (0, 2, 5):
             limit = torch.nextafter(ranked[:, rank], torch.tensor(-math.inf)).double()
             places = queries.worth(block, limit)
             if places is not None:  # None is what compares all of them.
                 passed += 1
                 known = {*zip(places[1].tolist(), places[0].tolist(), strict=True)}
                 assert known >= {(of, at) for of, at in (scores > limit[:, None]).nonzero().tolist()}
-    assert passed >= 5
+    assert passed >= 4
 
 
 def test_rounding_that_misleads_changes_nothing(way: Any) -> None:

@@ -13,6 +13,8 @@ less that much, is not among the best: to leave it out changes nothing.
 
 from __future__ import annotations
 
+import warnings
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -27,10 +29,12 @@ _SHORTEST = 1e-12
 _RANGE = (1e-25, 1e15)
 # Pairs that are compared exactly at once: their vectors stay in the cache.
 _PAIRS = 256
+# Pairs from which on a sparse product is faster.
+_SPARSE = 4096
 # Rows that stay in the cache between two things that are done to them.
 _CACHED = 1024
 # From this part of all pairs on, comparing all exactly is cheaper than to pick those that are worth it.
-_MANY = 1 / 64
+_MANY = 1 / 32
 
 # Similarities that are negative distances, and which.
 _DISTANCES = {"euclidean": 2.0, "manhattan": 1.0}
@@ -85,7 +89,7 @@ def rows(values: Tensor, name: str, start: int = 0, exact: bool = False) -> Rows
             )
         usual = bool((((norms == 0) | (norms > _RANGE[0])) & (norms < _RANGE[1])).all())
     if exact or not usual:
-        norms = torch.cat([torch.linalg.vector_norm(some.double(), dim=1) for some in values.split(_CACHED)])
+        norms = torch.cat([torch.linalg.vector_norm(some.double(), dim=1) for some in torch.split(values, _CACHED)])
     return Rows(values, norms, rough if usual else None)
 
 
@@ -100,13 +104,13 @@ class Queries:
     def __init__(self, values: Tensor, similarity: str) -> None:
         self.similarity = similarity
         self.values = values.double()
-        self.norms = torch.linalg.vector_norm(self.values, dim=1)
-        scaled = self.values / self.norms.clamp(min=_SHORTEST)[:, None] if similarity == "cosine" else self.values
+        self.norms = torch.linalg.vector_norm(self.values, dim=1).clamp(min=_SHORTEST if similarity == "cosine" else 0)
+        scaled = self.values / self.norms[:, None] if similarity == "cosine" else self.values
         self.lengths = torch.linalg.vector_norm(scaled, dim=1)
         few = scaled.to(rough_dtype(values.device))
         u, dim = unit(few.dtype, values.device), values.shape[1]
         g = 2 * (dim + 8) * 2.0**-24
-        error = torch.linalg.vector_norm(few.double() - scaled, dim=1)
+        error = torch.linalg.vector_norm(scaled - few, dim=1)
         if few.dtype == torch.float32:  # The product itself may leave bits away.
             error += self.lengths * u
         # The second g is for lengths in float32 and for the rounding of scores.
@@ -125,17 +129,28 @@ class Queries:
         if self.similarity == "cosine":
             norms = block.norms if block.norms.dtype == torch.float64 else torch.linalg.vector_norm(values, dim=1)
             products = self.values @ values.T
-            products /= self.norms.clamp(min=_SHORTEST)[:, None]
+            products /= self.norms[:, None]
             return products.div_(norms.clamp(min=_SHORTEST)).float()
         if self.similarity == "dot":
             return (self.values @ values.T).float()
         p = _DISTANCES[self.similarity]
-        return torch.cdist(self.values, values, p, "donot_use_mm_for_euclid_dist").neg_().float()
+        distances: Tensor = torch.cdist(self.values, values, p, "donot_use_mm_for_euclid_dist")
+        return distances.neg_().float()
 
     def some(self, block: Rows, places: Places) -> Tensor:
         """Exact scores of pairs, given as places in the block and in the queries. Shape: (pairs,) float32."""
-        parts = [self._pairs(block, at, of) for at, of in zip(*(side.split(_PAIRS) for side in places), strict=True)]
-        return torch.cat(parts) if parts else block.values.new_zeros(0, dtype=torch.float32)
+        at, of = places
+        if self.similarity in _DISTANCES or len(at) < _SPARSE or at.device.type != "cpu":
+            parts = zip(torch.split(at, _PAIRS), torch.split(of, _PAIRS), strict=True)
+            return torch.cat([self._pairs(block, *part) for part in parts])
+        products = _products(self.values, block.values.double(), at, of)
+        if self.similarity == "cosine":
+            norms = block.norms
+            if norms.dtype != torch.float64:
+                norms = torch.linalg.vector_norm(block.values.double(), dim=1)
+            products /= self.norms.index_select(0, of)
+            products /= norms.clamp(min=_SHORTEST).index_select(0, at)
+        return products.float()
 
     def _pairs(self, block: Rows, at: Tensor, of: Tensor) -> Tensor:
         query, row = self.values.index_select(0, of), block.values.index_select(0, at).double()
@@ -145,7 +160,7 @@ class Queries:
         if self.similarity == "cosine":
             exact = block.norms.dtype == torch.float64
             norms = block.norms.index_select(0, at) if exact else torch.linalg.vector_norm(row, dim=1)
-            products /= self.norms.index_select(0, of).clamp(min=_SHORTEST)
+            products /= self.norms.index_select(0, of)
             products /= norms.clamp(min=_SHORTEST)
         return products.float()
 
@@ -185,15 +200,39 @@ class Queries:
         slack, length = self.slack[of], self.lengths[of]
         if self.similarity == "euclidean":
             # |s - c| < t  <=>  s.c > (|s|^2 + |c|^2 - t^2) / 2
-            bound = (length**2 - limit**2 + shortest**2) / 2 - slack * longest
-            return bound - self._margin * (length**2 + longest**2)
+            bound = (length.square() - limit.square() + shortest.square()) / 2 - slack * longest
+            return bound - self._margin * (length.square() + longest.square())
         if self.similarity == "cosine":
             least = limit - slack
-            bound = torch.minimum(least * shortest, least * longest.clamp(min=_SHORTEST))
+            bound = least * longest.clamp(min=_SHORTEST)
+            if shortest is not longest:
+                bound = torch.minimum(bound, least * shortest.clamp(min=_SHORTEST))
         else:
             bound = limit - slack * longest
-        # All scores of a vector of length 0 are 0.
+        if shortest is longest:
+            return bound
+        # Whole groups are left out where all scores are 0, as those of vectors of length 0 are.
         return torch.where((length == 0) | (longest == 0), torch.where(limit < 0, -torch.inf, torch.inf), bound)
+
+
+def _products(queries: Tensor, values: Tensor, at: Tensor, of: Tensor) -> Tensor:
+    """The dot product of each pair in float64, without a copy of its vectors. Shape: (pairs,)."""
+    order = torch.argsort(of, stable=True)
+    ends = torch.bincount(of, minlength=len(queries)).cumsum(0)
+    starts, numbers = torch.cat([ends.new_zeros(1), ends]), queries.new_zeros(len(at))
+    _hear_of_sparse()
+    wanted = torch.sparse_csr_tensor(starts, at[order], numbers, (len(queries), len(values)))
+    products = queries.new_empty(len(at))
+    products[order] = torch.sparse.sampled_addmm(wanted, queries, values.T, beta=0.0).values()
+    return products
+
+
+@cache
+def _hear_of_sparse() -> None:
+    """Let torch say, as it does once, that its sparse matrices may change; nobody needs to hear it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.sparse_csr_tensor([0, 0], [], [], (1, 1))
 
 
 def _greatest(products: Tensor, bound: Tensor) -> Tensor:

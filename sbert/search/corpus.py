@@ -19,7 +19,8 @@ _NUMBERS, _NUMBERS_OF_GPU = 6 << 20, 1 << 26
 _FIRST_ROWS = 1024
 # Blocks have a multiple of so many rows, but for the last one.
 ALIGNED = 64
-_AROUND = 16 * mmap.PAGESIZE
+# Bytes around a page that some systems map when it is read.
+_AROUND = 4 << 20
 _CODES = (torch.int8, torch.uint8)
 
 
@@ -190,7 +191,6 @@ def _release(whole: Any, low: int, high: int) -> None:
         return
     first = whole.__array_interface__["data"][0] - np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
     begin, end = first + low * whole.strides[0], first + min(high, len(whole)) * whole.strides[0]
-    # To read a page maps some around it, too, those of the block before among them.
     begin = max(0, begin - begin % mmap.PAGESIZE - _AROUND)
     if end > begin:
         mapped.madvise(mmap.MADV_DONTNEED, begin, end - begin)

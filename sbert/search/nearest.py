@@ -185,7 +185,7 @@ def semantic_search(
 
 def _begin(queries: Tensor, similarity: str, k: int) -> list[Best]:
     rows(queries, "queries")
-    return [Best(Queries(part, similarity), k) for part in queries.split(_QUERIES)]
+    return [Best(Queries(part, similarity), k) for part in torch.split(queries, _QUERIES)]
 
 
 def rescored(
