@@ -29,7 +29,7 @@ _SHORTEST = 1e-12
 _RANGE = (1e-25, 1e15)
 # Pairs that are compared exactly at once: their vectors stay in the cache.
 _PAIRS = 256
-# Pairs from which on a sparse product is faster.
+# Pairs from which on a sparse product is faster, if there are as many as rows.
 _SPARSE = 4096
 # Rows that stay in the cache between two things that are done to them.
 _CACHED = 1024
@@ -61,7 +61,7 @@ class Rows(NamedTuple):
         return Rows(self.values[low:high], self.norms[low:high], rough)
 
 
-def rows(values: Tensor, name: str, start: int = 0, exact: bool = False) -> Rows:
+def rows(values: Tensor, name: str, start: int = 0, exact: bool = False, room: Tensor | None = None) -> Rows:
     """A block, checked.
 
     Args:
@@ -69,12 +69,16 @@ def rows(values: Tensor, name: str, start: int = 0, exact: bool = False) -> Rows
         name: What the caller calls the vectors.
         start: Which of them is the first of this block.
         exact: Whether their lengths will be needed many times.
+        room: Memory of a block before, whose vectors in few bits are needed no more: new memory costs time.
 
     Raises:
         ValueError: If a number is NaN or infinite, naming its row.
     """
     norms = values.new_empty(len(values))
-    rough = torch.empty_like(values, dtype=rough_dtype(values.device))
+    if room is not None and len(room) >= len(values):
+        rough = room[: len(values)]
+    else:
+        rough = torch.empty_like(values, dtype=rough_dtype(values.device))
     for low in range(0, len(values), _CACHED):
         part = slice(low, low + _CACHED)
         torch.linalg.vector_norm(values[part], dim=1, out=norms[part])
@@ -140,7 +144,7 @@ class Queries:
     def some(self, block: Rows, places: Places) -> Tensor:
         """Exact scores of pairs, given as places in the block and in the queries. Shape: (pairs,) float32."""
         at, of = places
-        if self.similarity in _DISTANCES or len(at) < _SPARSE or at.device.type != "cpu":
+        if self.similarity in _DISTANCES or len(at) < max(_SPARSE, len(block.values)) or at.device.type != "cpu":
             parts = zip(torch.split(at, _PAIRS), torch.split(of, _PAIRS), strict=True)
             return torch.cat([self._pairs(block, *part) for part in parts])
         products = _products(self.values, block.values.double(), at, of)
@@ -155,7 +159,8 @@ class Queries:
     def _pairs(self, block: Rows, at: Tensor, of: Tensor) -> Tensor:
         query, row = self.values.index_select(0, of), block.values.index_select(0, at).double()
         if self.similarity in _DISTANCES:
-            return torch.linalg.vector_norm(query - row, _DISTANCES[self.similarity], dim=1).neg_().float()
+            distances: Tensor = torch.linalg.vector_norm(query - row, _DISTANCES[self.similarity], dim=1)
+            return distances.neg_().float()
         products = (query * row).sum(1)
         if self.similarity == "cosine":
             exact = block.norms.dtype == torch.float64
@@ -198,10 +203,12 @@ class Queries:
     def _bound(self, limit: Tensor, of: Tensor | slice, shortest: Tensor, longest: Tensor) -> Tensor:
         """What a rough product must reach if a score is to exceed a limit, for rows of lengths between two."""
         slack, length = self.slack[of], self.lengths[of]
+        bound: Tensor
         if self.similarity == "euclidean":
             # |s - c| < t  <=>  s.c > (|s|^2 + |c|^2 - t^2) / 2
             bound = (length.square() - limit.square() + shortest.square()) / 2 - slack * longest
-            return bound - self._margin * (length.square() + longest.square())
+            bound -= self._margin * (length.square() + longest.square())
+            return bound
         if self.similarity == "cosine":
             least = limit - slack
             bound = least * longest.clamp(min=_SHORTEST)
@@ -217,7 +224,8 @@ class Queries:
 
 def _products(queries: Tensor, values: Tensor, at: Tensor, of: Tensor) -> Tensor:
     """The dot product of each pair in float64, without a copy of its vectors. Shape: (pairs,)."""
-    order = torch.argsort(of, stable=True)
+    # NumPy sorts numbers of 16 bits in one go.
+    order = torch.from_numpy(np.argsort(of.numpy().astype(np.min_scalar_type(len(queries))), kind="stable"))
     ends = torch.bincount(of, minlength=len(queries)).cumsum(0)
     starts, numbers = torch.cat([ends.new_zeros(1), ends]), queries.new_zeros(len(at))
     _hear_of_sparse()

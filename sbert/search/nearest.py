@@ -173,10 +173,12 @@ def semantic_search(
     if not len(asked):
         return Hits(np.empty((0, k), np.float32), np.empty((0, k), np.int64))
     best: list[Best] | None = None
+    room: Tensor | None = None
     for start, values in searched:
         # Codes can be read only once it is known what those of the corpus are.
         best = best or _begin(searched.decoded(asked), similarity, k)
-        block = rows(values, "corpus", start)
+        block = rows(values, "corpus", start, room=room)
+        room = block.rough if room is None or len(room) < len(values) else room
         for part in best:
             part.see(block, start)
     found = [part.flush() for part in best or _begin(asked.float(), similarity, k)]
