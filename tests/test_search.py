@@ -133,6 +133,25 @@ def test_many_equal_rows_come_in_order(way: Any) -> None:
     assert nothing.scores.tolist() == [[0, 0]]
 
 
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_a_pair_has_one_score_however_it_is_compared(
+    similarity: str, exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone, among few or many, or with all others."""
+    rng = np.random.default_rng(0)
+    vectors = torch.from_numpy(rng.normal(size=(100, 20)).astype(np.float32))
+    vectors[50:] = vectors[:50]
+    block, queries = compare.rows(vectors, "corpus", exact=exact), compare.Queries(vectors[:30], similarity)
+    at, of = torch.from_numpy(rng.integers(0, 100, 700)), torch.from_numpy(rng.integers(0, 30, 700))
+    expected = queries.all(block)[of, at]
+    assert torch.equal(queries.some(block, (at, of)), expected)
+    monkeypatch.setattr(compare, "_SPARSE", 1)
+    assert torch.equal(queries.some(block, (at, of)), expected)
+    one = queries.some(block, (at[:1], of[:1]))
+    assert torch.equal(one, expected[:1])
+
+
 def forms(vectors: np.ndarray, folder: Path) -> dict[str, Any]:
     np.save(folder / "vectors.npy", vectors)
     np.save(folder / "fortran.npy", np.asfortranarray(vectors))
