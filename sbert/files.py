@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -220,16 +220,18 @@ def check_replaceable(target: Path) -> None:
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[Path]:
+def replacing(target: Path, check: Callable[[Path], None] = check_replaceable) -> Iterator[Path]:
     """A new folder to write to, which takes the place of ``target`` when the block ends without an error.
 
     Whoever looks, or a crash at any moment, finds the old folder or the new one.
+
+    ``check`` raises an error where ``target`` is there and must stay.
 
     Raises:
         ValueError: If ``target`` is there and holds something else than a model.
     """
     target = Path(os.path.realpath(target))
-    check_replaceable(target)
+    check(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{target.name}.saving-", dir=target.parent))
     try:

@@ -1,0 +1,296 @@
+"""An index is semantic search under the user's ids, and its folder is whole at any moment."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import files
+from sbert.quantization import calibrate, quantize
+from sbert.search import Index, kept, semantic_search
+
+# Children save two indexes in turn, each killed at another moment.
+KILLER = """
+import os, random, signal, sys, time
+import numpy as np
+from sbert.search import Index
+indexes = [Index(), Index()]
+for which, index in enumerate(indexes):
+    index.add(np.full((5000, 16), which + 1.0), [f"{which}-{row}" for row in range(5000)])
+target, rng = sys.argv[1], random.Random(0)
+indexes[0].save(target)
+for kill in range(20):
+    child = os.fork()
+    if not child:
+        while True:
+            for index in indexes:
+                index.save(target)
+    time.sleep(rng.uniform(0.01, 0.2))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    found = Index.load(target)
+    first = found.search(np.ones(16), 1).ids[0, 0]
+    which = int(first[0])
+    same = found._kept.ids == indexes[which]._kept.ids and (found._kept.whole() == which + 1).all()
+    print(which if same else "broken", flush=True)
+"""
+
+
+def vectors(rows: int, dim: int = 12, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(rows, dim)).astype(np.float32)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean", "manhattan"])
+def test_search_is_semantic_search(similarity: str, tmp_path: Path) -> None:
+    """However the rows were added, with ids of both kinds, before and after saving."""
+    corpus, queries = vectors(700), vectors(5, seed=1)
+    names = [f"row {row}\0" for row in range(700)]
+    expected = semantic_search(queries, corpus, 7, similarity=similarity)
+    for ids in (None, names):
+        index, low = Index(similarity=similarity), 0
+        for rows in (1, 1, 300, 2, 0, 396):
+            index.add(corpus[low : low + rows], None if ids is None else ids[low : low + rows])
+            low += rows
+        index.save(tmp_path / "index")
+        again = Index.load(tmp_path / "index")
+        assert isinstance(again._kept.blocks[0], np.memmap)
+        for each in (index, again):
+            found = each.search(queries, 7)
+            np.testing.assert_array_equal(found.scores, expected.scores)
+            wanted = expected.indices if ids is None else np.array(names, object)[expected.indices]
+            np.testing.assert_array_equal(found.ids, wanted)
+            assert found.ids.dtype == (np.int64 if ids is None else object)
+            assert (len(each), each.dim, each.similarity) == (700, 12, similarity)
+
+
+@pytest.mark.parametrize("precision", ["int8", "binary", "ubinary"])
+def test_fewer_bits(precision: str, tmp_path: Path) -> None:
+    corpus, queries = vectors(300), vectors(4, seed=1)
+    ranges = calibrate(corpus) if precision == "int8" else None
+    codes = quantize(torch.from_numpy(corpus), precision, ranges)
+    expected = semantic_search(queries, codes, 9, precision=precision, ranges=ranges)
+    index = Index(precision=precision, ranges=ranges)
+    index.add(corpus)
+    index.save(tmp_path / "index")
+    for each in (index, Index.load(tmp_path / "index")):
+        found = each.search(torch.from_numpy(queries), 9)
+        np.testing.assert_array_equal(found.scores, expected.scores)
+        np.testing.assert_array_equal(found.ids, expected.indices)
+
+
+@pytest.mark.parametrize("backend", ["faiss", "usearch"])
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean"])
+def test_graphs(backend: str, similarity: str, tmp_path: Path) -> None:
+    """They miss little, never give another score, and are saved as they are."""
+    pytest.importorskip(backend)
+    corpus, queries = vectors(1500), vectors(20, seed=1)
+    expected = semantic_search(queries, corpus, 1500, similarity=similarity)
+    scores = np.take_along_axis(expected.scores, np.argsort(expected.indices, 1), 1)
+    index = Index(backend=backend, similarity=similarity)
+    index.add(corpus[:500])
+    assert len(index.search(queries, 3).ids) == 20
+    index.add(corpus[500:])
+    index.save(tmp_path / "index")
+    for each in (index, Index.load(tmp_path / "index")):
+        found = each.search(queries, 10)
+        assert found.ids.shape == (20, 10)
+        np.testing.assert_array_equal(found.scores, np.take_along_axis(scores, found.ids, 1))
+        assert (found.ids == expected.indices[:, :10]).mean() > 0.95
+    assert each.search(queries[0], 1).ids.shape == (1, 1)
+    assert set(each.search(queries[:1], 1500).ids[0]) == set(range(1500))
+    best = each.search(queries, 1).ids.ravel()
+    each.remove(best)
+    assert len(each) == 1500 - len(set(best))
+    assert not set(best) & set(each.search(queries, 10).ids.ravel())
+    graph = tmp_path / "index" / f"graph.{backend}"
+    graph.write_bytes(graph.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=rf"graph\.{backend} has \d+ bytes of \d+"):
+        Index.load(tmp_path / "index")
+
+
+def test_a_backend_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(ImportError, match=r"backend='faiss' needs faiss-cpu: pip install faiss-cpu"):
+        Index(backend="faiss")
+
+
+def test_ids_are_given_once() -> None:
+    index = Index()
+    index.add(vectors(3), [5, np.int64(-2), 9])
+    for ids, error, message in (
+        ([1, 1], ValueError, r"ids\[1\]=1 is given twice; nothing was added"),
+        ([1, 9], ValueError, r"ids\[1\]=9 is in the index already; remove it first"),
+        ([1], ValueError, "1 ids and 2 vectors were given"),
+        ([1, "a"], TypeError, r"ids\[1\]='a', but other ids are like 5"),
+        ([1, True], TypeError, r"ids\[1\]=True is of type bool"),
+        ([1, 2.0], TypeError, r"ids\[1\]=2.0 is of type float"),
+        ([1, 2**63], ValueError, r"ids\[1\]=9223372036854775808 does not fit 64 bits"),
+        ("ab", TypeError, "ids='ab' is one string"),
+    ):
+        with pytest.raises(error, match=message):  # type: ignore[call-overload]
+            index.add(vectors(2), ids)
+        assert len(index) == 3
+    index.add(vectors(2))
+    assert index._kept.ids == [5, -2, 9, 10, 11]
+    index.remove([11])
+    index.add(vectors(1))  # Nobody who remembers 11 finds another's vector under it.
+    assert 12 in index
+    assert 11 not in index
+
+
+def test_removed_and_added_again(tmp_path: Path) -> None:
+    corpus = vectors(60)
+    index = Index()
+    index.add(corpus[:40])
+    index.save(tmp_path / "index")
+    index = Index.load(tmp_path / "index")
+    index.add(corpus[40:])
+    index.remove(range(0, 60, 2))
+    found = index.search(corpus, 1)
+    np.testing.assert_array_equal(found.ids[1::2, 0], np.arange(1, 60, 2))
+    assert not (found.ids % 2 == 0).any()
+    index.save(tmp_path / "index")  # In the place of the file that is mapped.
+    np.testing.assert_array_equal(Index.load(tmp_path / "index").search(corpus, 1).ids, found.ids)
+    with pytest.raises(KeyError, match="2 is no id of the index; nothing was removed"):
+        index.remove([1, 2])
+    with pytest.raises(TypeError, match="pass a list"):
+        index.remove(1)  # type: ignore[arg-type]
+    index.remove(range(1, 60, 2))
+    assert (len(index), index.search(corpus[0]).ids.shape) == (0, (1, 0))
+
+
+def test_what_is_empty_or_does_not_fit(tmp_path: Path) -> None:
+    index = Index()
+    index.save(tmp_path / "index")
+    for each in (index, Index.load(tmp_path / "index")):
+        assert each.search(vectors(2)).scores.shape == (2, 0)
+        each.add(vectors(2))
+        assert each.search(vectors(3), 10).ids.shape == (3, 2)
+        assert each.search(np.empty((0, 12))).ids.shape[0] == 0
+        for wrong, message in (
+            (vectors(1, 7), "dim 7, the index 12"),
+            (np.array([[0.0] * 11 + [np.nan]]), r"vectors\[0\] has a NaN"),
+            (np.array([[0.0] * 11 + [1e300]]), r"vectors\[0\] has a NaN, or a number that is infinite as float32"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                each.add(wrong)
+        with pytest.raises(ValueError, match="the queries have dim 7, the index 12"):
+            each.search(vectors(1, 7))
+        with pytest.raises(ValueError, match="top_k=0"):
+            each.search(vectors(1), 0)
+        assert len(each) == 2
+    for options, message in (
+        ({"backend": "annoy"}, "backend='annoy' is unknown"),
+        ({"similarity": "x"}, "unknown"),
+        ({"precision": "int8"}, "needs ranges"),
+        ({"dim": 3, "precision": "int8", "ranges": np.ones((2, 4))}, "ranges of shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Index(**options)  # type: ignore[arg-type]
+
+
+def test_the_callers_memory_is_not_the_index() -> None:
+    corpus = vectors(4)
+    index = Index()
+    index.add(corpus)
+    expected = index.search(vectors(1, seed=1)).scores
+    corpus[:] = 0
+    np.testing.assert_array_equal(index.search(vectors(1, seed=1)).scores, expected)
+
+
+def changed(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("vectors.npy", lambda p: p.write_bytes(p.read_bytes()[:-1]), r"vectors\.npy has \d+ bytes of \d+"),
+        ("vectors.npy", lambda p: p.unlink(), r"vectors\.npy has None bytes"),
+        ("vectors.npy", lambda p: p.write_bytes(b"x" * p.stat().st_size), r"vectors\.npy cannot be read as an array"),
+        ("ids.json", lambda p: p.write_bytes(p.read_bytes()[:-1]), r"ids\.json has \d+ bytes of \d+"),
+        ("ids.json", lambda p: p.write_text("[1, 1, 2]"), r"ids\.json holds no list of different ids"),
+        ("ids.json", lambda p: p.write_text("[1.5, 2]."[:9]), r"ids\.json cannot be read as JSON"),
+        ("index.json", lambda p: p.write_bytes(p.read_bytes()[:-9]), r"index\.json cannot be read as JSON"),
+        ("index.json", lambda p: p.write_text("{}"), r"index\.json describes no index"),
+        ("index.json", lambda p: changed(p, dim=5), r"vectors\.npy holds \(3, 12\) of float32 where \(3, 5\)"),
+        ("index.json", lambda p: changed(p, similarity="x"), r"index\.json does not fit: similarity 'x' is unknown"),
+        ("index.json", lambda p: changed(p, files={"../x": 1}), r"names the file '\.\./x'"),
+        ("index.json", lambda p: p.unlink(), r"holds no index\.json"),
+    ],
+)
+def test_a_damaged_folder_is_refused(tmp_path: Path, name: str, damage: Any, message: str) -> None:
+    index = Index()
+    index.add(vectors(3))
+    index.save(tmp_path / "index")
+    damage(tmp_path / "index" / name)
+    with pytest.raises(ValueError, match=message):
+        Index.load(tmp_path / "index")
+
+
+def test_nothing_of_others_is_taken_away(tmp_path: Path) -> None:
+    index = Index()
+    index.add(vectors(3), ["a", "b", "\udcff"])
+    with pytest.raises(FileNotFoundError, match="is no folder"):
+        Index.load(tmp_path / "index")
+    (tmp_path / "index").mkdir()
+    index.save(tmp_path / "index")
+    (tmp_path / "index" / "notes").write_text("mine")
+    for name in ("modules.json", "vectors.npy", "index.json"):
+        (tmp_path / name[:3]).mkdir()
+        (tmp_path / name[:3] / name).write_text("{}")
+    for folder in ("index", "mod", "vec", "ind"):
+        before = sorted(path.name for path in (tmp_path / folder).iterdir())
+        with pytest.raises(ValueError, match="which is no part of an index; save to another folder"):
+            index.save(tmp_path / folder)
+        assert sorted(path.name for path in (tmp_path / folder).iterdir()) == before
+    with pytest.raises(ValueError, match="is a file"):
+        index.save(tmp_path / "mod" / "modules.json")
+    assert "\udcff" in Index.load(tmp_path / "index")
+
+
+@pytest.mark.parametrize("function", ["flush", "fsync", "write_json"])
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    first, second = Index(), Index()
+    first.add(vectors(3))
+    second.add(vectors(9))
+    first.save(tmp_path / "index")
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    from sbert.search import stored
+
+    place = {"flush": files, "fsync": os, "write_json": stored}[function]
+    monkeypatch.setattr(place, function, full)
+    with pytest.raises(OSError, match="No space left"):
+        second.save(tmp_path / "index")
+    monkeypatch.undo()
+    assert len(Index.load(tmp_path / "index")) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes to kill")
+def test_killed_while_saving(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLER, str(tmp_path / "index")]
+    result = subprocess.run(command, capture_output=True, text=True)
+    found = result.stdout.split()
+    assert len(found) == 20, result.stderr
+    assert set(found) == {"0", "1"}
+
+
+def test_blocks_stay_few() -> None:
+    index = Index()
+    for row in vectors(300):
+        index.add(row)
+    assert len(index._kept.blocks) <= 9
+    assert isinstance(index._kept, kept.Kept)
