@@ -1,0 +1,153 @@
+"""Hard negatives are those of sentence-transformers where both mean the same, and of the definition elsewhere."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sbert import Pooling, SentenceEncoder, Transformer
+from sbert.losses import MultipleNegativesRankingLoss, TripletLoss
+from sbert.search import mine_hard_negatives
+from sbert.training.rows import Rows
+from tests import small
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("negatives")
+    SentenceEncoder(Transformer(small.bert(path / "bert")), Pooling(), device="cpu").save(path / "model")
+    return path / "model"
+
+
+@pytest.fixture(scope="module")
+def encoder(folder: Path) -> SentenceEncoder:
+    return SentenceEncoder(folder, device="cpu")
+
+
+def sentences(count: int, seed: int) -> list[str]:
+    rng, words = random.Random(seed), [word for word in small.words() if len(word) > 1 and word.isascii()]
+    return list(dict.fromkeys(" ".join(rng.choices(words, k=rng.randint(2, 5))) for _ in range(count)))
+
+
+ANCHORS, POSITIVES, CORPUS = sentences(12, 0), sentences(12, 1), sentences(40, 2)
+PAIRS = list(zip(ANCHORS, POSITIVES, strict=True))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"range_min": 3, "range_max": 9},
+        {"max_score": 0.6},
+        {"margin": 0.05},
+        {"relative_margin": 0.1},
+        {"margin": 0.0, "max_score": 0.7, "range_max": 12},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("with_corpus", [True, False])
+def test_those_of_sentence_transformers(
+    folder: Path, encoder: SentenceEncoder, options: dict[str, Any], with_corpus: bool
+) -> None:
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.util import mine_hard_negatives as theirs
+
+    model = SentenceTransformer(str(folder), device="cpu")
+    dataset = Dataset.from_dict({"anchor": ANCHORS, "positive": POSITIVES})
+    corpus = CORPUS if with_corpus else None
+    renamed = {"absolute_margin" if name == "margin" else name: value for name, value in options.items()}
+    renamed.setdefault("range_max", 100)
+    expected = theirs(dataset, model, corpus=corpus, num_negatives=3, output_format="triplet", verbose=False, **renamed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warnings.warn", lambda *_, **__: None)  # Of anchors for which there are none.
+        found = mine_hard_negatives(encoder, PAIRS, corpus, negatives=3, as_triplets=True, **options)
+    assert found == list(expected)
+    assert found
+
+
+def by_definition(
+    encoder: SentenceEncoder, pairs: list[tuple[str, str]], low: int, high: int, margin: float
+) -> dict[str, list[str]]:
+    """With a table of all scores."""
+    texts = list(dict.fromkeys([*CORPUS, *(positive for _, positive in pairs)]))
+    unit = {
+        text: vector / np.linalg.norm(vector)
+        for text, vector in zip([*texts, *ANCHORS], encoder.encode([*texts, *ANCHORS]).astype(np.float64), strict=True)
+    }
+    found = {}
+    for anchor, _ in pairs:
+        own = {positive for other, positive in pairs if other == anchor}
+        ranked = sorted((text for text in texts if text not in own | {anchor}), key=lambda t: -(unit[t] @ unit[anchor]))
+        least = min(unit[text] @ unit[anchor] for text in own)
+        found[anchor] = [text for text in ranked[low:high] if unit[text] @ unit[anchor] <= least - margin]
+    return found
+
+
+def test_an_anchor_with_several_positives(encoder: SentenceEncoder) -> None:
+    """None of them is its negative, whichever row it stands in, nor is the anchor."""
+    pairs = [*PAIRS, *((ANCHORS[0], text) for text in CORPUS[:9]), (ANCHORS[1], ANCHORS[2]), (ANCHORS[3], ANCHORS[1])]
+    for low, high, margin in ((0, 5, -2.0), (2, 30, 0.0), (2, 30, 0.1)):
+        expected = by_definition(encoder, pairs, low, high, margin)
+        options: dict[str, Any] = {"range_min": low, "range_max": high, "margin": margin if margin >= 0 else None}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("warnings.warn", lambda *_, **__: None)
+            found = mine_hard_negatives(encoder, pairs, CORPUS, negatives=3, as_triplets=True, **options)
+        assert found == [
+            {"anchor": anchor, "positive": positive, "negative": text}
+            for anchor, positive in pairs
+            for text in expected[anchor][:3]
+        ]
+
+
+def test_rows_fit_a_trainer(encoder: SentenceEncoder) -> None:
+    given = [{"anchor": anchor, "positive": positive} for anchor, positive in PAIRS]
+    triplets = mine_hard_negatives(encoder, given, CORPUS)
+    assert list(triplets[0]) == ["anchor", "positive", "negative"]
+    Rows(triplets, TripletLoss())
+    wide = mine_hard_negatives(encoder, iter(PAIRS), iter(CORPUS), negatives=2)
+    assert list(wide[0]) == ["anchor", "positive", "negative_1", "negative_2"]
+    assert [row["negative_1"] for row in wide] == [row["negative"] for row in triplets]
+    Rows(wide, MultipleNegativesRankingLoss())
+
+
+def test_at_random(encoder: SentenceEncoder) -> None:
+    """The same with the same seed, all different, and of the window."""
+    window = by_definition(encoder, PAIRS, 5, 15, -2.0)
+    options: dict[str, Any] = {"negatives": 4, "range_min": 5, "range_max": 15}
+    found = [mine_hard_negatives(encoder, PAIRS, CORPUS, seed=seed, **options) for seed in (0, 0, 1)]
+    assert found[0] == found[1] != found[2]
+    for row in found[2]:
+        chosen = [row[f"negative_{number}"] for number in range(1, 5)]
+        places = [window[row["anchor"]].index(text) for text in chosen]
+        assert len(set(chosen)) == 4
+        assert min(places) >= 0
+
+
+def test_rows_without_negatives_are_counted(encoder: SentenceEncoder) -> None:
+    with pytest.warns(UserWarning, match="12 of 12 rows have fewer than 1 negatives and are left out"):
+        assert mine_hard_negatives(encoder, PAIRS, CORPUS, max_score=-1.5) == []
+    with pytest.warns(UserWarning, match="1 of 1 rows"):
+        assert mine_hard_negatives(encoder, PAIRS[:1]) == []
+
+
+def test_errors(encoder: SentenceEncoder) -> None:
+    for pairs, options, error, message in (
+        ([], {}, ValueError, "there are no pairs"),
+        ([("a", "b"), ("a", 3)], {}, TypeError, r"pairs\[1\] is \('a', 3\)"),
+        (["ab"], {}, TypeError, r"pairs\[0\] is 'ab'"),
+        ([{"query": "a", "answer": "b"}], {}, TypeError, r"pairs\[0\]"),
+        (PAIRS, {"negatives": 0}, ValueError, "negatives=0"),
+        (PAIRS, {"negatives": 5, "range_min": 6, "range_max": 10}, ValueError, "leave no room for 5 negatives"),
+        (PAIRS, {"range_min": -1}, ValueError, "range_min=-1"),
+        (PAIRS, {"range_max": 9.5}, TypeError, "whole numbers"),
+        (PAIRS, {"margin": float("nan")}, ValueError, "margin=nan"),
+        (PAIRS, {"similarity": "x"}, ValueError, "similarity 'x' is unknown"),
+        (PAIRS, {"corpus": ["a", 4]}, TypeError, r"\[1\] is of type int"),
+    ):
+        with pytest.raises(error, match=message):
+            mine_hard_negatives(encoder, pairs, **options)  # type: ignore[arg-type]
