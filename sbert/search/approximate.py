@@ -78,7 +78,8 @@ class Graph:
         self._graph.expansion_search = max(_WIDTH, count)
         matches = self._graph.search(queries, count)
         rows: np.ndarray = np.atleast_2d(matches.keys).astype(np.int64)
-        found = np.reshape(getattr(matches, "counts", rows.shape[1]), (-1, 1))
+        counts: Any = getattr(matches, "counts", rows.shape[1])
+        found = np.asarray(counts).reshape(-1, 1)
         rows = np.where(np.arange(rows.shape[1]) < found, rows, -1)  # What stands after them means nothing.
         if rows.shape[1] < count:
             rows = np.pad(rows, ((0, 0), (0, count - rows.shape[1])), constant_values=-1)
@@ -96,7 +97,8 @@ class Graph:
             return vectors
         # A short vector must not become zero, nor a long one infinite.
         wide = vectors.astype(np.float64)
-        return (wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)).astype(np.float32)
+        scaled: np.ndarray = wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
+        return scaled.astype(np.float32)
 
 
 def check_backend(backend: str, similarity: str) -> Any:

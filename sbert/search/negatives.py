@@ -140,12 +140,12 @@ def _check_range(low: int, high: int, count: int) -> None:
 def _pairs(pairs: Iterable[Any]) -> Iterator[tuple[str, str]]:
     for number, row in enumerate(pairs):
         if isinstance(row, Mapping):
-            texts = row.get("anchor"), row.get("positive")
+            texts: tuple[Any, ...] = (row.get("anchor"), row.get("positive"))
         else:
             texts = tuple(row) if isinstance(row, (tuple, list)) else (row,)
         if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
             raise TypeError(f"pairs[{number}] is {row!r:.80}; pass (anchor, positive), or a dict of them, as strings")
-        yield texts
+        yield texts[0], texts[1]
 
 
 def _least(asked: Tensor, found: Tensor, own: list[set[int]], similarity: str) -> np.ndarray:
