@@ -79,9 +79,9 @@ def mine_hard_negatives(
 
     Example:
         >>> from sbert.search import mine_hard_negatives
-        >>> pairs = [("Who naps?", "A cat naps."), ("What is due?", "Taxes are due.")]
-        >>> mine_hard_negatives(model, pairs, ["A cat is an animal.", "It rains."])[0]["negative"]
-        'A cat is an animal.'
+        >>> pairs = [("Who naps on the sofa?", "A cat naps on the sofa.")]
+        >>> mine_hard_negatives(model, pairs, ["The sofa is new.", "Taxes rise."])[0]["negative"]
+        'The sofa is new.'
     """
     count = check_positive("negatives", negatives) or 1
     _check_range(range_min, range_max, count)
