@@ -19,7 +19,7 @@ LAYERS = [
     ["saving", "verification", "card", "data", "texts", "report", "arguments"],
     ["engine"],
     ["encoder", "pairs", "search"],
-    ["evaluation"],
+    ["evaluation", "chunking"],
     ["training"],
     ["cross_encoder"],
     ["__init__"],

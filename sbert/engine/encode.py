@@ -85,7 +85,7 @@ class Encoding:
         counts = np.bincount(inverse, minlength=len(different))
         result: RowsOfTensor | None = None
         for rows, output in self._run(different, first, counts, report, list(self.model)):
-            vectors = self._finish(output)
+            vectors = self.finish(output)
             if result is None:
                 result = RowsOfTensor((len(texts), vectors.shape[1]), self.to)
             result.put(first[rows], vectors)
@@ -93,7 +93,7 @@ class Encoding:
         report.rows += len(texts)
         if result is None:
             nothing = torch.zeros(0, widths(self.model, self.device)[-1], device=self.to)
-            return quantize(self._finish(nothing), self.precision, self.ranges)
+            return quantize(self.finish(nothing), self.precision, self.ranges)
         complete = result.complete()
         again = np.flatnonzero(first[inverse] != np.arange(len(texts)))
         if len(again):
@@ -149,7 +149,7 @@ class Encoding:
                 for rows, output in run(forward, tokens, batches, self.device):
                     yield start + rows, output
 
-    def _finish(self, vectors: Tensor) -> Tensor:
+    def finish(self, vectors: Tensor) -> Tensor:
         vectors = truncate(vectors.float(), self.truncate_dim)  # (rows, dim)
         return F.normalize(vectors, dim=1) if self.normalize else vectors
 

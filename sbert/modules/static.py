@@ -70,6 +70,10 @@ class StaticEmbedding(nn.Module):
         """Ids of each text, whatever its length."""
         return self._fast(texts)
 
+    def locate(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Ids of each text, and the characters that each token stands for: start and end."""
+        return self._fast.locate(texts)
+
     def forward(self, batch: TokenBatch) -> Tensor:
         total = segment_sum(self.embedding(batch.ids), batch.offsets)  # (rows, dim)
         return total / batch.lengths.clamp(min=1)[:, None].to(total.dtype)

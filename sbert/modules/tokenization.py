@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from sbert.files import is_failure, one_line
 
 if TYPE_CHECKING:
     import tokenizers
+
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 @runtime_checkable
@@ -23,6 +26,15 @@ class ReadsText(Protocol):
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
         """Ids of each text, with special tokens, whatever its length."""
+        ...
+
+
+@runtime_checkable
+class LocatesTokens(ReadsText, Protocol):
+    """A module that says where in a text its tokens stand."""
+
+    def locate(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Ids of each text, with special tokens, and the characters that each token stands for: start and end."""
         ...
 
 
@@ -71,16 +83,25 @@ class FastTokenizer:
             encoded = self._encode([without_lone_surrogates(text) for text in texts])
         return [encoding.ids for encoding in encoded]
 
-    def _encode(self, texts: list[str]) -> list[Any]:
+    def locate(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Ids of each text, and the characters that each token stands for: start and end; (0, 0) if it is special."""
         try:
-            return self._tokenizer.encode_batch_fast(texts, add_special_tokens=self._add_special_tokens)
+            encoded = self._encode(texts, located=True)
+        except (TypeError, UnicodeError):  # One character for one, so that places stay what they are.
+            encoded = self._encode([_SURROGATE.sub("\ufffd", text) for text in texts], located=True)
+        return [(encoding.ids, encoding.offsets) for encoding in encoded]
+
+    def _encode(self, texts: list[str], located: bool = False) -> list[Any]:
+        encode = self._tokenizer.encode_batch if located else self._tokenizer.encode_batch_fast
+        try:
+            return encode(texts, add_special_tokens=self._add_special_tokens)
         except (TypeError, UnicodeError):
             raise
         except BaseException as error:
             if not is_failure(error):
                 raise
             for text in texts if len(texts) > 1 else []:
-                self._encode([text])  # The one that fails is named.
+                self._encode([text], located)  # The one that fails is named.
             raise ValueError(
                 f"the tokenizer fails at {texts[0][:40]!r} ({one_line(error)});"
                 " its tokenizer.json is damaged or incomplete, so use another copy"

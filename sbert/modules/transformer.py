@@ -202,6 +202,19 @@ class Transformer(nn.Module):
         rows: list[list[int]] = self._tokenizer(texts, truncation=False, padding=False, verbose=False)["input_ids"]
         return rows
 
+    def locate(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Ids of each text, with special tokens, and the characters that each token stands for: start and end.
+
+        Raises:
+            ValueError: If the tokenizer is one of those in Python, which do not know.
+        """
+        if not self.tokenizer.is_fast:
+            raise ValueError(
+                f"{type(self.tokenizer).__name__} does not say where in a text its tokens stand;"
+                " load the model with a tokenizer.json"
+            )
+        return self._fast().locate(texts)
+
     def _fast(self) -> FastTokenizer:
         """The private copy of the tokenizer, made anew when it was replaced or tokens were added."""
         made = self._copy

@@ -1,0 +1,268 @@
+"""Long documents as passages: where to cut them, and a vector a passage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from sbert.arguments import check_positive
+from sbert.encoder import SentenceEncoder
+from sbert.engine.devices import default_batch_tokens, inference_dtype
+from sbert.engine.encode import Encoding
+from sbert.engine.late import Passage, late_vectors
+from sbert.engine.passages import passages
+from sbert.engine.sinks import RowsOfTensor
+from sbert.engine.tokenize import tokenize
+from sbert.modules.tokenization import LocatesTokens
+from sbert.report import Report, check_finite
+from sbert.texts import rows_of
+
+# Characters of documents that are tokenised together.
+_WINDOW = 1 << 20
+
+
+class Chunk(NamedTuple):
+    """A passage: ``documents[document][start:end]``.
+
+    Args:
+        document: The document's place in the list.
+        start: Its first character.
+        end: The character behind its last.
+    """
+
+    document: int
+    start: int
+    end: int
+
+    def text(self, documents: Sequence[str]) -> str:
+        """What it says.
+
+        Example:
+            >>> Chunk(0, 0, 3).text(["One. Two."])
+            'One'
+        """
+        return documents[self.document][self.start : self.end]
+
+
+def split(
+    model: SentenceEncoder,
+    documents: str | Iterable[str],
+    max_tokens: int | None = None,
+    overlap: int = 0,
+    *,
+    prompt_name: str | None = None,
+    prompt: str | None = None,
+) -> list[Chunk]:
+    """Cut documents into passages that the model can read, at the ends of sentences where possible.
+
+    A passage holds as many whole sentences as fit; a sentence that is longer than a passage is cut between words,
+    and a word that is longer between characters. Each begins and ends with a visible character, and together they
+    hold all visible ones. A document of white space has no passages.
+
+    Args:
+        model: Its tokenizer counts the tokens.
+        documents: The documents.
+        max_tokens: Tokens in a passage at most, without special tokens and prompt; as many as the model reads at
+            once where it is not given.
+        overlap: Tokens at most that a passage shares with the one before it, so that what is said across a cut
+            stands together somewhere.
+        prompt_name: Which of the model's prompts will stand before each passage.
+        prompt: The text that will.
+
+    Raises:
+        TypeError: If a document is no str, naming its row.
+        ValueError: If the numbers do not fit the model or each other, or its tokenizer does not say where tokens
+            stand.
+
+    Example:
+        >>> documents = ["A cat sleeps. A kitten naps. Taxes rise."]
+        >>> [chunk.text(documents) for chunk in split(model, documents, max_tokens=9)]
+        ['A cat sleeps. A kitten naps.', 'Taxes rise.']
+    """
+    reader = _reader(model)
+    limit = _limit(reader, max_tokens, model._choose_prompt(prompt_name, prompt))
+    if isinstance(overlap, bool) or not isinstance(overlap, (int, np.integer)):
+        raise TypeError(f"overlap is {overlap!r}; pass a whole number of tokens")
+    if not 0 <= overlap < limit:
+        raise ValueError(f"overlap={overlap} does not fit passages of {limit} tokens; pass 0 to {limit - 1}")
+    return [
+        Chunk(number, start, end)
+        for first, group in _groups(rows_of(documents))
+        for number, spans in enumerate(passages(reader, group, limit, int(overlap)), start=first)
+        for start, end in spans
+    ]
+
+
+def encode_chunks(
+    model: SentenceEncoder,
+    documents: str | Iterable[str],
+    max_tokens: int | None = None,
+    overlap: int = 0,
+    *,
+    chunks: Iterable[tuple[int, int, int]] | None = None,
+    late: bool = False,
+    prompt_name: str | None = None,
+    prompt: str | None = None,
+    batch_tokens: int | None = None,
+    normalize_embeddings: bool = False,
+    truncate_dim: int | None = None,
+    show_progress_bar: bool | None = None,
+) -> tuple[list[Chunk], np.ndarray]:
+    """The passages of documents, and the vector of each.
+
+    Plain, a passage is encoded as a text of its own. Late, the transformer reads the document, and a passage's
+    vector is the pooling of the vectors of its own tokens x_a … x_b, which know what stands around them:
+
+        v = rest(pool(x_a, …, x_b)),   x_1 … x_n = transformer(document)
+
+    A document that is longer than the model reads at once is read in windows. Each passage is pooled from one
+    window, which shows what stands on either side of it, too.
+
+    Args:
+        model: The model; for late chunking, one whose pooling takes all tokens, such as mean.
+        documents: The documents.
+        max_tokens: As in ``split``.
+        overlap: As in ``split``.
+        chunks: Passages of one's own, in place of these two.
+        late: Whether passages are pooled from what the transformer makes of the whole document.
+        prompt_name: Which of the model's prompts to put before each passage or, if late, each window.
+        prompt: The text to put there.
+        batch_tokens: As in ``encode``.
+        normalize_embeddings: As in ``encode``.
+        truncate_dim: As in ``encode``.
+        show_progress_bar: As in ``encode``.
+
+    Shape:
+        Vectors: (passages, dim) float32.
+
+    Raises:
+        TypeError: If a document is no str, naming its row.
+        ValueError: If an argument does not fit, a passage does not stand in its document, or the model has no
+            vectors of passages.
+
+    References:
+        Günther et al., 2024, Late Chunking, sections 3.1 and 3.2. https://arxiv.org/abs/2409.04701
+
+    Example:
+        >>> documents = ["Berlin lies on the Spree. The city has many bridges.", "Taxes rise."]
+        >>> chunks, vectors = encode_chunks(model, documents, max_tokens=9, late=True)
+        >>> [chunk.text(documents) for chunk in chunks]
+        ['Berlin lies on the Spree.', 'The city has many bridges.', 'Taxes rise.']
+        >>> vectors.shape
+        (3, 384)
+    """
+    texts = list(rows_of(documents))
+    if chunks is None:
+        found = split(model, texts, max_tokens, overlap, prompt_name=prompt_name, prompt=prompt)
+    elif max_tokens is not None or overlap:
+        raise ValueError("chunks are passages already, and max_tokens and overlap make some; pass either")
+    else:
+        found = _checked(chunks, texts)
+    if not late:
+        vectors: np.ndarray = model.encode(
+            [chunk.text(texts) for chunk in found],
+            prompt_name=prompt_name,
+            prompt=prompt,
+            batch_tokens=batch_tokens,
+            normalize_embeddings=normalize_embeddings,
+            truncate_dim=truncate_dim,
+            show_progress_bar=show_progress_bar,
+        )
+        return found, vectors
+    job = Encoding(
+        model,
+        model._choose_prompt(prompt_name, prompt),
+        check_positive("batch_tokens", batch_tokens) or default_batch_tokens(model.device),
+        None,
+        inference_dtype(model.dtype, model.automatic_dtype, model.device)[0],
+        model.truncate_dim if truncate_dim is None else truncate_dim,
+        normalize_embeddings,
+        "float32",
+        model.device,
+        torch.device("cpu"),
+        model._compiling,
+    )
+    return found, _late(job, _reader(model), texts, found, show_progress_bar)
+
+
+# ------------------------------------------------------------------------------------------------------ passages
+
+
+def _reader(model: SentenceEncoder) -> LocatesTokens:
+    reader = model[0]
+    if not isinstance(reader, LocatesTokens):
+        raise ValueError(f"{type(reader).__name__} does not say where in a text its tokens stand; use a Transformer")
+    return reader
+
+
+def _limit(reader: LocatesTokens, max_tokens: int | None, prompt: str) -> int:
+    """Tokens in a passage at most."""
+    limit = check_positive("max_tokens", max_tokens)
+    if reader.max_seq_length is None:
+        if limit is None:
+            raise ValueError("the model reads texts of any length; say with max_tokens how long passages are to be")
+        return limit
+    leading, trailing = reader.special_tokens
+    before = tokenize(reader, [], prompt).prompt_tokens if prompt else leading
+    room = reader.max_seq_length - (before or 0) - trailing
+    if room < 1:
+        raise ValueError(f"the prompt fills max_seq_length={reader.max_seq_length}; pass a shorter one")
+    if limit is not None and limit > room:
+        raise ValueError(
+            f"max_tokens={limit} exceeds the {room} that max_seq_length={reader.max_seq_length} leaves beside special"
+            f" tokens and prompt; pass at most {room}"
+        )
+    return limit or room
+
+
+def _groups(documents: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """Documents that are tokenised together, with the place of the first."""
+    first, characters = 0, 0
+    group: list[str] = []
+    for document in documents:
+        group.append(document)
+        characters += len(document)
+        if characters >= _WINDOW:
+            yield first, group
+            first, characters, group = first + len(group), 0, []
+    if group:
+        yield first, group
+
+
+def _checked(chunks: Iterable[tuple[int, int, int]], documents: list[str]) -> list[Chunk]:
+    found = [Chunk(*chunk) for chunk in chunks]
+    for row, (document, start, end) in enumerate(found):
+        if not 0 <= document < len(documents):
+            raise ValueError(f"chunks[{row}] stands in document {document}, and there are {len(documents)}")
+        if not 0 <= start < end <= len(documents[document]):
+            raise ValueError(
+                f"chunks[{row}] runs from {start} to {end} in a document of {len(documents[document])} characters;"
+                " pass passages of at least one character that stand in their documents"
+            )
+    return found
+
+
+# -------------------------------------------------------------------------------------------------- late chunking
+
+
+def _late(
+    job: Encoding, reader: LocatesTokens, documents: list[str], chunks: list[Chunk], show: bool | None
+) -> np.ndarray:
+    """The passages' vectors, pooled from what the transformer makes of their documents. Shape: (passages, dim)."""
+    own: list[list[Passage]] = [[] for _ in documents]
+    for row, (document, start, end) in enumerate(chunks):
+        own[document].append((row, start, end))
+    used = [number for number, passages in enumerate(own) if passages]
+    with Report(len(chunks), show, "ignore", reader.max_seq_length, what="passages") as report:
+        result = RowsOfTensor((len(chunks), job.vectors([], report).shape[1]), job.to)
+        for first, group in _groups(documents[number] for number in used):
+            for rows, vectors in late_vectors(job, reader, group, [own[n] for n in used[first : first + len(group)]]):
+                result.put(np.array(rows), vectors)
+                report.done(len(rows))
+    complete = result.complete()
+    check_finite(complete, 0, "the vector of chunks")
+    array: np.ndarray = complete.numpy()
+    return array
