@@ -1,4 +1,4 @@
-"""The command line: ``sbert encode``, ``similarity``, ``train``, ``evaluate``, ``benchmark``, ``doctor``, ``info``."""
+"""The command line: ``sbert encode``, ``train``, ``evaluate``, ``map`` and the others."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from sbert.commands import evaluate, train
+from sbert.commands import map as pages
 from sbert.data import FORMATS, read_texts
 from sbert.hub import OWN
 
@@ -144,6 +145,8 @@ def _parser() -> _Parser:
     evaluate.add_arguments(
         _command(commands, "evaluate", evaluate.evaluate, "measure a model on the field's data sets")
     )
+
+    pages.add_arguments(_command(commands, "map", pages.draw, "draw texts as points on a page, by what they mean"))
 
     benchmark = _command(commands, "benchmark", _benchmark, "measure a model on this machine, beside its peers")
     benchmark.add_argument("--data", metavar="FILE", help="short texts; made-up ones where it is not given")

@@ -158,6 +158,21 @@ def write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text file that appears under its name once it is complete; one that is there is replaced whole."""
+    descriptor, work = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(work, 0o666 & ~_umask())
+        os.replace(work, path)
+    finally:
+        with suppress(FileNotFoundError):  # It bears its own name now.
+            os.unlink(work)
+
+
 def flush(folder: Path) -> None:
     """Have the disk hold every file below ``folder``, and the folders themselves."""
     for root, _, names in os.walk(folder):

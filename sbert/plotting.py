@@ -1,4 +1,4 @@
-"""Pictures: the curves of a training run."""
+"""Pictures: the curves of a training run, how alike sentences are, and a map of a corpus."""
 
 from __future__ import annotations
 
@@ -6,14 +6,26 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.figure import Figure
 
 History = Sequence[Mapping[str, Any]] | str | os.PathLike[str]
 
 _LOSS, _RATE = "tab:blue", "0.45"
+# Up to so many sentences, each stands beside its column, too, and each score in its cell.
+_FEW = 12
+# Clusters that share a colour have points of different form.
+_COLOURS = (
+    *("#2f6fdb", "#e07b00", "#1e9448", "#d1344b", "#8a4fd0", "#8c5a3c"),
+    *("#d64fa8", "#4b5a66", "#94960a", "#0aa0b4", "#0b3d91", "#f2a28c"),
+)
+_FORMS = "os^Dv"
+_NONE = "0.7"
+# Fonts of other scripts, for those of the texts that matplotlib's own does not have.
+_FONTS = ("Noto Sans CJK KR", "Noto Sans CJK JP", "NanumGothic", "Malgun Gothic", "Apple SD Gothic Neo", "Unifont")
 _SCORES = ("tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown", "tab:pink")
 
 
@@ -130,3 +142,227 @@ def _draw_evaluations(axis: Any, evaluations: list[Mapping[str, Any]]) -> None:
     axis.grid(alpha=0.25)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
+
+
+# ----------------------------------------------------------------------------------------------------- heat map
+
+
+@runtime_checkable
+class Compares(Protocol):
+    """A model that encodes sentences and compares their vectors, as ``SentenceEncoder`` does."""
+
+    def encode(self, sentences: Sequence[str]) -> Any:
+        """A vector a sentence."""
+        ...
+
+    def similarity(self, a: Any, b: Any) -> Any:
+        """Of every vector with every vector."""
+        ...
+
+
+def similarity_heatmap(
+    sentences: Sequence[str], scores: Compares | Any, path: str | os.PathLike[str] | None = None
+) -> Figure:
+    """How alike sentences are, as a matrix of colours.
+
+    Args:
+        sentences: The sentences; 2 to 40 are easy to read.
+        scores: A model, or the similarities.
+        path: Where to save the picture, in a format that its ending says; it is only returned without.
+
+    Shape:
+        scores: (sentences, sentences).
+
+    Raises:
+        ValueError: If matplotlib is not installed or draws no pictures of that kind, or if the similarities are
+            not finite or not a row and a column for each sentence.
+
+    Example:
+        >>> figure = similarity_heatmap(["A cat sleeps.", "A kitten naps.", "Taxes rise."], model)
+        >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        ['A cat sleeps.', 'A kitten naps.', 'Taxes rise.']
+    """
+    check_plot("heatmap.png" if path is None else path)
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    texts = [_short(sentence, 60) for sentence in sentences]
+    count = len(texts)
+    if not count:
+        raise ValueError("there are no sentences, so there is nothing to draw; pass at least one")
+    if isinstance(scores, Compares):
+        vectors = scores.encode(list(sentences))
+        scores = scores.similarity(vectors, vectors)
+    matrix = np.asarray(scores, np.float32)  # (sentences, sentences)
+    if matrix.shape != (count, count):
+        raise ValueError(f"scores have shape {matrix.shape}; pass ({count}, {count}), or a model")
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"scores[{int((~np.isfinite(matrix)).any(1).argmax())}] are not all finite; check the vectors")
+
+    few = count <= _FEW
+    size = max(2.0, count * (0.62 if few else 0.26))
+    figure = Figure(figsize=(size + 5, size + (3.2 if few else 1)), layout="constrained")
+    axis: Any = figure.subplots()
+    # Cosines keep one scale from picture to picture.
+    cosines = matrix.min() >= -1.001 and matrix.max() <= 1.001
+    low, high = (min(0.0, float(matrix.min())), 1.0) if cosines else (float(matrix.min()), float(matrix.max()))
+    image = axis.imshow(matrix, cmap="YlGnBu", vmin=low, vmax=high)
+    if few:
+        for row, column in np.ndindex(count, count):
+            dark = matrix[row, column] > low + 0.6 * (high - low)
+            shown = f"{matrix[row, column]:.2f}"
+            axis.text(column, row, shown, ha="center", va="center", fontsize=9, color="white" if dark else "black")
+    rows = texts if few else [f"{text}  {number}" for number, text in enumerate(texts, start=1)]
+    axis.set_yticks(range(count), rows, parse_math=False, fontfamily=_families(), fontsize=9 if few else 8)
+    if few:
+        turned = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+        columns = [_short(text, 36) for text in texts]
+        axis.set_xticks(range(count), columns, parse_math=False, fontfamily=_families(), fontsize=9, **turned)
+    else:
+        axis.set_xticks(range(count), range(1, count + 1), fontsize=8, rotation=90)
+        axis.xaxis.tick_top()
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+    figure.colorbar(image, ax=axis, shrink=0.6, label="similarity").outline.set_visible(False)
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def _short(text: str, most: int) -> str:
+    """The text on one line, cut where it is long."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+def _families() -> list[str]:
+    """Matplotlib's font, and behind it those that are here and have other scripts."""
+    from matplotlib.font_manager import fontManager
+
+    here = {font.name for font in fontManager.ttflist}
+    return ["DejaVu Sans", *(name for name in _FONTS if name in here)]
+
+
+# ---------------------------------------------------------------------------------------------- map of a corpus
+
+
+def corpus_map(
+    vectors: Any,
+    path: str | os.PathLike[str] | None = None,
+    labels: Sequence[Any] | np.ndarray | None = None,
+    texts: Sequence[str] | None = None,
+) -> Figure:
+    """The vectors of a corpus as points in a plane, in the colours of their clusters.
+
+    Args:
+        vectors: Of the texts; where they are of dim 2, they are the points.
+        path: Where to save the picture, in a format that its ending says; it is only returned without.
+        labels: The cluster of each, a number or a name; -1 or None where it has none.
+        texts: What the points say. Up to 30 are written beside them; of more, the one in the middle of each cluster.
+
+    Shape:
+        vectors: (n, dim). labels, texts: (n,).
+
+    Raises:
+        ValueError: If matplotlib is not installed or draws no pictures of that kind, if the vectors are no matrix
+            of finite numbers, or there are not as many labels or texts.
+
+    Example:
+        >>> vectors = model.encode(["A cat sleeps.", "A kitten naps.", "Taxes rise."])
+        >>> figure = corpus_map(vectors, labels=["pets", "pets", "money"])
+        >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+        ['pets (2)', 'money (1)']
+    """
+    check_plot("map.png" if path is None else path)
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    from sbert.layout import check_vectors, project
+
+    matrix = check_vectors(vectors)
+    for name, given in (("labels", labels), ("texts", texts)):
+        if given is not None and len(given) != len(matrix):
+            raise ValueError(f"there are {len(matrix)} vectors and {len(given)} {name}; pass as many of each")
+    points = matrix if matrix.shape[1] == 2 else project(matrix)  # (n, 2)
+    clusters = _by_cluster(labels, len(points))
+    figure = Figure(figsize=(9, 7), layout="constrained")
+    axis: Any = figure.subplots()
+    size = float(np.clip(3000 / max(len(points), 1), 3, 45))
+    for number, (name, rows) in enumerate(clusters):
+        alone = labels is None or name is None
+        colour = _NONE if alone and labels is not None else _COLOURS[number % len(_COLOURS)]
+        axis.scatter(
+            *points[rows].T,
+            s=size,
+            color=colour,
+            marker="o" if alone else _FORMS[number // len(_COLOURS) % len(_FORMS)],
+            alpha=0.8 if len(points) < 2000 else 0.55,
+            linewidths=0,
+            label=f"{'no cluster' if name is None else name} ({len(rows):,})",
+        )
+    axis.set_aspect("equal", adjustable="datalim")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.spines[:].set_color("0.8")
+    if labels is not None and len(points):
+        legend = axis.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, labelspacing=0.6)
+        for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+            handle.set(sizes=[40], alpha=1)
+            text.set(parse_math=False, fontfamily=_families())
+    if texts is not None:
+        _write_texts(figure, axis, points, clusters, texts)
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def _by_cluster(labels: Sequence[Any] | np.ndarray | None, count: int) -> list[tuple[Any, np.ndarray]]:
+    """Each cluster's name with its rows, the largest first; those of no cluster first of all, below the others."""
+    import numpy as np
+
+    if labels is None:
+        return [(None, np.arange(count))]
+    rows: dict[Any, list[int]] = {}
+    for row, label in enumerate(labels):
+        name = label.item() if isinstance(label, np.generic) else label
+        rows.setdefault(None if name == -1 else name, []).append(row)
+    named = sorted(rows.items(), key=lambda item: (item[0] is not None, -len(item[1])))
+    return [(name, np.array(own)) for name, own in named]
+
+
+def _write_texts(
+    figure: Figure, axis: Any, points: np.ndarray, clusters: list[tuple[Any, np.ndarray]], texts: Sequence[str]
+) -> None:
+    """Texts beside their points; one that would cover another is moved up or down, or else left out."""
+    import numpy as np
+    from matplotlib.patheffects import withStroke
+
+    chosen = list(range(len(points)))
+    if len(points) > 30:
+        named = [rows for name, rows in clusters if name is not None]
+        chosen = [
+            int(rows[np.linalg.norm(points[rows] - np.median(points[rows], axis=0), axis=1).argmin()]) for rows in named
+        ]
+    figure.draw_without_rendering()
+    taken: list[Any] = []
+    for row in chosen:
+        note = axis.annotate(
+            _short(texts[row], 40),
+            points[row],
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            parse_math=False,
+            fontfamily=_families(),
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+        )
+        left = note.get_window_extent().x1 > axis.get_window_extent().x1  # It would leave the picture.
+        for shift in (0, 8, -8, 16, -16, 24, -24):
+            note.set(position=(-5 if left else 5, shift), ha="right" if left else "left")
+            box = note.get_window_extent()
+            if not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                break
+        else:
+            note.remove()

@@ -13,7 +13,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "sbert"
 # Each layer imports from those before it, and from itself where it is a package.
 LAYERS = [
-    ["batch", "functional", "files", "plotting", "distributed"],
+    ["batch", "functional", "files", "layout", "distributed"],
+    ["plotting", "page"],
     ["quantization", "hub", "attention"],
     ["modules", "losses"],
     ["saving", "verification", "card", "data", "texts", "report", "arguments"],

@@ -70,13 +70,15 @@ class _Cuts:
 
     def spans(self, limit: int, overlap: int) -> list[tuple[int, int]]:
         """Start and end of passages of at most ``limit`` tokens, that share at most ``overlap``, in characters."""
-        found = []
+        found: list[tuple[int, int]] = []
         start = end = 0
         while end < self.count:
             end = self._end(end, start + limit)
-            found.append(self._visible(self.starts[start], self.ends[end - 1]))
+            first, behind = self._visible(self.starts[start], self.ends[end - 1])
+            if first < behind and (not found or found[-1][1] < behind):  # It has more to say than the last one.
+                found.append((first, behind))
             start = self._next(start, end, limit, overlap) if overlap and end < self.count else end
-        return [(start, end) for start, end in found if start < end]
+        return found
 
     def _end(self, reached: int, furthest: int) -> int:
         """Where a passage ends: behind what the last one has reached, and no further than it may go."""

@@ -1,0 +1,105 @@
+"""``sbert map``: the texts of a file as points on a page, near each other where they mean the same."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sbert.data import FORMATS, read_texts
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# More would not be told apart by their colours.
+_CLUSTERS = 12
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the arguments of ``sbert map``.
+
+    Example:
+        >>> parser = argparse.ArgumentParser()
+        >>> add_arguments(parser)
+        >>> parser.parse_args(["texts.txt", "-o", "map.html"]).method
+        'auto'
+    """
+    parser.add_argument("texts", help="a file: text, JSONL, CSV or TSV, .gz or not; - for standard input")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE.html", help="where to write the page")
+    parser.add_argument("--column", metavar="NAME", help="the column or key that holds the texts")
+    parser.add_argument("--format", choices=FORMATS, help="by the file's ending where it is not given")
+    parser.add_argument("--clusters", type=int, metavar="N", help="colours; 2 to 12 if not given, 0 for none")
+    parser.add_argument("--method", default="auto", help="auto, tsne or pca: how points are laid out")
+    parser.add_argument("--title", help="of the page; the file's name where it is not given")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar, and no line at the end")
+
+
+def draw(arguments: argparse.Namespace) -> None:
+    """Run ``sbert map``.
+
+    Args:
+        arguments: As ``add_arguments`` has them parsed, with ``model``, ``device`` and ``dtype``.
+
+    Raises:
+        FileNotFoundError: If there is no such file, or no folder for the page.
+        ValueError: If a line does not fit, there is no text, or an option does not fit.
+    """
+    output = Path(arguments.output)
+    if not output.parent.is_dir():  # The encoding may take long.
+        raise FileNotFoundError(f"{output}: the folder {output.parent} does not exist; make it")
+    if output.is_dir():
+        raise ValueError(f"{output} is a folder; name a file")
+    if arguments.clusters is not None and arguments.clusters < 0:
+        raise ValueError(f"--clusters {arguments.clusters} is too small; pass 0 for none")
+    # An empty line is no text that anybody looks for.
+    texts = [text for text in read_texts(arguments.texts, arguments.column, arguments.format) if text.strip()]
+    if not texts:
+        raise ValueError(f"{arguments.texts} holds no text; name another file")
+    from sbert.encoder import SentenceEncoder
+    from sbert.files import write_text
+    from sbert.layout import METHODS, project
+    from sbert.page import map_page
+
+    if arguments.method not in METHODS:
+        raise ValueError(f"--method {arguments.method} is unknown; pass one of {', '.join(METHODS)}")
+    model = SentenceEncoder(arguments.model, device=arguments.device, dtype=arguments.dtype)
+    vectors = model.encode(
+        texts, normalize_embeddings=True, show_progress_bar=False if arguments.quiet else None
+    )  # (texts, dim)
+    labels = _clusters(vectors, arguments.clusters)
+    title = arguments.title or ("Map" if arguments.texts == "-" else Path(arguments.texts).name)
+    write_text(output, map_page(texts, project(vectors, 2, arguments.method), labels, _names(texts, labels), title))
+    if not arguments.quiet:
+        print(f"{output}: {len(texts)} texts")
+
+
+def _clusters(vectors: np.ndarray, count: int | None) -> np.ndarray | None:
+    """A cluster for each vector, the largest first, by k-means; None where there are to be none."""
+    import numpy as np
+
+    rows = len(vectors)
+    wanted = min(_CLUSTERS, round((rows / 2) ** 0.5)) if count is None else min(count, rows)
+    if wanted < (2 if count is None else 1):
+        return None
+    try:
+        from sklearn.cluster import KMeans
+        from sklearn.exceptions import ConvergenceWarning
+    except ImportError as error:
+        if count is None:
+            return None
+        raise ValueError("--clusters needs scikit-learn; install it with: pip install scikit-learn") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # Of texts that repeat there are fewer clusters.
+        found = KMeans(wanted, n_init=1, random_state=0).fit_predict(vectors)
+    _, inverse, sizes = np.unique(found, return_inverse=True, return_counts=True)
+    ranks = np.empty(len(sizes), np.int64)
+    ranks[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
+    ordered: np.ndarray = ranks[inverse]
+    return ordered
+
+
+def _names(texts: Sequence[str], labels: np.ndarray | None) -> list[str] | None:
+    """The clusters' names in the legend and on the map; their numbers where this is None."""
+    return None

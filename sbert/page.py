@@ -1,0 +1,76 @@
+"""A corpus as one HTML page: a point a text, to look at, search and zoom into, without a network."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from sbert.layout import check_vectors
+
+
+def map_page(
+    texts: Sequence[str],
+    points: Any,
+    labels: Sequence[int] | np.ndarray | None = None,
+    names: Sequence[str] | None = None,
+    title: str = "Map",
+) -> str:
+    """The HTML of a page that draws texts as points.
+
+    Args:
+        texts: What the points say.
+        points: Where they stand, as ``project`` gives it.
+        labels: The cluster of each, counted from 0; -1 where it has none.
+        names: Of the clusters.
+        title: Of the page.
+
+    Shape:
+        points: (texts, 2). labels: (texts,).
+
+    Raises:
+        ValueError: If there are no texts, or not as many points or labels, or a point is not finite.
+
+    Example:
+        >>> page = map_page(["A cat.", "Taxes."], [[0.0, 0.0], [1.0, 0.5]], labels=[0, 1])
+        >>> "https" in page
+        False
+    """
+    places = check_vectors(points)
+    if not len(texts):
+        raise ValueError("there are no texts, so there is nothing to draw; pass at least one")
+    if places.shape != (len(texts), 2):
+        raise ValueError(f"points have shape {places.shape}; pass ({len(texts)}, 2), a point a text")
+    clusters = np.full(len(texts), -1) if labels is None else np.asarray(labels)
+    if clusters.shape != (len(texts),) or (len(clusters) and clusters.dtype.kind not in "iu"):
+        raise ValueError(f"labels have shape {clusters.shape} and hold {clusters.dtype}; pass {len(texts)} integers")
+    count = int(clusters.max(initial=-1)) + 1
+    if names is None:
+        names = [f"cluster {number}" for number in range(1, count + 1)]
+    if len(names) < count:
+        raise ValueError(f"labels name {count} clusters, and names {len(names)}; pass a name for each")
+    low, high = places.min(0), places.max(0)
+    size = max(float((high - low).max()), 1e-12)
+    centred = (places - (low + high) / 2) * (2 / size)  # Within -1 and 1.
+    data = {
+        "texts": list(texts),
+        "names": list(names),
+        "points": _base64(centred.astype("<f4")),
+        "labels": _base64(clusters.astype("<i4")),
+    }
+    # No text can end the script that holds it.
+    written = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    filled = {"TITLE": html.escape(title), "DATA": written}
+    template = files("sbert").joinpath("templates", "map.html").read_text(encoding="utf-8")
+    page = re.sub("__(TITLE|DATA)__", lambda place: filled[place[1]], template)
+    return page.encode("utf-8", "replace").decode("utf-8")  # Half a surrogate pair cannot be written.
+
+
+def _base64(numbers: np.ndarray) -> str:
+    return base64.b64encode(numbers.tobytes()).decode("ascii")

@@ -1,0 +1,328 @@
+"""Passages stand where they say, and their vectors are those of a loop over the Hugging Face model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sbert import LSTM, Dense, Normalize, Pooling, SentenceEncoder, StaticEmbedding, Transformer, WordEmbeddings
+from sbert.chunking import Chunk, encode_chunks, split
+from sbert.engine import late
+from tests import small
+
+# 24 tokens at once, two of which are special.
+ROOM = 22
+STORY = (
+    "A small boat lies on the quiet lake. Nobody rows it home! The red fox runs over seven green hills, e.g. one two"
+    " three, before the long winter.\n\nZero one two three four five! Six seven eight nine ten. A fox. A lake. The"
+    " boat runs home over the hills and nobody rows it before the winter and the long quiet lake and the small boat."
+)
+
+
+def model(*more: torch.nn.Module, pooling: Any = "mean", limit: int = 24, **options: Any) -> SentenceEncoder:
+    reader = Transformer(small.bert_model(), small.wrapped(small.wordpiece(), 64), limit)
+    return SentenceEncoder(reader, Pooling(pooling, **options), *more, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def encoder() -> SentenceEncoder:
+    return model(Normalize())
+
+
+def bytes_encoder() -> SentenceEncoder:
+    return of_kind(small.byte_bpe())
+
+
+def of_kind(tokenizer: Any) -> SentenceEncoder:
+    table = torch.randn(tokenizer.get_vocab_size(), 4, generator=torch.Generator().manual_seed(0))
+    return SentenceEncoder(StaticEmbedding(tokenizer, table), device="cpu")
+
+
+def tokens_of(encoder: SentenceEncoder, text: str) -> int:
+    return len(encoder[0].tokenize([text])[0]) - sum(encoder[0].special_tokens)
+
+
+# --------------------------------------------------------------------------------------------------------- split
+
+
+def test_passages_end_where_sentences_do(encoder: SentenceEncoder) -> None:
+    documents = ["A fox. A lake. The boat runs home.", "One two. Three."]
+    assert [chunk.text(documents) for chunk in split(encoder, documents, 8)] == [
+        "A fox. A lake.",
+        "The boat runs home.",
+        "One two. Three.",
+    ]
+    assert split(encoder, documents, 8)[1] == Chunk(0, 15, 34)
+    assert split(encoder, documents) == [Chunk(0, 0, 34), Chunk(1, 0, 15)]
+    assert split(encoder, "A fox.") == [Chunk(0, 0, 6)]
+
+
+def test_what_is_no_end_of_a_sentence(encoder: SentenceEncoder) -> None:
+    for text, ends in [
+        ("Six foxes, e.g. one fox. Home", "fox."),
+        ("The red fox\nruns home now\n\nOne two three", "now"),
+        ("A “fox.” Nobody runs home now", "”"),
+        ("文文文。문장 one two three four", "。"),
+        ("the fox runs 3.14 hills home", "runs 3.14 hills"),
+    ]:
+        count = tokens_of(encoder, text)
+        assert split(encoder, text, count - 1)[0].text([text]).endswith(ends), text
+
+
+def test_a_long_sentence_is_cut_between_words_and_a_long_word_between_characters(encoder: SentenceEncoder) -> None:
+    text = "one two three four five six seven"
+    assert [chunk.text([text]) for chunk in split(encoder, text, 3)] == ["one two three", "four five six", "seven"]
+    text = "one caféfoxfox two"
+    pieces = [chunk.text([text]) for chunk in split(encoder, text, 4)]
+    assert pieces[0] == "one"
+    assert "".join(pieces).replace(" ", "") == text.replace(" ", "")
+
+
+def test_overlap_is_whole_sentences_where_they_fit(encoder: SentenceEncoder) -> None:
+    text = "One two. Three four. Five six. Seven eight."
+    assert [chunk.text([text]) for chunk in split(encoder, text, 6, 3)] == [
+        "One two. Three four.",
+        "Three four. Five six.",
+        "Five six. Seven eight.",
+    ]
+    # Less of it, where the next sentence would else be cut.
+    text = "One two three four. Five six seven eight."
+    assert [chunk.text([text]) for chunk in split(encoder, text, 7, 4)] == [
+        "One two three four.",
+        "four. Five six seven eight.",
+    ]
+
+
+KINDS = [small.wordpiece(), small.byte_bpe(), small.unigram()]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.text(st.sampled_from("ab fox. !\n문。😀é\u00a0\ud83d"), max_size=60), max_size=4),
+    st.integers(5, 12),
+    st.integers(0, 4),
+    st.sampled_from(range(3)),
+)
+def test_passages_hold_all_that_is_visible_and_no_more_than_they_may(
+    documents: list[str], limit: int, overlap: int, kind: int
+) -> None:
+    encoder = of_kind(KINDS[kind])
+    chunks = split(encoder, documents, limit, overlap)
+    assert chunks == [
+        chunk for row, text in enumerate(documents) for chunk in _alone(encoder, text, row, limit, overlap)
+    ]
+    covered = [np.zeros(len(text), bool) for text in documents]
+    for chunk in chunks:
+        text = chunk.text(documents)
+        assert text
+        assert text == text.strip()
+        assert tokens_of(encoder, text) <= limit
+        assert not covered[chunk.document][chunk.start : chunk.end].all()
+        covered[chunk.document][chunk.start : chunk.end] = True
+        if not overlap:
+            assert covered[chunk.document].sum() == sum(
+                c.end - c.start for c in chunks if c[:2] <= chunk[:2] and c.document == chunk.document
+            )
+    for text, seen in zip(documents, covered, strict=True):
+        assert all(character.isspace() for character, here in zip(text, seen, strict=True) if not here)
+
+
+def _alone(encoder: SentenceEncoder, text: str, row: int, limit: int, overlap: int) -> list[Chunk]:
+    return [chunk._replace(document=row) for chunk in split(encoder, [text], limit, overlap)]
+
+
+def test_numbers_that_do_not_fit(encoder: SentenceEncoder) -> None:
+    with pytest.raises(ValueError, match=r"max_tokens=23 exceeds the 22 that max_seq_length=24 leaves .* at most 22"):
+        split(encoder, ["a"], 23)
+    with pytest.raises(ValueError, match="exceeds the 20 that"):
+        split(encoder, ["a"], 22, prompt="one two ")
+    with pytest.raises(ValueError, match="the prompt fills max_seq_length=24"):
+        split(encoder, ["a"], prompt="one " * 30)
+    with pytest.raises(ValueError, match="overlap=8 does not fit passages of 8 tokens; pass 0 to 7"):
+        split(encoder, ["a"], 8, 8)
+    with pytest.raises(TypeError, match=r"overlap is 0\.5"):
+        split(encoder, ["a"], 8, 0.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="max_tokens=0 is too small"):
+        split(encoder, ["a"], 0)
+    with pytest.raises(TypeError, match=r"sentences\[1\] is of type int"):
+        split(encoder, ["a", 1])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="any length; say with max_tokens"):
+        split(of_kind(small.wordpiece()), ["a"])
+    words = SentenceEncoder(WordEmbeddings(["fox"], torch.eye(1)), Pooling("mean"), device="cpu")
+    with pytest.raises(ValueError, match="WordEmbeddings does not say where"):
+        split(words, ["a"], 8)
+
+
+# ------------------------------------------------------------------------------------------------- plain chunking
+
+
+def test_plain_passages_are_encoded_alone(encoder: SentenceEncoder) -> None:
+    chunks, vectors = encode_chunks(encoder, [STORY, " ", "A fox."], 12, 3)
+    assert chunks == split(encoder, [STORY, " ", "A fox."], 12, 3)
+    assert vectors.dtype == np.float32
+    np.testing.assert_array_equal(vectors, encoder.encode([chunk.text([STORY, " ", "A fox."]) for chunk in chunks]))
+    for late_too in (False, True):
+        assert encode_chunks(encoder, ["", "  "], late=late_too)[0] == []
+        assert encode_chunks(encoder, [], late=late_too)[1].shape == (0, 16)
+        shape = encode_chunks(encoder, [STORY], 9, truncate_dim=4, late=late_too)[1].shape
+        assert shape == (len(split(encoder, [STORY], 9)), 4)
+
+
+# -------------------------------------------------------------------------------------------------- late chunking
+
+
+def by_hand(encoder: SentenceEncoder, text: str, chunks: list[Chunk], prompt: str = "") -> np.ndarray:
+    """Late chunking of one document that fits the model, by the Hugging Face model and a loop over its tokens."""
+    given = encoder.tokenizer(prompt + text, return_offsets_mapping=True, return_tensors="pt")
+    offsets = given.pop("offset_mapping")[0].tolist()
+    with torch.no_grad():
+        hidden = encoder[0].auto_model(**given).last_hidden_state[0].numpy()
+    vectors = []
+    for number, chunk in enumerate(chunks):
+        own = []
+        for place, (start, end) in enumerate(offsets):
+            special = start == end
+            inside = start - len(prompt) >= chunk.start and end - len(prompt) <= chunk.end
+            begins = number == 0 and (place == 0 or (not special and end <= len(prompt)))
+            if (not special and inside) or begins or (number == len(chunks) - 1 and place == len(offsets) - 1):
+                own.append(hidden[place])
+        vector = np.mean(own, axis=0)
+        vectors.append(vector / np.linalg.norm(vector))
+    return np.array(vectors)
+
+
+def test_late_passages_are_those_of_a_loop() -> None:
+    wide = model(Normalize(), limit=64)
+    documents = ["A small boat. Nobody rows it home! The red fox runs.", "", "One two. Three four five.", "Lake"]
+    chunks, vectors = encode_chunks(wide, documents, 6, late=True)
+    assert len(chunks) == 6
+    for row, text in enumerate(documents):
+        own = [place for place, chunk in enumerate(chunks) if chunk.document == row]
+        expected = by_hand(wide, text, [chunks[place] for place in own])
+        np.testing.assert_allclose(vectors[own], expected.reshape(-1, 16), atol=1e-6)
+    _, plain = encode_chunks(wide, documents, 6)
+    assert abs(plain[:3] - vectors[:3]).max() > 1e-2  # They do look around.
+
+
+@pytest.mark.parametrize("included", [True, False])
+def test_late_with_a_prompt(included: bool) -> None:
+    wide, text, prompt = model(Normalize(), limit=64, include_prompt=included), "One two. Three four. Five.", "red fox "
+    whole = [Chunk(0, 0, len(text))]
+    _, vectors = encode_chunks(wide, text, chunks=whole, late=True, prompt=prompt)
+    np.testing.assert_allclose(vectors, wide.encode([text], prompt=prompt), atol=1e-6)
+    chunks, vectors = encode_chunks(wide, text, 4, late=True, prompt=prompt)
+    assert len(chunks) == 3
+    expected = by_hand(wide, text, chunks, prompt)
+    np.testing.assert_allclose(vectors[1:], expected[1:], atol=1e-6)
+    assert np.allclose(vectors[0], expected[0], atol=1e-6) == included
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "mean_sqrt_len", "weightedmean", ["mean", "max"]])
+def test_one_passage_of_a_whole_document_is_the_document(pooling: Any) -> None:
+    width = 16 if isinstance(pooling, str) else 32
+    chain = model(Dense(width, 8), Normalize(), pooling=pooling, limit=64)
+    texts = ["  A small boat lies.  ", "The red fox — runs!\n", "Lake"]
+    _, vectors = encode_chunks(chain, texts, chunks=[(i, 0, len(text)) for i, text in enumerate(texts)], late=True)
+    np.testing.assert_allclose(vectors, chain.encode(texts), atol=1e-6)
+    _, vectors = encode_chunks(chain, texts, late=True)
+    np.testing.assert_allclose(vectors, chain.encode(texts), atol=1e-6)
+
+
+def test_modules_between_transformer_and_pooling_read_the_document() -> None:
+    torch.manual_seed(0)
+    reader = Transformer(small.bert_model(), small.wrapped(small.wordpiece(), 64))
+    chain = SentenceEncoder(reader, LSTM(16, 8), Pooling("mean"), device="cpu")
+    text = "A small boat. The red fox."
+    chunks, vectors = encode_chunks(chain, text, 4, late=True)
+    tokens = chain.encode(text, output_value="token_embeddings")
+    assert len(chunks) == 2
+    np.testing.assert_allclose(vectors, np.stack([tokens[:5].mean(0), tokens[5:].mean(0)]), atol=1e-6)
+
+
+def test_windows_of_a_long_document(encoder: SentenceEncoder) -> None:
+    """Each passage is pooled from one window, and no window begins or ends close by, but where the document does."""
+    chunks = split(encoder, STORY, 6)
+    (ids, places), reader = encoder[0].locate([STORY])[0], encoder[0]
+    passages = [(row, chunk.start, chunk.end) for row, chunk in enumerate(chunks)]
+    windows = list(late._windows(reader, STORY, ids, places, passages, ""))
+    assert len(windows) > 3
+    assert sorted(row for window in windows for row, _, _ in window.passages) == list(range(len(chunks)))
+    expected = np.zeros((len(chunks), 16))
+    for window in windows:
+        assert len(window.ids) == 24
+        with torch.no_grad():
+            hidden = reader.auto_model(torch.tensor([window.ids])).last_hidden_state[0].numpy()
+        for row, first, behind in window.passages:
+            text = reader.tokenizer.decode(window.ids[first:behind], skip_special_tokens=True)
+            assert text.replace(" ", "") == STORY[chunks[row].start : chunks[row].end].lower().replace(" ", "")
+            assert first >= ROOM // 4 or window.ids[:8] == ids[:8]
+            assert behind <= 24 - ROOM // 4 or window.ids[-8:] == ids[-8:]
+            expected[row] = hidden[first:behind].mean(0) / np.linalg.norm(hidden[first:behind].mean(0))
+    _, vectors = encode_chunks(encoder, STORY, 6, late=True)
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+
+
+def test_a_document_does_not_see_the_others(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = [STORY, "A fox.", STORY[:150], "One two. Three.", STORY]
+    chunks, vectors = encode_chunks(encoder, documents, 7, 2, late=True)
+    for row, text in enumerate(documents):
+        own = [place for place, chunk in enumerate(chunks) if chunk.document == row]
+        np.testing.assert_allclose(vectors[own], encode_chunks(encoder, text, 7, 2, late=True)[1], atol=1e-6)
+    monkeypatch.setattr("sbert.chunking._WINDOW", 10)
+    again, others = encode_chunks(encoder, documents, 7, 2, late=True, batch_tokens=30)
+    assert again == chunks
+    np.testing.assert_allclose(others, vectors, atol=1e-6)
+    backwards, others = encode_chunks(encoder, documents, chunks=chunks[::-1], late=True)
+    assert backwards == chunks[::-1]
+    np.testing.assert_allclose(others[::-1], vectors, atol=1e-6)
+
+
+def test_a_batch_that_does_not_fit_is_halved(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = encode_chunks(encoder, [STORY], 7, late=True)[1]
+    forwards = late.forwards
+
+    def small_memory(*given: Any) -> list[Any]:
+        steps = forwards(*given)
+
+        def first(batch: Any) -> Any:
+            if batch.rows > 1:
+                raise torch.OutOfMemoryError("full")
+            return steps[0](batch)
+
+        return [first, *steps[1:]]
+
+    monkeypatch.setattr(late, "forwards", small_memory)
+    np.testing.assert_allclose(encode_chunks(encoder, [STORY], 7, late=True)[1], expected, atol=1e-6)
+
+
+def test_what_cannot_be_chunked(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    for mode in ("cls", "lasttoken", ["mean", "cls"]):
+        with pytest.raises(ValueError, match=r"pooling is '(cls|lasttoken)', which takes one token .* mean pooling"):
+            encode_chunks(model(pooling=mode), [STORY], late=True)
+    with pytest.raises(ValueError, match="StaticEmbedding gives none; leave it out"):
+        encode_chunks(of_kind(small.wordpiece()), [STORY], 8, late=True)
+    with pytest.raises(ValueError, match=r"chunks\[1\] holds no token"):
+        encode_chunks(encoder, ["A  fox"], chunks=[(0, 0, 1), (0, 1, 2)], late=True)
+    with pytest.raises(ValueError, match=r"chunks\[0\] holds \d+ tokens, and the model reads 22 of a document at once"):
+        encode_chunks(encoder, [STORY], chunks=[(0, 0, len(STORY))], late=True)
+    with pytest.raises(ValueError, match=r"chunks\[0\] stands in document 1, and there are 1"):
+        encode_chunks(encoder, ["A fox"], chunks=[(1, 0, 1)])
+    for start, end in ((0, 6), (3, 3), (-1, 2)):
+        with pytest.raises(ValueError, match=rf"chunks\[0\] runs from {start} to {end} in a document of 5"):
+            encode_chunks(encoder, ["A fox"], chunks=[(0, start, end)])
+    with pytest.raises(ValueError, match="pass either"):
+        encode_chunks(encoder, ["A fox"], 4, chunks=[(0, 0, 5)])
+
+
+def test_weights_that_are_no_numbers_are_named() -> None:
+    broken = model()
+    with torch.no_grad():
+        broken[0].auto_model.embeddings.word_embeddings.weight[small.wordpiece().token_to_id("fox")] = torch.nan
+    with pytest.raises(ValueError, match=r"the vector of chunks\[1\] is not finite"):
+        encode_chunks(broken, ["A lake.", "A fox."], late=True)
