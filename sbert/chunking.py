@@ -60,7 +60,7 @@ def split(
 
     A passage holds as many whole sentences as fit; a sentence that is longer than a passage is cut between words,
     and a word that is longer between characters. Each begins and ends with a visible character, and together they
-    hold all visible ones. A document of white space has no passages.
+    hold all visible ones. A document without tokens, such as white space, has no passages.
 
     Args:
         model: Its tokenizer counts the tokens.

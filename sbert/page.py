@@ -67,7 +67,7 @@ def map_page(
     # No text can end the script that holds it.
     written = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     filled = {"TITLE": html.escape(title), "DATA": written}
-    template = files("sbert").joinpath("templates", "map.html").read_text(encoding="utf-8")
+    template = (files("sbert") / "templates" / "map.html").read_text(encoding="utf-8")
     page = re.sub("__(TITLE|DATA)__", lambda place: filled[place[1]], template)
     return page.encode("utf-8", "replace").decode("utf-8")  # Half a surrogate pair cannot be written.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from unicodedata import east_asian_width
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +26,8 @@ _COLOURS = (
 )
 _FORMS = "os^Dv"
 _NONE = "0.7"
+# Up to so many texts are written beside their points.
+_WRITTEN = 30
 # Fonts of other scripts, for those of the texts that matplotlib's own does not have.
 _FONTS = ("Noto Sans CJK KR", "Noto Sans CJK JP", "NanumGothic", "Malgun Gothic", "Apple SD Gothic Neo", "Unifont")
 _SCORES = ("tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown", "tab:pink")
@@ -201,7 +205,8 @@ def similarity_heatmap(
 
     few = count <= _FEW
     size = max(2.0, count * (0.62 if few else 0.26))
-    figure = Figure(figsize=(size + 5, size + (3.2 if few else 1)), layout="constrained")
+    beside = (0.072 if few else 0.064) * max(map(_columns, texts)) + 0.4  # Inches that the sentences take.
+    figure = Figure(figsize=(size + beside + 1.2, size + (2.2 if few else 0.6)), layout="constrained")
     axis: Any = figure.subplots()
     # Cosines keep one scale from picture to picture.
     cosines = matrix.min() >= -1.001 and matrix.max() <= 1.001
@@ -216,7 +221,7 @@ def similarity_heatmap(
     axis.set_yticks(range(count), rows, parse_math=False, fontfamily=_families(), fontsize=9 if few else 8)
     if few:
         turned = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
-        columns = [_short(text, 36) for text in texts]
+        columns = [_short(text, 32) for text in texts]
         axis.set_xticks(range(count), columns, parse_math=False, fontfamily=_families(), fontsize=9, **turned)
     else:
         axis.set_xticks(range(count), range(1, count + 1), fontsize=8, rotation=90)
@@ -225,7 +230,7 @@ def similarity_heatmap(
     axis.spines[:].set_visible(False)
     figure.colorbar(image, ax=axis, shrink=0.6, label="similarity").outline.set_visible(False)
     if path is not None:
-        figure.savefig(path, dpi=150)
+        figure.savefig(path, dpi=150, bbox_inches="tight")
     return figure
 
 
@@ -233,6 +238,11 @@ def _short(text: str, most: int) -> str:
     """The text on one line, cut where it is long."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+def _columns(text: str) -> int:
+    """How wide a text is, in letters; those of East Asia count twice."""
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def _families() -> list[str]:
@@ -288,16 +298,16 @@ def corpus_map(
     figure = Figure(figsize=(9, 7), layout="constrained")
     axis: Any = figure.subplots()
     size = float(np.clip(3000 / max(len(points), 1), 3, 45))
-    for number, (name, rows) in enumerate(clusters):
-        alone = labels is None or name is None
-        colour = _NONE if alone and labels is not None else _COLOURS[number % len(_COLOURS)]
+    without = sum(name is None for name, _ in clusters) if labels is not None else 0
+    for number, (name, rows) in enumerate(clusters, start=-without):
         axis.scatter(
             *points[rows].T,
             s=size,
-            color=colour,
-            marker="o" if alone else _FORMS[number // len(_COLOURS) % len(_FORMS)],
+            color=_NONE if number < 0 else _COLOURS[number % len(_COLOURS)],
+            marker=_FORMS[max(number, 0) // len(_COLOURS) % len(_FORMS)],
             alpha=0.8 if len(points) < 2000 else 0.55,
             linewidths=0,
+            zorder=1 if len(points) > _WRITTEN else 4,
             label=f"{'no cluster' if name is None else name} ({len(rows):,})",
         )
     axis.set_aspect("equal", adjustable="datalim")
@@ -336,20 +346,22 @@ def _write_texts(
     """Texts beside their points; one that would cover another is moved up or down, or else left out."""
     import numpy as np
     from matplotlib.patheffects import withStroke
+    from matplotlib.transforms import Bbox
 
     chosen = list(range(len(points)))
-    if len(points) > 30:
+    if len(points) > _WRITTEN:
         named = [rows for name, rows in clusters if name is not None]
         chosen = [
             int(rows[np.linalg.norm(points[rows] - np.median(points[rows], axis=0), axis=1).argmin()]) for rows in named
         ]
-    figure.draw_without_rendering()
-    taken: list[Any] = []
+    figure.draw_without_rendering()  # From here on it is known where things stand.
+    edge = axis.get_window_extent()
+    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in axis.transData.transform(points[chosen])]
     for row in chosen:
         note = axis.annotate(
             _short(texts[row], 40),
             points[row],
-            xytext=(5, 0),
+            xytext=(6, 0),
             textcoords="offset points",
             va="center",
             fontsize=8,
@@ -357,11 +369,10 @@ def _write_texts(
             fontfamily=_families(),
             path_effects=[withStroke(linewidth=2.5, foreground="white")],
         )
-        left = note.get_window_extent().x1 > axis.get_window_extent().x1  # It would leave the picture.
-        for shift in (0, 8, -8, 16, -16, 24, -24):
-            note.set(position=(-5 if left else 5, shift), ha="right" if left else "left")
+        for up, left in product((0, 7, -7, 14, -14, 21, -21), (False, True)):
+            note.set(position=(-6 if left else 6, up), ha="right" if left else "left")
             box = note.get_window_extent()
-            if not any(box.overlaps(other) for other in taken):
+            if edge.x0 <= box.x0 and box.x1 <= edge.x1 and not any(box.overlaps(other) for other in taken):
                 taken.append(box)
                 break
         else:

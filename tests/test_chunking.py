@@ -130,7 +130,10 @@ def test_passages_hold_all_that_is_visible_and_no_more_than_they_may(
                 c.end - c.start for c in chunks if c[:2] <= chunk[:2] and c.document == chunk.document
             )
     for text, seen in zip(documents, covered, strict=True):
-        assert all(character.isspace() for character, here in zip(text, seen, strict=True) if not here)
+        if tokens_of(encoder, text):
+            assert all(character.isspace() for character, here in zip(text, seen, strict=True) if not here)
+        else:
+            assert not seen.any()
 
 
 def _alone(encoder: SentenceEncoder, text: str, row: int, limit: int, overlap: int) -> list[Chunk]:

@@ -74,7 +74,9 @@ class _Cuts:
         start = end = 0
         while end < self.count:
             end = self._end(end, start + limit)
-            first, behind = self._visible(self.starts[start], self.ends[end - 1])
+            # A character of which the tokenizer makes no token goes with the one before it.
+            behind = self.starts[end] if end < self.count else len(self.text)
+            first, behind = self._visible(self.starts[start] if start else 0, behind)
             if first < behind and (not found or found[-1][1] < behind):  # It has more to say than the last one.
                 found.append((first, behind))
             start = self._next(start, end, limit, overlap) if overlap and end < self.count else end
