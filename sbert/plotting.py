@@ -229,6 +229,9 @@ def similarity_heatmap(
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
     figure.colorbar(image, ax=axis, shrink=0.6, label="similarity").outline.set_visible(False)
+    figure.draw_without_rendering()
+    box = figure.get_tightbbox()  # In inches. The layout leaves too little room beside a square.
+    figure.set_figwidth(figure.get_figwidth() + 2 * max(0.0, -box.x0))
     if path is not None:
         figure.savefig(path, dpi=150, bbox_inches="tight")
     return figure

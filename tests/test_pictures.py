@@ -1,0 +1,128 @@
+"""Heat maps and maps hold what they were given, and their texts lie apart."""
+
+from __future__ import annotations
+
+import sys
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from sbert.plotting import corpus_map, similarity_heatmap
+
+SENTENCES = ["A fox.", "It costs $5 or $6.", "Two\nlines", "long " * 40]
+
+
+class Model:
+    """Vectors that are known."""
+
+    def encode(self, sentences: Any) -> np.ndarray:
+        return np.eye(len(sentences), dtype=np.float32)
+
+    def similarity(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return a @ b.T
+
+
+def extents(labels: Any) -> list[Any]:
+    return [label.get_window_extent() for label in labels if label.get_text()]
+
+
+def test_heat_map_of_a_few_sentences(tmp_path: Path) -> None:
+    scores = np.linspace(-0.2, 1, 16).reshape(4, 4)
+    figure = similarity_heatmap(SENTENCES, scores, tmp_path / "heat.png")
+    axis = figure.axes[0]
+    np.testing.assert_allclose(axis.images[0].get_array(), scores, atol=1e-6)
+    assert axis.images[0].get_clim() == (pytest.approx(-0.2), 1.0)
+    assert [label.get_text() for label in axis.get_yticklabels()][:3] == ["A fox.", "It costs $5 or $6.", "Two lines"]
+    assert all(len(label.get_text()) <= 32 for label in axis.get_xticklabels())
+    assert [text.get_text() for text in axis.texts[:5]] == ["-0.20", "-0.12", "-0.04", "0.04", "0.12"]
+    assert (tmp_path / "heat.png").read_bytes().startswith(b"\x89PNG")
+    by_model = similarity_heatmap(SENTENCES, Model())
+    np.testing.assert_array_equal(by_model.axes[0].images[0].get_array(), np.eye(4))
+
+
+@pytest.mark.parametrize("count", [2, 12, 13, 40])
+def test_labels_of_a_heat_map_lie_apart_and_within(count: int) -> None:
+    figure = similarity_heatmap([f"{'word ' * (i % 14)}{i}" for i in range(count)], np.eye(count))
+    figure.draw_without_rendering()
+    axis = figure.axes[0]
+    rows = extents(axis.get_yticklabels())
+    assert len(rows) == count
+    assert not any(one.overlaps(other) for one, other in combinations(rows, 2))
+    assert min(box.x0 for box in [*rows, *extents(axis.get_xticklabels())]) >= -1
+    if count > 12:
+        columns = extents(axis.get_xticklabels())
+        assert not any(one.overlaps(other) for one, other in combinations(columns, 2))
+
+
+def test_other_similarities_have_a_scale_of_their_own() -> None:
+    figure = similarity_heatmap(["a", "b"], [[0.0, -7.0], [-7.0, 0.0]])
+    assert figure.axes[0].images[0].get_clim() == (-7.0, 0.0)
+
+
+def test_map_in_the_colours_of_clusters(tmp_path: Path) -> None:
+    points = np.arange(14.0).reshape(7, 2)
+    axis = corpus_map(points, tmp_path / "map.svg", labels=np.array([1, 0, 1, 1, -1, 0, 2])).axes[0]
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == [
+        "no cluster (1)",
+        "1 (3)",
+        "0 (2)",
+        "2 (1)",
+    ]
+    np.testing.assert_array_equal(axis.collections[1].get_offsets(), points[[0, 2, 3]])
+    colours = [to_hex(one.get_facecolor()[0]) for one in axis.collections]
+    assert len(set(colours)) == 4
+    assert colours[0] == to_hex("0.7")
+    assert corpus_map(points).axes[0].get_legend() is None
+    assert (tmp_path / "map.svg").exists()
+    many = corpus_map(np.random.default_rng(0).normal(size=(40, 2)), labels=range(40)).axes[0]
+    looks = {(to_hex(one.get_facecolor()[0]), one.get_paths()[0].vertices.tobytes()) for one in many.collections}
+    assert len(looks) == 40
+
+
+def test_texts_of_a_map_cover_neither_each_other_nor_points() -> None:
+    points = np.random.default_rng(0).normal(size=(24, 2)) * (1, 0.6)
+    figure = corpus_map(points, labels=["a"] * 24, texts=[f"text of ${i} and $x_1" for i in range(24)])
+    axis = figure.axes[0]
+    figure.draw_without_rendering()
+    boxes = extents(axis.texts)
+    assert len(boxes) >= 18
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    assert not any(box.contains(x, y) for box in boxes for x, y in axis.transData.transform(points))
+
+
+def test_of_many_texts_the_middle_of_each_cluster_is_written() -> None:
+    random = np.random.default_rng(0)
+    points = np.concatenate([random.normal(size=(50, 2)), random.normal(size=(50, 2)) + 30])
+    points[7], points[60] = np.median(points[:50], axis=0), np.median(points[50:], axis=0)
+    axis = corpus_map(points, labels=[0] * 50 + [1] * 50, texts=[f"text {i}" for i in range(100)]).axes[0]
+    assert [text.get_text() for text in axis.texts] == ["text 7", "text 60"]
+
+
+def test_vectors_are_laid_out() -> None:
+    vectors = np.eye(3, 5)[np.arange(9) % 3]
+    points = corpus_map(vectors).axes[0].collections[0].get_offsets()
+    assert points.shape == (9, 2)
+    assert len(np.unique(np.round(points, 3), axis=0)) == 3
+
+
+def test_what_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="no sentences"):
+        similarity_heatmap([], np.zeros((0, 0)))
+    with pytest.raises(ValueError, match=r"scores have shape \(3, 3\); pass \(2, 2\), or a model"):
+        similarity_heatmap(["a", "b"], np.eye(3))
+    with pytest.raises(ValueError, match=r"scores\[1\] are not all finite"):
+        similarity_heatmap(["a", "b"], [[1, 0], [np.nan, 1]])
+    with pytest.raises(ValueError, match="3 vectors and 2 labels"):
+        corpus_map(np.eye(3), labels=[0, 1])
+    with pytest.raises(ValueError, match="3 vectors and 1 texts"):
+        corpus_map(np.eye(3), texts=["a"])
+    with pytest.raises(ValueError, match=r"vectors\[0\] is not finite"):
+        corpus_map([[np.inf, 0]])
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    for draw in (lambda: similarity_heatmap(["a"], [[1]]), lambda: corpus_map(np.eye(2))):
+        with pytest.raises(ValueError, match="pip install matplotlib"):
+            draw()
