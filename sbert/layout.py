@@ -37,8 +37,8 @@ def project(vectors: Any, dims: int = 2, method: str = "auto") -> np.ndarray:
         van der Maaten and Hinton, 2008. https://jmlr.org/papers/v9/vandermaaten08a.html
 
     Example:
-        >>> project(np.diag([3.0, 2.0, 0.0]), method="pca").round(2).tolist()
-        [[2.11, -0.41], [-1.49, -1.13], [-0.62, 1.54]]
+        >>> project(np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]]), dims=1, method="pca").round(2).tolist()
+        [[-2.0], [-1.0], [3.0]]
     """
     if method not in METHODS:
         raise ValueError(f"method={method!r} is unknown; pass one of {', '.join(map(repr, METHODS))}")

@@ -114,7 +114,6 @@ def pixel(page: browser.Browser, row: int) -> list[int]:
     return colour
 
 
-@pytest.mark.slow
 def test_all_points_are_drawn_and_nothing_is_fetched(fresh: browser.Browser) -> None:
     assert fresh.run("drawn") == ROWS
     assert fresh.run("element('count').textContent") == "20,000 texts"
@@ -128,7 +127,6 @@ def test_all_points_are_drawn_and_nothing_is_fetched(fresh: browser.Browser) -> 
     assert fresh.run("fetch('http://127.0.0.1:9/').then(() => 'fetched', () => 'refused')") == "refused"
 
 
-@pytest.mark.slow
 def test_hover_says_what_a_point_is(fresh: browser.Browser) -> None:
     for row, text in ((0, NASTY), (4, "café 문장"), (1, "The Red Fox")):
         x, y = place(fresh, row)
@@ -154,7 +152,6 @@ def test_hover_says_what_a_point_is(fresh: browser.Browser) -> None:
         assert found == (best if distance <= fresh.run("radius() + 8") else -1)
 
 
-@pytest.mark.slow
 def test_search_marks_what_it_finds(fresh: browser.Browser) -> None:
     fresh.key("/")
     fresh.write("RED")
@@ -178,7 +175,6 @@ def test_search_marks_what_it_finds(fresh: browser.Browser) -> None:
     assert fresh.run("[element('search').value, hits, drawn]") == ["", ROWS, ROWS]
 
 
-@pytest.mark.slow
 def test_zoom_and_drag_change_the_view(fresh: browser.Browser) -> None:
     before = fresh.run("({...view})")
     x, y = place(fresh, 1)
@@ -205,7 +201,6 @@ def test_zoom_and_drag_change_the_view(fresh: browser.Browser) -> None:
     assert fresh.run("({...view})") == before
 
 
-@pytest.mark.slow
 def test_the_legend_shows_one_cluster_and_keys_reach_everything(fresh: browser.Browser) -> None:
     fresh.run("element('search').focus()")
     reached = []
@@ -230,7 +225,6 @@ def test_the_legend_shows_one_cluster_and_keys_reach_everything(fresh: browser.B
     assert fresh.run("hits") == ROWS
 
 
-@pytest.mark.slow
 def test_light_and_dark(fresh: browser.Browser) -> None:
     grounds, colours = [], []
     for mode in ("light", "dark"):
@@ -244,7 +238,6 @@ def test_light_and_dark(fresh: browser.Browser) -> None:
     assert colours[0] != colours[1]
 
 
-@pytest.mark.slow
 def test_the_page_draws_one_point_and_none_of_a_cluster(page: browser.Browser, tmp_path: Path) -> None:
     for texts, points, labels in ((["alone"], [[3.0, 3.0]], None), (["a", "b"], [[1.0, 1.0], [1.0, 1.0]], [0, 2])):
         path = tmp_path / "small.html"
@@ -257,7 +250,6 @@ def test_the_page_draws_one_point_and_none_of_a_cluster(page: browser.Browser, t
         page.open(Path(back.removeprefix("file://")))
 
 
-@pytest.mark.slow
 def test_nothing_went_wrong(page: browser.Browser) -> None:
     """After all of the above: no error on the console, but the one refusal that was asked for."""
     entries: list[dict[str, Any]] = [entry["entry"] for entry in page.of("Log.entryAdded")]
