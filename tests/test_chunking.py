@@ -65,8 +65,9 @@ def test_passages_end_where_sentences_do(encoder: SentenceEncoder) -> None:
 
 def test_what_is_no_end_of_a_sentence(encoder: SentenceEncoder) -> None:
     for text, ends in [
-        ("Six foxes, e.g. one fox. Home", "fox."),
-        ("The red fox\nruns home now\n\nOne two three", "now"),
+        ("Six foxes, e.g. one fox", "one"),
+        ("The red fox\nruns home now", "home"),
+        ("The red fox runs home\n\nOne two three", "home"),
         ("A “fox.” Nobody runs home now", "”"),
         ("文文文。문장 one two three four", "。"),
         ("the fox runs 3.14 hills home", "runs 3.14 hills"),

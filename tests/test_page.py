@@ -143,6 +143,9 @@ def test_hover_says_what_a_point_is(fresh: browser.Browser) -> None:
     x, y = place(fresh, 4)
     fresh.mouse("mouseMoved", x + 60, y)
     assert shown(fresh) is None
+    for row in range(5):
+        for right, down in ((8, 0), (-8, 0), (0, 8), (0, -8)):
+            assert fresh.run(f"(([x, y]) => nearest(x + {right}, y + {down}))(toScreen({row}))") == row
     # The grid finds what a look at every point finds.
     slow = """(([x, y]) => { let best = -1, least = Infinity; for (let i = 0; i < count; i += 1) {
         const [u, v] = toScreen(i), d = Math.hypot(u - x, v - y); if (d < least) { least = d; best = i; } }
