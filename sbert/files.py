@@ -166,7 +166,7 @@ def write_text(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(work, 0o666 & ~_umask())
+        _publish(Path(work))
         os.replace(work, path)
     finally:
         with suppress(FileNotFoundError):  # It bears its own name now.
@@ -270,7 +270,7 @@ def flush_entry(folder: Path) -> None:
 
 
 def _publish(folder: Path) -> None:
-    """Give a folder and what is in it the modes of ordinary files: safetensors leaves weights to their owner alone."""
+    """Give a file, or a folder and what is in it, ordinary modes: safetensors leaves weights to their owner alone."""
     mask = os.umask(0o022)
     os.umask(mask)
     for path in (folder, *folder.rglob("*")):

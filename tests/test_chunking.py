@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -163,6 +163,13 @@ def test_numbers_that_do_not_fit(encoder: SentenceEncoder) -> None:
         split(words, ["a"], 8)
 
 
+def test_a_tokenizer_in_python_is_refused() -> None:
+    reader = model()[0]
+    reader.tokenizer = SimpleNamespace(is_fast=False)
+    with pytest.raises(ValueError, match=r"SimpleNamespace does not say where .* tokenizer\.json"):
+        reader.locate(["a"])
+
+
 # ------------------------------------------------------------------------------------------------- plain chunking
 
 
@@ -305,7 +312,7 @@ def test_a_batch_that_does_not_fit_is_halved(encoder: SentenceEncoder, monkeypat
     np.testing.assert_allclose(encode_chunks(encoder, [STORY], 7, late=True)[1], expected, atol=1e-6)
 
 
-def test_what_cannot_be_chunked(encoder: SentenceEncoder, tmp_path: Path) -> None:
+def test_what_cannot_be_chunked(encoder: SentenceEncoder) -> None:
     for mode in ("cls", "lasttoken", ["mean", "cls"]):
         with pytest.raises(ValueError, match=r"pooling is '(cls|lasttoken)', which takes one token .* mean pooling"):
             encode_chunks(model(pooling=mode), [STORY], late=True)

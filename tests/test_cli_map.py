@@ -54,6 +54,9 @@ def test_a_page_of_a_file(model: str, texts: Path, tmp_path: Path, capsys: pytes
     assert len(sizes) == 4
     assert (np.diff(sizes) <= 0).all()
     assert np.abs(found["points"]).max() == pytest.approx(1, abs=1e-6)
+    (tmp_path / "ordinary").touch()
+    assert page.stat().st_mode == (tmp_path / "ordinary").stat().st_mode
+    (tmp_path / "ordinary").unlink()
     assert "<title>texts &lt;b&gt;.txt</title>" in page.read_text(encoding="utf-8")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["map.html", texts.name]
     assert main(["map", model, str(texts), "-o", str(page), "--clusters", "0", "--title", "T", "--quiet"]) == 0
