@@ -1,4 +1,4 @@
-"""The command line: ``sbert encode``, ``train``, ``evaluate``, ``map`` and the others."""
+"""The command line: ``sbert encode``, ``search``, ``train``, ``evaluate`` and the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from sbert.commands import evaluate, train
+from sbert.commands import cluster, evaluate, pairs, search, train
 from sbert.commands import map as pages
 from sbert.data import FORMATS, read_texts
 from sbert.hub import OWN
@@ -94,18 +94,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments of a command, whose words may stand anywhere among its options."""
     parser = _parser()
-    given = sys.argv[1:] if argv is None else argv
-    arguments, rest = parser.parse_known_args(given)
-    # argparse gathers words from one place alone, and leaves those that stand behind further options.
-    plain = rest[:1] == ["--"] or all(word == "-" or word[:1] != "-" for word in rest)
-    further = rest[1:] if rest[:1] == ["--"] else rest
-    words = getattr(arguments, "words", getattr(arguments, "texts", None))
-    if plain and isinstance(words, list):
-        words += further
-    elif plain and isinstance(words, str) and OWN not in given and arguments.model == OWN and len(further) == 1:
-        arguments.model, arguments.texts = words, further[0]
+    arguments, rest = parser.parse_known_args(argv)
+    # Words that stand behind options, which argparse gathers only from one place.
+    if rest and hasattr(arguments, "words") and not any(word[:1] == "-" and word != "-" for word in rest):
+        arguments.words += rest
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return arguments
@@ -132,9 +125,7 @@ def _parser() -> _Parser:
     encode.add_argument("--quiet", action="store_true", help="no progress bar, and no line at the end")
 
     similarity = _command(commands, "similarity", _similarity, "compare two texts or more")
-    similarity.add_argument(
-        "texts", nargs="+", help="two texts, which give a number; or a model and two texts or more, which give a matrix"
-    )
+    similarity.add_argument("texts", nargs="+", help="two texts give a number, more, behind a model, a matrix")
     similarity.set_defaults(model=None)
 
     about = "train a model on rows of texts"
@@ -146,6 +137,9 @@ def _parser() -> _Parser:
         _command(commands, "evaluate", evaluate.evaluate, "measure a model on the field's data sets")
     )
 
+    search.add_arguments(_command(commands, "search", search.search, "find the texts of a file that are like a query"))
+    pairs.add_arguments(_command(commands, "pairs", pairs.pairs, "find the most similar pairs of a file's texts"))
+    cluster.add_arguments(_command(commands, "cluster", cluster.cluster, "group the texts of a file by what they mean"))
     pages.add_arguments(_command(commands, "map", pages.draw, "draw texts as points on a page, by what they mean"))
 
     benchmark = _command(commands, "benchmark", _benchmark, "measure a model on this machine, beside its peers")
@@ -205,8 +199,7 @@ def _encode(arguments: argparse.Namespace) -> None:
 
 def _similarity(arguments: argparse.Namespace) -> None:
     texts = [*([] if arguments.model is None else [arguments.model]), *arguments.texts]
-    describing = (os.path.join(texts[0], name) for name in ("modules.json", "config.json"))
-    if len(texts) < 2 or (len(texts) == 2 and (texts[0] == OWN or any(map(os.path.isfile, describing)))):
+    if len(texts) < 2:
         raise ValueError("one text cannot be compared; pass two or more")
     arguments.model, *texts = texts if len(texts) > 2 else (OWN, *texts)  # Two words are two texts.
     model = _load(arguments)

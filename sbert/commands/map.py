@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbert.data import FORMATS, read_texts
+from sbert.commands.output import add_input, check_output, read
 
 if TYPE_CHECKING:
     import numpy as np
 
-# More would not be told apart by their colours.
-_CLUSTERS = 12
+# More would not be told apart by their colours; nor would more words fit beside a cluster.
+_CLUSTERS, _WORDS = 12, 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("texts", help="a file: text, JSONL, CSV or TSV, .gz or not; - for standard input")
     parser.add_argument("-o", "--output", required=True, metavar="FILE.html", help="where to write the page")
-    parser.add_argument("--column", metavar="NAME", help="the column or key that holds the texts")
-    parser.add_argument("--format", choices=FORMATS, help="by the file's ending where it is not given")
+    add_input(parser)
     parser.add_argument("--clusters", type=int, metavar="N", help="colours; 2 to 12 if not given, 0 for none")
     parser.add_argument("--method", default="auto", help="auto, tsne or pca: how points are laid out")
     parser.add_argument("--title", help="of the page; the file's name where it is not given")
@@ -46,17 +45,10 @@ def draw(arguments: argparse.Namespace) -> None:
         FileNotFoundError: If there is no such file, or no folder for the page.
         ValueError: If a line does not fit, there is no text, or an option does not fit.
     """
-    output = Path(arguments.output)
-    if not output.parent.is_dir():  # The encoding may take long.
-        raise FileNotFoundError(f"{output}: the folder {output.parent} does not exist; make it")
-    if output.is_dir():
-        raise ValueError(f"{output} is a folder; name a file")
+    check_output(arguments.output)
     if arguments.clusters is not None and arguments.clusters < 0:
         raise ValueError(f"--clusters {arguments.clusters} is too small; pass 0 for none")
-    # An empty line is no text that anybody looks for.
-    texts = [text for text in read_texts(arguments.texts, arguments.column, arguments.format) if text.strip()]
-    if not texts:
-        raise ValueError(f"{arguments.texts} holds no text; name another file")
+    texts, _ = read(arguments)
     from sbert.encoder import SentenceEncoder
     from sbert.files import write_text
     from sbert.layout import METHODS, project
@@ -70,6 +62,7 @@ def draw(arguments: argparse.Namespace) -> None:
     )  # (texts, dim)
     labels = _clusters(vectors, arguments.clusters)
     title = arguments.title or ("Map" if arguments.texts == "-" else Path(arguments.texts).name)
+    output = Path(arguments.output)
     write_text(output, map_page(texts, project(vectors, 2, arguments.method), labels, _names(texts, labels), title))
     if not arguments.quiet:
         print(f"{output}: {len(texts)} texts")
@@ -101,5 +94,10 @@ def _clusters(vectors: np.ndarray, count: int | None) -> np.ndarray | None:
 
 
 def _names(texts: Sequence[str], labels: np.ndarray | None) -> list[str] | None:
-    """The clusters' names in the legend and on the map; their numbers where this is None."""
-    return None
+    """The clusters' names in the legend and on the map: the words that tell them apart, or else their numbers."""
+    if labels is None:
+        return None
+    from sbert.search import topic_words
+
+    found = topic_words(texts, labels, _WORDS)
+    return [", ".join(words) or f"cluster {label + 1}" for label, words in found.items()]
