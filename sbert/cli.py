@@ -96,11 +96,12 @@ class _Parser(argparse.ArgumentParser):
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = _parser()
     arguments, rest = parser.parse_known_args(argv)
-    # Words that stand behind options, which argparse gathers only from one place.
-    if rest and hasattr(arguments, "words") and not any(word[:1] == "-" and word != "-" for word in rest):
-        arguments.words += rest
-    elif rest:
+    # argparse gathers words from one place alone, and leaves those that stand behind more options.
+    plain = rest[:1] == ["--"] or all(word == "-" or word[:1] != "-" for word in rest)
+    if rest and not (plain and hasattr(arguments, "words")):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        arguments.words += rest[rest[0] == "--" :]
     return arguments
 
 

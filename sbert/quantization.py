@@ -96,6 +96,7 @@ def quantize(vectors: Tensor, precision: str, ranges: Any = None) -> Tensor:
         return vectors
     if precision == "int8":
         least, step = _scale(ranges, vectors)
+        step = torch.where(step == 0, 1.0, step)
         return ((vectors - least) / step).floor_().clamp_(0, _STEPS).add_(_FIRST).to(torch.int8)
     packed = np.packbits(vectors.cpu().numpy() > 0, axis=1)
     if precision == "binary":
@@ -136,7 +137,6 @@ def dequantize(codes: Tensor, precision: str, ranges: Any = None, dim: int | Non
 
 
 def _scale(ranges: Any, vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """The least number and the width of a step, each (dim,)."""
+    """The least number and the width of a step, 0 for a number that is always the same; each (dim,)."""
     least, greatest = torch.from_numpy(check_ranges(ranges, vectors.shape[1])).to(vectors.device)
-    step = (greatest - least) / _STEPS
-    return least, torch.where(step == 0, 1.0, step)
+    return least, (greatest - least) / _STEPS

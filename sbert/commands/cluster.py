@@ -139,8 +139,9 @@ def _lines(records: list[dict[str, Any]], shown: int | None) -> Iterator[Line]:
             yield Line("")
         texts = f"{record['size']} {'text' if record['size'] == 1 else 'texts'}"
         if record["cluster"] is None:
-            yield Line(f"no cluster: {texts}")
+            hint = "" if place else "; try a lower --threshold or --min-size"
+            yield Line(f"no cluster: {texts}{hint}")
             continue
-        yield Line(f"cluster {record['cluster']}: {texts}", f"  {', '.join(record['words'])}")
+        yield Line(f"cluster {record['cluster']}: {texts}  ", f"{', '.join(record['words'])}")
         for row, text in list(zip(record["rows"], record["texts"], strict=True))[:shown]:
             yield Line(f"  {row:>{width}}  ", text)

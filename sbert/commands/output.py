@@ -122,7 +122,7 @@ def show(arguments: argparse.Namespace, lines: Iterable[Line], records: Iterable
         text = "".join(f"{line}\n" for line in written).encode("utf-8", "backslashreplace").decode("utf-8")
         write_text(Path(arguments.output), text)
         if not arguments.quiet:
-            print(f"{arguments.output}: {len(written)} lines")
+            print(f"{arguments.output}: {len(written)} {'line' if len(written) == 1 else 'lines'}")
         return
     encoding = sys.stdout.encoding or "utf-8"
     for line in _written(arguments, lines, records, sys.stdout):

@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sbert.commands.output import Line, add_input, add_output, check_output, number, one_line, read, score_of, show
+from sbert.commands.output import Line, add_input, add_output, check_output, number, read, score_of, show
 from sbert.data import read_texts
+from sbert.hub import OWN, resolve
 
 if TYPE_CHECKING:
     from sbert.search import Hits
@@ -68,7 +69,6 @@ def search(arguments: argparse.Namespace) -> None:
         queries = [line for line in read_texts("-") if line.strip()]
     from sbert.commands.vectors import PRECISIONS, document_vectors, folder_of
     from sbert.encoder import SentenceEncoder
-    from sbert.hub import resolve
     from sbert.search import semantic_search
 
     source = resolve(arguments.model, organisation="sentence-transformers")
@@ -94,16 +94,11 @@ def search(arguments: argparse.Namespace) -> None:
 def _understand(arguments: argparse.Namespace) -> list[str]:
     """Tell model, file and queries apart: a model is a folder or a name, so a file in its place is the texts'."""
     words = [*([] if arguments.model is None else [arguments.model]), *arguments.words]
-    if not _is_input(words[0]) and len(words) > 1:
-        arguments.model, *words = words
-    else:
-        from sbert.hub import OWN
-
-        arguments.model = OWN
-    arguments.texts, *queries = words
-    if not _is_input(arguments.texts):
-        others = "" if len(words) == len(arguments.words) else f"neither {arguments.model!r} nor "
-        raise FileNotFoundError(f"{others}{arguments.texts!r} is a file; pass [MODEL] FILE QUERY")
+    place = next((place for place, word in enumerate(words[:2]) if _is_input(word)), None)
+    if place is None:
+        raise FileNotFoundError(f"{' and '.join(map(repr, words[:2]))}: no such file; pass [MODEL] FILE QUERY")
+    arguments.model = words[0] if place else OWN
+    arguments.texts, *queries = words[place:]
     if not queries:
         raise ValueError(f"there is no query behind {arguments.texts}; pass one, or - for lines of standard input")
     if "-" in queries and (len(queries) > 1 or arguments.texts == "-"):
@@ -142,8 +137,8 @@ def _lines(found: list[tuple[str, list[dict[str, Any]]]], titled: bool) -> Itera
         if titled:
             if place:
                 yield Line("")
-            yield Line("", one_line(query))
+            yield Line("", query)
         for record in records:
             yield Line(f"{record['score']:8.4f}  {record['row']:>{width}}  ", record["text"])
         if not records:
-            yield Line("       -  ", "nothing")
+            yield Line("nothing found")

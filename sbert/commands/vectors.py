@@ -87,6 +87,7 @@ def _encoded(model: SentenceEncoder, texts: list[str], precision: str, quiet: bo
     ranges = None
     if precision == "int8":
         sample = texts[:: -(-len(texts) // _SAMPLE)]
+        sample = sample if len(sample) > 1 else sample * 2  # The ranges of one are its numbers.
         ranges = calibrate(model.encode_document(sample, show_progress_bar=False, on_truncate="ignore"))
     show = False if quiet else None
     return Kept(

@@ -1,0 +1,385 @@
+"""``sbert search`` finds what the library finds, and encodes nothing twice."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import Pooling, SentenceEncoder, Transformer, files
+from sbert.cli import main
+from tests import small
+
+TEXTS = [f"{text} {number}" for number in ("one", "two", "three") for text in small.CORPUS]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model with prompts."""
+    folder = tmp_path_factory.mktemp("search") / "model"
+    reader = Transformer(small.bert_model(), small.wrapped(small.wordpiece(), 64))
+    prompts = {"query": "seven green hills: ", "document": "the lake: "}
+    SentenceEncoder(reader, Pooling("mean"), prompts=prompts, device="cpu").save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(saved: Path) -> SentenceEncoder:
+    return SentenceEncoder(saved, device="cpu")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Texts in rows 1 to 12, but for an empty row 3."""
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join([*TEXTS[:2], " ", *TEXTS[2:]]) + "\n\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs ``sbert search`` on a CPU; gives its exit code and what it wrote to stdout and stderr."""
+
+    def call(*words: object) -> tuple[int, str, str]:
+        code = main(["search", "--device", "cpu", *map(str, words)])
+        written = capsys.readouterr()
+        return code, written.out, written.err
+
+    return call
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many documents each call has encoded."""
+    counts: list[int] = []
+    real = SentenceEncoder.encode_document
+
+    def counting(self: SentenceEncoder, sentences: Any, **options: Any) -> Any:
+        counts.append(len(sentences))
+        return real(self, sentences, **options)
+
+    monkeypatch.setattr(SentenceEncoder, "encode_document", counting)
+    return counts
+
+
+def records(out: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def scores(model: SentenceEncoder, query: str) -> np.ndarray:
+    """Of all texts, by plain arithmetic, prompts written out."""
+    left = model.encode([f"seven green hills: {query}"], prompt="").astype(np.float64)[0]
+    right = model.encode([f"the lake: {text}" for text in TEXTS], prompt="").astype(np.float64)
+    return right @ left / np.linalg.norm(right, axis=1) / np.linalg.norm(left)
+
+
+# ----------------------------------------------------------------------------------------------------- what is found
+
+
+def test_the_best_texts_with_their_rows(saved: Path, model: SentenceEncoder, corpus: Path, run: Run) -> None:
+    code, out, err = run(saved, corpus, "a small boat", "two foxes", "--top-k", "3", "--json")
+    assert (code, err) == (0, "")
+    found = records(out)
+    assert [(each["query"], each["rank"]) for each in found] == [
+        (query, rank) for query in ("a small boat", "two foxes") for rank in (1, 2, 3)
+    ]
+    rows = {text: row + 1 + (row > 1) for row, text in enumerate(TEXTS)}
+    for query, three in (("a small boat", found[:3]), ("two foxes", found[3:])):
+        expected = scores(model, query)
+        order = np.argsort(-expected)[:3]
+        assert [each["text"] for each in three] == [TEXTS[row] for row in order]
+        assert [each["row"] for each in three] == [rows[TEXTS[row]] for row in order]
+        np.testing.assert_allclose([each["score"] for each in three], expected[order], atol=1e-6)
+
+
+def test_a_table_for_people(saved: Path, corpus: Path, run: Run) -> None:
+    found = records(run(saved, corpus, "lake", "--top-k", "2", "--json")[1])
+    table = "".join(f"{each['score']:8.4f}  {each['row']}  {each['text']}\n" for each in found)
+    assert run(saved, corpus, "lake", "--top-k", "2") == (0, table, "")
+    both = run(saved, corpus, "lake", "lake", "--top-k", "2")[1]
+    assert both == f"lake\n{table}\nlake\n{table}"
+
+
+def test_a_threshold(saved: Path, corpus: Path, run: Run) -> None:
+    every = records(run(saved, corpus, "lake", "--top-k", "99", "--json")[1])
+    assert len(every) == len(TEXTS)
+    least = every[4]["score"]
+    assert records(run(saved, corpus, "lake", "--top-k", "99", "--json", "--threshold", least)[1]) == every[:5]
+    assert run(saved, corpus, "lake", "--threshold", "1.5") == (0, "nothing found\n", "")
+    assert run(saved, corpus, "lake", "--threshold", "1.5", "--json") == (0, "", "")
+
+
+def test_equal_texts_come_in_their_order(saved: Path, tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "same.txt"
+    path.write_text("lake\nboat\nlake\nlake\n", encoding="utf-8")
+    found = records(run(saved, path, "the lake", "--json")[1])
+    assert [each["row"] for each in found if each["text"] == "lake"] == [1, 3, 4]
+    assert len({each["score"] for each in found}) == 2
+    path.write_text("lake", encoding="utf-8")
+    assert [each["row"] for each in records(run(saved, path, "boat", "--json")[1])] == [1]
+
+
+@pytest.mark.parametrize("precision", ["int8", "binary"])
+def test_fewer_bits(
+    saved: Path, model: SentenceEncoder, corpus: Path, run: Run, encoded: list[int], precision: str
+) -> None:
+    """Scores are those of the codes that ``encode`` and ``semantic_search`` give from Python."""
+    from sbert.quantization import calibrate
+    from sbert.search import semantic_search
+
+    documents = model.encode_document(TEXTS)
+    ranges = calibrate(documents) if precision == "int8" else None
+    kind = {"int8": "int8", "binary": "ubinary"}[precision]
+    codes = model.encode_document(TEXTS, precision=kind, ranges=ranges)
+    hits = semantic_search(model.encode_query(["lake"]), codes, 4, precision=kind, ranges=ranges)
+    encoded.clear()
+    first = run(saved, corpus, "lake", "--top-k", "4", "--json", "--precision", precision)
+    np.testing.assert_allclose([each["score"] for each in records(first[1])], hits.scores[0], atol=1e-6)
+    assert [each["text"] for each in records(first[1])] == [TEXTS[row] for row in hits.indices[0]]
+    assert sum(encoded) == len(TEXTS) * (2 if precision == "int8" else 1)
+    assert run(saved, corpus, "lake", "--top-k", "4", "--json", "--precision", precision) == first
+    assert run(saved, corpus, "lake", "--top-k", "4", "--json", "--precision", precision, "--no-cache") == first
+    one = corpus.parent / "one.txt"
+    one.write_text("lake", encoding="utf-8")
+    assert len(records(run(saved, one, "boat", "--json", "--precision", precision)[1])) == 1
+
+
+def test_columns_and_standard_input(
+    saved: Path, corpus: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [(each["text"], each["score"]) for each in records(run(saved, corpus, "lake", "--json")[1])]
+    table = tmp_path / "table.tsv"
+    table.write_text("id\ttext\n" + "".join(f"1\t{text}\n" for text in TEXTS), encoding="utf-8")
+    found = records(run(saved, table, "lake", "--json", "--column", "text")[1])
+    assert [(each["text"], each["score"]) for each in found] == expected
+    assert [TEXTS[each["row"] - 1] for each in found] == [text for text, _ in expected]
+    queries = io.TextIOWrapper(io.BytesIO(b"lake\n\na small boat\r\n"))
+    monkeypatch.setattr("sys.stdin", queries)
+    found = records(run(saved, corpus, "-", "--json")[1])
+    assert [each["query"] for each in found] == ["lake"] * 10 + ["a small boat"] * 10
+    assert [(each["text"], each["score"]) for each in found[:10]] == expected
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(TEXTS).encode())))
+    before = sorted(tmp_path.iterdir())
+    found = records(run(saved, "-", "lake", "--json")[1])
+    assert [(each["text"], each["score"]) for each in found] == expected
+    assert sorted(tmp_path.iterdir()) == before
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert run(saved, corpus, "-") == (0, "", "")
+
+
+def test_words_may_stand_behind_options(
+    saved: Path, corpus: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = run(saved, corpus, "lake", "boat", "--top-k", "2")
+    assert expected[0] == 0
+    assert run(saved, corpus, "--top-k", "2", "lake", "boat") == expected
+    assert run(saved, "--top-k", "2", corpus, "lake", "boat") == expected
+    assert run("--top-k", "2", saved, corpus, "lake", "boat") == expected
+    assert run(saved, corpus, "--top-k", "2", "--", "lake", "boat") == expected
+    dashed = run(saved, corpus, "--top-k", "2", "--json", "--", "-lake")
+    assert records(dashed[1])[0]["query"] == "-lake"
+    # A file in the first place means that the model was left out.
+    shutil.copytree(saved, tmp_path / "own")
+    monkeypatch.setattr("sbert.commands.search.OWN", str(tmp_path / "own"))
+    assert run(corpus, "lake", "boat", "--top-k", "2") == expected
+    assert run(corpus, "--top-k", "2", "lake", "boat") == expected
+
+
+# ----------------------------------------------------------------------------------------------------- what is kept
+
+
+def test_nothing_is_encoded_twice(saved: Path, corpus: Path, tmp_path: Path, run: Run, encoded: list[int]) -> None:
+    first = run(saved, corpus, "lake")
+    assert (first[0], encoded) == (0, [len(TEXTS)])
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["texts.txt", "texts.txt.sbert-vectors"]
+    assert run(saved, corpus, "lake") == first
+    corpus.write_text("\n".join(TEXTS), encoding="utf-8")  # Another row without a text changes no vector.
+    assert len(run(saved, corpus, "boat", "one")[1].splitlines()) == 23
+    assert encoded == [len(TEXTS)]
+    run(saved, corpus, "lake", "--no-cache")
+    assert encoded == [len(TEXTS)] * 2
+
+
+def test_each_change_encodes_anew(saved: Path, corpus: Path, tmp_path: Path, run: Run, encoded: list[int]) -> None:
+    own = tmp_path / "own"
+    shutil.copytree(saved, own)
+
+    def changed(*more: object) -> bool:
+        """Whether it encodes now, and not once more."""
+        encoded.clear()
+        first = run(own, corpus, "lake", *more)
+        again = bool(encoded)
+        encoded.clear()
+        assert run(own, corpus, "lake", *more) == first
+        assert first[0] == 0
+        assert not encoded
+        assert run(own, corpus, "lake", "--no-cache", *more) == first
+        return again
+
+    assert changed()
+    corpus.write_text("\n".join([*TEXTS[:-1], TEXTS[-1] + "."]), encoding="utf-8")
+    assert changed()
+    corpus.write_text("\n".join([*TEXTS[1:], TEXTS[0]]), encoding="utf-8")  # The same texts in another order.
+    assert changed()
+    assert changed("--precision", "binary")
+    assert changed("--dtype", "bfloat16")
+    kept = len(list((tmp_path / "texts.txt.sbert-vectors").iterdir()))
+    assert kept == 3
+    assert not changed()  # Others' vectors have left these alone.
+    trained = SentenceEncoder(own, device="cpu")
+    with torch.no_grad():
+        next(trained.parameters())[0, 0] += 1
+    trained.save(own)
+    assert changed()
+    trained.prompts["document"] = "a hill: "
+    trained.save(own)
+    assert changed()
+    assert not changed()
+    # What an older text or model has left was replaced.
+    assert len(list((tmp_path / "texts.txt.sbert-vectors").iterdir())) == kept
+
+
+def test_damaged_vectors_are_encoded_anew(
+    saved: Path, corpus: Path, tmp_path: Path, run: Run, encoded: list[int]
+) -> None:
+    first = run(saved, corpus, "lake")
+    [place] = (tmp_path / "texts.txt.sbert-vectors").iterdir()
+    whole = {name: (place / name).read_bytes() for name in ("vectors.npy", "vectors.json")}
+    one_row = io.BytesIO()
+    np.save(one_row, np.zeros((1, 16), np.float32))
+    for name, damaged in (
+        ("vectors.npy", whole["vectors.npy"][:-1]),
+        ("vectors.npy", b""),
+        ("vectors.npy", one_row.getvalue()),
+        ("vectors.json", whole["vectors.json"][:-9]),
+        ("vectors.json", b"[]"),
+        ("vectors.npy", None),
+        ("vectors.json", None),
+    ):
+        if damaged is None:
+            (place / name).unlink()
+        else:
+            (place / name).write_bytes(damaged)
+        encoded.clear()
+        assert run(saved, corpus, "lake") == first
+        assert encoded == [len(TEXTS)]
+        assert {each.name: each.read_bytes() for each in place.iterdir()} == whole
+
+
+def test_a_place_that_cannot_be_written(
+    saved: Path, corpus: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = run(saved, corpus, "lake", "--no-cache")
+    folder = tmp_path / "texts.txt.sbert-vectors"
+    assert not folder.exists()
+
+    def refused() -> str:
+        code, out, err = run(saved, corpus, "lake")
+        assert (code, out) == expected[:2]
+        assert err.startswith(f"sbert: warning: {folder}")
+        assert err.count("\n") == 1
+        return err
+
+    folder.write_text("somebody's own", encoding="utf-8")
+    assert "cannot be written" in refused()
+    assert folder.read_text(encoding="utf-8") == "somebody's own"
+    folder.unlink()
+    run(saved, corpus, "lake")
+    [place] = folder.iterdir()
+    (place / "vectors.json").write_text("{}", encoding="utf-8")
+    (place / "notes").touch()
+    assert "it holds 'notes', which is somebody's own" in refused()
+    assert (place / "vectors.json").read_text(encoding="utf-8") == "{}"
+    shutil.rmtree(folder)
+    for name in ("sbert.files.tempfile.mkdtemp", "sbert.files.os.replace", "sbert.engine.sinks.os.fsync"):
+        with monkeypatch.context() as patch:
+            patch.setattr(name, lambda *_, **__: (_ for _ in ()).throw(PermissionError("read-only")))
+            assert "read-only" in refused()
+        assert not folder.exists()
+
+
+def test_interrupted_or_killed_while_writing(
+    saved: Path, corpus: Path, tmp_path: Path, run: Run, encoded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = run(saved, corpus, "lake", "--no-cache")
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "flush", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert run(saved, corpus, "lake") == (130, "", "sbert: interrupted\n")
+    assert list(tmp_path.iterdir()) == [corpus]
+    code = (
+        "import os, sys; from sbert import files; from sbert.cli import main\n"
+        "files.flush = lambda folder: os.kill(os.getpid(), 9)\n"
+        "main(sys.argv[1:])"
+    )
+    words = [sys.executable, "-c", code, "search", str(saved), str(corpus), "lake", "--device", "cpu"]
+    assert subprocess.run(words, capture_output=True).returncode == -signal.SIGKILL
+    # What is there has no name under which anybody looks for it.
+    assert [path.name[0] for path in (tmp_path / "texts.txt.sbert-vectors").iterdir()] == ["."]
+    encoded.clear()
+    assert run(saved, corpus, "lake") == expected
+    assert run(saved, corpus, "lake") == expected
+    assert encoded == [len(TEXTS)]
+
+
+# ------------------------------------------------------------------------------------------------------------ errors
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("MODEL none.txt lake", "'none.txt': no such file; pass [MODEL] FILE QUERY"),
+        ("none.txt lake", "'none.txt' and 'lake': no such file"),
+        ("none.txt", "'none.txt': no such file"),
+        ("MODEL texts.txt", "there is no query behind texts.txt"),
+        ("texts.txt", "there is no query behind texts.txt"),
+        ("MODEL - -", "pass it once"),
+        ("MODEL texts.txt - lake", "pass it once"),
+        ("MODEL empty.txt lake", "empty.txt holds no text"),
+        ("MODEL latin.txt lake", "latin.txt, line 2: not UTF-8"),
+        ("MODEL texts.txt lake --column a", "has no column 'a'"),
+        ("MODEL texts.txt lake --top-k 0", "--top-k 0 is too small; pass at least 1"),
+        ("MODEL texts.txt lake --top-k x", "invalid int value: 'x'"),
+        ("MODEL texts.txt lake --threshold nan", "'nan' is no finite number"),
+        ("MODEL texts.txt lake --precision int3", "invalid choice: 'int3'"),
+        ("MODEL texts.txt --topk 3 lake", "unrecognized arguments: --topk 3 lake"),
+        ("MODEL texts.txt lake -o no/out.txt", "the folder no does not exist; make it"),
+        ("MODEL texts.txt lake -o .", ". is a folder; name a file"),
+        ("MODEL texts.txt lake -o /dev/null", "/dev/null is no ordinary file"),
+        ("./none texts.txt lake", "none does not exist; pass a model's folder"),
+        ("", "the following arguments are required"),
+    ],
+)
+def test_errors_are_one_line_and_leave_nothing(
+    saved: Path, corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch, words: str, message: str
+) -> None:
+    here = corpus.parent
+    monkeypatch.chdir(here)
+    (here / "empty.txt").write_text("\n  \n", encoding="utf-8")
+    (here / "latin.txt").write_bytes(b"one\ncaf\xe9\n")
+    before = sorted(here.iterdir())
+    code, out, err = run(*(saved if word == "MODEL" else word for word in words.split()))
+    assert (code, out) == (2, "")
+    assert err.startswith("sbert: error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert sorted(here.iterdir()) == before
+
+
+def test_an_output_file(saved: Path, corpus: Path, tmp_path: Path, run: Run) -> None:
+    out = tmp_path / "out.jsonl"
+    printed = run(saved, corpus, "lake", "--json")[1]
+    assert run(saved, corpus, "lake", "--json", "-o", out) == (0, f"{out}: 10 lines\n", "")
+    assert out.read_text(encoding="utf-8") == printed
+    assert run(saved, corpus, "lake", "--top-k", "1", "--quiet", "-o", out) == (0, "", "")
+    assert out.read_text(encoding="utf-8") == run(saved, corpus, "lake", "--top-k", "1")[1]
