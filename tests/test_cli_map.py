@@ -14,6 +14,7 @@ import pytest
 
 from sbert import Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.cli import main
+from sbert.search import topic_words
 from tests import small
 
 TEXTS = [f"{text} {number}" for number in ("one", "two", "three") for text in small.CORPUS]
@@ -49,8 +50,10 @@ def test_a_page_of_a_file(model: str, texts: Path, tmp_path: Path, capsys: pytes
     assert capsys.readouterr().out == f"{page}: 12 texts\n"
     found = data(page)
     assert found["texts"] == TEXTS
-    assert found["names"] == ["cluster 1", "cluster 2", "cluster 3", "cluster 4"]
     sizes = np.bincount(found["labels"])
+    words = topic_words(TEXTS, found["labels"], 3)
+    assert found["names"] == [", ".join(words[label]) for label in range(4)]
+    assert all(name.count(", ") == 2 for name in found["names"])
     assert len(sizes) == 4
     assert (np.diff(sizes) <= 0).all()
     assert np.abs(found["points"]).max() == pytest.approx(1, abs=1e-6)
@@ -71,6 +74,13 @@ def test_a_column_and_few_texts(model: str, tmp_path: Path, capsys: pytest.Captu
         assert main(["map", model, str(table), "-o", str(page), "--column", "text", *more]) == 0, capsys.readouterr()
         assert data(page)["texts"] == ["a small boat"] * 2
         np.testing.assert_allclose(data(page)["points"], 0, atol=1)
+
+
+def test_clusters_without_words_bear_numbers(model: str, tmp_path: Path) -> None:
+    signs, page = tmp_path / "signs.txt", tmp_path / "map.html"
+    signs.write_text("!\n!\n?\n", encoding="utf-8")
+    assert main(["map", model, str(signs), "-o", str(page), "--clusters", "2"]) == 0
+    assert data(page)["names"] == ["cluster 1", "cluster 2"]
 
 
 def test_without_scikit_learn(
