@@ -94,14 +94,19 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments of a command, whose words may stand anywhere among its options."""
     parser = _parser()
     arguments, rest = parser.parse_known_args(argv)
-    # argparse gathers words from one place alone, and leaves those that stand behind more options.
+    # argparse gathers words from one place alone, and leaves those that stand behind further options.
     plain = rest[:1] == ["--"] or all(word == "-" or word[:1] != "-" for word in rest)
-    if rest and not (plain and hasattr(arguments, "words")):
+    further = rest[1:] if rest[:1] == ["--"] else rest
+    words = getattr(arguments, "words", getattr(arguments, "texts", None))
+    if plain and isinstance(words, list):
+        words += further
+    elif plain and isinstance(words, str) and arguments.model == OWN and len(further) == 1:
+        arguments.model, arguments.texts = words, further[0]
+    elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    if rest:
-        arguments.words += rest[rest[0] == "--" :]
     return arguments
 
 

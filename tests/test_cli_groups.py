@@ -91,6 +91,7 @@ def test_pairs_for_people(saved: Path, texts: Path, run: Run) -> None:
     rows = [f"{row:>{max(len(str(row)) for row in pair['rows'])}}" for row in pair["rows"]]
     expected = f"{pair['score']:8.4f}  {rows[0]}  {pair['texts'][0]}\n          {rows[1]}  {pair['texts'][1]}\n"
     assert run("pairs", saved, texts, "--max-pairs", "1") == (0, expected, "")
+    assert run("pairs", saved, "--max-pairs", "1", texts) == (0, expected, "")
     texts.write_text("lake\nlake\n", encoding="utf-8")
     assert run("pairs", saved, texts) == (0, "  1.0000  1  lake\n          2  lake\n", "")
     texts.write_text("lake\n", encoding="utf-8")
