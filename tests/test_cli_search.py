@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from sbert import Pooling, SentenceEncoder, Transformer, files
 from sbert.cli import main
@@ -237,6 +238,12 @@ def test_each_change_encodes_anew(saved: Path, corpus: Path, tmp_path: Path, run
     kept = len(list((tmp_path / "texts.txt.sbert-vectors").iterdir()))
     assert kept == 3
     assert not changed()  # Others' vectors have left these alone.
+    corpus.write_text("\n".join([TEXTS[1] + TEXTS[2][0], TEXTS[2][1:], *TEXTS[3:], TEXTS[0]]), encoding="utf-8")
+    assert changed()  # The same letters in other lines.
+    # Weights alone, without the reference vectors beside them.
+    weights = load_file(own / "model.safetensors")
+    save_file({name: values * 1.5 for name, values in weights.items()}, own / "model.safetensors", {"format": "pt"})
+    assert changed()
     trained = SentenceEncoder(own, device="cpu")
     with torch.no_grad():
         next(trained.parameters())[0, 0] += 1
