@@ -146,19 +146,6 @@ def test_cut_texts_are_a_warning_of_one_line(folder: Path, tmp_path: Path, run: 
     assert run("encode", folder, path, "-o", tmp_path / "v.npy", "--on-truncate", "ignore")[2] == ""
 
 
-def test_words_may_stand_behind_options(folder: Path, texts: Path, tmp_path: Path, run: Run) -> None:
-    for words in ((folder, texts, "-o"), (folder, "-o"), ("-o",)):
-        out = tmp_path / f"{len(words)}.npy"
-        behind = [word for word in (folder, texts) if word not in words]
-        assert run("encode", *words, out, *behind, "--quiet") == (0, "", "")
-        assert np.load(out).shape == (6, 16)
-    expected = run("similarity", folder, *TEXTS[:2])
-    assert run("similarity", folder, "--device", "cpu", *TEXTS[:2]) == expected
-    assert run("similarity", folder, TEXTS[0], "--device", "cpu", "--", TEXTS[1]) == expected
-    code, _, errors = run("encode", folder, texts, "-o", tmp_path / "v.npy", "more")
-    assert (code, errors) == (2, "sbert: error: unrecognized arguments: more; see sbert --help\n")
-
-
 # ------------------------------------------------------------------------------------------ similarity and info
 
 

@@ -232,6 +232,19 @@ def test_errors_are_one_line(
     assert sorted(texts.parent.iterdir()) == before
 
 
+def test_words_may_stand_behind_options(saved: Path, texts: Path, tmp_path: Path, run: Run) -> None:
+    for words in ((saved, texts, "-o"), (saved, "-o"), ("-o",)):
+        out = tmp_path / f"{len(words)}.npy"
+        behind = [word for word in (saved, texts) if word not in words]
+        assert run("encode", *words, out, *behind, "--quiet") == (0, "", "")
+        assert np.load(out).shape == (13, 16)
+    expected = run("similarity", saved, *TEXTS[:2])
+    assert run("similarity", saved, "--dtype", "auto", *TEXTS[:2]) == expected
+    assert run("similarity", saved, TEXTS[0], "--dtype", "auto", TEXTS[1]) == expected
+    code, _, errors = run("encode", saved, texts, "-o", tmp_path / "v.npy", "more")
+    assert (code, errors) == (2, "sbert: error: unrecognized arguments: more; see sbert --help\n")
+
+
 def test_without_scikit_learn(saved: Path, texts: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
     code, out, err = run("cluster", saved, texts, "--method", "kmeans", "-k", "2")
