@@ -345,9 +345,10 @@ def test_interrupted_or_killed_while_writing(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("MODEL none.txt lake", "'none.txt': no such file; pass [MODEL] FILE QUERY"),
+        ("MODEL none.txt lake", "error: 'none.txt': no such file; pass [MODEL] FILE QUERY"),
         ("none.txt lake", "'none.txt' and 'lake': no such file"),
-        ("none.txt", "'none.txt': no such file"),
+        ("none.txt", "error: 'none.txt': no such file"),
+        ("MODEL", "model': no such file"),
         ("MODEL texts.txt", "there is no query behind texts.txt"),
         ("texts.txt", "there is no query behind texts.txt"),
         ("MODEL - -", "pass it once"),

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--precision",
         choices=("float32", "int8", "binary"),
         default="float32",
-        help="in which vectors are kept: 4 bytes a number, 1 byte or 1 bit; scores of fewer bits are near those of all",
+        help="in which vectors are kept and compared: 4 bytes a number, 1 byte or 1 bit",
     )
     parser.add_argument("--no-cache", action="store_true", help="neither read nor keep vectors")
     add_output(parser)
@@ -96,7 +96,8 @@ def _understand(arguments: argparse.Namespace) -> list[str]:
     words = [*([] if arguments.model is None else [arguments.model]), *arguments.words]
     place = next((place for place, word in enumerate(words[:2]) if _is_input(word)), None)
     if place is None:
-        raise FileNotFoundError(f"{' and '.join(map(repr, words[:2]))}: no such file; pass [MODEL] FILE QUERY")
+        missing = [word for word in words[:2] if not os.path.isdir(word)] or words
+        raise FileNotFoundError(f"{' and '.join(map(repr, missing))}: no such file; pass [MODEL] FILE QUERY")
     arguments.model = words[0] if place else OWN
     arguments.texts, *queries = words[place:]
     if not queries:
