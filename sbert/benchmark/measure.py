@@ -15,12 +15,14 @@ import torch
 
 from sbert.benchmark.ceiling import ceilings
 from sbert.benchmark.contenders import OWN, PEERS, serve
+from sbert.benchmark.precision import recall_by_precision
 from sbert.benchmark.workloads import mixed, short
 from sbert.engine.devices import default_device
 from sbert.verification import versions
 
 _SWEEP = {"cpu": (512, 1024, 2048, 4096, 8192, 16384), "cuda": (8192, 16384, 32768, 65536, 131072)}
 _QUERIES = 50
+_NEAREST = 10
 _LINEAR = (1000, 10_000, 100_000)
 
 
@@ -172,7 +174,7 @@ def benchmark(
     sample: int = 2000,
     linear: bool = False,
 ) -> dict[str, Any]:
-    """Speed, memory and fidelity of a model here, beside its peers.
+    """Speed, memory and fidelity of a model here, beside its peers, and what its vectors lose in fewer bits.
 
     Each contender has a process of its own, and they take turns, round by round, on texts that are new in each:
     a machine that drifts is then slow for all of them. Figures are medians over the rounds.
@@ -221,6 +223,7 @@ def benchmark(
         memory = {name: field.ask(name, "memory") for name in field.turns(0)}
         result["memory"] = {name: memory[name] for name in field.running}
         result["start"] = {name: contender.seconds for name, contender in field.running.items()}
+        result["recall"] = _recall(field.running["sbert"], short(sample, 2 * rounds + 1, given))
         result["batch_tokens"] = _sweep(
             field.running["sbert"],
             _SWEEP["cpu" if where.type == "cpu" else "cuda"],
@@ -301,6 +304,14 @@ def _latency(field: Field, rounds: list[list[str]]) -> dict[str, dict[str, float
         name: {f"p{part}": 1000 * float(np.percentile(times[name], part)) for part in (50, 95, 99)}
         for name in field.running
     }
+
+
+def _recall(contender: Contender, texts: list[str]) -> dict[str, Any]:
+    """How many of their nearest ones some texts find among the others, where vectors are kept in fewer bits."""
+    _, vectors = contender.ask("encode", texts)
+    queries, corpus = vectors[::10], np.delete(vectors, np.s_[::10], axis=0)
+    ways = recall_by_precision(queries, corpus, _NEAREST)
+    return {"top_k": _NEAREST, "queries": len(queries), "texts": len(corpus), "bytes": corpus[0].nbytes, "ways": ways}
 
 
 def _sweep(contender: Contender, budgets: Sequence[int], loads: dict[str, list[str]]) -> dict[str, Any]:

@@ -43,12 +43,22 @@ def table(result: dict[str, Any]) -> str:
     for load in result["loads"]:
         lines.append(f"{load:8} " + "  ".join(f"{budget}: {speed:,.0f}" for budget, speed in sweep[load].items()))
     lines.append(f"best     {sweep['best']}")
+    if "recall" in result:
+        lines += ["", *_recall(result["recall"])]
     if "linear" in result:
         lines += ["", f"{'texts':>8} {'sentences/s':>12} {'peak memory grew by MB':>24} {'vectors MB':>12}"]
         for row in result["linear"]:
             sizes = f"{row['grown'] / 1e6:24,.0f} {row['vectors'] / 1e6:12,.0f}"
             lines.append(f"{row['texts']:8,} {row['sentences']:12,.0f} {sizes}")
     return "\n".join(lines)
+
+
+def _recall(found: dict[str, Any]) -> list[str]:
+    """A row for each way to keep vectors."""
+    about = f"best {found['top_k']} of {found['texts']} texts, {found['queries']} queries"
+    rows = {"float32": {"bytes": found["bytes"], "recall": 1.0}, **found["ways"]}
+    head = f"{about:36} {'bytes a vector':>14} {'recall':>8}"
+    return [head, *(f"{way:36} {row['bytes']:14,} {row['recall']:8.3f}" for way, row in rows.items())]
 
 
 def _list(result: dict[str, Any]) -> str:
