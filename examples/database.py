@@ -1,0 +1,120 @@
+"""Vectors in a database: insert, search, update and delete, each together with its text, and open it again.
+
+python examples/database.py [FILE.db] [--data TEXTS.txt] [--query TEXT] [--model MODEL]
+
+The database is SQLite with the extension sqlite-vec (pip install apsw sqlite-vec, 11 MB): one file and no server, and a
+transaction changes a text and its vector together or not at all. DuckDB has vectors, too, and is six times that size
+and meant for reading tables rather than for changing rows. It is apsw that opens the file, as Python's own sqlite3 is
+often built without extensions. FILE.db must be new; where it is not named, it is a temporary one.
+"""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from shared import load, parser
+
+from sbert.data import read_texts
+from sbert.search import semantic_search
+
+try:
+    import apsw
+    import sqlite_vec
+except ImportError as error:
+    raise SystemExit(f"{error.name} is missing; pip install apsw sqlite-vec") from error
+
+TEXTS = [
+    "The cat sleeps on the sofa.",
+    "A dog barks at the postman.",
+    "The bank has raised its interest rates.",
+    "Borrowing money becomes more expensive.",
+    "She plays the violin in an orchestra.",
+    "The train to Berlin is late again.",
+]
+
+
+def opened(path, dim):
+    """A connection, and two tables, of texts and of vectors, that have the same ids."""
+    connection = apsw.Connection(str(path))
+    connection.enable_load_extension(True)
+    connection.load_extension(sqlite_vec.loadable_path())
+    connection.enable_load_extension(False)
+    connection.execute("create table if not exists texts (id integer primary key, text text not null)")
+    connection.execute(
+        f"create virtual table if not exists vectors using vec0(embedding float[{dim}] distance_metric=cosine)"
+    )
+    return connection
+
+
+def insert(connection, texts):
+    """Texts and their vectors, and their ids."""
+    vectors = model.encode_document(texts)
+    with connection:  # All or nothing.
+        ids = [next(connection.execute("insert into texts (text) values (?) returning id", (t,)))[0] for t in texts]
+        rows = [(number, vector.tobytes()) for number, vector in zip(ids, vectors, strict=True)]
+        connection.executemany("insert into vectors (rowid, embedding) values (?, ?)", rows)
+    return ids
+
+
+def update(connection, number, text):
+    """Another text under the same id."""
+    with connection:
+        connection.execute("update texts set text = ? where id = ?", (text, number))
+        vector = model.encode_document(text).tobytes()
+        connection.execute("update vectors set embedding = ? where rowid = ?", (vector, number))
+
+
+def delete(connection, number):
+    """Take a text and its vector out."""
+    with connection:
+        connection.execute("delete from texts where id = ?", (number,))
+        connection.execute("delete from vectors where rowid = ?", (number,))
+
+
+def search(connection, query, top_k=3):
+    """The cosines, ids and texts that are nearest to a query."""
+    return connection.execute(
+        "select 1 - distance, id, text from vectors join texts on id = vectors.rowid"
+        " where embedding match ? and k = ? order by distance",
+        (model.encode_query(query).tobytes(), top_k),
+    ).fetchall()
+
+
+def difference(connection, query, top_k=3):
+    """By how much the scores differ from those of semantic_search over the texts that are in the database."""
+    texts = [text for (text,) in connection.execute("select text from texts order by id")]
+    hits = semantic_search(model.encode_query(query), model.encode_document(texts), top_k)
+    found = [score for score, _, _ in search(connection, query, top_k)]
+    return float(np.abs(hits.scores[0] - found).max())
+
+
+def show(what, connection):
+    """The texts that are nearest to the query."""
+    print(f"{what}: {given.query}")
+    for score, number, text in search(connection, given.query):
+        print(f"{score:6.3f}  {number:4}  {text}")
+    print(f"        differs from semantic_search by {difference(connection, given.query):.1e} at most\n")
+
+
+options = parser(__doc__, "a text file, a text a line")
+options.add_argument("file", nargs="?", type=Path, help="the database; a temporary one where it is not given")
+options.add_argument("--query", default="A kitten is napping.", help="what to search for")
+given = options.parse_args()
+if given.file and given.file.exists():
+    options.error(f"{given.file} is there already; name a new file")
+
+model = load(given.model)
+texts = [text for text in read_texts(given.data) if text.strip()] if given.data else TEXTS
+with tempfile.TemporaryDirectory() as folder:
+    path = given.file or Path(folder) / "texts.db"
+    database = opened(path, model.get_sentence_embedding_dimension())
+    ids = insert(database, texts)
+    show(f"{len(texts)} texts", database)
+    update(database, ids[1], "Our kitten dozes in the sun.")
+    show("after an update", database)
+    delete(database, ids[0])
+    show("after a deletion", database)
+    database.close()
+    database = opened(path, model.get_sentence_embedding_dimension())
+    show("opened again", database)
+    database.close()

@@ -1,0 +1,71 @@
+"""Semantic search: the documents that answer a query, and how good the search is over all queries that were judged.
+
+python examples/search.py [QUERY] [--data FOLDER] [--model MODEL] [--top-k K]
+
+FOLDER is in BEIR's layout: corpus.jsonl, queries.jsonl and qrels/test.tsv, or such tables as TSV. Without QUERY, the
+first query of the folder is asked. In the end stands what a corpus that is kept in fewer bits finds.
+"""
+
+import random
+
+from shared import load, parser, things, worded
+
+from sbert.benchmark import recall_by_precision
+from sbert.data import Retrieval, read_retrieval
+from sbert.evaluation import RetrievalEvaluator, Vectors
+from sbert.search import semantic_search
+
+CORPUS = {
+    "d1": "Bread dough rises because yeast turns sugar into gas, which is caught in small bubbles.",
+    "d2": "A sourdough starter is flour and water in which wild yeast lives; feed it every day.",
+    "d3": "Cut the grass high in summer, or the sun burns the lawn brown.",
+    "d4": "Roses are pruned in early spring, just above a bud that looks outwards.",
+    "d5": "Tomato plants get brown leaves when they are watered from above; water the soil.",
+    "d6": "If the chain of a bicycle slips, it is worn out or the gears are badly adjusted.",
+    "d7": "A flat bicycle tyre is mended with a patch: find the hole, roughen the rubber, and glue.",
+    "d8": "The moon pulls the sea towards it, so there is high tide twice a day.",
+    "d9": "An eclipse of the sun happens when the moon stands between the sun and the earth.",
+    "d10": "Cats sleep for most of the day, since hunting takes so much of their strength.",
+}
+QUERIES = {
+    "q1": "Why does bread rise?",
+    "q2": "How do I repair a bicycle tyre?",
+    "q3": "When should I prune roses?",
+    "q4": "What causes the tides of the sea?",
+    "q5": "Why are the leaves of my tomato plants brown?",
+}
+# What nobody asks for.
+CORPUS.update({f"x{i}": worded(thing, random.Random(i)) for i, thing in enumerate(things(held_out=True))})
+RELEVANT = {"q1": {"d1": 2, "d2": 1}, "q2": {"d7": 1}, "q3": {"d4": 1}, "q4": {"d8": 1}, "q5": {"d5": 1}}
+
+
+def short(text: str, most: int = 90) -> str:
+    """The beginning of a text, on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+options = parser(__doc__, "a folder of documents, queries and judgments")
+options.add_argument("query", nargs="?", help="the first of the folder where it is not given")
+options.add_argument("--top-k", type=int, default=5, metavar="K", help="documents to print")
+given = options.parse_args()
+
+data = read_retrieval(given.data) if given.data else Retrieval(QUERIES, CORPUS, RELEVANT)
+evaluator = RetrievalEvaluator(*data, precision_recall_at=(10, 100))
+vectors = Vectors(load(given.model))  # Texts are encoded once, for the search and for the figures.
+documents, names = list(data.corpus.values()), list(data.corpus)
+corpus = vectors(documents, "document")  # (documents, dim)
+
+query = given.query or next(iter(data.queries.values()))
+hits = semantic_search(vectors([query], "query"), corpus, given.top_k)
+print(f"{len(documents)} documents. {query}\n")
+for score, place in zip(hits.scores[0], hits.indices[0], strict=True):
+    print(f"{score:6.3f}  {names[place]:>6}  {short(documents[place])}")
+
+figures = evaluator.measure(vectors)
+print(f"\nOver {len(data.queries)} queries:", end=" ")
+print(", ".join(f"{name} {figures[name]:.3f}" for name in ("ndcg@10", "map@100", "recall@10", "recall@100")))
+
+print(f"\n{'kept as':28} {'bytes a vector':>14} {'of the best 10 of float32':>26}")
+for way, row in recall_by_precision(vectors(list(data.queries.values()), "query"), corpus).items():
+    print(f"{way:28} {row['bytes']:14,} {row['recall']:26.3f}")
