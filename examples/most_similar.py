@@ -58,7 +58,7 @@ def pair(number):
 
 def amount(seconds):
     """Seconds in a unit that is easy to read."""
-    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+    for unit, size in (("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.1f} {unit}"
     return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
@@ -97,7 +97,7 @@ parameters = [sum(parameter.numel() for parameter in each.parameters()) for each
 device = torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "CPU"
 name = given.model.rstrip("/").rpartition("/")[2]
 print(f"{best.score:.3f}\n  {sentences[best.first]}\n  {sentences[best.second]}\n")
-head = f"the most similar of {count:,} sentences | {name}, {given.dtype}, {device}"
+head = f"the most similar pair of {count:,} sentences | {name}, {given.dtype}, {device}"
 print(f"| {head} | the paper, BERT-base, V100 |")
 print("|---|---|---|")
 print(f"| cross-encoder, all {total:,} pairs (extrapolated) | {amount(every)} | 65 hours |")
@@ -105,5 +105,5 @@ print(f"| sentence embeddings: encode | {amount(encoding)} | 5 s |")
 print(f"| compare all pairs | {amount(comparing)} | 0.01 s |")
 print(f"| from strings to answer | {amount(encoding + comparing)} | 5 s |")
 print(f"| how many times as fast | {every / (encoding + comparing):,.0f} | 46,800 |\n")
-print(f"extrapolated from {len(sample):,} random pairs in {scoring:.2f} s; {torch.get_num_threads()} threads")
+print(f"extrapolated from {len(sample):,} random pairs in {scoring:.2f} s; torch {torch.__version__}")
 print(f"parameters: {parameters[0]:,} of the sentence encoder, {parameters[1]:,} of the cross-encoder")

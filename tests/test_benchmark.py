@@ -9,16 +9,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from sbert import SentenceEncoder, StaticEmbedding
-from sbert.benchmark import plot, table
+from sbert.benchmark import plot, recall_by_precision, table
 from sbert.benchmark.ceiling import ceilings
 from sbert.benchmark.contenders import OWN, PEERS, facts, peak_memory, useful
 from sbert.benchmark.measure import Contender, Field, _latency, _linearity, _throughput, benchmark, chosen
@@ -47,7 +49,8 @@ def test_from_command_to_table(
     options += ["--device", "cpu", "--against", ",".join(peers)]
     assert main(["benchmark", str(folder), *options]) == 0
     said = capsys.readouterr().out
-    for part in ("ceiling", "short: 20 texts", "mixed: 5 texts", "single sentences", "smart batching", "best"):
+    parts = ["ceiling", "short: 20 texts", "mixed: 5 texts", "single sentences", "smart batching", "best "]
+    for part in [*parts, "best 10 of 18 texts, 2 queries"]:
         assert part in said
     result = json.loads((tmp_path / "all.json").read_text())
     assert result["skipped"] == {}
@@ -60,6 +63,8 @@ def test_from_command_to_table(
         assert load["contenders"]["sentence-transformers"]["ratio"] == 1
         assert all(len(row["seconds"]) == 2 for row in load["contenders"].values())
     assert set(result["single"]) == set(result["memory"]) == names
+    recall = {way: row["recall"] for way, row in result["recall"]["ways"].items()}
+    assert 0.5 <= recall["binary"] <= recall["binary, rescored by float32"] == 1  # Four times 10 are all of 18.
     assert table(result) == said.rstrip("\n")
     if find_spec("matplotlib"):
         plot(result, str(tmp_path / "all.png"))
@@ -174,6 +179,50 @@ def test_who_fails_on_the_way_is_skipped(folder: Path) -> None:
         field.running["sbert"]._process.kill()
         with pytest.raises(RuntimeError, match="exit code -9"):
             _throughput(field, texts)
+
+
+def test_recall_in_fewer_bits() -> None:
+    """By loops over vectors that are rounded one number at a time; 12 numbers are no whole bytes."""
+    rng = np.random.default_rng(0)
+    queries, corpus = (rng.normal(size=(rows, 12)).astype(np.float32) for rows in (7, 90))
+    least, greatest = corpus.min(0).astype(np.float64), corpus.max(0).astype(np.float64)
+    step = (greatest - least) / 255
+    int8 = (np.minimum(np.floor((corpus - least) / step), 255) + 0.5) * step + least
+    bits = np.where(corpus > 0, 1.0, -1.0)
+
+    def best(vectors: np.ndarray, query: np.ndarray, among: Iterable[int], k: int) -> list[int]:
+        cosine = {row: vectors[row] @ query / np.linalg.norm(vectors[row]) for row in among}
+        return sorted(cosine, key=lambda row: (-cosine[row], row))[:k]
+
+    expected = dict.fromkeys(["int8", "binary", "binary, rescored by int8", "binary, rescored by float32"], 0.0)
+    for query in queries.astype(np.float64):
+        right = set(best(corpus.astype(np.float64), query, range(90), 10))
+        coarse = best(bits, query, range(90), 20)
+        found = [
+            best(int8, query, range(90), 10),
+            coarse[:10],
+            best(int8, query, coarse, 10),
+            best(corpus.astype(np.float64), query, coarse, 10),
+        ]
+        for way, rows in zip(expected, found, strict=True):
+            expected[way] += len(right.intersection(rows)) / 70
+    rows = recall_by_precision(queries, corpus, top_k=10, oversample=2)
+    assert {way: row["recall"] for way, row in rows.items()} == pytest.approx(expected)
+    assert [row["bytes"] for row in rows.values()] == [12, 2, 14, 50]
+    assert len(set(expected.values())) > 2  # They do differ here.
+
+
+def test_recall_of_few_and_of_none() -> None:
+    few = np.eye(3, 8, dtype=np.float32)
+    assert all(row["recall"] == 1 for row in recall_by_precision(few, few, top_k=10).values())  # All of three.
+    with pytest.raises(ValueError, match="no queries; pass at least one"):
+        recall_by_precision(few[:0], few)
+    with pytest.raises(ValueError, match="pass two vectors or more"):
+        recall_by_precision(few, few[:1])
+    with pytest.raises(ValueError, match="numbers a row"):
+        recall_by_precision(few[:, :5], few)
+    with pytest.raises(ValueError, match=r"corpus\[1\] has a NaN"):
+        recall_by_precision(few, np.where(np.arange(3)[:, None] == 1, np.nan, few))
 
 
 def test_a_model_of_word_vectors_has_no_ceiling(tmp_path: Path) -> None:
