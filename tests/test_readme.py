@@ -48,7 +48,7 @@ def sitting(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
 def test_the_python_blocks_run_in_order(sitting: tuple[Path, dict[str, str]]) -> None:
     work, environment = sitting
     source = "\n".join(blocks("python"))
-    assert len(blocks("python")) == 11
+    assert len(blocks("python")) == 13
     code = f"{source}\nassert (again.encode(sentences) == own.encode(sentences)).all()\nassert model.verify()\n"
     (work / "readme.py").write_text(code, encoding="utf-8")
     done = subprocess.run(
@@ -59,6 +59,8 @@ def test_the_python_blocks_run_in_order(sitting: tuple[Path, dict[str, str]]) ->
     assert "The cat sleeps. and A kitten is napping." in done.stdout
     assert "\nThe cat sleeps.\n" in done.stdout
     assert "same vectors" in done.stdout
+    for found in ("['The cat sleeps.', 'A kitten is napping.']", "[['cat']]", "26 The city has many bridges."):
+        assert found in done.stdout
 
 
 def test_the_command_line_block_runs(sitting: tuple[Path, dict[str, str]]) -> None:

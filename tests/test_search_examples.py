@@ -218,7 +218,7 @@ def test_the_most_similar_pair_of_a_folder(
     rows = {
         "train": ["Cats sleep.\tDogs bark.", "Taxes rise.\tCats sleep."],
         "dev": ["A kitten naps.\tIt rains."],
-        "test": ["A kitten is napping.\tWe sing."],
+        "test": ["cats  sleep\tA kitten is napping.", "It rains!\tWe sing."],
     }
     for part, lines in rows.items():
         text = "".join(f"{line}\t1.0\n" for line in lines)
