@@ -5,6 +5,8 @@ python examples/cluster_document.py [--data FILE.txt] [--model MODEL] [--cluster
 A piece of the document is as many whole sentences as fit into --max-tokens.
 """
 
+from collections import Counter
+
 from shared import load, parser
 
 from sbert.chunking import encode_chunks
@@ -33,9 +35,10 @@ texts = [" ".join(piece.text([document]).split()) for piece in pieces]
 labels = cluster(vectors, "agglomerative", clusters=given.clusters)
 
 words = topic_words(texts, labels, top_k=10_000)  # All of them, the weightiest first.
-everywhere = set.intersection(*map(set, words.values()))  # What every group says tells none from the others.
+groups = Counter(word for own in words.values() for word in own)
 for number, own in words.items():
-    print(f"{number + 1}. {', '.join([word for word in own if word not in everywhere][:5])}")
+    # What most groups say tells none from the others.
+    print(f"{number + 1}. {', '.join([word for word in own if groups[word] <= len(words) / 2][:5])}")
     for piece, text, label in zip(pieces, texts, labels, strict=True):
         if label == number:
             print(f"   {piece.start:6}  {text}")

@@ -48,11 +48,10 @@ def opened(path, dim):
 
 def insert(connection, texts):
     """Texts and their vectors, and their ids."""
-    vectors = model.encode_document(texts)
+    vectors = [vector.tobytes() for vector in model.encode_document(texts)]
     with connection:  # All or nothing.
         ids = [next(connection.execute("insert into texts (text) values (?) returning id", (t,)))[0] for t in texts]
-        rows = [(number, vector.tobytes()) for number, vector in zip(ids, vectors, strict=True)]
-        connection.executemany("insert into vectors (rowid, embedding) values (?, ?)", rows)
+        connection.executemany("insert into vectors (rowid, embedding) values (?, ?)", zip(ids, vectors, strict=True))
     return ids
 
 
@@ -81,9 +80,10 @@ def search(connection, query, top_k=3):
 
 
 def difference(connection, query, top_k=3):
-    """By how much the scores differ from those of semantic_search over the texts that are in the database."""
-    texts = [text for (text,) in connection.execute("select text from texts order by id")]
-    hits = semantic_search(model.encode_query(query), model.encode_document(texts), top_k)
+    """By how much the scores differ from those of semantic_search over the vectors that are in the database."""
+    rows = connection.execute("select embedding from vectors")
+    kept = np.stack([np.frombuffer(row, np.float32) for (row,) in rows])  # (texts, dim)
+    hits = semantic_search(model.encode_query(query), kept, top_k)
     found = [score for score, _, _ in search(connection, query, top_k)]
     return float(np.abs(hits.scores[0] - found).max())
 

@@ -77,8 +77,8 @@ given = options.parse_args()
 
 sentences = read(given.data, given.sentences) if given.data else made_up(given.sentences)
 count = len(sentences)
-if count < 2:
-    options.error(f"there are {count} sentences; at least 2 make a pair")
+if count < 2 or given.pairs < 1:
+    options.error(f"{count} sentences, {given.pairs} pairs: at least 2 sentences make a pair, and 1 has to be timed")
 total = count * (count - 1) // 2
 sample = [
     tuple(sentences[place] for place in pair(number))

@@ -160,7 +160,9 @@ def test_a_database_without_arguments(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_database_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     texts, file = tmp_path / "texts.txt", tmp_path / "texts.db"
     texts.write_text("Cats sleep.\n\nDogs bark.\nTaxes rise.\nIt rains.\n")
     names = run(monkeypatch, "database", file, "--data", texts, "--query", "A cat naps.")
@@ -191,6 +193,7 @@ def test_a_database_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     # A file that is there is somebody's.
     with pytest.raises(SystemExit):
         run(monkeypatch, "database", file)
+    assert "is there already; name a new file" in capsys.readouterr().err
     assert rows() == before
 
 
@@ -236,8 +239,10 @@ def test_the_most_similar_pair_of_a_folder(
     assert names["every"] == pytest.approx(names["scoring"])  # Of as many pairs as there are.
     # The two are of one size, but for the new head.
     assert 0 < names["parameters"][1] - names["parameters"][0] < 1000
-    with pytest.raises(SystemExit):
-        run(monkeypatch, "most_similar", "--sentences", 1)
+    for option, number in (("--sentences", 1), ("--pairs", 0)):
+        with pytest.raises(SystemExit):
+            run(monkeypatch, "most_similar", option, number)
+        assert "at least 2 sentences make a pair, and 1 has to be timed" in capsys.readouterr().err
 
 
 def test_amounts_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
