@@ -29,7 +29,6 @@ TEXTS = [
     "The bank has raised its interest rates.",
     "Borrowing money becomes more expensive.",
     "She plays the violin in an orchestra.",
-    "The train to Berlin is late again.",
 ]
 
 
