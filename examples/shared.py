@@ -42,7 +42,7 @@ PLACES = [
 DETAILS = ["for the first time", "to earn money", "because of a bet", "before going to work", "to please a friend"]
 CLASSES = ["contradiction", "entailment", "neutral"]
 # What examples that search take where no model is named.
-MODEL = "all-MiniLM-L6-v2"
+MODEL = "sbert-mini"
 
 
 def arguments(about: str) -> argparse.Namespace:
