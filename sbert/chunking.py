@@ -183,7 +183,7 @@ def encode_chunks(
         "float32",
         model.device,
         torch.device("cpu"),
-        model._compiling,
+        compiling=model._compiling,
     )
     return found, _late(job, _reader(model), texts, found, show_progress_bar)
 

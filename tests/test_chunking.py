@@ -256,6 +256,15 @@ def test_modules_between_transformer_and_pooling_read_the_document() -> None:
     np.testing.assert_allclose(vectors, np.stack([tokens[:5].mean(0), tokens[5:].mean(0)]), atol=1e-6)
 
 
+def test_late_with_a_model_that_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    chain = model(Normalize(), limit=64)
+    documents = ["A small boat. Nobody rows it home! The red fox runs."]
+    expected = encode_chunks(chain, documents, 6, late=True)[1]
+    chain.compile()
+    np.testing.assert_allclose(encode_chunks(chain, documents, 6, late=True)[1], expected, atol=1e-6)
+
+
 def test_windows_of_a_long_document(encoder: SentenceEncoder) -> None:
     """Each passage is pooled from one window, and no window begins or ends close by, but where the document does."""
     chunks = split(encoder, STORY, 6)
