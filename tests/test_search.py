@@ -68,6 +68,14 @@ def test_search_is_the_sorted_whole(similarity: str, k: int, way: Any, monkeypat
     equal(semantic_search(queries, vectors, k, similarity=similarity), whole(queries, vectors, k, similarity))
 
 
+@pytest.mark.parametrize("similarity", ["dot", "euclidean"])
+@pytest.mark.parametrize("scale", [1e-13, 1e-16, 1e-19, 1e-20])
+def test_products_that_float32_would_lose(similarity: str, scale: float, way: Any) -> None:
+    rng = np.random.default_rng(0)
+    queries, vectors = ((scale * rng.normal(size=(rows, 16))).astype(np.float32) for rows in (3, 5000))
+    equal(semantic_search(queries, vectors, 5, similarity=similarity), whole(queries, vectors, 5, similarity))
+
+
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean"])
 def test_what_exceeds_a_limit_is_never_left_out(similarity: str, way: Any) -> None:
     """However little it exceeds it by, and wherever rounding to few bits leads."""

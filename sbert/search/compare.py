@@ -25,8 +25,8 @@ from sbert.search.rough import product, rough_dtype, unit
 
 # As in torch's normalize: a shorter vector counts as this long.
 _SHORTEST = 1e-12
-# Beyond these lengths float32 may overflow or lose small numbers, so that the bound says nothing.
-_RANGE = (1e-25, 1e15)
+# Beyond these lengths float32 may overflow or lose the products of small numbers, so that the bound says nothing.
+_RANGE = (1e-14, 1e15)
 # Pairs that are compared exactly at once: their vectors stay in the cache.
 _PAIRS = 256
 # Pairs from which on a sparse product is faster, if there are as many as rows.
