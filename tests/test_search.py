@@ -301,6 +301,8 @@ WRONG: dict[str, tuple[Any, Any, dict[str, Any], type[Exception], str]] = {
     "bits": (np.ones((1, 9)), np.ones((2, 1), np.uint8), {}, ValueError, "ubinary codes of 2 numbers"),
     "NaN": (np.ones((1, 2)), np.array([[1, 1], [1, np.nan]]), {}, ValueError, r"corpus\[1\] has a NaN"),
     "infinite": (np.array([[1, np.inf]]), np.ones((2, 2)), {}, ValueError, r"queries\[0\] has a NaN or an infinity"),
+    "long": (np.ones((1, 2)), np.array([[1, 1], [1e200, 0]]), {}, ValueError, r"corpus\[1\] is longer than 1e\+150"),
+    "long query": (np.array([[-1e200, 1]]), np.ones((2, 2)), {}, ValueError, r"queries\[0\] is longer than"),
     "none": (np.ones((1, 2)), np.ones((2, 2)), {"top_k": 0}, ValueError, "top_k=0 is too small"),
     "some": (np.ones((1, 2)), np.ones((2, 2)), {"top_k": 1.5}, TypeError, "top_k is 1.5"),
     "name": (np.ones((1, 2)), np.ones((2, 2)), {"similarity": "cos"}, ValueError, "similarity 'cos' is unknown"),

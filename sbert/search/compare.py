@@ -27,6 +27,8 @@ from sbert.search.rough import product, rough_dtype, unit
 _SHORTEST = 1e-12
 # Beyond these lengths float32 may overflow or lose the products of small numbers, so that the bound says nothing.
 _RANGE = (1e-14, 1e15)
+# Beyond this length float64 overflows.
+_LONGEST = 1e150
 # Pairs that are compared exactly at once: their vectors stay in the cache.
 _PAIRS = 256
 # Pairs from which on a sparse product is faster, if there are as many as rows.
@@ -72,7 +74,7 @@ def rows(values: Tensor, name: str, start: int = 0, exact: bool = False, room: T
         room: Memory of a block before, whose vectors in few bits are needed no more: new memory costs time.
 
     Raises:
-        ValueError: If a number is NaN or infinite, naming its row.
+        ValueError: If a number is NaN or infinite, or too large for float64 to square, naming its row.
     """
     norms = values.new_empty(len(values))
     if room is not None and len(room) >= len(values):
@@ -94,6 +96,9 @@ def rows(values: Tensor, name: str, start: int = 0, exact: bool = False, room: T
         usual = bool((((norms == 0) | (norms > _RANGE[0])) & (norms < _RANGE[1])).all())
     if exact or not usual:
         norms = torch.cat([torch.linalg.vector_norm(some.double(), dim=1) for some in torch.split(values, _CACHED)])
+    if not usual and bool((norms > _LONGEST).any()):
+        row = int((norms > _LONGEST).nonzero()[0])
+        raise ValueError(f"{name}[{start + row}] is longer than {_LONGEST}, too long to compare; scale the vectors")
     return Rows(values, norms, rough if usual else None)
 
 
