@@ -282,6 +282,13 @@ def test_rescoring_is_the_order_of_the_finer_codes() -> None:
         semantic_search(queries, bits, rescore=vectors[:2])
 
 
+def test_rescoring_gives_the_scores_of_the_search() -> None:
+    """Of queries in float64, too."""
+    rng = np.random.default_rng(0)
+    queries, vectors = rng.normal(size=(50, 8)), rng.normal(size=(500, 8)).astype(np.float32)
+    equal(semantic_search(queries, vectors, 3, rescore=vectors), whole(queries, vectors, 3))
+
+
 def recall(found: Hits, expected: Hits) -> float:
     pairs = zip(found.indices.tolist(), expected.indices.tolist(), strict=True)
     return float(np.mean([len({*one} & {*two}) / len(two) for one, two in pairs]))

@@ -194,7 +194,9 @@ def rescored(
     queries: Any, hits: Hits, corpus: Any, top_k: int, *, similarity: str = "cosine", ranges: Any = None
 ) -> Hits:
     """The best of what was found already, by a corpus in more bits."""
-    asked = tensor_of(opened(queries)).float()
+    asked = tensor_of(opened(queries))
+    # As the search itself takes them: what float64 tells apart, rescoring does, too.
+    asked = asked if asked.dtype == torch.float64 else asked.float()
     whole, device = opened(corpus), device_of(corpus, asked)
     if hits.indices.size and hits.indices.max() >= len(whole):
         raise ValueError(f"rescore has {len(whole)} rows, fewer than the corpus; pass the same rows in more bits")
