@@ -11,6 +11,9 @@ from torch import Tensor
 
 PRECISIONS = {"float32": np.float32, "binary": np.int8, "ubinary": np.uint8, "int8": np.int8}
 
+# What codes of a dtype may be.
+_CODES = {torch.uint8: ("ubinary",), torch.int8: ("int8", "binary")}
+
 # The values of int8: so many steps, the first of which has this code.
 _STEPS, _FIRST = 255, -128
 
@@ -117,7 +120,7 @@ def dequantize(codes: Tensor, precision: str, ranges: Any = None, dim: int | Non
         codes: (rows, dim) or, for bits, (rows, ceil(dim / 8)). Output: (rows, dim) float32.
 
     Raises:
-        ValueError: If the precision is unknown, or the ranges do not fit.
+        ValueError: If the precision is unknown or another than that of the codes, or the ranges do not fit.
 
     Example:
         >>> dequantize(torch.tensor([[-1, -128]], dtype=torch.int8), "int8", ranges=[[0, -1], [1, 1]]).round(decimals=2)
@@ -125,7 +128,14 @@ def dequantize(codes: Tensor, precision: str, ranges: Any = None, dim: int | Non
         >>> dequantize(torch.tensor([[161]], dtype=torch.uint8), "ubinary", dim=3)
         tensor([[ 1., -1.,  1.]])
     """
-    if check_precision(precision) == "float32" or (precision == "int8" and ranges is None):
+    if check_precision(precision) == "float32":
+        return codes.float()
+    possible = _CODES.get(codes.dtype, (precision,))
+    if precision not in possible:
+        raise ValueError(
+            f"codes of {codes.dtype} are not {precision!r}; pass precision={' or '.join(map(repr, possible))}"
+        )
+    if precision == "int8" and ranges is None:
         return codes.float()
     if precision == "int8":
         least, step = _scale(ranges, codes)

@@ -316,6 +316,27 @@ WRONG: dict[str, tuple[Any, Any, dict[str, Any], type[Exception], str]] = {
     "shape": (np.ones((1, 2)), np.ones((2, 2, 2)), {}, ValueError, r"shape \(2, 2, 2\)"),
     "texts": (np.ones((1, 2)), np.array([["a", "b"]]), {}, TypeError, "dtype <U1"),
     "either": (np.ones((1, 2), np.int8), np.ones((2, 2), np.int8), {}, ValueError, "precision='int8' or"),
+    "unsigned": (
+        np.ones((1, 16)),
+        np.full((2, 2), 255, np.uint8),
+        {"precision": "binary"},
+        ValueError,
+        "codes of torch.uint8 are not 'binary'; pass precision='ubinary'",
+    ),
+    "signed": (
+        np.ones((1, 2), np.uint8),
+        np.ones((2, 2), np.int8),
+        {"precision": "binary"},
+        ValueError,
+        "of torch.uint8",
+    ),
+    "queries alone": (
+        np.ones((1, 2), np.int8),
+        np.ones((2, 2)),
+        {},
+        ValueError,
+        "the queries are codes, and the corpus",
+    ),
     "ranges": (np.ones((1, 2)), np.ones((2, 2), np.int8), {"ranges": np.ones((2, 3))}, ValueError, "do not fit"),
 }
 

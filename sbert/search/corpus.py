@@ -88,6 +88,8 @@ class Corpus:
             if self.coded:
                 raise ValueError("codes of int8 may be numbers or bits; pass precision='int8' or precision='binary'")
             known = "int8" if width == self.dim else "binary"
+        if known is None and self.coded:
+            raise ValueError("the queries are codes, and the corpus is not; pass queries as floats, or code the corpus")
         known = known or "float32"
         expected = packed if known.endswith("binary") and not self.coded else self.dim
         if width != expected:
