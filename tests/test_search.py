@@ -241,6 +241,14 @@ def resident(path: Path) -> int:
     return total
 
 
+def test_a_block_of_short_vectors_is_small() -> None:
+    """The scores of 512 queries with it take 128 MB in float64; with 3,000,000 rows, they took 12 GB."""
+    for width in (2, 384):
+        sizes = [len(block) for _, block in corpus.Corpus(np.zeros((200_000, width)), width, torch.device("cpu"))]
+        assert max(sizes) <= 1 << 15
+        assert sum(sizes) == 200_000
+
+
 @pytest.mark.parametrize("precision", ["int8", "binary", "ubinary"])
 def test_codes_are_searched_as_the_vectors_that_they_stand_for(precision: str, way: Any) -> None:
     rng = np.random.default_rng(0)
@@ -355,12 +363,19 @@ def test_a_late_row_is_named_by_its_place(monkeypatch: pytest.MonkeyPatch) -> No
         semantic_search(vectors[:1], (vectors[start : start + 1000] for start in range(0, 5000, 1000)))
 
 
-def test_a_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_cut_short_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "vectors.npy"
     np.save(path, np.ones((100, 3)))
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(ValueError, match=r"vectors\.npy cannot be read as an array"):
         semantic_search(np.ones(3), path)
+    large = tmp_path / "large.npy"
+    np.save(large, np.ones((10_000, 3)))
+    large.write_bytes(large.read_bytes()[:-100])
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "fromfile", None)  # It takes memory for all that should be there.
+        with pytest.raises(ValueError, match=r"large\.npy cannot be read as an array"):
+            semantic_search(np.ones(3), large)
     (tmp_path / "text.npy").write_text("no array")
     with pytest.raises(ValueError, match=r"text\.npy cannot be read"):
         semantic_search(np.ones(3), tmp_path / "text.npy")

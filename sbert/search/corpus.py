@@ -15,12 +15,16 @@ from sbert.quantization import check_ranges, dequantize
 
 # Numbers that are read and compared at once, on a CPU and on a GPU.
 _NUMBERS, _NUMBERS_OF_GPU = 6 << 20, 1 << 26
+# Rows of these at most: of vectors of few numbers, the scores are what takes memory.
+_ROWS, _ROWS_OF_GPU = 1 << 15, 1 << 18
 # The first blocks are smaller: where nothing was found yet, all that is seen must be compared exactly.
 _FIRST_ROWS = 1024
 # Blocks have a multiple of so many rows, but for the last one.
 ALIGNED = 64
 # Bytes around a page that some systems map when it is read.
 _AROUND = 4 << 20
+# Bytes of a .npy file without rows at most.
+_HEADER = 1 << 16
 _CODES = (torch.int8, torch.uint8)
 
 
@@ -68,7 +72,8 @@ class Corpus:
 
     def _step(self, seen: int) -> int:
         """How many rows to read, a number that comparing by groups can divide."""
-        most = (_NUMBERS if self.device.type == "cpu" else _NUMBERS_OF_GPU) // self.dim
+        numbers, rows = (_NUMBERS, _ROWS) if self.device.type == "cpu" else (_NUMBERS_OF_GPU, _ROWS_OF_GPU)
+        most = min(numbers // self.dim, rows)
         return max(ALIGNED, min(most, max(_FIRST_ROWS, 4 * seen)) // ALIGNED * ALIGNED)
 
     def decoded(self, queries: Tensor) -> Tensor:
@@ -122,6 +127,8 @@ def opened(given: Any) -> Any:
             raise
         except (ValueError, EOFError, OSError) as error:
             try:
+                if os.path.getsize(path) > _HEADER:  # What was cut off would be given memory, however much it is.
+                    raise
                 given = np.load(path)  # NumPy maps no file without rows.
             except (ValueError, EOFError, OSError):
                 said = str(error).splitlines()[0]
