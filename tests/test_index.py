@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -286,6 +288,52 @@ def test_killed_while_saving(tmp_path: Path) -> None:
     found = result.stdout.split()
     assert len(found) == 20, result.stderr
     assert set(found) == {"0", "1"}
+
+
+@pytest.mark.parametrize("rows", [3, 4])
+def test_saved_anew_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Another's files may have the same sizes; or others, so that they seem to be truncated."""
+    from sbert.search import stored
+
+    first, second, saved = Index(), Index(), []
+    first.add(vectors(3), ["a", "b", "c"])
+    second.add(vectors(rows, seed=1), ["d", "e", "f", "g"][:rows])
+    first.save(tmp_path / "index")
+
+    def swapped(path: Path, read: Any = stored._json) -> Any:
+        found = read(path)
+        if path.name == ("ids.json" if rows == 3 else "index.json") and not saved:
+            saved.append(path)
+            second.save(tmp_path / "index")
+        return found
+
+    monkeypatch.setattr(stored, "_json", swapped)
+    found = Index.load(tmp_path / "index").search(vectors(rows, seed=1), 1)
+    assert found.ids.ravel().tolist() == ["d", "e", "f", "g"][:rows]
+
+
+def test_threads_build_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sbert.search import index as module
+
+    class Slow:
+        def __init__(self, *_: Any) -> None:
+            self.rows = 0
+
+        def __len__(self) -> int:
+            return self.rows
+
+        def add(self, vectors: np.ndarray) -> None:
+            time.sleep(0.05)
+            self.rows += len(vectors)
+
+    monkeypatch.setattr(module, "Graph", Slow)
+    monkeypatch.setattr(module, "check_backend", lambda *_: None)
+    index = Index(backend="faiss")
+    index.add(vectors(9))
+    with ThreadPoolExecutor(4) as threads:
+        graphs = [future.result() for future in [threads.submit(index._built) for _ in range(4)]]
+    assert [len(graph) for graph in graphs] == [9] * 4
+    assert len({*map(id, graphs)}) == 1
 
 
 def test_blocks_stay_few() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from sbert.search.nearest import Hits, rescored, semantic_search
 
 # Candidates of a graph, of which the best by exact scores are returned, to each that is asked for.
 _OVERSAMPLE = 4
+# Threads that search an index for the first time would otherwise add its rows to the graph once each.
+_BUILDING = Lock()
 
 
 class Index:
@@ -159,9 +162,10 @@ class Index:
 
     def _built(self) -> Graph:
         """The graph, with all rows in it."""
-        graph = self._graph = self._graph or Graph(self.backend, self.similarity, self.dim or 1)
-        if len(graph) < len(self):
-            graph.add(self._kept.whole()[len(graph) :])
+        with _BUILDING:
+            graph = self._graph = self._graph or Graph(self.backend, self.similarity, self.dim or 1)
+            if len(graph) < len(self):
+                graph.add(self._kept.whole()[len(graph) :])
         return graph
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -188,8 +192,22 @@ class Index:
             ImportError: If its backend is not installed.
             ValueError: If a file is missing, truncated or something else, with its name.
         """
-        settings, kept, graph = stored.read(Path(folder))
-        with stored.describing(Path(folder)):
+        while True:
+            before = stored.identity(Path(folder))
+            try:
+                index = cls._read(Path(folder))
+            except (OSError, ValueError):
+                if stored.identity(Path(folder)) == before:
+                    raise
+            else:
+                # Where a save took the folder's place meanwhile, some files are the old one's and some the new one's.
+                if stored.identity(Path(folder)) == before:
+                    return index
+
+    @classmethod
+    def _read(cls, folder: Path) -> Index:
+        settings, kept, graph = stored.read(folder)
+        with stored.describing(folder):
             index = cls(**settings)
         index._kept = kept
         if graph is not None:

@@ -47,6 +47,15 @@ def write(folder: Path, settings: dict[str, Any], kept: Kept, graph: Graph | Non
     write_json(folder / _INDEX, {**described, "files": sizes})
 
 
+def identity(folder: Path) -> tuple[int, int] | None:
+    """What tells a folder from another one of its name; None where there is none."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
 def read(folder: Path) -> tuple[dict[str, Any], Kept, Path | None]:
     """The settings, the vectors with their ids, and the file of the graph."""
     described, path = _described(folder), folder / _INDEX
