@@ -284,6 +284,31 @@ def test_damaged_vectors_are_encoded_anew(
         assert {each.name: each.read_bytes() for each in place.iterdir()} == whole
 
 
+def test_vectors_that_are_replaced_while_they_are_read(
+    saved: Path, corpus: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By those of as many other texts."""
+    run(saved, corpus, "lake")
+    kept, other = tmp_path / "texts.txt.sbert-vectors", tmp_path / "other"
+    kept.rename(other)
+    own = corpus.read_text(encoding="utf-8")
+    corpus.write_text("\n".join(reversed(TEXTS)), encoding="utf-8")
+    expected = run(saved, corpus, "lake")
+    real = files.read_object
+
+    def replaced(path: Path, *options: Any) -> Any:
+        described = real(path, *options)
+        if path.name == "vectors.json" and other.exists():
+            shutil.rmtree(kept)
+            other.rename(kept)
+        return described
+
+    monkeypatch.setattr(files, "read_object", replaced)
+    assert run(saved, corpus, "lake") == expected
+    corpus.write_text(own, encoding="utf-8")
+    assert run(saved, corpus, "lake") == run(saved, corpus, "lake", "--no-cache")
+
+
 def test_a_place_that_cannot_be_written(
     saved: Path, corpus: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

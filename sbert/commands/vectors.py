@@ -104,10 +104,13 @@ def _read(place: Path, key: dict[str, Any]) -> Kept | None:
 
     try:
         described = files.read_object(place / _DESCRIPTION)
+        vectors = opened(place / _VECTORS)
+        # Once more, for another process may have put vectors of other texts there in between.
+        if files.read_object(place / _DESCRIPTION) != described:
+            return None
         ranges = described.pop("ranges", None)
         if described != key:
             return None
-        vectors = opened(place / _VECTORS)
         kept = Kept(vectors, None if ranges is None else np.array(ranges, np.float32))
     except (OSError, ValueError):
         return None
