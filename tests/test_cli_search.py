@@ -409,6 +409,18 @@ def test_errors_are_one_line_and_leave_nothing(
     assert sorted(here.iterdir()) == before
 
 
+def test_json_is_json_in_any_encoding(saved: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["\u00fcber den See", "ein \U0001f98a l\u00e4uft", "\u6587"]
+    (tmp_path / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
+    for encoding in ("ascii", "cp1252", "utf-8", "UTF8"):
+        written = io.BytesIO()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding, write_through=True))
+            main(["search", str(saved), str(tmp_path / "texts.txt"), "lake", "--json", "--device", "cpu"])
+            found = records(written.getvalue().decode(encoding))
+        assert {each["text"] for each in found} == {*texts}
+
+
 def test_an_output_file(saved: Path, corpus: Path, tmp_path: Path, run: Run) -> None:
     out = tmp_path / "out.jsonl"
     printed = run(saved, corpus, "lake", "--json")[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import json
 import os
 import shutil
@@ -125,15 +126,21 @@ def show(arguments: argparse.Namespace, lines: Iterable[Line], records: Iterable
             print(f"{arguments.output}: {len(written)} {'line' if len(written) == 1 else 'lines'}")
         return
     encoding = sys.stdout.encoding or "utf-8"
-    for line in _written(arguments, lines, records, sys.stdout):
+    # JSON knows \u alone, and not what Python writes where an encoding lacks a character.
+    escaped = codecs.lookup(encoding).name not in ("utf-8", "utf-16", "utf-32")
+    for line in _written(arguments, lines, records, sys.stdout, escaped):
         print(line.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _written(
-    arguments: argparse.Namespace, lines: Iterable[Line], records: Iterable[dict[str, Any]], stream: TextIO | None
+    arguments: argparse.Namespace,
+    lines: Iterable[Line],
+    records: Iterable[dict[str, Any]],
+    stream: TextIO | None,
+    escaped: bool = False,
 ) -> Iterator[str]:
     if arguments.json:
-        yield from (json.dumps(record, ensure_ascii=False) for record in records)
+        yield from (json.dumps(record, ensure_ascii=escaped) for record in records)
         return
     width = shutil.get_terminal_size().columns if stream is not None and stream.isatty() else None
     for start, text in lines:
