@@ -50,6 +50,10 @@ def map_page(
     clusters = np.full(len(texts), -1) if labels is None else np.asarray(labels)
     if clusters.shape != (len(texts),) or (len(clusters) and clusters.dtype.kind not in "iu"):
         raise ValueError(f"labels have shape {clusters.shape} and hold {clusters.dtype}; pass {len(texts)} integers")
+    if clusters.min(initial=-1) < -1:
+        raise ValueError(
+            f"labels hold {clusters.min()}; pass -1 where there is no cluster, and 0 or more where there is"
+        )
     count = int(clusters.max(initial=-1)) + 1
     if names is None:
         names = [f"cluster {number}" for number in range(1, count + 1)]

@@ -95,6 +95,8 @@ def test_clusters_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
             cluster(vectors, **options)
     with pytest.raises(ValueError, match=r"vectors\[0\] has a NaN"):
         cluster(np.array([[np.nan], [1]]), clusters=1)
+    with pytest.raises(ValueError, match=r"vectors\[1\] has the length 0 and no direction"):
+        cluster(np.array([[1, 0], [0, 0], [0, 1]]), "agglomerative", threshold=0.5)
     monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
     with pytest.raises(ValueError, match="pip install scikit-learn"):
         cluster(vectors, clusters=2)

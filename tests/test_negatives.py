@@ -146,6 +146,7 @@ def test_errors(encoder: SentenceEncoder) -> None:
         (PAIRS, {"range_min": -1}, ValueError, "range_min=-1"),
         (PAIRS, {"range_max": 9.5}, TypeError, "whole numbers"),
         (PAIRS, {"margin": float("nan")}, ValueError, "margin=nan"),
+        (PAIRS, {"max_score": float("nan")}, ValueError, "max_score=nan"),
         (PAIRS, {"similarity": "x"}, ValueError, "similarity 'x' is unknown"),
         (PAIRS, {"corpus": ["a", 4]}, TypeError, r"\[1\] is of type int"),
     ):

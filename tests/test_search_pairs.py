@@ -139,6 +139,8 @@ def test_what_does_not_fit_is_named() -> None:
         paraphrase_mining(np.array([[1, 1], [np.nan, 1]]))
     with pytest.raises(ValueError, match="max_pairs=0"):
         paraphrase_mining(np.ones((2, 2)), max_pairs=0)
+    with pytest.raises(ValueError, match="threshold=nan is not finite"):
+        paraphrase_mining(np.ones((2, 2)), threshold=float("nan"))
     for few in (0, 1):
         assert paraphrase_mining(np.ones((few, 2))).first.shape == (0,)
 

@@ -70,6 +70,9 @@ def cluster(
     if not np.isfinite(directions).all():
         row = int(np.flatnonzero(~np.isfinite(directions).all(1))[0])
         raise ValueError(f"vectors[{row}] has a NaN or an infinity; leave that row out, or mend it")
+    nothing = np.flatnonzero(~directions.any(1))
+    if method == "agglomerative" and len(nothing):
+        raise ValueError(f"vectors[{nothing[0]}] has the length 0 and no direction; leave it out, or pass 'kmeans'")
     return _by_size(_fitted(directions, method, clusters, threshold, seed))
 
 

@@ -88,6 +88,9 @@ def mine_hard_negatives(
     for name, value in (("margin", margin), ("relative_margin", relative_margin)):
         if value is not None and not (math.isfinite(value) and value >= 0):
             raise ValueError(f"{name}={value} is negative or not finite; pass 0 or more, or None")
+    for name, value in (("max_score", max_score), ("min_score", min_score)):
+        if value is not None and math.isnan(value):
+            raise ValueError(f"{name}={value} is no number; pass a score, or None")
     kind = check_similarity(similarity or model.similarity_fn_name)
     given = list(_pairs(pairs))
     if not given:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -107,6 +108,8 @@ def paraphrase_mining(
     """
     check_similarity(similarity)
     limit, wanted = check_positive("top_k", top_k), check_positive("max_pairs", max_pairs) or 1
+    if threshold is not None and not math.isfinite(threshold):
+        raise ValueError(f"threshold={threshold} is not finite; pass the least score of a pair, or None")
     if sentences is not None:
         vectors_or_model = vectors_or_model.encode(sentences, convert_to_tensor=True)
     values = vectors_of(vectors_or_model)
