@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -114,6 +116,21 @@ def test_rounding_that_misleads_changes_nothing(way: Any) -> None:
     found = semantic_search(query, vectors, 2, similarity="dot")
     assert found.indices.tolist() == [[3000, 100]]
     equal(found, whole(query[None].numpy(), vectors.numpy(), 2, "dot"))
+
+
+@pytest.mark.parametrize("setting", ["cuda.matmul", "mkldnn.matmul"])
+def test_products_that_the_user_has_made_less_exact(setting: str) -> None:
+    """By torch's newer settings, after which it does not answer how exact products are."""
+    code = f"""if True:
+        import numpy as np
+        import torch
+        from sbert.search import rough, semantic_search
+        torch.backends.{setting}.fp32_precision = "{"tf32" if "cuda" in setting else "bf16"}"
+        rough.fastest = lambda threads: (torch.float32, False)
+        vectors = np.random.default_rng(0).normal(size=(5000, 64)).astype(np.float32)
+        assert (semantic_search(vectors[::500], vectors, 3).indices[:, 0] == np.arange(0, 5000, 500)).all()
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_near_ties_are_told_apart(way: Any) -> None:

@@ -61,7 +61,11 @@ def product(weights: Tensor) -> Product:
 
 def unit(dtype: torch.dtype, device: torch.device) -> float:
     """How much a number may change, as a part of it, before it is multiplied."""
-    if dtype == torch.bfloat16 or torch.get_float32_matmul_precision() != "highest":
+    try:
+        exact = torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:  # It was set as torch.backends.….fp32_precision, of which this older function knows nothing.
+        exact = False
+    if dtype == torch.bfloat16 or not exact:
         return 2.0**-8
     # A GPU may take float32 as TF32, with ten bits.
     return 2.0**-24 if device.type == "cpu" else 2.0**-10
