@@ -78,20 +78,23 @@ def test_products_that_float32_would_lose(similarity: str, scale: float, way: An
     equal(semantic_search(queries, vectors, 5, similarity=similarity), whole(queries, vectors, 5, similarity))
 
 
+@pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean"])
-def test_what_exceeds_a_limit_is_never_left_out(similarity: str, way: Any) -> None:
+def test_what_exceeds_a_limit_is_never_left_out(similarity: str, way: Any, autocast: bool) -> None:
     """However little it exceeds it by, and wherever rounding to few bits leads."""
     rng, passed = np.random.default_rng(0), 0
     for scale in (1e-9, 1.0, 1e6):
         vectors = torch.from_numpy(rng.normal(size=(4096, 48)).astype(np.float32)) * scale
         # Numbers between two of bfloat16, all of which are rounded the same way.
         vectors[::2] = vectors[::2].bfloat16().float() * (1 + 2.0**-8 * 0.99)
-        block, queries = compare.rows(vectors, "corpus"), compare.Queries(vectors[::512] / scale, similarity)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            block, queries = compare.rows(vectors, "corpus"), compare.Queries(vectors[::512] / scale, similarity)
         scores = queries.all(block)
         ranked = scores.sort(1, descending=True).values
         for rank in (0, 2, 5):
             limit = torch.nextafter(ranked[:, rank], torch.tensor(-math.inf)).double()
-            places = queries.worth(block, limit)
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+                places = queries.worth(block, limit)
             if places is not None:  # None is what compares all of them.
                 passed += 1
                 known = {*zip(places[1].tolist(), places[0].tolist(), strict=True)}
@@ -99,7 +102,8 @@ def test_what_exceeds_a_limit_is_never_left_out(similarity: str, way: Any) -> No
     assert passed >= 4
 
 
-def test_rounding_that_misleads_changes_nothing(way: Any) -> None:
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16, torch.float16])
+def test_rounding_that_misleads_changes_nothing(way: Any, autocast: torch.dtype | None) -> None:
     """One row is the best, and its rough product is worse than that of 25 others: by as much as can be."""
     few = torch.arange(128, 256) / 256  # Numbers of eight bits.
     best = torch.tensor(1 + 2.0**-8 - 2.0**-14)  # Becomes 1.
@@ -113,7 +117,8 @@ def test_rounding_that_misleads_changes_nothing(way: Any) -> None:
     vectors[3000, :32] = best
     products = query.bfloat16().float() @ vectors.bfloat16().float().T
     assert products[3000] < products[100] * (1 - 2.0**-8)
-    found = semantic_search(query, vectors, 2, similarity="dot")
+    with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
+        found = semantic_search(query, vectors, 2, similarity="dot")
     assert found.indices.tolist() == [[3000, 100]]
     equal(found, whole(query[None].numpy(), vectors.numpy(), 2, "dot"))
 

@@ -24,14 +24,15 @@ def fastest(threads: int) -> tuple[torch.dtype, bool]:
     """
     left, right = torch.full((1024, 384), 0.1), torch.full((128, 384), 0.1)
     seconds: dict[tuple[torch.dtype, bool], float] = {}
-    for dtype, packed in ((torch.float32, False), (torch.float32, True), (torch.bfloat16, True)):
-        try:
-            if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    with torch.autocast("cpu", enabled=False):
+        for dtype, packed in ((torch.float32, False), (torch.float32, True), (torch.bfloat16, True)):
+            try:
+                if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+                    continue
+                multiply = _multiplied(right.to(dtype), packed)
+                seconds[dtype, packed] = min(_seconds(multiply, left, dtype) for _ in range(5))
+            except (RuntimeError, AttributeError, NotImplementedError):
                 continue
-            multiply = _multiplied(right.to(dtype), packed)
-            seconds[dtype, packed] = min(_seconds(multiply, left, dtype) for _ in range(5))
-        except (RuntimeError, AttributeError, NotImplementedError):
-            continue
     return min(seconds, key=lambda way: seconds[way])
 
 
@@ -53,10 +54,20 @@ def rough_dtype(device: torch.device) -> torch.dtype:
 
 
 def product(weights: Tensor) -> Product:
-    """What multiplies rows with the weights: (rows, dim) and (weights, dim) make (rows, weights)."""
-    if weights.device.type == "cpu" and fastest(torch.get_num_threads()) == (weights.dtype, True):
-        return _multiplied(weights, True)
-    return lambda rows: F.linear(rows, weights)
+    """What multiplies rows with the weights: (rows, dim) and (weights, dim) make (rows, weights).
+
+    Not in fewer bits than theirs, whatever the caller's autocast, of which the bound knows nothing.
+    """
+    kind = weights.device.type
+    with torch.autocast(kind, enabled=False):
+        packed = kind == "cpu" and fastest(torch.get_num_threads()) == (weights.dtype, True)
+        multiply: Product = _multiplied(weights, True) if packed else lambda rows: F.linear(rows, weights)
+
+    def multiplied(rows: Tensor) -> Tensor:
+        with torch.autocast(kind, enabled=False):
+            return multiply(rows)
+
+    return multiplied
 
 
 def unit(dtype: torch.dtype, device: torch.device) -> float:
