@@ -96,6 +96,23 @@ def test_many_equal_pairs_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None
     assert most_similar_pair(vectors)[1:] == (0, 1)
 
 
+def test_a_search_that_cannot_help_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of rows that are all alike, no score tells how many pairs there are above it."""
+    monkeypatch.setattr(pairs, "_FEW", 64)
+    monkeypatch.setattr(pairs, "_BLOCK", 512)
+    looked_at, real = [], pairs.pairs_above
+
+    def counted(*given: Any) -> Any:
+        looked_at.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(pairs, "pairs_above", counted)
+    found = paraphrase_mining(np.ones((1024, 2), np.float32), top_k=10, max_pairs=100)
+    assert found.first.tolist() == [0] * 100
+    assert found.second.tolist() == [*range(1, 101)]
+    assert len(looked_at) == 3  # Of 24 tiles, with 65,536 pairs at last.
+
+
 def test_mining_equals_theirs() -> None:
     """The same pairs as sentence-transformers finds, with and without its limits cutting."""
     from sentence_transformers import util

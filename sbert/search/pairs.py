@@ -123,7 +123,7 @@ def paraphrase_mining(
     if limit * len(values) > wanted:
         # All pairs above a score hold, of each row, the most similar ones, if they are enough.
         guess = max(least, _guess(block, similarity, wanted))
-        above = _Top(block, similarity, 4 * wanted)
+        above = _Top(block, similarity, 4 * wanted, all_or_none=True)
         found = _nearest_of_each(above.found(guess), limit, len(values))
         if not above.full and (len(found.scores) >= wanted or guess == least):
             return _cut(found, wanted)
@@ -170,10 +170,12 @@ class _Top:
         block: All vectors.
         similarity: How they are compared.
         wanted: How many pairs.
+        all_or_none: Whether to give up as soon as pairs above the limit must be left out.
     """
 
-    def __init__(self, block: Rows, similarity: str, wanted: int) -> None:
+    def __init__(self, block: Rows, similarity: str, wanted: int, all_or_none: bool = False) -> None:
         self.block, self.similarity, self.wanted = block, similarity, wanted
+        self.all_or_none = all_or_none
         self.full = False  # Whether pairs above the limit were left out.
 
     def found(self, least: float, sampled: bool = False) -> Pairs:
@@ -193,6 +195,8 @@ class _Top:
                 count += len(scores)
             if count > max(2 * self.wanted, 1 << 16):
                 self.full = True
+                if self.all_or_none:
+                    return _NONE
                 parts = [_cut(_joined(parts), self.wanted)]
                 count = self.wanted
                 # Those that are just as good may come before those that are kept.
