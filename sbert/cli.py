@@ -96,14 +96,15 @@ class _Parser(argparse.ArgumentParser):
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments of a command, whose words may stand anywhere among its options."""
     parser = _parser()
-    arguments, rest = parser.parse_known_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    arguments, rest = parser.parse_known_args(given)
     # argparse gathers words from one place alone, and leaves those that stand behind further options.
     plain = rest[:1] == ["--"] or all(word == "-" or word[:1] != "-" for word in rest)
     further = rest[1:] if rest[:1] == ["--"] else rest
     words = getattr(arguments, "words", getattr(arguments, "texts", None))
     if plain and isinstance(words, list):
         words += further
-    elif plain and isinstance(words, str) and arguments.model == OWN and len(further) == 1:
+    elif plain and isinstance(words, str) and OWN not in given and arguments.model == OWN and len(further) == 1:
         arguments.model, arguments.texts = words, further[0]
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -131,7 +132,9 @@ def _parser() -> _Parser:
     encode.add_argument("--quiet", action="store_true", help="no progress bar, and no line at the end")
 
     similarity = _command(commands, "similarity", _similarity, "compare two texts or more")
-    similarity.add_argument("texts", nargs="+", help="two texts give a number, more, behind a model, a matrix")
+    similarity.add_argument(
+        "texts", nargs="+", help="two texts, which give a number; or a model and two texts or more, which give a matrix"
+    )
     similarity.set_defaults(model=None)
 
     about = "train a model on rows of texts"
@@ -205,7 +208,8 @@ def _encode(arguments: argparse.Namespace) -> None:
 
 def _similarity(arguments: argparse.Namespace) -> None:
     texts = [*([] if arguments.model is None else [arguments.model]), *arguments.texts]
-    if len(texts) < 2:
+    describing = (os.path.join(texts[0], name) for name in ("modules.json", "config.json"))
+    if len(texts) < 2 or (len(texts) == 2 and (texts[0] == OWN or any(map(os.path.isfile, describing)))):
         raise ValueError("one text cannot be compared; pass two or more")
     arguments.model, *texts = texts if len(texts) > 2 else (OWN, *texts)  # Two words are two texts.
     model = _load(arguments)
