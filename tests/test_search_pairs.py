@@ -141,12 +141,30 @@ def test_mining_keeps_little_more_than_it_is_asked_for(monkeypatch: pytest.Monke
 
 def test_sentences_are_encoded() -> None:
     class Model(Meanings):
+        similarity_fn_name = "cosine"
+
         def encode(self, sentences: list[str], **options: Any) -> np.ndarray:
             assert options == {"convert_to_tensor": True}
             return super().encode(sentences)
 
     found = paraphrase_mining(Model(), [text(0), text(1), text(0, 1)], max_pairs=1)
     assert (found.first.tolist(), found.second.tolist(), found.scores.tolist()) == ([0], [2], [1])
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_a_models_sentences_are_compared_as_the_model_says(similarity: str) -> None:
+    """Unless the caller says otherwise; vectors alone have no model, and are compared by cosine."""
+
+    class Model(Meanings):
+        similarity_fn_name = similarity
+
+        def encode(self, sentences: list[str], **options: Any) -> np.ndarray:
+            return clustered(len(sentences))
+
+    names = ["x"] * 40
+    for given, expected in ((None, similarity), ("dot", "dot")):
+        equal(paraphrase_mining(Model(), names, top_k=None, similarity=given), every(clustered(40), expected))
+    equal(paraphrase_mining(clustered(40), top_k=None), every(clustered(40)))
 
 
 def test_what_does_not_fit_is_named() -> None:

@@ -79,7 +79,7 @@ def paraphrase_mining(
     top_k: int | None = 100,
     max_pairs: int = 500_000,
     threshold: float | None = None,
-    similarity: str = "cosine",
+    similarity: str | None = None,
 ) -> Pairs:
     """The most similar ones of all n (n - 1) / 2 pairs of vectors or sentences.
 
@@ -91,6 +91,7 @@ def paraphrase_mining(
         max_pairs: How many pairs to find.
         threshold: The least score of a pair.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``, the latter two as negative distances.
+            Where it is not given, the model's, and ``"cosine"`` for vectors.
 
     Shape:
         vectors: (rows, dim). Outputs: (pairs,).
@@ -106,6 +107,8 @@ def paraphrase_mining(
         >>> found.first.tolist(), found.second.tolist()
         ([0], [2])
     """
+    if similarity is None:
+        similarity = "cosine" if sentences is None else vectors_or_model.similarity_fn_name
     check_similarity(similarity)
     limit, wanted = check_positive("top_k", top_k), check_positive("max_pairs", max_pairs) or 1
     if threshold is not None and not math.isfinite(threshold):
