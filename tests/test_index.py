@@ -227,6 +227,8 @@ def changed(path: Path, **changes: Any) -> None:
         ("index.json", lambda p: changed(p, dim=5), r"vectors\.npy holds \(3, 12\) of float32 where \(3, 5\)"),
         ("index.json", lambda p: changed(p, similarity="x"), r"index\.json does not fit: similarity 'x' is unknown"),
         ("index.json", lambda p: changed(p, files={"../x": 1}), r"names the file '\.\./x'"),
+        ("index.json", lambda p: changed(p, files={"graph.x/../../y": 1}), r"names the file 'graph\.x/\.\./\.\./y'"),
+        ("index.json", lambda p: changed(p, files={"graph.": 1}), r"names the file 'graph\.', which is no part"),
         ("index.json", lambda p: p.unlink(), r"holds no index\.json"),
     ],
 )
@@ -247,10 +249,14 @@ def test_nothing_of_others_is_taken_away(tmp_path: Path) -> None:
     (tmp_path / "index").mkdir()
     index.save(tmp_path / "index")
     (tmp_path / "index" / "notes").write_text("mine")
+    index.save(tmp_path / "own")
+    (tmp_path / "own" / "notes").write_text("mine")
+    changed(tmp_path / "own" / "index.json", files=dict.fromkeys(("notes", "ids.json", "vectors.npy"), 4))
+    # An index that names them as its own takes nothing.
     for name in ("modules.json", "vectors.npy", "index.json"):
         (tmp_path / name[:3]).mkdir()
         (tmp_path / name[:3] / name).write_text("{}")
-    for folder in ("index", "mod", "vec", "ind"):
+    for folder in ("index", "own", "mod", "vec", "ind"):
         before = sorted(path.name for path in (tmp_path / folder).iterdir())
         with pytest.raises(ValueError, match="which is no part of an index; save to another folder"):
             index.save(tmp_path / folder)

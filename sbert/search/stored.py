@@ -14,7 +14,7 @@ import numpy as np
 from sbert.engine.sinks import NpyFile
 from sbert.files import UnreadableError, required, write_json
 from sbert.quantization import PRECISIONS
-from sbert.search.approximate import Graph
+from sbert.search.approximate import BACKENDS, Graph
 from sbert.search.corpus import opened
 from sbert.search.kept import Kept
 
@@ -24,6 +24,8 @@ SETTINGS = ("dim", "backend", "similarity", "precision", "ranges")
 _FORMAT = "sbert.search.Index"
 _INDEX, _VECTORS, _IDS = "index.json", "vectors.npy", "ids.json"
 _GRAPH = "graph."
+# All that an index may name: what another name stands for, inside the folder or out of it, is somebody's own.
+_FILES = {_VECTORS, _IDS, *(_GRAPH + backend for backend in BACKENDS)}
 _REMEDY = "save the index again"
 # Numbers that are written at once.
 _NUMBERS = 1 << 22
@@ -61,7 +63,7 @@ def read(folder: Path) -> tuple[dict[str, Any], Kept, Path | None]:
     described, path = _described(folder), folder / _INDEX
     files = required(described, path, "files", dict)
     for name, size in files.items():
-        if name not in (_VECTORS, _IDS) and not name.startswith(_GRAPH):
+        if name not in _FILES:
             raise UnreadableError(path, f"names the file {name!r}, which is no part of an index", _REMEDY)
         found = (folder / name).stat().st_size if (folder / name).is_file() else None
         if found != size:
@@ -114,8 +116,9 @@ def check_replaceable(target: Path) -> None:
     names = sorted(path.name for path in target.iterdir())
     if names:
         try:
-            known = {*_described(target)["files"], _INDEX}
-        except (ValueError, KeyError, TypeError):
+            _described(target)
+            known = {*_FILES, _INDEX}
+        except ValueError:
             known = set()
         foreign = [name for name in names if name not in known]
         if foreign:
