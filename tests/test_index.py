@@ -149,6 +149,36 @@ def test_ids_are_given_once() -> None:
     assert 11 not in index
 
 
+def test_ids_that_only_seem_to_be_there() -> None:
+    """True and 1.0 are equal to 1, says Python."""
+    index = Index()
+    index.add(vectors(2))
+    for given, error, message in (
+        ([0, True], TypeError, r"ids\[1\]=True is of type bool; pass whole numbers or strings"),
+        ([1.0], TypeError, r"ids\[0\]=1.0 is of type float"),
+        ([2**63], ValueError, r"ids\[0\]=9223372036854775808 does not fit 64 bits; pass it as a string"),
+        (1.0, TypeError, "ids=1.0 is one id; pass a list of them"),
+    ):
+        with pytest.raises(error, match=message):
+            index.remove(given)  # type: ignore[arg-type]
+    assert [each in index for each in (1, np.int64(1), True, 1.0, "1", [1])] == [True, True, *[False] * 4]
+    assert len(index) == 2
+    index.remove([np.int64(1)])
+    assert len(index) == 1
+
+
+def test_the_greatest_id(tmp_path: Path) -> None:
+    index = Index()
+    index.add(vectors(2), [2**63 - 1, -(2**63)])
+    index.save(tmp_path / "index")
+    for each in (index, Index.load(tmp_path / "index")):
+        assert each.search(vectors(2), 1).ids.ravel().tolist() == [2**63 - 1, -(2**63)]
+        with pytest.raises(ValueError, match=r"1 ids from 9223372036854775808 on do not fit 64 bits; pass ids="):
+            each.add(vectors(1))
+        each.add(vectors(1), [5])
+        assert len(each) == 3
+
+
 def test_removed_and_added_again(tmp_path: Path) -> None:
     corpus = vectors(60)
     index = Index()
@@ -224,6 +254,7 @@ def changed(path: Path, **changes: Any) -> None:
         ("ids.json", lambda p: p.write_text("[1.5, 2]."[:9]), r"ids\.json cannot be read as JSON"),
         ("index.json", lambda p: p.write_bytes(p.read_bytes()[:-9]), r"index\.json cannot be read as JSON"),
         ("index.json", lambda p: p.write_text("{}"), r"index\.json describes no index"),
+        ("ids.json", lambda p: p.write_text("[1, 9, 2]"), r"goes on from 3, and the ids from 1 to 9"),
         ("index.json", lambda p: changed(p, dim=5), r"vectors\.npy holds \(3, 12\) of float32 where \(3, 5\)"),
         ("index.json", lambda p: changed(p, similarity="x"), r"index\.json does not fit: similarity 'x' is unknown"),
         ("index.json", lambda p: changed(p, files={"../x": 1}), r"names the file '\.\./x'"),

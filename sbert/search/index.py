@@ -84,7 +84,9 @@ class Index:
         return len(self._kept.ids)
 
     def __contains__(self, identity: object) -> bool:
-        return identity in self._kept.known
+        # Python takes True and 1.0 for equal to 1.
+        whole = isinstance(identity, (int, np.integer)) and not isinstance(identity, bool)
+        return (whole or isinstance(identity, str)) and identity in self._kept.known
 
     def add(self, vectors: Any, ids: Iterable[Id] | None = None) -> None:
         """Add vectors. If there is an error, none of them was added.
@@ -99,8 +101,8 @@ class Index:
 
         Raises:
             TypeError: If an id is something else.
-            ValueError: If an id is there already or given twice, the numbers of ids and vectors differ, the dims
-                differ, or a number is NaN or infinite, naming its row.
+            ValueError: If an id is there already, given twice or of more than 64 bits, the numbers of ids and vectors
+                differ, the dims differ, or a number is NaN or infinite, naming its row.
         """
         values = tensor_of(opened(vectors)).detach().cpu().float()
         if len(values) and self.dim not in (None, values.shape[1]):
@@ -121,11 +123,12 @@ class Index:
 
         Raises:
             KeyError: If there is no such id; then none was removed.
-            TypeError: If this is one string.
+            TypeError: If this is one id, or one of them is neither a whole number nor a string.
+            ValueError: If a number does not fit 64 bits.
         """
-        if isinstance(ids, (str, int)):
+        if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
             raise TypeError(f"ids={ids!r} is one id; pass a list of them")
-        if self._kept.remove(list(ids)):
+        if self._kept.remove(ids):
             self._graph = None
 
     def search(self, queries: Any, top_k: int = 10) -> Found:

@@ -9,6 +9,9 @@ import numpy as np
 
 Id = int | str
 
+# Whole numbers that int64 does not hold, from here on.
+END = 2**63
+
 
 class Found(NamedTuple):
     """What was found for each query, the best first.
@@ -48,8 +51,9 @@ class Kept:
         self.following = max([self.following, *(each + 1 for each in ids if isinstance(each, int))])
         self._array = None
 
-    def remove(self, ids: list[Id]) -> bool:
+    def remove(self, ids: Iterable[Id]) -> bool:
         """Take rows out; whether there were any to take."""
+        ids = [id_of(each, place) for place, each in enumerate(ids)]
         missing = [each for each in ids if each not in self.known]
         if missing:
             raise KeyError(f"{missing[0]!r} is no id of the index; nothing was removed")
@@ -78,21 +82,31 @@ class Kept:
         return isinstance(self.blocks[place], np.memmap)
 
 
+def id_of(given: object, place: int) -> Id:
+    """An id as it is kept; an error unless it is a whole number of 64 bits, or a string.
+
+    Python takes True and 1.0 for equal to 1, which nobody means who names a vector.
+    """
+    if isinstance(given, str):
+        return str(given)
+    if isinstance(given, (bool, np.bool_)) or not isinstance(given, (int, np.integer)):
+        raise TypeError(f"ids[{place}]={given!r} is of type {type(given).__name__}; pass whole numbers or strings")
+    if not -END <= given < END:
+        raise ValueError(f"ids[{place}]={given} does not fit 64 bits; pass it as a string")
+    return int(given)
+
+
 def ids_of(ids: Iterable[Id] | None, rows: int, kept: Kept) -> list[Id]:
     """The ids of new rows; an error unless they are new, different, and of the kind that is there."""
     if ids is None:
         if kept.ids and isinstance(kept.ids[0], str):
             raise ValueError("the ids of this index are strings; pass ids=, one for each vector")
+        if kept.following + rows > END:
+            raise ValueError(f"{rows} ids from {kept.following} on do not fit 64 bits; pass ids=, one for each vector")
         return list(range(kept.following, kept.following + rows))
     if isinstance(ids, (str, bytes)):
         raise TypeError(f"ids={ids!r} is one string; pass a list, one for each vector")
-    names: list[Id] = []
-    for place, each in enumerate(ids):
-        if isinstance(each, (bool, np.bool_)) or not isinstance(each, (int, np.integer, str)):
-            raise TypeError(f"ids[{place}]={each!r} is of type {type(each).__name__}; pass whole numbers or strings")
-        names.append(str(each) if isinstance(each, str) else int(each))
-        if not isinstance(each, str) and not -(2**63) <= int(each) < 2**63:
-            raise ValueError(f"ids[{place}]={each} does not fit 64 bits; pass it as a string")
+    names = [id_of(each, place) for place, each in enumerate(ids)]
     if len(names) != rows:
         raise ValueError(f"{len(names)} ids and {rows} vectors were given; pass one id for each vector")
     first = next(iter(kept.ids), names[0] if names else 0)

@@ -16,7 +16,7 @@ from sbert.files import UnreadableError, required, write_json
 from sbert.quantization import PRECISIONS
 from sbert.search.approximate import BACKENDS, Graph
 from sbert.search.corpus import opened
-from sbert.search.kept import Kept
+from sbert.search.kept import END, Kept
 
 # What an index is made with, as its arguments are called.
 SETTINGS = ("dim", "backend", "similarity", "precision", "ranges")
@@ -75,6 +75,9 @@ def read(folder: Path) -> tuple[dict[str, Any], Kept, Path | None]:
     vectors = _vectors(folder, described, len(ids)) if ids or _VECTORS in files else None
     graph = next((folder / name for name in files if name.startswith(_GRAPH)), None)
     following = required(described, path, "following", int)
+    if kinds == {int} and not -END <= min(ids) <= max(ids) < following <= END:
+        reason = f"goes on from {following}, and the ids from {min(ids)} to {max(ids)}; whole numbers have 64 bits"
+        raise UnreadableError(path, reason, _REMEDY)
     return {name: described.get(name) for name in SETTINGS}, Kept(vectors, ids, following), graph
 
 
