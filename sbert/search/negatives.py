@@ -105,15 +105,17 @@ def mine_hard_negatives(
     least = _least(asked, found, list(own.values()), kind)
     most = range_max + max(map(len, own.values())) + 1  # With all that cannot be taken.
     hits = semantic_search(asked, found, most, similarity=kind)
+    # Rounded as the scores are: what is just as great as a limit satisfies it.
+    limits = np.array([-math.inf if min_score is None else min_score, math.inf if max_score is None else max_score])
+    with np.errstate(over="ignore"):
+        limits = limits.astype(np.float32)
     chosen: dict[str, list[str]] = {}
     generator = None if seed is None else np.random.default_rng(seed)
     for row, (anchor, positives) in enumerate(own.items()):
         candidates = ~np.isin(hits.indices[row], [*positives, place.get(anchor, -1)])
         window = candidates.nonzero()[0][range_min:range_max]
         scores = hits.scores[row, window].astype(np.float64)
-        fits = (scores <= (math.inf if max_score is None else max_score)) & (
-            scores >= (-math.inf if min_score is None else min_score)
-        )
+        fits = (scores <= limits[1]) & (scores >= limits[0])
         if margin is not None:
             fits &= scores + margin <= least[row]
         if relative_margin is not None:

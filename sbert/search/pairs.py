@@ -69,6 +69,8 @@ def most_similar_pair(vectors: Any, *, similarity: str = "cosine") -> Pair:
     if len(values) < 2:
         raise ValueError(f"there are {len(values)} vectors; pass at least 2 to compare")
     found = _Top(rows(values, "vectors", exact=True), similarity, 1).found(-np.inf, sampled=True)
+    if not len(found.scores):  # float32 holds none of the scores, so all are equal.
+        return Pair(-math.inf, 0, 1)
     return Pair(float(found.scores[0]), int(found.first[0]), int(found.second[0]))
 
 
