@@ -299,6 +299,14 @@ def test_cut(width: int) -> None:
     assert one_line(" a\r\n b\u2028c\x00 ") == "a b c\ufffd"
 
 
+def test_what_turns_the_order_of_letters_is_not_shown() -> None:
+    """Overrides and isolates, marks, and what nobody sees; but not what joins letters."""
+    for code in (0xAD, 0x61C, 0x200B, 0x200E, 0x202A, 0x202E, 0x2060, 0x2066, 0x2069, 0xFEFF, 0xE0041):
+        assert one_line(f"a{chr(code)}b") == "ab"
+    persian, family = "\u0645\u06cc\u200c\u062e", "\U0001f468\u200d\U0001f469"
+    assert one_line(f"{persian} {family}") == f"{persian} {family}"
+
+
 def test_a_reader_that_has_seen_enough(saved: Path, texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)

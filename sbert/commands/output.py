@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, TextIO
 
 from sbert.data import FORMATS, read_texts
 
+_JOINERS = "\u200c\u200d"
+
 
 class Line(NamedTuple):
     """A line for people: what must not be cut, and a text, which may be."""
@@ -149,13 +151,22 @@ def _written(
 
 
 def one_line(text: str) -> str:
-    r"""A text without line breaks, and without what would control a terminal.
+    r"""A text without line breaks, and without what would control a terminal or turn the order of its letters.
+
+    Of the characters that format, the two joiners stay, without which some scripts and emoji are written wrongly.
 
     Example:
-        >>> one_line("one\n two\x1b[31m")
-        'one two�[31m'
+        >>> one_line("one\n two\x1b[31m \u202ethree")
+        'one two�[31m three'
     """
-    return "".join("\ufffd" if unicodedata.category(each) == "Cc" else each for each in " ".join(text.split()))
+    return "".join(map(_shown, " ".join(text.split())))
+
+
+def _shown(character: str) -> str:
+    category = unicodedata.category(character)
+    if category == "Cf" and character not in _JOINERS:
+        return ""
+    return "\ufffd" if category == "Cc" else character
 
 
 def columns(text: str) -> int:
