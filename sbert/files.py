@@ -159,7 +159,14 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file that appears under its name once it is complete; one that is there is replaced whole."""
+    """Write a text file that appears under its name once it is complete; one that is there is replaced whole.
+
+    What is no plain file, such as a device or a pipe, is written to as it is.
+    """
+    if os.path.lexists(path) and not _is_plain(path):
+        with path.open("a", encoding="utf-8", newline="\n") as file:  # Standard output may be a file with a beginning.
+            file.write(text)
+        return
     descriptor, work = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
@@ -171,6 +178,12 @@ def write_text(path: Path, text: str) -> None:
     finally:
         with suppress(FileNotFoundError):  # It bears its own name now.
             os.unlink(work)
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether this is a file on a disk; /dev/stdout is none, even where it leads to one."""
+    names = [os.path.abspath(path), os.path.realpath(path.parent)]
+    return path.is_file() and not any(Path(name).parts[1:2] in (("dev",), ("proc",)) for name in names)
 
 
 def flush(folder: Path) -> None:
@@ -238,7 +251,8 @@ def check_replaceable(target: Path) -> None:
 def replacing(target: Path, check: Callable[[Path], None] = check_replaceable) -> Iterator[Path]:
     """A new folder to write to, which takes the place of ``target`` when the block ends without an error.
 
-    Whoever looks, or a crash at any moment, finds the old folder or the new one.
+    Whoever looks, or a crash at any moment, finds the old folder or the new one. What a killed process has left of
+    such a new folder is removed with the next one of the same name.
 
     ``check`` raises an error where ``target`` is there and must stay.
 
@@ -248,16 +262,67 @@ def replacing(target: Path, check: Callable[[Path], None] = check_replaceable) -
     target = Path(os.path.realpath(target))
     check(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{target.name}.saving-", dir=target.parent))
+    prefix = f".{target.name}.saving-"
+    _remove_left(target.parent, prefix)
+    with _new_folder(target.parent, prefix) as work:
+        try:
+            yield work
+            _publish(work)
+            flush(work)
+            _put(work, target)
+            with suppress(OSError):
+                flush_entry(target.parent)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+# A folder that is being written to is locked by its writer, and the lock ends with the writer, however that ends.
+
+
+@contextmanager
+def _new_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """A new folder, locked where the system has locks."""
+    while True:
+        work = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        with _locked(work) as held:
+            if held or held is None:
+                yield work
+                return
+        # Another process took it for one that was left, before it was locked.
+
+
+def _remove_left(parent: Path, prefix: str) -> None:
+    """Remove the folders of writers that were killed."""
+    for path in parent.iterdir():
+        if re.fullmatch(re.escape(prefix) + r"\w{8}", path.name):
+            with _locked(path) as held:
+                if held:
+                    shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool | None]:
+    """Whether this process holds the lock of a folder; None where the system has no such locks."""
     try:
-        yield work
-        _publish(work)
-        flush(work)
-        _put(work, target)
-        with suppress(OSError):
-            flush_entry(target.parent)
+        import fcntl
+    except ImportError:  # Windows.
+        yield None
+        return
+    descriptor: int | None = None
+    held: bool | None
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = os.path.samestat(os.fstat(descriptor), os.lstat(folder))
+    except (BlockingIOError, FileNotFoundError):
+        held = False
+    except OSError:  # Some network drives.
+        held = None
+    try:
+        yield held
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def flush_entry(folder: Path) -> None:

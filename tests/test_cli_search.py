@@ -362,6 +362,7 @@ def test_interrupted_or_killed_while_writing(
     assert run(saved, corpus, "lake") == expected
     assert run(saved, corpus, "lake") == expected
     assert encoded == [len(TEXTS)]
+    assert [path.name[0] != "." for path in (tmp_path / "texts.txt.sbert-vectors").iterdir()] == [True]
 
 
 # ------------------------------------------------------------------------------------------------------------ errors
@@ -388,7 +389,6 @@ def test_interrupted_or_killed_while_writing(
         ("MODEL texts.txt --topk 3 lake", "unrecognized arguments: --topk 3 lake"),
         ("MODEL texts.txt lake -o no/out.txt", "the folder no does not exist; make it"),
         ("MODEL texts.txt lake -o .", ". is a folder; name a file"),
-        ("MODEL texts.txt lake -o /dev/null", "/dev/null is no ordinary file"),
         ("./none texts.txt lake", "none does not exist; pass a model's folder"),
         ("", "the following arguments are required"),
     ],
@@ -426,5 +426,8 @@ def test_an_output_file(saved: Path, corpus: Path, tmp_path: Path, run: Run) -> 
     printed = run(saved, corpus, "lake", "--json")[1]
     assert run(saved, corpus, "lake", "--json", "-o", out) == (0, f"{out}: 10 lines\n", "")
     assert out.read_text(encoding="utf-8") == printed
+    before = Path("/dev/null").lstat().st_ino
+    assert run(saved, corpus, "lake", "-o", "/dev/null") == (0, "/dev/null: 10 lines\n", "")
+    assert Path("/dev/null").lstat().st_ino == before
     assert run(saved, corpus, "lake", "--top-k", "1", "--quiet", "-o", out) == (0, "", "")
     assert out.read_text(encoding="utf-8") == run(saved, corpus, "lake", "--top-k", "1")[1]

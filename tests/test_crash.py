@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,6 +131,75 @@ def test_without_an_exchange_in_one_step(
         again = SentenceEncoder(tmp_path / "out" / "target", device="cpu")
         np.testing.assert_array_equal(again.encode(SENTENCES), model.encode(SENTENCES))
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["target"]
+
+
+def test_what_a_killed_save_has_left_goes_with_the_next_one(tmp_path: Path) -> None:
+    """But for what somebody is writing now, and what bears another name."""
+    (tmp_path / "target").mkdir()
+    code = "import os, sys; from pathlib import Path; from sbert.files import replacing\n" + (
+        "with replacing(Path(sys.argv[1])) as work: (work / 'file').touch(); "
+    )
+    dead, alive = f"{code} os.kill(os.getpid(), 9)", f"{code} print('ready', flush=True); sys.stdin.read()"
+    for name in ("target", "other.target"):
+        killed = subprocess.run([sys.executable, "-c", dead, str(tmp_path / name)])
+        assert killed.returncode == -signal.SIGKILL
+    for own in (".target.saving-mine", ".target.saving-abcd1234.old"):
+        (tmp_path / own).mkdir()
+    before = {path.name for path in tmp_path.iterdir()}
+    assert len(before) == 5
+    left = next(name for name in before if re.fullmatch(r"\.target\.saving-\w{8}", name))
+    command = [sys.executable, "-c", alive, str(tmp_path / "target")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        [writing] = {path.name for path in tmp_path.iterdir()} - before
+        with files.replacing(tmp_path / "target") as work:
+            (work / "modules.json").touch()
+        assert {path.name for path in tmp_path.iterdir()} == before - {left} | {writing}
+        process.communicate("")
+    assert process.returncode == 0
+    assert [path.name for path in (tmp_path / "target").iterdir()] == ["file"]
+    assert {path.name for path in tmp_path.iterdir()} == before - {left}
+
+
+def test_a_folder_that_was_taken_for_a_left_one_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its making and its locking."""
+    real, made = tempfile.mkdtemp, []
+
+    def taken(**options: Any) -> str:
+        path = real(**options)
+        made.append(path)
+        if len(made) == 1:
+            os.rmdir(path)
+        return path
+
+    monkeypatch.setattr(tempfile, "mkdtemp", taken)
+    with files.replacing(tmp_path / "target") as work:
+        assert str(work) == made[1]
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="no names of standard output")
+def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    files.write_text(tmp_path / "pipe", "one\n")
+    assert os.read(reader, 99) == b"one\n"
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+    before = {path: os.lstat(path).st_ino for path in ("/dev/null", "/dev/stdout")}
+    out = tmp_path / "out.txt"
+    code = (
+        "from pathlib import Path; from sbert.files import write_text\n"
+        "for path in ('/dev/null', '/dev/stdout', '/dev/fd/1'): write_text(Path(path), f'{path}\\n')"
+    )
+    expected = "/dev/stdout\n/dev/fd/1\n"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == expected
+    out.write_text("before\n")
+    with out.open("a") as file:  # As a shell's >> does.
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+    assert out.read_text() == f"before\n{expected}"
+    assert {path: os.lstat(path).st_ino for path in before} == before
 
 
 def test_the_same_folder_again(models: list[SentenceEncoder], tmp_path: Path) -> None:

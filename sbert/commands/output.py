@@ -69,11 +69,11 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def check_output(output: str | None) -> None:
-    """Raise an error unless a file can be put there: what comes before may take long.
+    """Raise an error unless a file can be put there, or a device is: what comes before may take long.
 
     Raises:
         FileNotFoundError: If there is no such folder.
-        ValueError: If something else than a file bears the name.
+        ValueError: If a folder bears the name.
 
     Example:
         >>> check_output(None)
@@ -85,8 +85,6 @@ def check_output(output: str | None) -> None:
         raise FileNotFoundError(f"{output}: the folder {folder} does not exist; make it")
     if os.path.isdir(output):
         raise ValueError(f"{output} is a folder; name a file")
-    if os.path.exists(output) and not os.path.isfile(output):
-        raise ValueError(f"{output} is no ordinary file, and cannot be replaced by one; name another")
 
 
 def read(arguments: argparse.Namespace) -> tuple[list[str], list[int]]:
