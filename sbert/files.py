@@ -293,7 +293,7 @@ def _new_folder(parent: Path, prefix: str) -> Iterator[Path]:
 
 def _remove_left(parent: Path, prefix: str) -> None:
     """Remove the folders of writers that were killed."""
-    for path in parent.iterdir():
+    for path in sorted(parent.glob(".*")):
         if re.fullmatch(re.escape(prefix) + r"\w{8}", path.name):
             with _locked(path) as held:
                 if held:

@@ -266,6 +266,7 @@ def test_damaged_vectors_are_encoded_anew(
     one_row = io.BytesIO()
     np.save(one_row, np.zeros((1, 16), np.float32))
     for name, damaged in (
+        ("vectors.npy", whole["vectors.npy"][:-9] + bytes([whole["vectors.npy"][-9] ^ 1]) + whole["vectors.npy"][-8:]),
         ("vectors.npy", whole["vectors.npy"][:-1]),
         ("vectors.npy", b""),
         ("vectors.npy", one_row.getvalue()),
@@ -282,6 +283,20 @@ def test_damaged_vectors_are_encoded_anew(
         assert run(saved, corpus, "lake") == first
         assert encoded == [len(TEXTS)]
         assert {each.name: each.read_bytes() for each in place.iterdir()} == whole
+
+
+def test_each_kind_of_processor_has_its_own_vectors(
+    saved: Path, corpus: Path, run: Run, encoded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = run(saved, corpus, "lake")
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "another")
+    for count in (1, 0):
+        encoded.clear()
+        assert run(saved, corpus, "lake") == expected
+        assert len(encoded) == count
+    from sbert.commands.vectors import folder_of
+
+    assert folder_of(str(corpus), "model", "cpu") != folder_of(str(corpus), "model", "cuda")
 
 
 def test_vectors_that_are_replaced_while_they_are_read(

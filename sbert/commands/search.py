@@ -76,7 +76,7 @@ def search(arguments: argparse.Namespace) -> None:
     place = None
     if not arguments.no_cache:
         named = os.path.abspath(arguments.model) if os.path.isdir(arguments.model) else arguments.model
-        options = arguments.precision, arguments.dtype, arguments.column, arguments.format
+        options = arguments.precision, arguments.dtype, model.device.type, arguments.column, arguments.format
         place = folder_of(arguments.texts, named, *options)
     kept = document_vectors(model, source, texts, arguments.precision, place, arguments.quiet)
     hits = semantic_search(

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import warnings
+import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from sbert import files
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
 
     from sbert.encoder import SentenceEncoder
 
@@ -24,6 +26,8 @@ PRECISIONS = {"float32": "float32", "int8": "int8", "binary": "ubinary"}
 _VECTORS, _DESCRIPTION = "vectors.npy", "vectors.json"
 # Texts that say which ranges the codes of int8 must hold.
 _SAMPLE = 2048
+# Bytes of a file that are read at once.
+_PART = 1 << 20
 
 
 class Kept(NamedTuple):
@@ -68,7 +72,8 @@ def document_vectors(
     try:
         with files.replacing(place, _check) as work:
             _, ranges = _encoded(model, texts, precision, quiet, work / _VECTORS)
-            files.write_json(work / _DESCRIPTION, {**key, "ranges": None if ranges is None else ranges.tolist()})
+            kept = {"ranges": None if ranges is None else ranges.tolist(), "crc32": _checksum(work / _VECTORS)}
+            files.write_json(work / _DESCRIPTION, {**key, **kept})
         found = _read(place, key)
     except OSError as error:
         found = _read(place, key)  # Another process may have been faster.
@@ -108,13 +113,22 @@ def _read(place: Path, key: dict[str, Any]) -> Kept | None:
         # Once more, for another process may have put vectors of other texts there in between.
         if files.read_object(place / _DESCRIPTION) != described:
             return None
-        ranges = described.pop("ranges", None)
-        if described != key:
+        ranges, checksum = described.pop("ranges", None), described.pop("crc32", None)
+        if described != key or checksum != _checksum(place / _VECTORS):
             return None
         kept = Kept(vectors, None if ranges is None else np.array(ranges, np.float32))
     except (OSError, ValueError):
         return None
     return kept if [*vectors.shape, str(vectors.dtype)] == key["shape"] else None
+
+
+def _checksum(path: Path) -> int:
+    """Of a file, which is read in parts: it may be larger than memory."""
+    checksum = 0
+    with path.open("rb") as file:
+        while part := file.read(_PART):
+            checksum = zlib.crc32(part, checksum)
+    return checksum
 
 
 def _check(place: Path) -> None:
@@ -138,14 +152,24 @@ def _key(model: SentenceEncoder, source: Path, texts: list[str], precision: str)
     dim = model.get_sentence_embedding_dimension()
     width = -(-dim // 8) if precision == "binary" else dim
     return {
-        "format": "vectors of sbert search, version 1",
+        "format": "vectors of sbert search, version 2",
         "texts": _digest(texts),
         "model": _digest_of_model(model, source),
         "dtype": str(inference_dtype(model.dtype, model.automatic_dtype, model.device)[0]),
+        "device": _processor(model.device),
         "precision": precision,
         "shape": [len(texts), width, str(np.dtype(DTYPES[PRECISIONS[precision]]))],
         "versions": verification.versions(),
     }
+
+
+def _processor(device: torch.device) -> str:
+    """What computes: in few bits, vectors are another's by far more than rounding."""
+    import torch
+
+    if device.type == "cuda":
+        return f"cuda {torch.cuda.get_device_name(device)}"
+    return f"cpu {torch.backends.cpu.get_cpu_capability()}" if device.type == "cpu" else device.type
 
 
 def _digest(texts: Iterable[str]) -> str:
