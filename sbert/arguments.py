@@ -27,6 +27,13 @@ def check_positive(name: str, value: int | None) -> int | None:
     return int(value)
 
 
+def check_count(name: str, value: int) -> int:
+    """The number if it is whole and at least 1; else raise a TypeError or ValueError."""
+    if value is None:
+        raise TypeError(f"{name} is None; pass a whole number")
+    return check_positive(name, value) or 1
+
+
 def leave_float16(model: nn.Module, device: torch.device) -> None:
     """Make a model float32 where it is float16 and runs on a CPU, which emulates it a thousand times slower."""
     if device.type == "cpu" and model.dtype == torch.float16:

@@ -308,8 +308,13 @@ def test_rescoring_is_the_order_of_the_finer_codes() -> None:
     codes = quantize(torch.from_numpy(vectors), "int8", ranges)
     fine = semantic_search(queries, bits, 10, rescore=codes, oversample=300, ranges=ranges)
     equal(fine, semantic_search(queries, codes, 10, ranges=ranges))
-    with pytest.raises(ValueError, match="rescore has 2 rows"):
-        semantic_search(queries, bits, rescore=vectors[:2])
+    for count in (2, 2999, 6000):
+        other = np.resize(vectors, (count, 64))
+        for corpus_of in (bits, iter([bits])):
+            with pytest.raises(ValueError, match=f"rescore has {count} rows, and the corpus 3000; pass the same rows"):
+                semantic_search(queries, corpus_of, rescore=other)
+    equal(semantic_search(queries, codes, rescore=vectors, oversample=300, ranges=ranges), expected)
+    assert semantic_search(queries[:0], bits, rescore=vectors).scores.shape == (0, 10)
 
 
 def test_rescoring_gives_the_scores_of_the_search() -> None:
@@ -341,6 +346,22 @@ WRONG: dict[str, tuple[Any, Any, dict[str, Any], type[Exception], str]] = {
     "long": (np.ones((1, 2)), np.array([[1, 1], [1e200, 0]]), {}, ValueError, r"corpus\[1\] is longer than 1e\+150"),
     "long query": (np.array([[-1e200, 1]]), np.ones((2, 2)), {}, ValueError, r"queries\[0\] is longer than"),
     "none": (np.ones((1, 2)), np.ones((2, 2)), {"top_k": 0}, ValueError, "top_k=0 is too small"),
+    "None": (np.ones((1, 2)), np.ones((2, 2)), {"top_k": None}, TypeError, "top_k is None; pass a whole number"),
+    "ranges of floats": (
+        np.ones((1, 2)),
+        np.ones((2, 2)),
+        {"ranges": np.ones((2, 2))},
+        ValueError,
+        "ranges are of int8, and the corpus is float32; leave them out",
+    ),
+    "ranges of bits": (
+        np.ones((1, 8)),
+        np.ones((2, 1), np.uint8),
+        {"ranges": np.ones((2, 8)), "rescore": np.ones((2, 8))},
+        ValueError,
+        "ranges are of int8, and the corpus is ubinary",
+    ),
+    "oversample": (np.ones((1, 2)), np.ones((2, 2)), {"oversample": 8}, ValueError, "oversample=8 is of rescoring"),
     "some": (np.ones((1, 2)), np.ones((2, 2)), {"top_k": 1.5}, TypeError, "top_k is 1.5"),
     "name": (np.ones((1, 2)), np.ones((2, 2)), {"similarity": "cos"}, ValueError, "similarity 'cos' is unknown"),
     "shape": (np.ones((1, 2)), np.ones((2, 2, 2)), {}, ValueError, r"shape \(2, 2, 2\)"),

@@ -66,7 +66,7 @@ def recall_by_precision(queries: Any, corpus: Any, top_k: int = 10, oversample: 
             top_k,
             ranges=ranges if "int8" in (coarse, fine) else None,
             rescore=None if fine is None else codes[fine],
-            oversample=oversample,
+            oversample=None if fine is None else oversample,
         )
         same = (hits.indices[:, :, None] == expected[:, None]).any(2)  # (queries, k)
         size = sum(codes[name][0].nbytes for name in (coarse, fine) if name)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sbert.arguments import check_choice, check_positive
+from sbert.arguments import check_choice, check_count, check_positive
 from sbert.search.communities import community_detection
 from sbert.search.corpus import vectors_of
 from sbert.texts import rows_of
@@ -135,7 +135,7 @@ def topic_words(texts: Iterable[str], labels: Sequence[int] | np.ndarray, top_k:
         {0: ['cat'], 1: ['taxes']}
     """
     listed, given = list(rows_of(texts)), [int(label) for label in labels]
-    count = check_positive("top_k", top_k) or 1
+    count = check_count("top_k", top_k)
     if len(listed) != len(given):
         raise ValueError(f"there are {len(listed)} texts and {len(given)} labels; pass as many of each")
     words: dict[int, Counter[str]] = {label: Counter() for label in sorted(set(given)) if label >= 0}

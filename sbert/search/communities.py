@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sbert.arguments import check_positive
+from sbert.arguments import check_count
 from sbert.search.compare import Queries, Rows, rows, where
 from sbert.search.corpus import vectors_of
 from sbert.search.pairs import pairs_above, tiles
@@ -45,7 +45,7 @@ def community_detection(vectors: Any, threshold: float = 0.75, min_community_siz
         >>> community_detection(vectors, threshold=0.9, min_community_size=2)
         [[0, 2, 3], [1, 4]]
     """
-    size = check_positive("min_community_size", min_community_size) or 1
+    size = check_count("min_community_size", min_community_size)
     if not -1 <= threshold <= 1:
         raise ValueError(f"threshold={threshold} is no cosine; pass -1 to 1")
     if not len(vectors):

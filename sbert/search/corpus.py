@@ -38,6 +38,7 @@ class Corpus:
         precision: ``"float32"``, ``"int8"``, ``"binary"`` or ``"ubinary"``; None to see it by dtype and dim.
         ranges: Of int8 codes.
         coded: Whether the vectors that it is compared with are codes themselves.
+        also_others: Whether the ranges may be of something else; or else they must be of the corpus.
     """
 
     def __init__(
@@ -48,10 +49,13 @@ class Corpus:
         precision: str | None = None,
         ranges: Any = None,
         coded: bool = False,
+        also_others: bool = False,
     ) -> None:
         self.blocks = given if isinstance(given, Iterator) else iter([given])
         self.dim, self.device, self.precision, self.coded = dim, device, precision, coded
         self.ranges = None if ranges is None else check_ranges(ranges, dim)
+        self.also_others = also_others
+        self.count = 0  # Rows that were read.
         self._known = "float32"
 
     def __iter__(self) -> Iterator[tuple[int, Tensor]]:
@@ -69,6 +73,7 @@ class Corpus:
                 _release(whole, low, high)
                 low = high
             start += len(whole)
+            self.count = start
 
     def _step(self, seen: int) -> int:
         """How many rows to read, a number that comparing by groups can divide."""
@@ -96,6 +101,8 @@ class Corpus:
         if known is None and self.coded:
             raise ValueError("the queries are codes, and the corpus is not; pass queries as floats, or code the corpus")
         known = known or "float32"
+        if self.ranges is not None and known != "int8" and not self.also_others:
+            raise ValueError(f"ranges are of int8, and the corpus is {known}; leave them out")
         expected = packed if known.endswith("binary") and not self.coded else self.dim
         if width != expected:
             what = f"vectors of dim {self.dim}" if known == "float32" else f"{known} codes of {expected} numbers a row"
@@ -178,6 +185,11 @@ def device_of(*given: Any) -> torch.device:
 def is_coded(tensor: Tensor) -> bool:
     """Whether these are codes, and no vectors."""
     return tensor.dtype in _CODES
+
+
+def is_int8(whole: Any) -> bool:
+    """Whether an array or a tensor may hold codes of int8."""
+    return _dtype(whole) == torch.int8
 
 
 def _dtype(whole: Any) -> torch.dtype | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sbert.arguments import check_choice, check_positive
+from sbert.arguments import check_choice, check_count, check_positive
 from sbert.files import replacing
 from sbert.functional import check_similarity
 from sbert.quantization import check_coding, check_ranges, quantize
@@ -144,7 +144,7 @@ class Index:
         Raises:
             ValueError: If the dims differ, or a number is NaN or infinite, naming its row.
         """
-        k = check_positive("top_k", top_k) or 1
+        k = check_count("top_k", top_k)
         asked = vectors_of(queries)
         if len(asked) and self.dim not in (None, asked.shape[1]):
             raise ValueError(f"the queries have dim {asked.shape[1]}, the index {self.dim}; encode both alike")

@@ -8,13 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbert.arguments import check_positive
+from sbert.arguments import check_count, check_positive
 from sbert.functional import check_similarity
 from sbert.search.compare import Places, Queries, Rows, rows
-from sbert.search.corpus import Corpus, device_of, is_coded, opened, tensor_of
+from sbert.search.corpus import Corpus, device_of, is_coded, is_int8, opened, tensor_of
 
 # Queries that are compared with a block at once.
 _QUERIES = 512
+# Candidates of a coarse corpus, of which the best by a finer one are returned, to each that is asked for.
+_OVERSAMPLE = 4
 
 
 class Hits(NamedTuple):
@@ -123,7 +125,7 @@ def semantic_search(
     precision: str | None = None,
     ranges: Any = None,
     rescore: Any = None,
-    oversample: int = 4,
+    oversample: int | None = None,
 ) -> Hits:
     """The rows of a corpus that are most similar to each query, all of which are compared.
 
@@ -142,7 +144,7 @@ def semantic_search(
         ranges: Those with which codes of int8 were made; without, the codes are taken for the numbers.
         rescore: The same rows once more, in more bits. Then ``oversample`` times as many are searched for in
             ``corpus``, and the best of them by the scores of these are returned. ``ranges`` are of whichever is int8.
-        oversample: See ``rescore``.
+        oversample: See ``rescore``; 4 where it is not given.
 
     Shape:
         queries: (queries, dim) or (dim,). corpus: (rows, dim), or (rows, ceil(dim / 8)) for bits. Each output:
@@ -161,17 +163,37 @@ def semantic_search(
         >>> hits.scores.round(4), hits.indices
         (array([[1. , 0.8]], dtype=float32), array([[2, 1]]))
     """
-    k = check_positive("top_k", top_k) or 1
+    k = check_count("top_k", top_k)
     check_similarity(similarity)
-    if rescore is not None:
-        more = k * (check_positive("oversample", oversample) or 1)
-        hits = semantic_search(queries, corpus, more, similarity=similarity, precision=precision, ranges=ranges)
-        return rescored(queries, hits, rescore, k, similarity=similarity, ranges=ranges)
+    if rescore is None:
+        if oversample is not None:
+            raise ValueError(f"oversample={oversample} is of rescoring; pass rescore= with it, or leave it out")
+        return _searched(queries, corpus, k, similarity, precision, ranges)[0]
+    finer = opened(rescore)
+    more = k * (check_positive("oversample", oversample) or _OVERSAMPLE)
+    hits, count = _searched(queries, corpus, more, similarity, precision, ranges, also_others=is_int8(finer))
+    if not len(hits.scores):
+        return Hits(*(each[:, :k] for each in hits))
+    if count != len(finer):
+        raise ValueError(f"rescore has {len(finer)} rows, and the corpus {count}; pass the same rows in more bits")
+    return rescored(queries, hits, finer, k, similarity=similarity, ranges=ranges)
+
+
+def _searched(
+    queries: Any,
+    corpus: Any,
+    k: int,
+    similarity: str,
+    precision: str | None,
+    ranges: Any,
+    also_others: bool = False,
+) -> tuple[Hits, int]:
+    """The best rows of a corpus, and how many there are; ``also_others`` if the ranges may be of something else."""
     asked = tensor_of(opened(queries))
     asked = asked.to(device_of(corpus, asked))
-    searched = Corpus(corpus, asked.shape[1], asked.device, precision, ranges, coded=is_coded(asked))
+    searched = Corpus(corpus, asked.shape[1], asked.device, precision, ranges, is_coded(asked), also_others)
     if not len(asked):
-        return Hits(np.empty((0, k), np.float32), np.empty((0, k), np.int64))
+        return Hits(np.empty((0, k), np.float32), np.empty((0, k), np.int64)), 0
     best: list[Best] | None = None
     room: Tensor | None = None
     for start, values in searched:
@@ -182,7 +204,7 @@ def semantic_search(
         for part in best:
             part.see(block, start)
     found = [part.flush() for part in best or _begin(asked.float(), similarity, k)]
-    return Hits(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+    return Hits(*(np.concatenate(parts) for parts in zip(*found, strict=True))), searched.count
 
 
 def _begin(queries: Tensor, similarity: str, k: int) -> list[Best]:
@@ -198,8 +220,7 @@ def rescored(
     # As the search itself takes them: what float64 tells apart, rescoring does, too.
     asked = asked if asked.dtype == torch.float64 else asked.float()
     whole, device = opened(corpus), device_of(corpus, asked)
-    if hits.indices.size and hits.indices.max() >= len(whole):
-        raise ValueError(f"rescore has {len(whole)} rows, fewer than the corpus; pass the same rows in more bits")
+    ranges = ranges if is_int8(whole) else None
     found = []
     for low in range(0, len(asked), _QUERIES):
         part = asked[low : low + _QUERIES].to(device)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbert.arguments import check_positive
+from sbert.arguments import check_count
 from sbert.functional import check_similarity
 from sbert.search.compare import Queries, rows
 from sbert.search.corpus import vectors_of
@@ -83,7 +83,7 @@ def mine_hard_negatives(
         >>> mine_hard_negatives(model, pairs, ["The sofa is new.", "Taxes rise."])[0]["negative"]
         'The sofa is new.'
     """
-    count = check_positive("negatives", negatives) or 1
+    count = check_count("negatives", negatives)
     _check_range(range_min, range_max, count)
     for name, value in (("margin", margin), ("relative_margin", relative_margin)):
         if value is not None and not (math.isfinite(value) and value >= 0):

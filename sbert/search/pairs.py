@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbert.arguments import check_positive
+from sbert.arguments import check_count, check_positive
 from sbert.functional import check_similarity
 from sbert.search.compare import Queries, Rows, rows, where
 from sbert.search.corpus import ALIGNED, vectors_of
@@ -112,7 +112,7 @@ def paraphrase_mining(
     if similarity is None:
         similarity = "cosine" if sentences is None else vectors_or_model.similarity_fn_name
     check_similarity(similarity)
-    limit, wanted = check_positive("top_k", top_k), check_positive("max_pairs", max_pairs) or 1
+    limit, wanted = check_positive("top_k", top_k), check_count("max_pairs", max_pairs)
     if threshold is not None and not math.isfinite(threshold):
         raise ValueError(f"threshold={threshold} is not finite; pass the least score of a pair, or None")
     if sentences is not None:
