@@ -180,6 +180,56 @@ def test_a_pair_has_one_score_however_it_is_compared(
     assert torch.equal(one, expected[:1])
 
 
+def test_scores_on_the_edge_are_those_of_one_order_of_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half way between two numbers of float32, but for parts so small that a sum from the large end loses them."""
+    rng = np.random.default_rng(0)
+    vectors = 2.0**-55 * rng.normal(size=(2000, 64))
+    vectors[:, :2] = 1, 2.0**-24
+    vectors = rng.permuted(vectors, axis=1).astype(np.float32)
+    vectors[1000:] = vectors[:1000]
+    query = np.ones((3, 64), np.float32)
+    expected = np.array([halves(row) for row in vectors.astype(np.float64)], np.float32)
+    assert len(set(expected)) == 2  # Both ways to round it.
+    block = compare.rows(torch.from_numpy(vectors), "corpus")
+    queries = compare.Queries(torch.from_numpy(query), "dot")
+    assert (queries.about(block).float().numpy()[0] != expected).any()  # Another order, and another score.
+    at = torch.arange(2000)
+    places = torch.cat([at, at, at]), torch.arange(3).repeat_interleave(2000)
+    for sparse in (1, 10**9):
+        monkeypatch.setattr(compare, "_SPARSE", sparse)
+        np.testing.assert_array_equal(queries.some(block, places).view(3, -1).numpy(), [expected] * 3)
+    monkeypatch.setattr(compare, "_ROUNDED", 3000)
+    np.testing.assert_array_equal(queries.all(block).numpy(), [expected] * 3)
+    order = np.argsort(-expected, kind="stable")[:1500]
+    for first_rows in (64, 4096):
+        monkeypatch.setattr(corpus, "_FIRST_ROWS", first_rows)
+        equal(
+            semantic_search(query, vectors, 1500, similarity="dot"), Hits(expected[[order] * 3], np.array([order] * 3))
+        )
+
+
+def halves(numbers: np.ndarray) -> float:
+    """The sum of 2 to the power n numbers, as it is defined."""
+    while len(numbers) > 1:
+        numbers = numbers[: len(numbers) // 2] + numbers[len(numbers) // 2 :]
+    return float(numbers[0])
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_a_pair_and_its_reverse_have_one_score(similarity: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all are summed by halves, of any number of numbers; the sums are those of float64."""
+    monkeypatch.setattr(
+        compare.Queries, "_rounded", lambda self, values, *_: (values.float(), compare._true(values == values))
+    )
+    rng = np.random.default_rng(0)
+    for dim in (1, 2, 7, 50):
+        vectors = rng.normal(size=(40, dim)).astype(np.float32)
+        block = compare.rows(torch.from_numpy(vectors), "corpus")
+        scores = compare.Queries(torch.from_numpy(vectors), similarity).all(block)
+        assert torch.equal(scores, scores.T)
+        np.testing.assert_allclose(scores, scored(vectors, vectors, similarity), rtol=1e-6, atol=1e-7)
+
+
 def forms(vectors: np.ndarray, folder: Path) -> dict[str, Any]:
     np.save(folder / "vectors.npy", vectors)
     np.save(folder / "fortran.npy", np.asfortranarray(vectors))

@@ -1,7 +1,9 @@
 """Exact comparisons of vectors, few of which have to be made.
 
-Scores are defined as the similarities of the vectors as they are given, computed in float64 and rounded to float32:
-they depend on nothing but the two vectors. Most pairs never get that far. A product in few bits, mostly bfloat16,
+Scores are defined as the similarities of the vectors as they are given, computed in float64 and rounded to float32,
+with sums by halves: they depend on nothing but the two vectors. Sums in any other order are faster, and differ by no
+more than is known; where so little might change what float32 makes of them, they are made once more by halves. Most
+pairs never get that far. A product in few bits, mostly bfloat16,
 comes first, and it is off by no more than is known. With p for the query s in few bits, d for the row c in few bits, u
 for the greatest part by which a number changes on its way to few bits, and g for the same of a sum in float32,
 
@@ -33,6 +35,8 @@ _LONGEST = 1e150
 _PAIRS = 256
 # Pairs from which on a sparse product is faster, if there are as many as rows.
 _SPARSE = 4096
+# Scores that are rounded at once, on a CPU, where they stay in the cache, and on a GPU.
+_ROUNDED, _ROUNDED_OF_GPU = 1 << 17, 1 << 24
 # Rows that stay in the cache between two things that are done to them.
 _CACHED = 1024
 # From this part of all pairs on, comparing all exactly is cheaper than to pick those that are worth it.
@@ -119,6 +123,8 @@ class Queries:
         few = scaled.to(rough_dtype(values.device))
         u, dim = unit(few.dtype, values.device), values.shape[1]
         g = 2 * (dim + 8) * 2.0**-24
+        # By how much two ways to compute a score in float64 may differ, as a part of the lengths or of the distance.
+        self._doubt = 4 * (dim + 8) * 2.0**-53
         error = torch.linalg.vector_norm(scaled - few, dim=1)
         if few.dtype == torch.float32:  # The product itself may leave bits away.
             error += self.lengths * u
@@ -134,24 +140,49 @@ class Queries:
 
     def all(self, block: Rows) -> Tensor:
         """Exact scores of all rows. Shape: (queries, rows) float32."""
+        values, lengths = self.about(block), self._row_lengths(block.norms)
+        scores = torch.empty_like(values, dtype=torch.float32)
+        step = max(1, (_ROUNDED if values.device.type == "cpu" else _ROUNDED_OF_GPU) // max(1, len(lengths)))
+        doubtful = []
+        for low in range(0, len(values), step):
+            part = slice(low, low + step)
+            scores[part], unsure = self._rounded(values[part], self.lengths[part, None], lengths)
+            doubtful.append(unsure + low * len(lengths))
+        places = torch.cat(doubtful) if doubtful else values.new_empty(0, dtype=torch.int64)
+        if len(places):
+            at, of = places % len(lengths), places // len(lengths)
+            scores[of, at] = self._by_halves(block, at, of)
+        return scores
+
+    def about(self, block: Rows) -> Tensor:
+        """Scores of all rows, before they are rounded: the sums are in any order. Shape: (queries, rows) float64."""
         values = block.values.double()
+        if self.similarity in _DISTANCES:
+            p = _DISTANCES[self.similarity]
+            distances: Tensor = torch.cdist(self.values, values, p, "donot_use_mm_for_euclid_dist")
+            return distances.neg_()
+        products = self.values @ values.T
         if self.similarity == "cosine":
             norms = block.norms if block.norms.dtype == torch.float64 else torch.linalg.vector_norm(values, dim=1)
-            products = self.values @ values.T
             products /= self.norms[:, None]
-            return products.div_(norms.clamp(min=_SHORTEST)).float()
-        if self.similarity == "dot":
-            return (self.values @ values.T).float()
-        p = _DISTANCES[self.similarity]
-        distances: Tensor = torch.cdist(self.values, values, p, "donot_use_mm_for_euclid_dist")
-        return distances.neg_().float()
+            products /= norms.clamp(min=_SHORTEST)
+        return products
 
     def some(self, block: Rows, places: Places) -> Tensor:
         """Exact scores of pairs, given as places in the block and in the queries. Shape: (pairs,) float32."""
         at, of = places
         if self.similarity in _DISTANCES or len(at) < max(_SPARSE, len(block.values)) or at.device.type != "cpu":
             parts = zip(torch.split(at, _PAIRS), torch.split(of, _PAIRS), strict=True)
-            return torch.cat([self._pairs(block, *part) for part in parts])
+            values = torch.cat([self._pairs(block, *part) for part in parts])
+        else:
+            values = self._sparse(block, at, of)
+        lengths = self._row_lengths(block.norms).index_select(0, at)
+        scores, unsure = self._rounded(values, self.lengths.index_select(0, of), lengths)
+        if len(unsure):
+            scores[unsure] = self._by_halves(block, at[unsure], of[unsure])
+        return scores
+
+    def _sparse(self, block: Rows, at: Tensor, of: Tensor) -> Tensor:
         products = _products(self.values, block.values.double(), at, of)
         if self.similarity == "cosine":
             norms = block.norms
@@ -159,20 +190,51 @@ class Queries:
                 norms = torch.linalg.vector_norm(block.values.double(), dim=1)
             products /= self.norms.index_select(0, of)
             products /= norms.clamp(min=_SHORTEST).index_select(0, at)
-        return products.float()
+        return products
 
     def _pairs(self, block: Rows, at: Tensor, of: Tensor) -> Tensor:
         query, row = self.values.index_select(0, of), block.values.index_select(0, at).double()
         if self.similarity in _DISTANCES:
             distances: Tensor = torch.linalg.vector_norm(query - row, _DISTANCES[self.similarity], dim=1)
-            return distances.neg_().float()
+            return distances.neg_()
         products = (query * row).sum(1)
         if self.similarity == "cosine":
             exact = block.norms.dtype == torch.float64
             norms = block.norms.index_select(0, at) if exact else torch.linalg.vector_norm(row, dim=1)
             products /= self.norms.index_select(0, of)
             products /= norms.clamp(min=_SHORTEST)
-        return products.float()
+        return products
+
+    def _by_halves(self, block: Rows, at: Tensor, of: Tensor) -> Tensor:
+        """The scores of pairs as they are defined: the same on each processor, and of a pair and its reverse."""
+        parts = zip(torch.split(at, _PAIRS), torch.split(of, _PAIRS), strict=True)
+        found = []
+        for rows_of, queries_of in parts:
+            query = self.values.index_select(0, queries_of)
+            row = block.values.index_select(0, rows_of).double()
+            if self.similarity == "manhattan":
+                found.append(-_total((query - row).abs_()))
+            elif self.similarity == "euclidean":
+                found.append(-_total((query - row).square_()).sqrt_())
+            elif self.similarity == "dot":
+                found.append(_total(query * row))
+            else:
+                norms = [_total(each.square()).sqrt_().clamp_(min=_SHORTEST) for each in (query, row)]
+                found.append(_total(query * row) / (norms[0] * norms[1]))
+        return torch.cat(found).float()
+
+    def _row_lengths(self, norms: Tensor) -> Tensor:
+        """How long rows are, as they are compared: at most 1 for cosines."""
+        return (norms.double() / _SHORTEST).clamp_(max=1) if self.similarity == "cosine" else norms.double()
+
+    def _rounded(self, values: Tensor, of: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+        """Values as float32, and the places of those that another order of sums might round to another number."""
+        if self.similarity in _DISTANCES:
+            low, high = values * (1 - self._doubt), values * (1 + self._doubt)
+        else:
+            low, high = (torch.addcmul(values, of, at, value=doubt) for doubt in (-self._doubt, self._doubt))
+        scores = low.float()
+        return scores, _true(scores != high.float())
 
     def worth(self, block: Rows, limit: Tensor, group: int = 64) -> Places | None:
         """Places in the block and in the queries of all pairs that may have more than a score, and of few others.
@@ -227,6 +289,15 @@ class Queries:
         return torch.where((length == 0) | (longest == 0), torch.where(limit < 0, -torch.inf, torch.inf), bound)
 
 
+def _total(terms: Tensor) -> Tensor:
+    """The sum of each row: the second half of its numbers is added to the first, until one is left. Shape: (rows,)."""
+    while terms.shape[1] > 1:
+        half = terms.shape[1] // 2
+        folded = terms[:, :half] + terms[:, half : 2 * half]
+        terms = torch.cat([folded, terms[:, 2 * half :]], 1)
+    return terms.sum(1)  # Of one number, or of none.
+
+
 def _products(queries: Tensor, values: Tensor, at: Tensor, of: Tensor) -> Tensor:
     """The dot product of each pair in float64, without a copy of its vectors. Shape: (pairs,)."""
     # NumPy sorts numbers of 16 bits in one go.
@@ -259,9 +330,12 @@ def _greatest(products: Tensor, bound: Tensor) -> Tensor:
 
 def where(found: Tensor) -> tuple[Tensor, Tensor]:
     """The rows and the columns of what is true in a matrix."""
-    if found.device.type != "cpu":
-        rows_of, columns_of = found.nonzero(as_tuple=True)
-        return rows_of, columns_of
-    # NumPy is several times as fast at this.
-    flat, columns = torch.from_numpy(np.flatnonzero(found.numpy())), max(1, found.shape[1])
+    flat, columns = _true(found), max(1, found.shape[1])
     return flat // columns, flat % columns
+
+
+def _true(found: Tensor) -> Tensor:
+    """The places of what is true, counted row by row."""
+    if found.device.type != "cpu":
+        return found.flatten().nonzero()[:, 0]
+    return torch.from_numpy(np.flatnonzero(found.numpy()))  # NumPy is several times as fast at this.

@@ -243,7 +243,7 @@ def _guess(block: Rows, similarity: str, wanted: int) -> float:
     seen: list[Tensor] = []
     kept = int(part * len(sample) * (total - 1)) + 1
     for start in range(0, total, _BLOCK):
-        scores = queries.all(block.part(start, start + _BLOCK))  # (sample, rows)
+        scores = queries.about(block.part(start, start + _BLOCK)).float()  # (sample, rows)
         own = (sample[:, None] == torch.arange(start, start + scores.shape[1], device=sample.device)).nonzero()
         scores[own[:, 0], own[:, 1]] = -torch.inf
         seen = [torch.cat([*seen, scores.flatten()]).topk(min(kept, scores.numel())).values]
