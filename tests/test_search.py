@@ -208,6 +208,22 @@ def test_scores_on_the_edge_are_those_of_one_order_of_sums(monkeypatch: pytest.M
         )
 
 
+@pytest.mark.parametrize("limit", [-0.9, 0.1, 0.8])
+@pytest.mark.parametrize("behind", [None, -7, 0, 30])
+def test_pairs_above_a_limit(limit: float, behind: int | None, way: Any) -> None:
+    """Where there are so many that all are compared, and where there are few."""
+    vectors = np.random.default_rng(0).normal(size=(640, 12)).astype(np.float32)
+    block = compare.rows(torch.from_numpy(vectors), "corpus")
+    expected = scored(vectors[:40], vectors, "cosine")
+    of, at = (expected > np.float32(limit)).nonzero()
+    if behind is not None:
+        of, at = of[at - of > behind], at[at - of > behind]
+    scores, *places = compare.Queries(torch.from_numpy(vectors[:40]), "cosine").above(block, limit, behind=behind)
+    order = np.lexsort(tuple(places))
+    np.testing.assert_array_equal(np.stack(places)[:, order], [at, of])
+    np.testing.assert_array_equal(scores[order], expected[of, at])
+
+
 def halves(numbers: np.ndarray) -> float:
     """The sum of 2 to the power n numbers, as it is defined."""
     while len(numbers) > 1:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from sbert.arguments import check_count
-from sbert.search.compare import Queries, Rows, rows, where
+from sbert.search.compare import Queries, Rows, rows
 from sbert.search.corpus import vectors_of
 from sbert.search.pairs import pairs_above, tiles
 
@@ -96,20 +96,9 @@ def _neighbours(block: Rows, limit: float, centres: np.ndarray) -> list[np.ndarr
     if not len(centres):
         return []
     queries = Queries(block.values[torch.from_numpy(centres).to(block.values.device)], "cosine")
-    limits = torch.full((len(centres),), limit, dtype=torch.float64, device=block.values.device)
     parts: list[tuple[np.ndarray, ...]] = []
     for start in range(0, len(block.values), _BLOCK):
-        part = block.part(start, start + _BLOCK)
-        places = queries.worth(part, limits)
-        if places is None:
-            every = queries.all(part)
-            of, at = where(every > limit)
-            scores = every[of, at]
-        else:
-            at, of = places
-            scores = queries.some(part, places)
-            kept = scores > limit
-            at, of, scores = at[kept], of[kept], scores[kept]
+        scores, at, of = queries.above(block.part(start, start + _BLOCK), limit)
         parts.append((of.cpu().numpy(), at.cpu().numpy() + start, scores.cpu().numpy()))
     of_all, at_all, scores_all = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.lexsort((at_all, -scores_all, of_all))

@@ -182,6 +182,31 @@ class Queries:
             scores[unsure] = self._by_halves(block, at[unsure], of[unsure])
         return scores
 
+    def above(
+        self, block: Rows, limit: float, group: int = 64, behind: int | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores of more than a limit, and the places of their pairs in the block and in the queries.
+
+        Args:
+            block: Rows.
+            limit: The score.
+            group: As in ``worth``.
+            behind: If given, pairs count whose place in the block is greater by more than this.
+        """
+        limits = torch.full((len(self),), limit, dtype=torch.float64, device=self.values.device)
+        places = self.worth(block, limits, group)
+        every: Tensor | None = None
+        if places is None:
+            every = self.all(block)  # (queries, rows)
+            places = where(every > limit)[::-1]
+        at, of = places
+        if behind is not None:
+            later = at - of > behind
+            at, of = at[later], of[later]
+        scores = self.some(block, (at, of)) if every is None else every[of, at]
+        kept = scores > limit
+        return scores[kept], at[kept], of[kept]
+
     def _sparse(self, block: Rows, at: Tensor, of: Tensor) -> Tensor:
         products = _products(self.values, block.values.double(), at, of)
         if self.similarity == "cosine":

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sbert.arguments import check_count, check_positive
 from sbert.functional import check_similarity
-from sbert.search.compare import Queries, Rows, rows, where
+from sbert.search.compare import Queries, Rows, rows
 from sbert.search.corpus import ALIGNED, vectors_of
 from sbert.search.nearest import Best
 
@@ -152,20 +152,8 @@ def pairs_above(
     queries: Queries, low: int, part: Rows, start: int, limit: float, group: int = ALIGNED
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores above a limit, and the two rows of each pair, the smaller first."""
-    limits = torch.full((len(queries),), limit, dtype=torch.float64, device=queries.values.device)
-    places = queries.worth(part, limits, group)
-    if places is None:
-        every = queries.all(part)  # (queries, rows)
-        of, at = where(every > limit)
-        scores = every[of, at]
-        kept = at + start > of + low
-    else:
-        at, of = places
-        later = at + start > of + low
-        at, of = at[later], of[later]
-        scores = queries.some(part, (at, of))
-        kept = scores > limit
-    return scores[kept], of[kept] + low, at[kept] + start
+    scores, at, of = queries.above(part, limit, group, behind=low - start)
+    return scores, of + low, at + start
 
 
 class _Top:
