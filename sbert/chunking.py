@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -13,38 +12,13 @@ from sbert.encoder import SentenceEncoder
 from sbert.engine.devices import default_batch_tokens, inference_dtype
 from sbert.engine.encode import Encoding
 from sbert.engine.late import Passage, late_vectors
-from sbert.engine.passages import passages
+from sbert.engine.passages import Chunk, chunks_of, groups, locating
 from sbert.engine.sinks import RowsOfTensor
-from sbert.engine.tokenize import tokenize
 from sbert.modules.tokenization import LocatesTokens
 from sbert.report import Report, check_finite
 from sbert.texts import rows_of
 
-# Characters of documents that are tokenised together.
-_WINDOW = 1 << 20
-
-
-class Chunk(NamedTuple):
-    """A passage: ``documents[document][start:end]``.
-
-    Args:
-        document: The document's place in the list.
-        start: Its first character.
-        end: The character behind its last.
-    """
-
-    document: int
-    start: int
-    end: int
-
-    def text(self, documents: Sequence[str]) -> str:
-        """What it says.
-
-        Example:
-            >>> Chunk(0, 0, 3).text(["One. Two."])
-            'One'
-        """
-        return documents[self.document][self.start : self.end]
+__all__ = ["Chunk", "encode_chunks", "split"]
 
 
 def split(
@@ -82,18 +56,7 @@ def split(
         >>> [chunk.text(documents) for chunk in split(model, documents, max_tokens=9)]
         ['A cat sleeps. A kitten naps.', 'Taxes rise.']
     """
-    reader = _reader(model)
-    limit = _limit(reader, max_tokens, model._choose_prompt(prompt_name, prompt))
-    if isinstance(overlap, bool) or not isinstance(overlap, (int, np.integer)):
-        raise TypeError(f"overlap is {overlap!r}; pass a whole number of tokens")
-    if not 0 <= overlap < limit:
-        raise ValueError(f"overlap={overlap} does not fit passages of {limit} tokens; pass 0 to {limit - 1}")
-    return [
-        Chunk(number, start, end)
-        for first, group in _groups(rows_of(documents))
-        for number, spans in enumerate(passages(reader, group, limit, int(overlap)), start=first)
-        for start, end in spans
-    ]
+    return chunks_of(model[0], rows_of(documents), max_tokens, overlap, model._choose_prompt(prompt_name, prompt))
 
 
 def encode_chunks(
@@ -185,51 +148,7 @@ def encode_chunks(
         torch.device("cpu"),
         compiling=model._compiling,
     )
-    return found, _late(job, _reader(model), texts, found, show_progress_bar)
-
-
-# ------------------------------------------------------------------------------------------------------ passages
-
-
-def _reader(model: SentenceEncoder) -> LocatesTokens:
-    reader = model[0]
-    if not isinstance(reader, LocatesTokens):
-        raise ValueError(f"{type(reader).__name__} does not say where in a text its tokens stand; use a Transformer")
-    return reader
-
-
-def _limit(reader: LocatesTokens, max_tokens: int | None, prompt: str) -> int:
-    """Tokens in a passage at most."""
-    limit = check_positive("max_tokens", max_tokens)
-    if reader.max_seq_length is None:
-        if limit is None:
-            raise ValueError("the model reads texts of any length; say with max_tokens how long passages are to be")
-        return limit
-    leading, trailing = reader.special_tokens
-    before = tokenize(reader, [], prompt).prompt_tokens if prompt else leading
-    room = reader.max_seq_length - (before or 0) - trailing
-    if room < 1:
-        raise ValueError(f"the prompt fills max_seq_length={reader.max_seq_length}; pass a shorter one")
-    if limit is not None and limit > room:
-        raise ValueError(
-            f"max_tokens={limit} exceeds the {room} that max_seq_length={reader.max_seq_length} leaves beside special"
-            f" tokens and prompt; pass at most {room}"
-        )
-    return limit or room
-
-
-def _groups(documents: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Documents that are tokenised together, with the place of the first."""
-    first, characters = 0, 0
-    group: list[str] = []
-    for document in documents:
-        group.append(document)
-        characters += len(document)
-        if characters >= _WINDOW:
-            yield first, group
-            first, characters, group = first + len(group), 0, []
-    if group:
-        yield first, group
+    return found, _late(job, locating(model[0]), texts, found, show_progress_bar)
 
 
 def _checked(chunks: Iterable[tuple[int, int, int]], documents: list[str]) -> list[Chunk]:
@@ -258,7 +177,7 @@ def _late(
     used = [number for number, passages in enumerate(own) if passages]
     with Report(len(chunks), show, "ignore", reader.max_seq_length, what="passages") as report:
         result = RowsOfTensor((len(chunks), job.vectors([], report).shape[1]), job.to)
-        for first, group in _groups(documents[number] for number in used):
+        for first, group in groups(documents[number] for number in used):
             for rows, vectors in late_vectors(job, reader, group, [own[n] for n in used[first : first + len(group)]]):
                 result.put(np.array(rows), vectors)
                 report.done(len(rows))

@@ -20,6 +20,7 @@ from sbert.batch import TokenBatch
 from sbert.card import card
 from sbert.engine.devices import default_batch_tokens, default_device, inference_dtype, parse_dtype
 from sbert.engine.encode import Encoding, widths
+from sbert.engine.passages import cut
 from sbert.engine.tokenize import Tokens, tokenize
 from sbert.files import check_replaceable, reading, replacing, write_json
 from sbert.modules.tokenization import ReadsText
@@ -204,6 +205,7 @@ class SentenceEncoder(nn.Sequential):
         truncate_dim: int | None = None,
         on_truncate: str = "warn",
         out: str | os.PathLike[str] | None = None,
+        chunk: int | None = None,
     ) -> Any:
         """The vectors of sentences, in their order.
 
@@ -231,9 +233,13 @@ class SentenceEncoder(nn.Sequential):
                 number, ``"ignore"``, or ``"error"``.
             out: A .npy file to write to while reading, so that neither the sentences nor the vectors need fit in
                 memory; the return value is then a read-only memory map of it.
+            chunk: Cut each sentence, which may be a document, into passages of at most so many tokens, at the ends of
+                sentences where possible; ``sbert.chunking`` has more ways. The return value is then the list of
+                passages, each with the ``document`` it is of and the characters where it begins, ``start``, and
+                ends, ``end``; and their vectors.
 
         Shape:
-            Output: (sentences, dim) float32; (dim,) for a single str; (0, dim) for none.
+            Output: (sentences, dim) float32; (dim,) for a single str; (0, dim) for none. Of passages: (passages, dim).
 
         Raises:
             TypeError: If a sentence is no str, naming its row.
@@ -245,6 +251,9 @@ class SentenceEncoder(nn.Sequential):
             (384,)
             >>> model.encode(["One.", "Two."], normalize_embeddings=True, truncate_dim=64).shape
             (2, 64)
+            >>> passages, vectors = model.encode("A cat sleeps. A kitten naps. Taxes rise.", chunk=9)
+            >>> passages[1], vectors.shape
+            (Chunk(document=0, start=29, end=40), (2, 384))
         """
         if batch_size is not None and batch_tokens is not None:
             raise ValueError("batch_size and batch_tokens both say how large a batch is; pass one of them")
@@ -270,8 +279,10 @@ class SentenceEncoder(nn.Sequential):
             ranges,
             self._compiling,
         )
-        single = is_one(sentences)
-        texts = rows_of(sentences)
+        if chunk is not None and (out is not None or output_value != "sentence_embedding"):
+            raise ValueError("chunk= gives passages with an embedding each, in memory; leave out= and output_value=")
+        passages, sentences = cut(self._reader, sentences, chunk, job.prompt)
+        single, texts = is_one(sentences), rows_of(sentences)
         if out is not None:
             if output_value != "sentence_embedding" or not as_array or single:
                 raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
@@ -289,7 +300,8 @@ class SentenceEncoder(nn.Sequential):
                 result = result.numpy() if as_array else result
         if single:
             return result[0]
-        return result if convert_to_numpy or convert_to_tensor else list(result)
+        result = result if convert_to_numpy or convert_to_tensor else list(result)
+        return result if passages is None else (passages, result)
 
     def compile(self, **options: Any) -> None:
         """Let ``encode`` run the transformer through ``torch.compile``, from its next call on.

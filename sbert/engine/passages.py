@@ -4,14 +4,128 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sbert.arguments import check_positive
+from sbert.engine.tokenize import tokenize
 from sbert.modules.tokenization import LocatesTokens
+from sbert.texts import rows_of
 
+# Characters of documents that are tokenised together.
+_WINDOW = 1 << 20
 # What may end a sentence, with quotation marks and brackets that close and the white space behind it.
 _STOP = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[”’」』）]*\s*|\n\s*")
+
+
+class Chunk(NamedTuple):
+    """A passage: ``documents[document][start:end]``.
+
+    Args:
+        document: The document's place in the list.
+        start: Its first character.
+        end: The character behind its last.
+    """
+
+    document: int
+    start: int
+    end: int
+
+    def text(self, documents: Sequence[str]) -> str:
+        """What it says.
+
+        Example:
+            >>> Chunk(0, 0, 3).text(["One. Two."])
+            'One'
+        """
+        return documents[self.document][self.start : self.end]
+
+
+def chunks_of(
+    module: object,
+    documents: Iterable[str],
+    max_tokens: int | None,
+    overlap: int,
+    prompt: str,
+    name: str = "max_tokens",
+) -> list[Chunk]:
+    """The passages of documents, in their order.
+
+    Args:
+        module: The first one of an encoder.
+        documents: The documents.
+        max_tokens: Tokens in a passage at most, or None for as many as the model reads at once.
+        overlap: Tokens at most that it shares with the one before it.
+        prompt: Will stand before each.
+        name: What the caller calls ``max_tokens``.
+
+    Raises:
+        ValueError: If the numbers do not fit the model or each other, or it does not say where tokens stand.
+    """
+    reader = locating(module)
+    limit = _limit(reader, max_tokens, prompt, name)
+    if isinstance(overlap, bool) or not isinstance(overlap, (int, np.integer)):
+        raise TypeError(f"overlap is {overlap!r}; pass a whole number of tokens")
+    if not 0 <= overlap < limit:
+        raise ValueError(f"overlap={overlap} does not fit passages of {limit} tokens; pass 0 to {limit - 1}")
+    return [
+        Chunk(number, start, end)
+        for first, group in groups(documents)
+        for number, spans in enumerate(passages(reader, group, limit, int(overlap)), start=first)
+        for start, end in spans
+    ]
+
+
+def cut(module: object, sentences: Any, chunk: int | None, prompt: str) -> tuple[list[Chunk] | None, Any]:
+    """Passages of at most ``chunk`` tokens, and what they say; where that is None, none and the sentences."""
+    if chunk is None:
+        return None, sentences
+    documents = list(rows_of(sentences))
+    found = chunks_of(module, documents, chunk, 0, prompt, "chunk")
+    return found, [passage.text(documents) for passage in found]
+
+
+def locating(module: object) -> LocatesTokens:
+    """The module, if it says where in a text its tokens stand; else a ValueError."""
+    if not isinstance(module, LocatesTokens):
+        raise ValueError(f"{type(module).__name__} does not say where in a text its tokens stand; use a Transformer")
+    return module
+
+
+def _limit(reader: LocatesTokens, max_tokens: int | None, prompt: str, name: str) -> int:
+    """Tokens in a passage at most."""
+    limit = check_positive(name, max_tokens)
+    if reader.max_seq_length is None:
+        if limit is None:
+            raise ValueError(f"the model reads texts of any length; say with {name} how long passages are to be")
+        return limit
+    leading, trailing = reader.special_tokens
+    before = tokenize(reader, [], prompt).prompt_tokens if prompt else leading
+    room = reader.max_seq_length - (before or 0) - trailing
+    if room < 1:
+        raise ValueError(f"the prompt fills max_seq_length={reader.max_seq_length}; pass a shorter one")
+    if limit is not None and limit > room:
+        raise ValueError(
+            f"{name}={limit} exceeds the {room} that max_seq_length={reader.max_seq_length} leaves beside special"
+            f" tokens and prompt; pass at most {room}"
+        )
+    return limit or room
+
+
+def groups(documents: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """Documents that are tokenised together, with the place of the first."""
+    first, characters = 0, 0
+    group: list[str] = []
+    for document in documents:
+        group.append(document)
+        characters += len(document)
+        if characters >= _WINDOW:
+            yield first, group
+            first, characters, group = first + len(group), 0, []
+    if group:
+        yield first, group
 
 
 def passages(reader: LocatesTokens, documents: list[str], limit: int, overlap: int) -> Iterator[list[tuple[int, int]]]:
