@@ -5,16 +5,14 @@ python examples/cluster_document.py [--data FILE.txt] [--model MODEL] [--cluster
 A piece of the document is as many whole sentences as fit into --max-tokens.
 """
 
-from collections import Counter
-
 from shared import load, parser
 
 from sbert.chunking import encode_chunks
 from sbert.search import cluster, topic_words
 
 DOCUMENT = """\
-The town council met on Monday evening to decide how much money the schools and the library will get next year.
-Heavy rain fell all night over the hills, and by the morning the river stood a metre above its usual level.
+The town council met in its hall on Monday to decide how much money the schools and the library get in a year.
+Heavy rain fell in the hills over night, and in the morning the river stood a metre above its usual level.
 In the football match on Saturday the home team scored twice in the last ten minutes and won by two goals to one.
 Taxes on houses will rise by three per cent, said the mayor, since the town council has to pay for a new school.
 The weather office expects more heavy rain tonight, and warns everybody who lives near the river of a flood.
@@ -34,11 +32,8 @@ pieces, vectors = encode_chunks(load(given.model), document, given.max_tokens)
 texts = [" ".join(piece.text([document]).split()) for piece in pieces]
 labels = cluster(vectors, "agglomerative", clusters=given.clusters)
 
-words = topic_words(texts, labels, top_k=10_000)  # All of them, the weightiest first.
-groups = Counter(word for own in words.values() for word in own)
-for number, own in words.items():
-    # What most groups say tells none from the others.
-    print(f"{number + 1}. {', '.join([word for word in own if groups[word] <= len(words) / 2][:5])}")
+for number, words in topic_words(texts, labels).items():
+    print(f"{number + 1}. {', '.join(words)}")
     for piece, text, label in zip(pieces, texts, labels, strict=True):
         if label == number:
             print(f"   {piece.start:6}  {text}")

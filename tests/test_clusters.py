@@ -111,13 +111,31 @@ def test_topic_words_follow_the_formula() -> None:
     found = topic_words(texts, labels, top_k=4)
     for label, own in counts.items():
         weights = {
-            word: times / len(words[label]) * np.log(1 + mean / (counts[0][word] + counts[1][word]))
+            word: (np.sqrt(times / len(words[label])) - np.sqrt(counts[1 - label][word] / len(words[1 - label])))
+            * np.log(1 + mean / (counts[0][word] + counts[1][word]))
             for word, times in own.items()
         }
         assert found[label] == sorted(weights, key=lambda word: (-weights[word], word))[:4]
     assert list(found) == [0, 1]
     assert (found[0][0], found[1][0]) == ("law", "cat")
+    assert topic_words(["the cat, the kitten, the"], [7], top_k=2) == {
+        7: ["cat", "kitten"]
+    }  # No other to tell it from.
     assert topic_words(["", "-"], [0, 1]) == {0: [], 1: []}
     assert topic_words([], []) == {}
     with pytest.raises(ValueError, match="2 texts and 1 labels"):
         topic_words(["a", "b"], [0])
+
+
+@pytest.mark.parametrize("count", [2, 3, 12])
+def test_what_every_cluster_says_is_no_topic(count: int) -> None:
+    """Whatever the language, and with as many clusters as there may be."""
+    rng = np.random.default_rng(0)
+    texts, labels = [], []
+    for label in range(count):
+        for _ in range(20):
+            own = rng.choice([f"own{label}", f"topic{label}", f"more{label}"], 2)
+            texts.append(" ".join(rng.permutation([*rng.choice(["der", "die", "und", "zu"], 6), *own])))
+            labels.append(label)
+    for label, found in topic_words(texts, labels, top_k=3).items():
+        assert sorted(found) == [f"more{label}", f"own{label}", f"topic{label}"]

@@ -110,10 +110,13 @@ def _by_size(labels: np.ndarray) -> np.ndarray:
 def topic_words(texts: Iterable[str], labels: Sequence[int] | np.ndarray, top_k: int = 5) -> dict[int, list[str]]:
     """The words that tell each cluster from the others: class-based tf-idf.
 
-        w_tc = f_tc log(1 + A / f_t)
+        w_tc = (sqrt(p_tc) - sqrt(q_tc)) log(1 + A / f_t)
 
-    where f_tc is the part of the words of cluster c that are t, f_t how often t is there at all, and A the mean number
-    of words of a cluster. A word is two letters or digits or more; upper case is lower case.
+    where p_tc is the part of the words of cluster c that are t, q_tc the same of all other clusters, f_t how often t is
+    there at all, and A the mean number of words of a cluster. With p_tc alone, words that every cluster says, such as
+    "the", stand first where there are few clusters; what all say alike weighs nothing. Of roots, the difference that
+    chance makes is as large for frequent words as for rare ones. A word is two letters or digits or more; upper case is
+    lower case.
 
     Args:
         texts: As many as labels.
@@ -128,10 +131,12 @@ def topic_words(texts: Iterable[str], labels: Sequence[int] | np.ndarray, top_k:
         TypeError: If a text is no str, naming its row.
 
     References:
-        Grootendorst, 2022, section 3.3. https://arxiv.org/abs/2203.05794
+        Grootendorst, 2022, section 3.3, with p_tc alone. https://arxiv.org/abs/2203.05794
+        Bartlett, 1936, of roots of counts. https://doi.org/10.2307/2983678
 
     Example:
-        >>> topic_words(["A cat sleeps.", "The cat naps.", "Taxes rise.", "The taxes."], [0, 0, 1, 1], top_k=1)
+        >>> texts = ["The cat sleeps.", "The cat naps here.", "The taxes rise.", "The state raises taxes."]
+        >>> topic_words(texts, [0, 0, 1, 1], top_k=1)
         {0: ['cat'], 1: ['taxes']}
     """
     listed, given = list(rows_of(texts)), [int(label) for label in labels]
@@ -145,9 +150,15 @@ def topic_words(texts: Iterable[str], labels: Sequence[int] | np.ndarray, top_k:
     everywhere: Counter[str] = Counter()
     for own in words.values():
         everywhere.update(own)
-    mean = everywhere.total() / max(1, len(words))
+    total = everywhere.total()
+    mean = total / max(1, len(words))
     found = {}
     for label, own in words.items():
-        weights = {word: times / own.total() * np.log1p(mean / everywhere[word]) for word, times in own.items()}
+        size, others = own.total(), max(1, total - own.total())
+        weights = {
+            word: ((times / size) ** 0.5 - ((everywhere[word] - times) / others) ** 0.5)
+            * np.log1p(mean / everywhere[word])
+            for word, times in own.items()
+        }
         found[label] = sorted(weights, key=lambda word: (-weights[word], word))[:count]
     return found
