@@ -11,10 +11,10 @@ from sbert.arguments import check_positive
 from sbert.encoder import SentenceEncoder
 from sbert.engine.devices import default_batch_tokens, inference_dtype
 from sbert.engine.encode import Encoding
-from sbert.engine.late import Passage, late_vectors
-from sbert.engine.passages import Chunk, chunks_of, groups, locating
 from sbert.engine.sinks import RowsOfTensor
 from sbert.modules.tokenization import LocatesTokens
+from sbert.passages.cuts import Chunk, chunks_of, groups, locating
+from sbert.passages.late import Passage, late_vectors
 from sbert.report import Report, check_finite
 from sbert.texts import rows_of
 

@@ -20,10 +20,10 @@ from sbert.batch import TokenBatch
 from sbert.card import card
 from sbert.engine.devices import default_batch_tokens, default_device, inference_dtype, parse_dtype
 from sbert.engine.encode import Encoding, widths
-from sbert.engine.passages import cut
 from sbert.engine.tokenize import Tokens, tokenize
 from sbert.files import check_replaceable, reading, replacing, write_json
 from sbert.modules.tokenization import ReadsText
+from sbert.passages.cuts import cut
 from sbert.quantization import check_coding
 from sbert.report import TRUNCATION, Report
 from sbert.texts import is_one, rows_of

@@ -19,6 +19,7 @@ LAYERS = [
     ["modules", "losses"],
     ["saving", "verification", "card", "data", "texts", "report", "arguments"],
     ["engine"],
+    ["passages"],
     ["encoder", "pairs", "search"],
     ["evaluation", "chunking"],
     ["training"],

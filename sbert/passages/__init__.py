@@ -1,0 +1,1 @@
+"""Passages of long documents: where to cut, and vectors of passages within their documents."""
