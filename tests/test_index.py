@@ -106,7 +106,8 @@ def test_graphs(backend: str, similarity: str, tmp_path: Path) -> None:
         found = each.search(queries, 10)
         assert found.ids.shape == (20, 10)
         np.testing.assert_array_equal(found.scores, np.take_along_axis(scores, found.ids, 1))
-        assert (found.ids == expected.indices[:, :10]).mean() > 0.95
+        recall = [np.isin(*pair).mean() for pair in zip(found.ids, expected.indices[:, :10], strict=True)]
+        assert np.mean(recall) > 0.95
     assert each.search(queries[0], 1).ids.shape == (1, 1)
     assert set(each.search(queries[:1], 1500).ids[0]) == set(range(1500))
     best = each.search(queries, 1).ids.ravel()

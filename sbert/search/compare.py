@@ -200,12 +200,12 @@ class Queries:
             every = self.all(block)  # (queries, rows)
             places = where(every > limit)[::-1]
         at, of = places
-        if behind is not None:
-            later = at - of > behind
-            at, of = at[later], of[later]
+        if behind is not None and behind > -len(self):  # Or else all are.
+            later = _true(at - of > behind)
+            at, of = at.index_select(0, later), of.index_select(0, later)
         scores = self.some(block, (at, of)) if every is None else every[of, at]
-        kept = scores > limit
-        return scores[kept], at[kept], of[kept]
+        kept = _true(scores > limit)
+        return scores.index_select(0, kept), at.index_select(0, kept), of.index_select(0, kept)
 
     def _sparse(self, block: Rows, at: Tensor, of: Tensor) -> Tensor:
         products = _products(self.values, block.values.double(), at, of)
@@ -356,7 +356,8 @@ def _greatest(products: Tensor, bound: Tensor) -> Tensor:
 def where(found: Tensor) -> tuple[Tensor, Tensor]:
     """The rows and the columns of what is true in a matrix."""
     flat, columns = _true(found), max(1, found.shape[1])
-    return flat // columns, flat % columns
+    lines = flat // columns
+    return lines, flat - lines * columns  # Remainders take longer.
 
 
 def _true(found: Tensor) -> Tensor:

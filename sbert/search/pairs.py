@@ -131,7 +131,7 @@ def paraphrase_mining(
         above = _Top(block, similarity, 4 * wanted, all_or_none=True)
         found = _nearest_of_each(above.found(guess), limit, len(values))
         if not above.full and (len(found.scores) >= wanted or guess == least):
-            return _cut(found, wanted)
+            return Pairs(*(column[:wanted] for column in found))
     return _by_rows(block, similarity, limit, wanted, least)
 
 
