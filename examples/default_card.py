@@ -48,11 +48,17 @@ these sets were taken out of what was.
 
 ## How it was trained
 
-By one command, `{command}`. The student imitates the teacher's vectors of {sentences:,} sentences and the similarities
-between them. It knows the teacher's vectors by their {width} widest directions, the widest first: so the first numbers
-serve alone. In the last part it went over {last:,} of the sentences again: those that say what is seen in a picture,
-and a quarter as many others. No pair of sentences was labelled for it. The log is in history.jsonl, the curve in
-training.png. On the STS benchmark's dev part, {before:.1f} became {after:.1f}. Made with {versions}.
+```bash
+{command}
+```
+
+The student imitates the teacher's vectors of {sentences:,} sentences and the similarities between them. It knows the
+teacher's vectors by their {width} widest directions, the widest first: so the first numbers serve alone. In the last
+part it went over {last:,} of the sentences again: those that say what is seen in a picture, and a quarter as many
+others. No pair of sentences was labelled for it. The log is in history.jsonl, the curve in training.png. On the STS
+benchmark's dev part, {before:.1f} became {after:.1f}.
+
+Made with {versions}.
 
 | setting | |
 |---|---|
