@@ -211,12 +211,14 @@ def _cut(found: Pairs, count: int) -> Pairs:
         found = Pairs(*(column[kept] for column in found))
     order = np.argsort(-found.scores)
     ranked = found.scores[order]
-    # Sorting by three keys takes long, and few scores are equal.
+    # Sorting by several keys takes long, and few scores are equal.
     same = np.zeros(len(order), bool)
     same[1:] = ranked[1:] == ranked[:-1]
     same[:-1] |= same[1:]
-    equal = order[same]
-    order[same] = equal[np.lexsort((found.second[equal], found.first[equal], -found.scores[equal]))]
+    places = np.flatnonzero(same)
+    equal = order[places]
+    equal = equal[np.argsort(found.first[equal] * (found.second.max(initial=0) + 1) + found.second[equal])]
+    order[places] = equal[np.argsort(-found.scores[equal], kind="stable")]
     return Pairs(*(column[order[:count]] for column in found))
 
 
@@ -232,8 +234,8 @@ def _guess(block: Rows, similarity: str, wanted: int) -> float:
     kept = int(part * len(sample) * (total - 1)) + 1
     for start in range(0, total, _BLOCK):
         scores = queries.about(block.part(start, start + _BLOCK)).float()  # (sample, rows)
-        own = (sample[:, None] == torch.arange(start, start + scores.shape[1], device=sample.device)).nonzero()
-        scores[own[:, 0], own[:, 1]] = -torch.inf
+        own = ((start <= sample) & (sample < start + scores.shape[1])).nonzero()[:, 0]
+        scores[own, sample[own] - start] = -torch.inf
         seen = [torch.cat([*seen, scores.flatten()]).topk(min(kept, scores.numel())).values]
     return float(np.nextafter(np.float32(seen[0][-1].item()), np.float32(-np.inf)))
 
@@ -245,9 +247,10 @@ def _nearest_of_each(found: Pairs, limit: int, total: int) -> Pairs:
     if not len(ends) or counts.max() <= limit:
         return found
     order = np.argsort(ends.astype(np.min_scalar_type(total)), kind="stable")
-    ranks = np.empty(len(ends), np.int64)
-    ranks[order] = np.arange(len(ends)) - np.repeat(np.cumsum(counts) - counts, counts)
-    kept = (ranks.reshape(-1, 2) < limit).any(1)
+    ranks = np.arange(len(ends)) - np.repeat(np.cumsum(counts) - counts, counts)
+    near = np.zeros(len(ends), bool)
+    near[order[ranks < limit]] = True
+    kept = np.flatnonzero(near[::2] | near[1::2])
     return Pairs(*(column[kept] for column in found))
 
 
