@@ -8,9 +8,10 @@ import tempfile
 
 import torch
 
-from sbert import Normalize, SentenceEncoder, TokenEmbeddings, Transformer
+from sbert import Normalize, SentenceEncoder, TokenEmbeddings, Transformer, register_module
 
 
+@register_module  # Folders may hold it from now on: what is saved loads again.
 class NormWeighted(torch.nn.Module):
     """The mean of the tokens' vectors, weighted by their lengths to the power ``power``."""
 
@@ -39,5 +40,5 @@ print(model.similarity(vectors, vectors).round(2))
 
 with tempfile.TemporaryDirectory() as folder:
     model.save(folder)
-    again = SentenceEncoder(folder, classes=[NormWeighted])
+    again = SentenceEncoder(folder)
     print(again[1].config, "max |difference| after loading:", abs(again.encode(sentences) - vectors).max())

@@ -10,7 +10,8 @@ from safetensors.torch import load_file
 from shared import load
 
 from sbert import SentenceEncoder
-from sbert.evaluation import STSSuite
+from sbert.data import read_retrieval
+from sbert.evaluation import RetrievalEvaluator, STSSuite
 
 _CARD = """\
 ---
@@ -27,24 +28,26 @@ tags:
 # sbert-mini
 
 The small model for English that comes with `sbert`: {parameters:.1f} million parameters, {layers} layers of width
-{width}, vectors of {width} numbers and length 1, whose first {shorter} numbers serve alone.
+{width}, vectors of {width} dimensions and length 1. For similarity their first {shorter} dimensions are enough; for
+retrieval they are not.
 
 ```python
 from sbert import SentenceEncoder
 
-model = SentenceEncoder()  # or SentenceEncoder(truncate_dim={least})
+model = SentenceEncoder()  # or SentenceEncoder(truncate_dim={least}), for similarity alone
 vectors = model.encode(["The cat sleeps.", "A kitten is napping."])
 print(model.similarity(vectors, vectors))
 ```
 
 ## How good it is
 
-Spearman's correlation of cosines with people's scores, times 100. No scored pair was trained on, and the sentences of
-these sets were taken out of what was.
+Similarity: Spearman's correlation of cosines with people's scores, times 100. No scored pair was trained on, and the
+sentences of these sets were taken out of what was. Retrieval: nDCG@10 on Cranfield's abstracts of aerodynamics, times
+100; the collection was used to choose how many tokens the model reads, for nothing else.
 
 {figures}
 
-`sbert evaluate --suite sts --data FOLDER` prints the first row.
+`sbert evaluate --suite sts,retrieval --data FOLDER` prints the first row.
 
 ## How it was trained
 
@@ -53,8 +56,8 @@ these sets were taken out of what was.
 ```
 
 The student imitates the teacher's vectors of {sentences:,} sentences and the similarities between them. It knows the
-teacher's vectors by their {width} widest directions, the widest first: so the first numbers serve alone. In the last
-part it went over {last:,} of the sentences again: those that say what is seen in a picture, and a quarter as many
+teacher's vectors by their {width} widest directions, the widest first: so the first dimensions hold the most. In the
+last part it went over {last:,} of the sentences again: those that say what is seen in a picture, and a quarter as many
 others. No pair of sentences was labelled for it. The log is in history.jsonl, the curve in training.png. On the STS
 benchmark's dev part, {before:.1f} became {after:.1f}.
 
@@ -87,8 +90,12 @@ For comparing, searching and clustering English sentences and short passages whe
 first steps, tests, notebooks, machines without a GPU or a network.
 
 - English alone: words of other languages fall to pieces.
-- It reads {longest} tokens, and learned from sentences of {words_of[0]} to {words_of[1]} words: cut longer texts into
-  passages.
+- It reads {reads} tokens of a text, and learned from sentences of {words_of[0]} to {words_of[1]} words: split longer
+  texts into passages. It has positions for {longest} tokens, but vectors of longer texts are worse, not better:
+  with `max_seq_length={longest}` Cranfield's figure is {at_longest:.1f}.
+- With `truncate_dim` below {width}, retrieval loses far more than similarity does: see the last column.
+- llama.cpp's converter knows a tokenizer by the token ids of one test string, and does not know this vocabulary. Its
+  normalizer and pre-tokenizer are those of BERT uncased, which the converter calls "jina-v2-en".
 - It has seen captions, reviews, questions and the news of 1987; hardly any code, law, medicine or chat.
 - Like its teacher, it says what texts are about; negation, numbers, and who does what to whom count for little.
 - What its texts hold against groups of people is in its vectors. It must not decide about persons.
@@ -97,7 +104,7 @@ first steps, tests, notebooks, machines without a GPU or a network.
 
 def card(
     folder: Path,
-    suite: STSSuite,
+    data: Path,
     teacher: str,
     dims: Sequence[int],
     settings: dict[str, Any],
@@ -113,9 +120,9 @@ def card(
 
     Args:
         folder: Of the model.
-        suite: What it is measured on.
+        data: The folder with the STS data sets and Cranfield, which it is measured on.
         teacher: A folder or a name on the hub, measured beside it.
-        dims: How many numbers of a vector serve alone, the most first.
+        dims: The dimensions of the vectors to measure, the most first.
         settings: Of its training.
         command: That trained it.
         words_of: The least and the most words of a sentence that it learned from.
@@ -126,12 +133,15 @@ def card(
     """
     # In float32 on a CPU, so that another machine prints the same figures.
     load_one = partial(SentenceEncoder, folder, device="cpu", dtype="float32")
-    models = {f"{dim} numbers": load_one(truncate_dim=dim) for dim in dims}
-    names = list(suite.sets)
+    models = {f"{dim} dimensions": load_one(truncate_dim=dim) for dim in dims}
+    suite, retrieval = STSSuite(data), RetrievalEvaluator(*read_retrieval(data / "cranfield"))
+    names = [*suite.sets, "Cranfield"]
     rows = [["", *names], ["---", *["---:"] * len(names)]]
     for title, model in {**models, f"its teacher, {Path(teacher).name}": load(teacher).to("cpu")}.items():
-        found = suite(model)
+        found = {**suite(model), "Cranfield": retrieval(model)["ndcg@10"]}
         rows.append([title, *(f"{100 * found[name]:.1f}" for name in names)])
+    longest = load_one()
+    longest.max_seq_length = settings["longest"]
     return _CARD.format(
         **settings,
         command=command,
@@ -140,6 +150,7 @@ def card(
         last=last,
         before=before,
         after=after,
+        at_longest=100 * retrieval(longest)["ndcg@10"],
         parameters=sum(weight.numel() for weight in load_file(folder / "model.safetensors").values()) / 1e6,
         shorter=" or ".join(map(str, dims[1:])) or dims[0],
         least=dims[-1],

@@ -41,7 +41,7 @@ found = paraphrase_mining(load(given.model), questions, threshold=given.threshol
 pairs = list(zip(found.first.tolist(), found.second.tolist(), strict=True))
 print(f"{len(pairs):,} of the {len(questions) * (len(questions) - 1) // 2:,} pairs of {len(questions):,} questions")
 print(f"have a cosine of at least {given.threshold}. The most similar:\n")
-for score, (first, second) in list(zip(found.scores, pairs, strict=True))[: given.show]:
+for score, first, second in found[: given.show]:
     said = {True: "duplicates", False: "no duplicates", None: "not judged"}[judged.get((first, second))]
     print(f"{score:6.3f}  {said}\n        {questions[first]}\n        {questions[second]}")
 

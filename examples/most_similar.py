@@ -42,8 +42,8 @@ def read(folder, count):
     """The first sentences of the STS benchmark that differ in more than spaces, stops and capitals."""
     found = {}
     for part in ("train", "dev", "test"):
-        for row in read_sts(folder / "stsb" / f"{part}.tsv"):
-            for text in (row["sentence1"], row["sentence2"]):
+        for row in read_sts(folder / "stsb" / f"{part}.tsv", scale=None):
+            for text in (row["first"], row["second"]):
                 found.setdefault(tuple(re.findall(r"\w+", text.lower())), text)
     return list(found.values())[:count]
 

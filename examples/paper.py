@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from paper_cells import ROWS, Study, word_vectors
+from paper_claims import claims
 from paper_figures import COLUMNS, paper
 from paper_tables import AVERAGE, Table, chart, collect, markdown
 from systems import inference_files
@@ -103,7 +104,7 @@ def preface(options: argparse.Namespace, missing: list[str]) -> list[str]:
     if options.quick:
         said.append("Quick: trained and measured on small samples, which says how it runs, and not how good it is.")
     if options.vectors is not None:
-        said.append(f"Word vectors: {options.vectors.name}. The paper's Universal Sentence Encoder is a transformer.")
+        said.append(f"Word vectors: {options.vectors.name}. The averaging network is not in the paper.")
     if missing:
         said.append(f"Not among the data: {', '.join(missing)}; what needs them is left out.")
     return said
@@ -140,6 +141,7 @@ def main() -> None:
         rows = [(row, paper(number, row, kind, size, options.device.partition(":")[0])) for row in ROWS[number]]
         table = collect([result for result in results if result["seed"] < options.seeds], number, rows)
         if table.rows:
+            table.notes += claims(table)
             written.append(markdown(table))
             draw(table, options.output / f"table{number}.png")
     text = "\n\n".join(written)

@@ -161,7 +161,7 @@ def inference_files(data: Path) -> list[Path]:
 def inference_rows(data: Path) -> list[tuple[str, str, int]]:
     """Premise, hypothesis and label of SNLI and MultiNLI."""
     rows = [row for path in inference_files(data) for row in read_nli(path)]
-    return [(row["premise"], row["hypothesis"], row["label"]) for row in rows]
+    return [(row["first"], row["second"], row["label"]) for row in rows]
 
 
 def similarity_rows(data: Path, part: str = "train") -> list[tuple[str, str, float]]:
@@ -169,4 +169,4 @@ def similarity_rows(data: Path, part: str = "train") -> list[tuple[str, str, flo
     found = [path for path in sorted((data / "stsb").iterdir()) if part in path.name]
     if not found:
         raise FileNotFoundError(f"{data / 'stsb'} has no file with {part} in its name; put it there")
-    return [(row["sentence1"], row["sentence2"], row["label"]) for row in read_sts(found[0], (0, 5))]
+    return [(row["first"], row["second"], row["label"]) for row in read_sts(found[0])]

@@ -32,7 +32,7 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from sbert import Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.data import read_sts
-from sbert.evaluation import SimilarityEvaluator, STSSuite
+from sbert.evaluation import SimilarityEvaluator
 from sbert.plotting import training_curves
 
 SENTENCES = [
@@ -68,7 +68,8 @@ class Settings(NamedTuple):
     layers: int = 3
     width: int = 256  # Of the layers, and of the vectors.
     inner: int = 640  # Of the feed-forward part.
-    longest: int = 256  # Tokens.
+    longest: int = 256  # Tokens that there are positions for.
+    reads: int = 128  # Tokens of a text that the saved model reads: beyond what it learned from, more makes it worse.
     most: int | None = None  # Sentences; all there are.
     epochs: float = 3  # Of all sentences.
     batch: int = 256
@@ -149,7 +150,7 @@ def taught(teacher: SentenceEncoder, texts: list[str], folder: Path) -> np.ndarr
 def directions(vectors: np.ndarray, width: int, file: Path) -> np.ndarray:
     """(dim, width): the directions in which vectors reach farthest, the farthest first; kept in a file.
 
-    So the first numbers of a vector say the most, and their products are as near as can be to those of the whole.
+    So the first dimensions of a vector say the most, and their products are as near as can be to those of the whole.
     """
     if not file.exists():  # Another machine may turn a direction round, and all vectors with it.
         sample = vectors[:200_000].astype(np.float32)
@@ -211,8 +212,8 @@ def once_more(rows: list[Row], data: Path) -> list[Row]:
 
 def similarity_of(data: Path, part: str) -> SimilarityEvaluator:
     """The STS benchmark's dev or test."""
-    rows = read_sts(data / "stsb" / f"{part}.tsv", (0, 5))
-    return SimilarityEvaluator(*([row[name] for row in rows] for name in ("sentence1", "sentence2", "label")))
+    rows = read_sts(data / "stsb" / f"{part}.tsv")
+    return SimilarityEvaluator(*([row[name] for row in rows] for name in ("first", "second", "label")))
 
 
 def arguments() -> argparse.Namespace:
@@ -228,16 +229,17 @@ def arguments() -> argparse.Namespace:
 
 
 def dims_of(settings: Settings) -> list[int]:
-    """How many numbers of a vector serve alone."""
+    """The dimensions that similarity keeps most of its quality in."""
     return [dim for dim in DIMS if dim <= settings.width]
 
 
-def write(student: SentenceEncoder, folder: Path, output: Path) -> SentenceEncoder:
+def write(student: SentenceEncoder, folder: Path, output: Path, reads: int) -> SentenceEncoder:
     """Save the model with weights in half precision, and the log and the curve of its training; return what is read."""
     with torch.no_grad():
         for weight in student.parameters():
             weight.copy_(weight.half())
     shutil.rmtree(folder, ignore_errors=True)  # Of an earlier run, with what is no part of a model.
+    student.max_seq_length = reads
     student.to("cpu").save(folder)
     file = folder / "model.safetensors"
     halves = {name: weight.half() for name, weight in load_file(file).items()}
@@ -302,13 +304,13 @@ def main() -> None:
     command = ["python examples/train_default.py --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
     command += ["--set", *options.set] if options.set else []
     folder = output / "model"
-    after = dev(write(student, folder, output))["spearman"]
+    after = dev(write(student, folder, output, settings.reads))["spearman"]
     print(f"STSb dev: {100 * before:.2f} before, {100 * after:.2f} after")
     text = card(
         folder,
-        STSSuite(options.data),
+        options.data,
         options.teacher,
-        [dim for dim in DIMS if dim <= settings.width],
+        dims_of(settings),
         settings._asdict(),
         command=" ".join(command),
         words_of=WORDS_OF,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         StaticEmbedding,
         Transformer,
         WordEmbeddings,
+        register_module,
+        register_pooling,
     )
     from sbert.training import Trainer, TrainingConfig
 
@@ -38,6 +40,8 @@ __all__ = [
     "TrainingConfig",
     "Transformer",
     "WordEmbeddings",
+    "register_module",
+    "register_pooling",
 ]
 _ELSEWHERE = {
     "CrossEncoder": "sbert.cross_encoder",

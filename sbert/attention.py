@@ -2,25 +2,63 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import warnings
+from inspect import signature
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from sbert.batch import Ragged
+from sbert.batch import Ragged, TokenBatch
+from sbert.files import is_failure, one_line
 
 _HALF = (torch.bfloat16, torch.float16)
 # In half precision a CPU takes keys in blocks, and a broken block as long as two: a few hidden keys fill it up.
 _BLOCK, _FILLER = 16, 11
+# Sizes of heads that the kernel for rows of any length takes: up to this one, and multiples of this one.
+_LARGEST, _MULTIPLE = 256, 8
+# What that kernel fails with, by dtype, device and size of a head: torch may be built without it, as for Windows.
+kernel_failures: dict[tuple[torch.dtype, torch.device, int], str | None] = {}
 # What a call costs beside its arithmetic, in scores of the same time.
 _CALL, _CALL_ACCELERATOR = 200_000, 20_000_000
 
 
-def one_kernel(dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether one kernel takes rows of any length at once: in half precision, on a GPU of capability 8.0 or more."""
-    return device.type == "cuda" and dtype in _HALF and torch.cuda.get_device_capability(device) >= (8, 0)
+def one_kernel(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
+    """Whether one kernel takes rows of any length at once: in half precision, on a GPU of capability 8.0 or more.
+
+    Args:
+        dtype: Of queries, keys and values.
+        device: Where they are.
+        dim: Of a head.
+    """
+    if dtype not in _HALF or dim > _LARGEST or not _capable(device):
+        return False
+    key = dtype, device, dim
+    if key not in kernel_failures and not torch.compiler.is_compiling():
+        kernel_failures[key] = _tried(dtype, device, dim)
+    return kernel_failures.get(key) is None
+
+
+def _capable(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def _tried(dtype: torch.dtype, device: torch.device, dim: int) -> str | None:
+    """What the kernel fails with on two rows, whose means it is to give; None if it gives them."""
+    rows = TokenBatch.from_rows([[1, 2], [3]]).to(device)
+    value = torch.tensor([1.0, 3.0, 5.0], dtype=dtype, device=device).view(3, 1, 1).expand(3, 1, dim).contiguous()
+    try:
+        found = _one_call(torch.zeros_like(value), torch.zeros_like(value), value, rows, None, {})
+        if found.float().flatten(1).mean(1).sub(torch.tensor([2.0, 2.0, 5.0], device=device)).abs().max() < 0.1:
+            return None
+        reason = "gives other vectors"
+    except Exception as error:
+        if not is_failure(error):
+            raise
+        reason = f"fails ({one_line(error)})"
+    warnings.warn(f"attention runs slower than it could: torch's varlen_attn {reason}", stacklevel=2)
+    return reason
 
 
 def attend(
@@ -64,16 +102,11 @@ def attend(
         >>> attend(torch.zeros(3, 1, 1), torch.zeros(3, 1, 1), value, rows).flatten()
         tensor([2., 2., 5.])
     """
-    if one_kernel(query.dtype, query.device) and bias is None and dropout == 0 and query.shape[-1] <= 256:
-        from torch.nn.attention.varlen import varlen_attn
-
-        offsets = rows.offsets.to(torch.int32)
-        window, repeats = (window[0], 0) if causal else window, query.shape[1] // key.shape[1]
-        if repeats > 1:
-            key, value = (x.repeat_interleave(repeats, dim=1) for x in (key, value))
-        return varlen_attn(  # type: ignore[return-value]
-            query, key, value, offsets, offsets, rows.longest, rows.longest, scale=scale, window_size=window
-        )
+    sees = (window[0], 0) if causal else window
+    if bias is None and dropout == 0 and one_kernel(query.dtype, query.device, query.shape[-1]):
+        options = _options(sees)
+        if options is not None:
+            return _one_call(query, key, value, rows, scale, options)
     if dropout and _pads(rows, query.shape[1]):
         return _padded(query, key, value, rows, bias=bias, scale=scale, dropout=dropout, causal=causal, window=window)
     pieces, start = [], 0
@@ -95,6 +128,51 @@ def attend(
     if not pieces:
         return torch.empty_like(query)
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+
+_known: list[frozenset[str]] = []  # Not a cache of functools, which torch.compile does not look through.
+
+
+def _takes() -> frozenset[str]:
+    """What torch's kernel for rows of any length can be told: that of 2.10 knows no scale and no window."""
+    from torch.nn.attention import varlen
+
+    if not _known:
+        _known.append(frozenset(signature(varlen.varlen_attn).parameters))
+    return _known[0]
+
+
+def _options(sees: tuple[int, int]) -> dict[str, Any] | None:
+    """How to tell the kernel what a token sees; None where it cannot be told."""
+    if sees == (-1, -1):
+        return {}
+    if "window_size" in _takes():
+        return {"window_size": sees}
+    return {"is_causal": True} if sees == (-1, 0) and "is_causal" in _takes() else None
+
+
+def _one_call(
+    query: Tensor, key: Tensor, value: Tensor, rows: Ragged, scale: float | None, options: dict[str, Any]
+) -> Tensor:
+    """Attention by the kernel for rows of any length, to which heads are filled up with zeros."""
+    from torch.nn.attention import varlen
+
+    dim, filler = query.shape[-1], -query.shape[-1] % _MULTIPLE
+    scale = dim**-0.5 if scale is None else scale
+    default = (dim + filler) ** -0.5
+    if scale != default and "scale" in _takes():
+        options = {**options, "scale": scale}
+    elif scale != default:
+        query = query * (scale / default)
+    repeats = query.shape[1] // key.shape[1]
+    if repeats > 1:
+        key, value = (x.repeat_interleave(repeats, dim=1) for x in (key, value))
+    if filler:
+        query, key, value = (F.pad(x, (0, filler)) for x in (query, key, value))
+    offsets = rows.offsets.to(torch.int32)
+    out: Any = varlen.varlen_attn(query, key, value, offsets, offsets, rows.longest, rows.longest, **options)
+    mixed: Tensor = out[..., :dim]
+    return mixed
 
 
 def _pads(rows: Ragged, heads: int) -> bool:

@@ -56,7 +56,8 @@ def split(
         >>> [chunk.text(documents) for chunk in split(model, documents, max_tokens=9)]
         ['A cat sleeps. A kitten naps.', 'Taxes rise.']
     """
-    return chunks_of(model[0], rows_of(documents), max_tokens, overlap, model._choose_prompt(prompt_name, prompt))
+    texts = rows_of(documents, "documents")
+    return chunks_of(model[0], texts, max_tokens, overlap, model._choose_prompt(prompt_name, prompt))
 
 
 def encode_chunks(
@@ -117,7 +118,7 @@ def encode_chunks(
         >>> vectors.shape
         (3, 384)
     """
-    texts = list(rows_of(documents))
+    texts = list(rows_of(documents, "documents"))
     if chunks is None:
         found = split(model, texts, max_tokens, overlap, prompt_name=prompt_name, prompt=prompt)
     elif max_tokens is not None or overlap:
@@ -148,7 +149,8 @@ def encode_chunks(
         torch.device("cpu"),
         compiling=model._compiling,
     )
-    return found, _late(job, locating(model[0]), texts, found, show_progress_bar)
+    with Report(len(found), show_progress_bar, "ignore", model.max_seq_length, "passages", model._told) as report:
+        return found, _late(job, locating(model[0]), texts, found, report)
 
 
 def _checked(chunks: Iterable[tuple[int, int, int]], documents: list[str]) -> list[Chunk]:
@@ -168,19 +170,19 @@ def _checked(chunks: Iterable[tuple[int, int, int]], documents: list[str]) -> li
 
 
 def _late(
-    job: Encoding, reader: LocatesTokens, documents: list[str], chunks: list[Chunk], show: bool | None
+    job: Encoding, reader: LocatesTokens, documents: list[str], chunks: list[Chunk], report: Report
 ) -> np.ndarray:
     """The passages' vectors, pooled from what the transformer makes of their documents. Shape: (passages, dim)."""
     own: list[list[Passage]] = [[] for _ in documents]
     for row, (document, start, end) in enumerate(chunks):
         own[document].append((row, start, end))
     used = [number for number, passages in enumerate(own) if passages]
-    with Report(len(chunks), show, "ignore", reader.max_seq_length, what="passages") as report:
-        result = RowsOfTensor((len(chunks), job.vectors([], report).shape[1]), job.to)
-        for first, group in groups(documents[number] for number in used):
-            for rows, vectors in late_vectors(job, reader, group, [own[n] for n in used[first : first + len(group)]]):
-                result.put(np.array(rows), vectors)
-                report.done(len(rows))
+    result = RowsOfTensor((len(chunks), job.vectors([], report).shape[1]), job.to)
+    for first, group in groups(documents[number] for number in used):
+        passages = [own[number] for number in used[first : first + len(group)]]
+        for rows, vectors in late_vectors(job, reader, group, passages, report):
+            result.put(np.array(rows), vectors)
+            report.done(len(rows))
     complete = result.complete()
     check_finite(complete, 0, "the vector of chunks")
     array: np.ndarray = complete.numpy()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from sbert.commands import cluster, evaluate, pairs, search, train
 from sbert.commands import map as pages
+from sbert.commands.output import INPUT
 from sbert.data import FORMATS, read_texts
 from sbert.hub import OWN
 
@@ -117,7 +118,7 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     encode = _command(commands, "encode", _encode, "write the vectors of texts to a .npy file")
-    encode.add_argument("texts", help="a file: text, JSONL, CSV or TSV, .gz or not; - for standard input")
+    encode.add_argument("texts", help=INPUT)
     encode.add_argument("-o", "--output", required=True, metavar="FILE.npy", help="where to write the vectors")
     encode.add_argument("--column", metavar="NAME", help="the column or key that holds the texts")
     encode.add_argument("--format", choices=FORMATS, help="by the file's ending where it is not given")
@@ -202,6 +203,8 @@ def _encode(arguments: argparse.Namespace) -> None:
         on_truncate=arguments.on_truncate,
         show_progress_bar=False if arguments.quiet else None,
     )
+    if not len(vectors):
+        warnings.warn(f"{arguments.texts} holds no texts, so {arguments.output} holds no vectors", stacklevel=2)
     if not arguments.quiet:
         print(f"{arguments.output}: {vectors.shape[0]} vectors of {vectors.shape[1]} {vectors.dtype}")
 

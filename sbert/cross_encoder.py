@@ -7,22 +7,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sbert import hub
-from sbert.arguments import check_choice, check_positive, leave_float16
+from sbert.arguments import (
+    check_choice,
+    check_positive,
+    known_arguments,
+    known_arguments_or,
+)
+from sbert.atomic import replacing
 from sbert.batch import TokenBatch
+from sbert.devices import check_device, leave_float16
 from sbert.engine.devices import default_batch_tokens, default_device, parse_dtype
-from sbert.files import UnreadableError, check_replaceable, replacing
+from sbert.files import UnreadableError
+from sbert.folders import read_whole
 from sbert.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
+from sbert.losses.signature import Loss
 from sbert.modules import huggingface
-from sbert.pairs import Pair, PairTokenizer, PairTokens, check_tokens, is_pair, padded, pairs_of, score
+from sbert.pairs import Pair, PairTokenizer, PairTokens, activated, check_tokens, is_pair, padded, pairs_of, score
 from sbert.report import TRUNCATION, Report
+from sbert.saving import check_replaceable
 from sbert.saving.pairs import check_activation, read_activation, read_cross_encoder, write_cross_encoder
+from sbert.texts import texts_of
 from sbert.training import Trainer, TrainingConfig
-from sbert.training.rows import Loss
 from sbert.training.trainer import Evaluate
 
 Activation = Callable[[Tensor], Tensor]
@@ -74,6 +83,7 @@ class CrossEncoder(nn.Module):
     reads_pairs = True
     activation: Activation
 
+    @known_arguments
     def __init__(
         self,
         model: str | os.PathLike[str],
@@ -99,19 +109,27 @@ class CrossEncoder(nn.Module):
             local_files_only=local_files_only,
         )
         self.name_or_path = os.fspath(model)
-        self.auto_model = read_cross_encoder(folder, check_positive("classes", classes), weights_dtype or torch.float32)
-        self.tokenizer = huggingface.load_tokenizer(folder, {})
+        check_positive("classes", classes)
+        self.auto_model, self.tokenizer, stated = read_whole(
+            folder,
+            lambda: (
+                read_cross_encoder(folder, classes, weights_dtype or torch.float32),
+                huggingface.load_tokenizer(folder, {}),
+                read_activation(folder) if activation is None else activation,
+            ),
+        )
         if self.tokenizer.pad_token_id is None:
             raise UnreadableError(folder, "has a tokenizer without a padding token", "set its pad_token, and save it")
         if self.auto_model.config.pad_token_id is None:  # A decoder looks for its last token by it.
             self.auto_model.config.pad_token_id = self.tokenizer.pad_token_id
-        if activation is None:
-            activation = read_activation(folder) or (nn.Sigmoid() if self.classes == 1 else nn.Identity())
-        self.activation = activation
+        if stated is None:
+            stated = nn.Sigmoid() if self.classes == 1 else nn.Identity()
+        self.activation = stated
         self._copy: tuple[Any, object, PairTokenizer] | None = None
+        self._told: set[str] = set()
         limit = huggingface.default_limit(self.auto_model, self.tokenizer)
         self.max_seq_length = limit if max_seq_length is None else max_seq_length
-        self.to(device=device or default_device()).eval()
+        self.to(device=check_device(device or default_device())).eval()
         leave_float16(self, self.device)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -175,6 +193,11 @@ class CrossEncoder(nn.Module):
         return check_tokens(tokens, pairs, huggingface.vocab_size(self.auto_model), types or None)
 
     def forward(self, batch: TokenBatch) -> Tensor:
+        if not isinstance(batch, TokenBatch):
+            raise TypeError(
+                f"the model was called with a {type(batch).__name__}; pass pairs of texts to predict(), or, where a"
+                " gradient is wanted, call it with a batch of model.tokens(pairs)"
+            )
         if not batch.rows:
             return torch.zeros(0, self.classes, dtype=self.dtype, device=batch.ids.device)
         ids, mask, types = padded(batch, self.tokenizer.pad_token_id)
@@ -186,6 +209,7 @@ class CrossEncoder(nn.Module):
 
     # ------------------------------------------------------------------------------------------- predict, rank
 
+    @known_arguments
     def predict(
         self,
         pairs: Pair | Iterable[Pair],
@@ -201,7 +225,7 @@ class CrossEncoder(nn.Module):
         """The scores of pairs, in their order.
 
         A pair's score does not depend on the other pairs. Each different pair is scored once, in batches of like
-        length. Many threads may call this at once.
+        length. Many threads may call this at once. Unknown tokens draw a warning as in ``SentenceEncoder.encode``.
 
         Args:
             pairs: A pair of str, or an iterable of pairs: list, array, generator.
@@ -210,7 +234,7 @@ class CrossEncoder(nn.Module):
             show_progress_bar: Whether a bar counts pairs; from 2,000 on, on a terminal or in a notebook, where it is
                 not given.
             activation: Of (pairs, classes) scores, in place of the model's; ``nn.Identity()`` for the scores
-                themselves.
+                themselves. What it gives becomes float32, but whole numbers, such as those of ``argmax``, stay so.
             convert_to_numpy: Return an array. If neither this nor ``convert_to_tensor``: a list of tensors.
             convert_to_tensor: Return a tensor on the model's device.
             on_truncate: What to do about pairs longer than ``max_seq_length``: ``"warn"`` once with their number,
@@ -221,8 +245,8 @@ class CrossEncoder(nn.Module):
 
         Raises:
             TypeError: If a row is no pair of str, naming it.
-            ValueError: If an argument does not fit, a score is not finite, or, with ``on_truncate="error"``, a pair
-                is too long, naming the row.
+            ValueError: If an argument does not fit, a score is not finite, the activation gives no row a pair, NaN,
+                or the softmax of a single score; or, with ``on_truncate="error"``, a pair is too long, naming the row.
 
         Example:
             >>> scorer.predict(("A cat sleeps.", "A kitten naps.")).shape
@@ -237,11 +261,9 @@ class CrossEncoder(nn.Module):
         to = torch.device("cpu") if as_array else self.device
         single = is_pair(pairs)
         listed = list(pairs_of(pairs))
-        with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length, "pairs") as report:
+        with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length, "pairs", self._told) as report:
             scores = score(self, listed, report, budget, size, to)
-        scores = (self.activation if activation is None else activation)(scores)
-        if self.classes == 1:
-            scores = scores.reshape(len(listed))
+        scores = activated(scores, self.activation if activation is None else activation)
         result: Any = scores.numpy() if as_array else scores
         if single:
             return result[0]
@@ -253,7 +275,14 @@ class CrossEncoder(nn.Module):
         documents: Iterable[str],
         top_k: int | None = None,
         return_documents: bool = False,
-        **options: Any,
+        *,
+        batch_size: int | None = None,
+        batch_tokens: int | None = None,
+        show_progress_bar: bool | None = None,
+        activation: Activation | None = None,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        on_truncate: str = "warn",
     ) -> list[dict[str, Any]]:
         """Documents by their score with a query, the best first.
 
@@ -262,7 +291,13 @@ class CrossEncoder(nn.Module):
             documents: The second texts.
             top_k: How many to return; all where it is not given.
             return_documents: Whether to return the texts, too.
-            options: Those of ``predict`` but for the conversions.
+            batch_size: As in ``predict``.
+            batch_tokens: As in ``predict``.
+            show_progress_bar: As in ``predict``.
+            activation: As in ``predict``.
+            convert_to_numpy: Return each score as a float; if false, as a tensor, as with ``convert_to_tensor``.
+            convert_to_tensor: Return each score as a tensor without dimensions, on the model's device.
+            on_truncate: As in ``predict``; rows are counted among the documents.
 
         Returns:
             A dict each: ``corpus_id``, the document's index, ``score`` and, if wanted, ``text``. Of equal scores the
@@ -270,7 +305,7 @@ class CrossEncoder(nn.Module):
 
         Raises:
             TypeError: If the query or a document is no str, naming it.
-            ValueError: If the model gives several scores, by which nothing can be ranked.
+            ValueError: If the model gives several scores, by which nothing can be ranked; or as ``predict`` does.
 
         Example:
             >>> ranker = CrossEncoder(minilm)
@@ -282,21 +317,25 @@ class CrossEncoder(nn.Module):
             raise ValueError(f"the model gives {self.classes} scores a pair, and ranks by one; use predict() instead")
         if not isinstance(query, str):
             raise TypeError(f"query is of type {type(query).__name__}; pass a str")
-        if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
-            raise TypeError(f"documents is of type {type(documents).__name__}; pass a list or another iterable of str")
-        texts = list(documents)
-        for row, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise TypeError(f"documents[{row}] is of type {type(text).__name__}; pass only str")
+        texts = texts_of(documents, "documents")
         most = check_positive("top_k", top_k)
-        pairs = [(query, text) for text in texts]
-        scores = self.predict(pairs, convert_to_numpy=True, convert_to_tensor=False, **options)
-        best = np.argsort(-scores, kind="stable")[:most].tolist()
-        found = [{"corpus_id": row, "score": float(scores[row])} for row in best]
+        scores: Tensor = self.predict(
+            [(query, text) for text in texts],
+            batch_size=batch_size,
+            batch_tokens=batch_tokens,
+            show_progress_bar=show_progress_bar,
+            activation=activation,
+            convert_to_tensor=True,
+            on_truncate=on_truncate,
+        )  # (texts,)
+        best = scores.argsort(descending=True, stable=True)[:most].tolist()
+        numbers: Any = scores.tolist() if convert_to_numpy and not convert_to_tensor else scores
+        found = [{"corpus_id": row, "score": numbers[row]} for row in best]
         return [{**entry, "text": texts[entry["corpus_id"]]} for entry in found] if return_documents else found
 
     # ------------------------------------------------------------------------------------------------ training
 
+    @known_arguments_or(TrainingConfig)
     def fit(
         self,
         data: Iterable[Any] | Mapping[str, Iterable[Any]],
@@ -312,7 +351,7 @@ class CrossEncoder(nn.Module):
         """Train in place with a ``Trainer``, and return its history.
 
         Args:
-            data: Rows of two texts and a label; or several datasets, by name.
+            data: Rows of two texts and a label, a data frame or table of them; or several datasets, by name.
             loss: ``"bce"`` (binary cross-entropy, for one score and labels of 0 to 1; the default), ``"mse"``
                 (squared error of what ``predict`` returns), ``"cross_entropy"`` (the default for several classes), or
                 any function ``loss(scores, labels)``; or one for each dataset, by name.
@@ -365,7 +404,8 @@ class CrossEncoder(nn.Module):
             path: The folder. Folders above it are made.
 
         Raises:
-            ValueError: If the folder holds something that is no part of a model, or the activation cannot be saved.
+            ValueError: If the folder holds a file that no save of a model writes, with its name; or the activation
+                cannot be saved.
 
         Example:
             >>> import tempfile
@@ -374,8 +414,7 @@ class CrossEncoder(nn.Module):
             ...     CrossEncoder(f"{folder}/scorer").classes
             3
         """
-        check_replaceable(Path(path))
-        with replacing(Path(path)) as folder:
+        with replacing(Path(path), check_replaceable) as folder:
             self.write(folder, Path(path).name)
 
     def write(self, folder: Path, name: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from sbert.attention import one_kernel
+from sbert.attention import kernel_failures, one_kernel
 from sbert.engine.devices import default_batch_tokens, inference_dtype
 from sbert.engine.inference import choose
 from sbert.engine.mode import evaluating
@@ -41,11 +41,13 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
         "batches": f"{default_batch_tokens(device)} tokens at most, of texts of like length; batch_tokens= changes it",
         "versions": ", ".join(f"{name} {number}" for name, number in versions().items()),
     }
+    for _ in range(3):  # Some ways are tried when they are first used, and CUDA graphs later still.
+        model.encode("a", prompt="")
     for module in model:
         if isinstance(module, Transformer):
             with evaluating(model):
                 chosen = choose(module, dtype)
-            facts["forward"] = f"{'fused' if chosen.fused else 'plain'}: {chosen.why}"
+            facts["forward"] = str(chosen)
             facts["attention"] = _attention(module, chosen.fused is not None, dtype, device)
     return facts
 
@@ -68,6 +70,10 @@ def _device(device: torch.device) -> str:
 def _attention(module: Transformer, fused: bool, dtype: torch.dtype, device: torch.device) -> str:
     if not fused and (module.padded_because is not None or device.type == "mps"):
         return f"that of the Hugging Face module, on padded batches of like length: {module.padded_because or 'MPS'}"
-    if one_kernel(dtype, device):
+    config = module.network.config
+    dim = getattr(config, "head_dim", None) or module.dim // config.num_attention_heads
+    if one_kernel(dtype, device, dim):
         return "without padding, one kernel for rows of any length (torch's varlen_attn)"
-    return "without padding, a call of scaled_dot_product_attention for each length"
+    failure = kernel_failures.get((dtype, device, dim))
+    because = f", as varlen_attn {failure}" if failure else ""
+    return f"without padding, a call of scaled_dot_product_attention for each length{because}"

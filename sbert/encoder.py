@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Sequence, Sized
+import warnings
+from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -15,21 +16,22 @@ import torch
 from torch import nn
 
 from sbert import functional, hub, saving, verification
-from sbert.arguments import check_choice, check_positive, leave_float16
+from sbert.arguments import check_choice, check_positive, known_arguments
+from sbert.atomic import replacing
 from sbert.batch import TokenBatch
 from sbert.card import card
+from sbert.devices import check_device, leave_float16
 from sbert.engine.devices import default_batch_tokens, default_device, inference_dtype, parse_dtype
 from sbert.engine.encode import Encoding, widths
 from sbert.engine.tokenize import Tokens, tokenize
-from sbert.files import check_replaceable, reading, replacing, write_json
+from sbert.files import reading, write_json
+from sbert.folders import read_whole
 from sbert.modules.tokenization import ReadsText
 from sbert.passages.cuts import cut
+from sbert.prompts import ROLES
 from sbert.quantization import check_coding
 from sbert.report import TRUNCATION, Report
 from sbert.texts import is_one, rows_of
-
-# Names that authors give the prompt of a text that is searched for, in the order in which they are looked up.
-_DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 
 
 class SentenceEncoder(nn.Sequential):
@@ -46,7 +48,6 @@ class SentenceEncoder(nn.Sequential):
         default_prompt_name: The prompt that is used where ``encode`` is given none.
         similarity_fn_name: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
         truncate_dim: Keep only so many numbers of each vector.
-        classes: The user's own module classes, which a saved folder may name.
         revision: Branch, tag or commit on the hub.
         token: Access token for private models.
         cache_folder: Where downloads are kept.
@@ -71,6 +72,7 @@ class SentenceEncoder(nn.Sequential):
 
     reads_pairs = False
 
+    @known_arguments
     def __init__(
         self,
         *modules: str | os.PathLike[str] | nn.Module,
@@ -80,7 +82,6 @@ class SentenceEncoder(nn.Sequential):
         default_prompt_name: str | None = None,
         similarity_fn_name: str | None = None,
         truncate_dim: int | None = None,
-        classes: Sequence[type[nn.Module]] = (),
         revision: str | None = None,
         token: str | bool | None = None,
         cache_folder: str | None = None,
@@ -92,9 +93,14 @@ class SentenceEncoder(nn.Sequential):
         if len(modules) == 1 and isinstance(modules[0], (str, os.PathLike)):
             find = partial(hub.resolve, token=token, cache_folder=cache_folder, local_files_only=local_files_only)
             folder = find(modules[0], organisation="sentence-transformers", revision=revision)
-            settings = saving.read_settings(folder)
-            chain = saving.read_modules(folder, classes, weights_dtype, find)
-            reference = verification.read(folder / saving.REFERENCE)
+            settings, chain, reference = read_whole(
+                folder,
+                lambda: (
+                    saving.read_settings(folder),
+                    saving.read_modules(folder, weights_dtype, find),
+                    verification.read(folder / saving.REFERENCE),
+                ),
+            )
         else:
             chain = [module for module in modules if isinstance(module, nn.Module)]
             if len(chain) != len(modules):
@@ -110,9 +116,11 @@ class SentenceEncoder(nn.Sequential):
         self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or "cosine"
         self.truncate_dim = settings.truncate_dim if truncate_dim is None else truncate_dim
         self._reference = reference
+        self._warned_of: str | None = None
         self.automatic_dtype = weights_dtype is None
         self._compiling: dict[str, Any] | None = None
-        self.to(device=device or default_device(), dtype=weights_dtype)
+        self._told: set[str] = set()
+        self.to(device=check_device(device or default_device()), dtype=weights_dtype)
         leave_float16(self, self.device)
         if folder is not None:  # What loads can encode.
             with reading(folder, "modules that work together"):
@@ -172,6 +180,21 @@ class SentenceEncoder(nn.Sequential):
 
     # ------------------------------------------------------------------------------------------------- encode
 
+    def forward(self, value: Any, steps: Iterable[Callable[[Any], Any]] | None = None) -> Any:
+        """What the modules make of a batch, one behind the other; ``encode`` says by which steps they run.
+
+        Raises:
+            TypeError: If the input is no batch of tokens, such as a text.
+        """
+        if not isinstance(value, TokenBatch):
+            raise TypeError(
+                f"the model was called with a {type(value).__name__}; pass texts to encode(), or, where a gradient is"
+                " wanted, call it with model.tokenize(texts)"
+            )
+        for step in self if steps is None else steps:
+            value = step(value)
+        return value
+
     def tokenize(self, sentences: Iterable[str], prompt: str = "") -> TokenBatch:
         """One batch of the sentences in their order, for calling the encoder with a gradient.
 
@@ -182,10 +205,11 @@ class SentenceEncoder(nn.Sequential):
         texts = list(rows_of(sentences))
         return self.tokens(texts, prompt).batch(np.arange(len(texts)))
 
-    def tokens(self, texts: Sequence[str], prompt: str | None = None) -> Tokens:
-        """Token ids of texts, from which a trainer takes its batches; behind the default prompt if none is given."""
-        return tokenize(self._reader, texts, self._choose_prompt(None, prompt))
+    def tokens(self, texts: Sequence[str], prompt: str = "") -> Tokens:
+        """Token ids of texts behind a prompt, from which a trainer takes its batches."""
+        return tokenize(self._reader, texts, prompt)
 
+    @known_arguments
     def encode(
         self,
         sentences: str | Iterable[str],
@@ -210,10 +234,15 @@ class SentenceEncoder(nn.Sequential):
         """The vectors of sentences, in their order.
 
         A sentence's vector does not depend on the other sentences. Each different sentence is encoded once,
-        in batches of like length. Many threads may call this at once.
+        in batches of like length. Many threads may call this at once, and forked processes. Forward hooks on the
+        model and its modules run for each batch; those on the model do not for token embeddings, before its end.
+
+        Where the tokenizer does not know more than 5 % of the tokens, and at least 3, as in a language that the model
+        was not made for, one warning says so, once for each model; to silence it:
+        ``warnings.filterwarnings("ignore", "unknown tokens")``.
 
         Args:
-            sentences: A sentence, or an iterable of sentences: list, array, Series, Column, generator.
+            sentences: A sentence, or an iterable of sentences: list, array, Series, Arrow array, Column, generator.
             prompt_name: Which of the model's prompts to put before each sentence.
             prompt: The text to put before each sentence; ``""`` for none, even where there is a default.
             batch_size: Sentences in a batch, in place of the token budget.
@@ -242,7 +271,7 @@ class SentenceEncoder(nn.Sequential):
             Output: (sentences, dim) float32; (dim,) for a single str; (0, dim) for none. Of passages: (passages, dim).
 
         Raises:
-            TypeError: If a sentence is no str, naming its row.
+            TypeError: If a sentence is no str, naming its row; or if they are a data frame, naming its columns.
             ValueError: If an argument does not fit, a vector is not finite, or, with ``on_truncate="error"``, a
                 sentence is too long, naming the row.
 
@@ -261,7 +290,7 @@ class SentenceEncoder(nn.Sequential):
         check_choice("on_truncate", on_truncate, TRUNCATION)
         check_coding(precision, ranges)
         if device is not None:
-            self.to(device)
+            self.to(check_device(device))
         here = self.device
         leave_float16(self, here)
         as_array = convert_to_numpy and not convert_to_tensor
@@ -287,11 +316,11 @@ class SentenceEncoder(nn.Sequential):
             if output_value != "sentence_embedding" or not as_array or single:
                 raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
             total = len(sentences) if isinstance(sentences, Sized) else None
-            with Report(total, show_progress_bar, on_truncate, self.max_seq_length) as report:
+            with Report(total, show_progress_bar, on_truncate, self.max_seq_length, told=self._told) as report:
                 return job.to_file(texts, out, report)
 
         listed = list(texts)
-        with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length) as report:
+        with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length, told=self._told) as report:
             result: Any
             if output_value == "token_embeddings":
                 result = job.token_embeddings(listed, report)
@@ -331,7 +360,7 @@ class SentenceEncoder(nn.Sequential):
             >>> model.encode_query("Who sleeps?").shape
             (384,)
         """
-        return self.encode(sentences, **self._with_prompt(("query",), options))
+        return self.encode(sentences, **self._with_prompt(ROLES["query"], options))
 
     def encode_document(self, sentences: str | Iterable[str], **options: Any) -> Any:
         """``encode`` with the model's prompt "document", "passage" or "corpus", the first of them that it has.
@@ -344,7 +373,7 @@ class SentenceEncoder(nn.Sequential):
             >>> model.encode_document(["The cat sleeps."]).shape
             (1, 384)
         """
-        return self.encode(sentences, **self._with_prompt(_DOCUMENT_PROMPTS, options))
+        return self.encode(sentences, **self._with_prompt(ROLES["document"], options))
 
     def _with_prompt(self, names: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
         if options.get("prompt") is not None or options.get("prompt_name") is not None:
@@ -403,15 +432,16 @@ class SentenceEncoder(nn.Sequential):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a folder that this library and sentence-transformers read.
 
-        The folder appears whole or not at all; a model that is there is replaced in the same way. Five short
-        texts are kept with their vectors, for ``verify``.
+        The folder appears whole or not at all; a model that is there is replaced in the same way, once no process is
+        loading it, or after ten seconds. Five short texts are kept with their vectors, for ``verify``. One warning
+        names the servers that would compute other vectors from this chain of modules.
 
         Args:
             path: The folder. Folders above it are made.
 
         Raises:
-            ValueError: If the folder holds something that is no part of a model, or a module of the user's
-                own cannot be saved.
+            ValueError: If the folder holds a file that no save of a model writes, however deep, with its name; or a
+                module of the user's own cannot be saved.
 
         Example:
             >>> with tempfile.TemporaryDirectory() as folder:
@@ -422,9 +452,12 @@ class SentenceEncoder(nn.Sequential):
         self._save(Path(path), name=Path(path).name)
 
     def _save(self, path: Path, name: str) -> None:
-        check_replaceable(path)
-        with replacing(path) as folder:
+        with replacing(path, saving.check_replaceable) as folder:
             recorded = self.write(folder, name)
+        unread = saving.differences(list(self))
+        if unread is not None and unread != self._warned_of:
+            warnings.warn(f"not every program reads this model as it is: {unread}", stacklevel=3)
+        self._warned_of = unread
         self._reference = {**recorded, "vectors": np.array(recorded["vectors"], np.float32)}
 
     def write(self, folder: Path, name: str) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from pathlib import Path
 _WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
 # The model that comes with the library, and its folder.
 OWN, _OWN_FOLDER = "sbert-mini", Path(__file__).parent / "model"
+# Characters of a name that an error shows.
+_NAME = 60
 _OTHER_RUNTIMES = ["onnx/*", "openvino/*", "coreml/*", "*.onnx", "flax_model*", "tf_model*"]
 
 
@@ -52,20 +54,35 @@ def resolve(
         what = "is a file" if path.exists() else "does not exist"
         raise FileNotFoundError(f"{path} {what}; pass a model's folder or its name on the hub")
 
-    from sbert.files import one_line  # With torch, which `sbert --help` does without.
-
     names = [f"{organisation}/{text}"] if organisation and "/" not in text else []
-    failures = []
+    failures: list[Exception] = []
     for candidate in [*names, text]:
         try:
             return _download(candidate, revision, token, cache_folder, local_files_only)
         except Exception as error:  # The HTTP library beneath the hub's client has errors of its own, and changes.
-            what = candidate if revision is None else f"{candidate} at revision {revision}"
-            failures.append(f"{what}: {one_line(error)}")
-    raise FileNotFoundError(
-        f"{text!r} is neither a folder nor a model that could be had from the hub ({'; '.join(failures)});"
-        " check the name, the connection and, for a private model, the token"
-    )
+            failures.append(error)
+    what = text if revision is None else f"{text} at revision {revision}"
+    raise FileNotFoundError(_remedy(what, failures, local_files_only)) from failures[-1]
+
+
+def _remedy(name: str, failures: list[Exception], local: bool) -> str:
+    """What to do about a model that cannot be had, and why; one line, since a terminal cuts long ones."""
+    from huggingface_hub import constants, errors
+
+    model = repr(name if len(name) <= _NAME else f"{name[:_NAME]}…")
+    if any(isinstance(error, errors.GatedRepoError) for error in failures):
+        return f"accept the terms of {model} on its page and pass your token: the hub gives it to nobody else"
+    absent = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.HFValidationError)
+    others = [error for error in failures if not isinstance(error, absent)]
+    if not others:
+        return f"check the name and, for a private model, the token: {model} is neither a folder nor a model on the hub"
+    asked_nobody = isinstance(others[-1], (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled))
+    if asked_nobody and (local or constants.HF_HUB_OFFLINE):
+        setting = "local_files_only" if local else "HF_HUB_OFFLINE"
+        return f"unset {setting}, or pass a model's folder: {model} is none, and has not been downloaded"
+    # The hub's client puts an error of its own before what has happened.
+    reason = type(others[-1].__cause__ or others[-1]).__name__
+    return f"check the connection, or pass a model's folder: {model} is not in the cache, no hub reached ({reason})"
 
 
 def _download(name: str, revision: str | None, token: str | bool | None, cache_folder: str | None, local: bool) -> Path:

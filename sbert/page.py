@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sbert.layout import check_vectors
+from sbert.layout import check_vectors, density_peaks
 
 
 def map_page(
@@ -21,8 +21,12 @@ def map_page(
     labels: Sequence[int] | np.ndarray | None = None,
     names: Sequence[str] | None = None,
     title: str = "Map",
+    note: str = "",
 ) -> str:
     """The HTML of a page that draws texts as points.
+
+    The name of a cluster stands where ``density_peaks`` says that it belongs; of clusters that are scattered among
+    others, in the legend alone.
 
     Args:
         texts: What the points say.
@@ -30,6 +34,7 @@ def map_page(
         labels: The cluster of each, counted from 0; -1 where it has none.
         names: Of the clusters.
         title: Of the page.
+        note: What a reader has to know of the layout; the page shows it above the legend.
 
     Shape:
         points: (texts, 2). labels: (texts,).
@@ -62,17 +67,22 @@ def map_page(
     low, high = places.min(0), places.max(0)
     size = max(float((high - low).max()), 1e-12)
     centred = (places - (low + high) / 2) * (2 / size)  # Within -1 and 1.
+    peaks = density_peaks(centred, clusters, len(names))
+    if scattered := len(np.setdiff1d(clusters[clusters >= 0], np.flatnonzero(peaks >= 0))):
+        are = "1 cluster is" if scattered == 1 else f"{scattered} clusters are"
+        note = f"{note} {are} scattered among others, and named in the legend alone.".strip()
     data = {
         "texts": list(texts),
         "names": list(names),
         "points": _base64(centred.astype("<f4")),
         "labels": _base64(clusters.astype("<i4")),
+        "peaks": peaks.tolist(),
     }
     # No text can end the script that holds it.
     written = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
-    filled = {"TITLE": html.escape(title), "DATA": written}
+    filled = {"TITLE": html.escape(title), "NOTE": html.escape(note), "DATA": written}
     template = (files("sbert") / "templates" / "map.html").read_text(encoding="utf-8")
-    page = re.sub("__(TITLE|DATA)__", lambda place: filled[place[1]], template)
+    page = re.sub("__(TITLE|NOTE|DATA)__", lambda place: filled[place[1]], template)
     return page.encode("utf-8", "replace").decode("utf-8")  # Half a surrogate pair cannot be written.
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sbert.batch import TokenBatch
 from sbert.engine.mode import evaluating
@@ -19,8 +19,9 @@ from sbert.engine.run import ahead, run
 from sbert.engine.sinks import RowsOfTensor
 from sbert.engine.tokenize import Tokens
 from sbert.files import is_failure, one_line
-from sbert.modules.tokenization import without_lone_surrogates
-from sbert.report import Report, check_finite
+from sbert.modules.tokenization import unknown_id, without_lone_surrogates
+from sbert.report import Report, Unknown, check_finite
+from sbert.texts import columns_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -45,9 +46,12 @@ def pairs_of(pairs: Any) -> Iterator[Pair]:
     """
     if is_pair(pairs):
         pairs = [pairs]
-    if isinstance(pairs, (str, bytes, bytearray, Mapping, Set)) or not isinstance(pairs, Iterable):
+    columns = columns_of(pairs)
+    if columns is not None or isinstance(pairs, (str, bytes, bytearray, Set)) or not isinstance(pairs, Iterable):
+        two = f", such as zip(pairs[{columns[0]!r}], pairs[{columns[1]!r}])" if columns and len(columns) > 1 else ""
         raise TypeError(
-            f"pairs is of type {type(pairs).__name__}; pass a tuple of two str, or an ordered iterable of such tuples"
+            f"pairs is of type {type(pairs).__name__}; pass a tuple of two str, or an ordered iterable of such"
+            f" tuples{two}"
         )
     for row, pair in enumerate(pairs):
         if not is_pair(pair):
@@ -117,13 +121,15 @@ class PairTokenizer:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, typed: bool) -> None:
-        self._plain, self._fast = tokenizer, None
+        self._plain, self._fast, self._unknown = tokenizer, None, None
         self.typed = typed
         self.side = str(tokenizer.truncation_side)
         if tokenizer.is_fast:
             from tokenizers import Tokenizer
 
-            self._fast = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+            described = tokenizer.backend_tokenizer.to_str()
+            self._unknown = unknown_id(tokenizer.backend_tokenizer, described)
+            self._fast = Tokenizer.from_str(described)
             self._fast.no_padding()
             self._fast.no_truncation()
         self.special_tokens = len(self._rows([("", "")])[0][0])
@@ -138,7 +144,8 @@ class PairTokenizer:
         total = np.concatenate([[0], np.cumsum([len(ids) for ids, _, _ in rows])]).astype(np.int64)
         ids = np.fromiter(chain.from_iterable(row[0] for row in rows), np.int32, total[-1])
         types = np.fromiter(chain.from_iterable(row[1] for row in rows), np.int32, total[-1]) if self.typed else None
-        return PairTokens(ids, total, truncated, None, types)
+        unknown = Unknown(int((ids == self._unknown).sum()), len(ids) - self.special_tokens * len(rows))
+        return PairTokens(ids, total, truncated, None, unknown, types)
 
     def _rows(self, pairs: list[Pair]) -> list[tuple[list[int], list[int], Any]]:
         """Ids and types of each pair, whatever its length, and what says which of them belong to which text."""
@@ -241,6 +248,7 @@ def score(model: Any, pairs: list[Pair], report: Report, budget: int, size: int 
         for start, tokens in zip(starts, tokenized, strict=True):
             cut = start + np.flatnonzero(tokens.truncated)
             report.cut_rows(first[cut], int(counts[cut].sum()))
+            report.unknown += tokens.unknown
             for rows, scores in run(model, tokens, plan(tokens.lengths, budget, size), here):
                 result.put(start + rows, scores.float())
                 report.done(int(counts[start + rows].sum()))
@@ -248,3 +256,44 @@ def score(model: Any, pairs: list[Pair], report: Report, budget: int, size: int 
     complete = result.complete()[torch.from_numpy(inverse).to(to)]
     check_finite(complete, 0, "the score of pairs")
     return complete
+
+
+def activated(scores: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
+    """What an activation makes of scores: float32, or whole numbers where it gives such.
+
+    Args:
+        scores: Of pairs.
+        activation: A function of them.
+
+    Shape:
+        scores: (pairs, classes). Output: (pairs,) where there is one class, or else (pairs, …).
+
+    Raises:
+        ValueError: If the activation gives no row a pair, NaN, or the softmax of a single score, which is always 1.
+
+    Example:
+        >>> activated(torch.zeros(2, 1), torch.sigmoid)
+        tensor([0.5000, 0.5000])
+    """
+    rows, classes = scores.shape
+    if classes == 1 and isinstance(activation, (nn.Softmax, nn.LogSoftmax)):
+        raise ValueError(
+            f"activation={activation} of one score gives every pair the same; pass nn.Sigmoid() or nn.Identity()"
+        )
+    found = activation(scores)
+    if (
+        not isinstance(found, Tensor)
+        or not found.ndim
+        or len(found) != rows
+        or (classes == 1 and found.numel() != rows)
+    ):
+        given = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+        raise ValueError(
+            f"activation={activation} makes {given} of ({rows}, {classes}) scores; pass a function that returns a"
+            f" tensor with a row for each of the {rows} pairs"
+        )
+    found = found.float() if found.is_floating_point() else found
+    missing = found.isnan().reshape(rows, -1).any(1) if rows else found.new_zeros(0)
+    if missing.any():
+        raise ValueError(f"activation={activation} gives NaN for pairs[{int(missing.nonzero()[0])}]; pass another one")
+    return found.reshape(rows) if classes == 1 else found

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from unicodedata import east_asian_width
+
+from sbert.arguments import known_arguments
+from sbert.extras import missing
+from sbert.vectors import vectors_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +44,8 @@ def check_plot(path: str | os.PathLike[str]) -> None:
         path: Of the picture.
 
     Raises:
-        ValueError: If matplotlib is not installed, or draws no pictures of that kind.
+        ImportError: If matplotlib is not installed.
+        ValueError: If matplotlib draws no pictures of that kind.
 
     Example:
         >>> check_plot("curves.png")
@@ -48,7 +53,9 @@ def check_plot(path: str | os.PathLike[str]) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ValueError("a plot needs matplotlib; install it with: pip install matplotlib") from error
+        raise missing("a plot", "matplotlib", "plot") from error
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path is of type {type(path).__name__}; pass a file name, and all else by name, as labels=…")
     known = Figure().canvas.get_supported_filetypes()
     if Path(path).suffix.lower().removeprefix(".") not in known:
         raise ValueError(
@@ -56,6 +63,7 @@ def check_plot(path: str | os.PathLike[str]) -> None:
         )
 
 
+@known_arguments
 def training_curves(history: History, path: str | os.PathLike[str] | None = None) -> Figure:
     """Loss and learning rate over the steps of a training run, and its evaluations as points.
 
@@ -65,7 +73,8 @@ def training_curves(history: History, path: str | os.PathLike[str] | None = None
 
     Raises:
         FileNotFoundError: If there is no such history.
-        ValueError: If matplotlib is not installed or draws no pictures of that kind, or if the history is empty or
+        ImportError: If matplotlib is not installed.
+        ValueError: If matplotlib draws no pictures of that kind, or if the history is empty or
             a line of it is no entry.
 
     Example:
@@ -75,15 +84,15 @@ def training_curves(history: History, path: str | os.PathLike[str] | None = None
         ['learning rate', 'loss', 'spearman']
     """
     check_plot("curves.png" if path is None else path)
-    from matplotlib.figure import Figure
+    from sbert.figures import NotebookFigure
 
-    entries = _read(Path(history)) if isinstance(history, (str, os.PathLike)) else list(history)
+    entries = _read(Path(history)) if isinstance(history, (str, os.PathLike)) else _entries(history)
     steps = [entry for entry in entries if "loss" in entry]
     evaluations = [entry for entry in entries if "evaluation" in entry]
     if not steps and not evaluations:
         raise ValueError("the history has no entries, so there is nothing to draw; train at least one step")
 
-    figure = Figure(figsize=(8, 6 if evaluations else 4), layout="constrained")
+    figure = NotebookFigure(figsize=(8, 6 if evaluations else 4), layout="constrained")
     axes = figure.subplots(2 if evaluations else 1, 1, sharex=True, squeeze=False)[:, 0]
     _draw_steps(axes[0], steps)
     if evaluations:
@@ -93,6 +102,18 @@ def training_curves(history: History, path: str | os.PathLike[str] | None = None
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
+
+
+def _entries(history: Any) -> list[Mapping[str, Any]]:
+    if not isinstance(history, Sequence):
+        raise TypeError(
+            f"history is of type {type(history).__name__}; pass what Trainer.fit returns, or the path of a"
+            " history.jsonl"
+        )
+    for row, entry in enumerate(history):
+        if not isinstance(entry, Mapping) or "step" not in entry:
+            raise TypeError(f"history[{row}] is {entry!r:.60}, no entry of a history; pass what Trainer.fit returns")
+    return list(history)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -164,6 +185,7 @@ class Compares(Protocol):
         ...
 
 
+@known_arguments
 def similarity_heatmap(
     sentences: Sequence[str], scores: Compares | Any, path: str | os.PathLike[str] | None = None
 ) -> Figure:
@@ -178,7 +200,8 @@ def similarity_heatmap(
         scores: (sentences, sentences).
 
     Raises:
-        ValueError: If matplotlib is not installed or draws no pictures of that kind, or if the similarities are
+        ImportError: If matplotlib is not installed.
+        ValueError: If matplotlib draws no pictures of that kind, or if the similarities are
             not finite or not a row and a column for each sentence.
 
     Example:
@@ -188,16 +211,22 @@ def similarity_heatmap(
     """
     check_plot("heatmap.png" if path is None else path)
     import numpy as np
-    from matplotlib.figure import Figure
 
-    texts = [_short(sentence, 60) for sentence in sentences]
+    from sbert.figures import NotebookFigure
+    from sbert.texts import texts_of
+
+    listed = texts_of(sentences, "sentences")
+    texts = [_short(sentence, 60) for sentence in listed]
     count = len(texts)
     if not count:
         raise ValueError("there are no sentences, so there is nothing to draw; pass at least one")
     if isinstance(scores, Compares):
-        vectors = scores.encode(list(sentences))
+        vectors = scores.encode(listed)
         scores = scores.similarity(vectors, vectors)
-    matrix = np.asarray(scores, np.float32)  # (sentences, sentences)
+    try:
+        matrix = vectors_of("scores", scores).detach().float().cpu().numpy()  # (sentences, sentences)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"scores are {scores!r:.60}; pass a model, or numbers ({count}, {count})") from error
     if matrix.shape != (count, count):
         raise ValueError(f"scores have shape {matrix.shape}; pass ({count}, {count}), or a model")
     if not np.isfinite(matrix).all():
@@ -206,7 +235,7 @@ def similarity_heatmap(
     few = count <= _FEW
     size = max(2.0, count * (0.62 if few else 0.26))
     beside = (0.072 if few else 0.064) * max(map(_columns, texts)) + 0.4  # Inches that the sentences take.
-    figure = Figure(figsize=(size + beside + 1.2, size + (2.2 if few else 0.6)), layout="constrained")
+    figure = NotebookFigure(figsize=(size + beside + 1.2, size + (2.2 if few else 0.6)), layout="constrained")
     axis: Any = figure.subplots()
     # Cosines keep one scale from picture to picture.
     cosines = matrix.min() >= -1.001 and matrix.max() <= 1.001
@@ -237,6 +266,18 @@ def similarity_heatmap(
     return figure
 
 
+def _listed(name: str, texts: Any) -> list[str]:
+    """Texts as a list; a TypeError where they are something else."""
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        found = repr(texts)[:60] if isinstance(texts, str) else f"of type {type(texts).__name__}"
+        raise TypeError(f"{name} must be a list of texts, not {found}")
+    listed = list(texts)
+    for row, text in enumerate(listed):
+        if not isinstance(text, str):
+            raise TypeError(f"{name}[{row}] is of type {type(text).__name__}; pass only str")
+    return listed
+
+
 def _short(text: str, most: int) -> str:
     """The text on one line, cut where it is long."""
     line = " ".join(text.split())
@@ -259,6 +300,7 @@ def _families() -> list[str]:
 # ---------------------------------------------------------------------------------------------- map of a corpus
 
 
+@known_arguments
 def corpus_map(
     vectors: Any,
     path: str | os.PathLike[str] | None = None,
@@ -271,13 +313,16 @@ def corpus_map(
         vectors: Of the texts; where they are of dim 2, they are the points.
         path: Where to save the picture, in a format that its ending says; it is only returned without.
         labels: The cluster of each, a number or a name; -1 or None where it has none.
-        texts: What the points say. Up to 30 are written beside them; of more, the one in the middle of each cluster.
+        texts: What the points say. Up to 30 are written beside them; of more, one for each cluster: its medoid, whose
+            cosines with the cluster's other vectors have the greatest mean; or of points, the one where they lie
+            densest.
 
     Shape:
         vectors: (n, dim). labels, texts: (n,).
 
     Raises:
-        ValueError: If matplotlib is not installed or draws no pictures of that kind, if the vectors are no matrix
+        ImportError: If matplotlib is not installed.
+        ValueError: If matplotlib draws no pictures of that kind, if the vectors are no matrix
             of finite numbers, or there are not as many labels or texts.
 
     Example:
@@ -288,25 +333,32 @@ def corpus_map(
     """
     check_plot("map.png" if path is None else path)
     import numpy as np
-    from matplotlib.figure import Figure
 
-    from sbert.layout import check_vectors, project
+    from sbert.figures import NotebookFigure
+    from sbert.layout import NAMES, check_vectors, choose, project
 
     matrix = check_vectors(vectors)
+    texts = None if texts is None else _listed("texts", texts)
+    if isinstance(labels, str) or not (labels is None or isinstance(labels, Iterable)):
+        raise TypeError(f"labels must be a list, the cluster of each vector, not {labels!r:.60}")
+    labels = None if labels is None else list(labels)
     for name, given in (("labels", labels), ("texts", texts)):
         if given is not None and len(given) != len(matrix):
             raise ValueError(f"there are {len(matrix)} vectors and {len(given)} {name}; pass as many of each")
-    points = matrix if matrix.shape[1] == 2 else project(matrix)  # (n, 2)
+    method = None if matrix.shape[1] == 2 else choose(len(matrix))[0]
+    points = matrix if method is None else project(matrix)  # (n, 2)
     clusters = _by_cluster(labels, len(points))
-    figure = Figure(figsize=(9, 7), layout="constrained")
+    figure = NotebookFigure(figsize=(9, 7), layout="constrained")
     axis: Any = figure.subplots()
     size = float(np.clip(3000 / max(len(points), 1), 3, 45))
     without = sum(name is None for name, _ in clusters) if labels is not None else 0
+    colours = []
     for number, (name, rows) in enumerate(clusters, start=-without):
+        colours.append(_NONE if number < 0 else _COLOURS[number % len(_COLOURS)])
         axis.scatter(
             *points[rows].T,
             s=size,
-            color=_NONE if number < 0 else _COLOURS[number % len(_COLOURS)],
+            color=colours[-1],
             marker=_FORMS[max(number, 0) // len(_COLOURS) % len(_FORMS)],
             alpha=0.8 if len(points) < 2000 else 0.55,
             linewidths=0,
@@ -317,13 +369,23 @@ def corpus_map(
     axis.set_xticks([])
     axis.set_yticks([])
     axis.spines[:].set_color("0.8")
+    if method is not None:
+        axis.set_xlabel(NAMES[method], loc="right", fontsize=8, color="0.4")
     if labels is not None and len(points):
         legend = axis.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, labelspacing=0.6)
         for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
             handle.set(sizes=[40], alpha=1)
             text.set(parse_math=False, fontfamily=_families())
     if texts is not None:
-        _write_texts(figure, axis, points, clusters, texts)
+        written = list(range(len(points)))
+        if len(points) > _WRITTEN:
+            typical = _typical(matrix, method is None, [rows for _, rows in clusters])
+            of = [place for place, (name, _) in enumerate(clusters) if name is not None and typical[place] >= 0]
+            written = [typical[place] for place in of]
+            # Which point a text belongs to, and so which cluster it is of, has to be seen among many.
+            ring = {"facecolors": [colours[place] for place in of], "edgecolors": "black", "linewidths": 0.8}
+            axis.scatter(*points[written].T, s=30, zorder=2, **ring)
+        _write_texts(figure, axis, points, written, texts)
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
@@ -343,23 +405,34 @@ def _by_cluster(labels: Sequence[Any] | np.ndarray | None, count: int) -> list[t
     return [(name, np.array(own)) for name, own in named]
 
 
-def _write_texts(
-    figure: Figure, axis: Any, points: np.ndarray, clusters: list[tuple[Any, np.ndarray]], texts: Sequence[str]
-) -> None:
-    """Texts beside their points; one that would cover another is moved up or down, or else left out."""
+def _typical(vectors: np.ndarray, plane: bool, clusters: list[np.ndarray]) -> list[int]:
+    """A row of each cluster: its medoid by cosine; in a plane, that where it lies densest, or -1."""
     import numpy as np
+
+    if plane:
+        from sbert.layout import density_peaks
+
+        labels = np.empty(len(vectors), np.int64)
+        for number, rows in enumerate(clusters):
+            labels[rows] = number
+        found: list[int] = density_peaks(vectors, labels, len(clusters)).tolist()
+        return found
+    chosen = []
+    for rows in clusters:
+        own = vectors[rows].astype(np.float64)  # (members, dim)
+        own /= np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1e-12)
+        chosen.append(int(rows[(own @ own.sum(0)).argmax()]))
+    return chosen
+
+
+def _write_texts(figure: Figure, axis: Any, points: np.ndarray, chosen: Sequence[int], texts: Sequence[str]) -> None:
+    """Some of the texts beside their points; one that would cover another is moved up or down, or else left out."""
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox
 
-    chosen = list(range(len(points)))
-    if len(points) > _WRITTEN:
-        named = [rows for name, rows in clusters if name is not None]
-        chosen = [
-            int(rows[np.linalg.norm(points[rows] - np.median(points[rows], axis=0), axis=1).argmin()]) for rows in named
-        ]
     figure.draw_without_rendering()  # From here on it is known where things stand.
     edge = axis.get_window_extent()
-    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in axis.transData.transform(points[chosen])]
+    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in axis.transData.transform(points[list(chosen)])]
     for row in chosen:
         note = axis.annotate(
             _short(texts[row], 40),

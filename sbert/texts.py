@@ -1,11 +1,14 @@
-"""The sentences that a caller gives: checked, one by one, whatever holds them."""
+"""The texts and rows that a caller gives: checked, one by one, whatever holds them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set, Sized
 from typing import Any
 
 import numpy as np
+
+# As many columns as an error lists.
+_LISTED = 8
 
 
 def is_one(sentences: object) -> bool:
@@ -13,24 +16,121 @@ def is_one(sentences: object) -> bool:
     return isinstance(sentences, str)
 
 
-def rows_of(sentences: Any) -> Iterator[str]:
+def rows_of(sentences: Any, name: str = "sentences") -> Iterator[str]:
     """The sentences in order; a single str is one sentence.
 
+    Args:
+        sentences: A str; or an ordered iterable of str: list, array, Series, Arrow array, column, generator.
+        name: What the caller calls them, for errors.
+
     Raises:
-        TypeError: If this is no iterable of str, naming the row that is something else.
+        TypeError: If this is no iterable of str, naming the row that is something else; or if it has columns, of
+            which an iteration would give the names.
     """
     if is_one(sentences):
         sentences = [sentences]
-    if isinstance(sentences, (bytes, bytearray, Mapping, Set)) or not isinstance(sentences, Iterable):
+    columns = columns_of(sentences)
+    if columns is not None:
+        raise TypeError(f"{name} is a {type(sentences).__name__}{_columns_and_remedy(sentences, columns, name)}")
+    if isinstance(sentences, (bytes, bytearray, Set)) or not isinstance(sentences, Iterable):
         raise TypeError(
-            f"sentences is of type {type(sentences).__name__}; pass a str, or a list or another ordered iterable of str"
+            f"{name} is of type {type(sentences).__name__}; pass a str, or a list or another ordered iterable of str"
         )
     if isinstance(sentences, np.ndarray) and sentences.ndim != 1:
-        raise TypeError(f"sentences is an array of shape {sentences.shape}; pass an array of one dimension")
+        raise TypeError(f"{name} is an array of shape {sentences.shape}; pass an array of one dimension")
+    # Arrow's arrays hold scalars of their own.
+    return _checked(sentences.to_pylist() if hasattr(sentences, "to_pylist") else sentences, name)
+
+
+def _checked(sentences: Iterable[Any], name: str) -> Iterator[str]:
     for row, text in enumerate(sentences):
+        if isinstance(text, Mapping):
+            raise TypeError(
+                f"{name}[{row}] is a dict with the keys {_listed(list(text))}; pass the texts of one key, such as"
+                f" [row[{next(iter(text), 'text')!r}] for row in {name}]"
+            )
         if not isinstance(text, str):
-            raise TypeError(f"sentences[{row}] is of type {type(text).__name__} ({_short(text)}); pass only str")
+            raise TypeError(f"{name}[{row}] is of type {type(text).__name__} ({_short(text)}); pass only str")
         yield text
+
+
+def texts_of(texts: Any, name: str) -> list[str]:
+    """Several texts as a list.
+
+    Raises:
+        TypeError: As ``rows_of``, and if they are a single str.
+    """
+    if is_one(texts):
+        raise TypeError(f"{name} is of type {type(texts).__name__}; pass a list of str")
+    return list(rows_of(texts, name))
+
+
+# ---------------------------------------------------------------------------------------------- columns
+
+
+def columns_of(data: Any) -> list[Any] | None:
+    """The names of the columns of a dict, a data frame, a table or a structured array; None if it has no columns.
+
+    Example:
+        >>> columns_of({"id": [1], "text": ["A cat."]}), columns_of(["A cat."])
+        (['id', 'text'], None)
+    """
+    if isinstance(data, Mapping):
+        return list(data)
+    if isinstance(data, np.ndarray):
+        return None if data.dtype.names is None else list(data.dtype.names)
+    if hasattr(data, "collect_schema"):  # Of polars, whose lazy frames have no cheap other way.
+        return list(data.collect_schema().names())
+    for attribute in ("column_names", "columns"):  # The second holds, in pyarrow, the columns themselves.
+        names = getattr(data, attribute, None)
+        if isinstance(names, Iterable) and not isinstance(names, str):
+            return list(names)
+    return None
+
+
+def records_of(data: Any) -> Any:
+    """The rows of a data frame or table as dicts; what is neither, as it is.
+
+    Example:
+        >>> import pandas
+        >>> records_of(pandas.DataFrame({"anchor": ["A cat."], "positive": ["A kitten."]}))
+        [{'anchor': 'A cat.', 'positive': 'A kitten.'}]
+    """
+    if isinstance(data, (Mapping, np.ndarray)):
+        return data
+    columns = columns_of(data) or []
+    if len(set(columns)) < len(columns):
+        raise ValueError(f"two columns of the {type(data).__name__} have one name: {_listed(columns)}; rename one")
+    if hasattr(data, "to_pylist"):  # Arrow's.
+        return data.to_pylist()
+    if hasattr(data, "collect_schema"):  # Polars'; of its lazy frames too.
+        return (data.collect() if hasattr(data, "collect") else data).to_dicts()
+    return data.to_dict("records") if hasattr(data, "to_dict") and hasattr(data, "columns") else data  # Of pandas.
+
+
+def _columns_and_remedy(data: Any, columns: list[Any], name: str) -> str:
+    found = f" with the {'keys' if isinstance(data, Mapping) else 'columns'} {_listed(columns)}"
+    if isinstance(data, Mapping) and any(isinstance(value, str) for value in data.values()):
+        return f"{found}; pass its texts: list({name}.values())"
+    texts = _text_columns(data, columns) or columns
+    if not texts:
+        return "; pass a list of str"
+    return f"{found}; pass the texts of one: {' or '.join(f'{name}[{column!r}]' for column in texts[:_LISTED])}"
+
+
+def _text_columns(data: Any, columns: list[Any]) -> list[Any]:
+    """The columns whose first value is a str; none where looking might be expensive."""
+    found = []
+    for column in columns if isinstance(data, Sized) else ():
+        values = data[column]
+        first: Any = next(iter(values), None) if isinstance(values, Iterable) else None
+        if isinstance(first.as_py() if hasattr(first, "as_py") else first, str):
+            found.append(column)
+    return found
+
+
+def _listed(names: list[Any]) -> str:
+    return ", ".join(map(str, names[:_LISTED])) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
 def _short(value: Any) -> str:

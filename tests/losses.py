@@ -46,13 +46,17 @@ CONCATENATIONS = [
 class Row:
     """A loss for vectors of a given width.
 
-    ``labels`` are whole numbers or float64, whose values float32 holds exactly; None for a loss without.
+    ``labels`` are whole numbers or float64, whose values float32 holds exactly; None for a loss without. ``idle`` are
+    batches that teach it nothing, by their rows and labels; ``one_answer`` is a loss that one label teaches nothing,
+    though a batch of it has a gradient.
     """
 
     name: str
     make: Callable[[int], Any]
     columns: int
     labels: Labels
+    idle: tuple[tuple[int, list[int] | None], ...] = ()
+    one_answer: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -121,37 +125,46 @@ def _softmax(pieces: tuple[str, ...]) -> Callable[[int], SoftmaxLoss]:
 MARGINS = {"euclidean": 4.0, "cosine": 1.0, "manhattan": 9.0}
 
 
-def _all(loss: type, columns: int, labels: Labels, margins: dict[str, float]) -> list[Row]:
+ALONE = ((1, None),)
+ONE_PAIR = ((1, [0]), (1, [1]))
+NO_ORDER = ((1, [3]), (4, [3, 3, 3, 3]))
+NO_TRIPLET = ((1, [0]), (2, [0, 0]), (2, [0, 1]), (4, [5, 5, 5, 5]), (4, [2, 0, 1, 3]))
+
+
+def _all(loss: type, columns: int, labels: Labels, margins: dict[str, float], idle: Any = ()) -> list[Row]:
     """A row per distance."""
 
     def make(distance: str) -> Callable[[int], Any]:
         return lambda dim: loss(distance, margins[distance])
 
-    return [Row(f"{loss.__name__}-{distance}", make(distance), columns, labels) for distance in margins]
+    return [Row(f"{loss.__name__}-{distance}", make(distance), columns, labels, idle) for distance in margins]
 
 
 NARROW = {"euclidean": 1.0, "cosine": 0.5, "manhattan": 2.0}
 _Ranking = MultipleNegativesRankingLoss
 
 LOSSES = [
-    *(Row(f"SoftmaxLoss-{','.join(pieces)}", _softmax(pieces), 2, classes) for pieces in CONCATENATIONS),
+    *(
+        Row(f"SoftmaxLoss-{','.join(pieces)}", _softmax(pieces), 2, classes, one_answer=True)
+        for pieces in CONCATENATIONS
+    ),
     Row("CosineSimilarityLoss", lambda dim: CosineSimilarityLoss(), 2, cosines),
-    Row("CoSENTLoss", lambda dim: CoSENTLoss(), 2, grades),
-    Row("AnglELoss", lambda dim: AnglELoss(), 2, grades),
+    Row("CoSENTLoss", lambda dim: CoSENTLoss(), 2, grades, NO_ORDER),
+    Row("AnglELoss", lambda dim: AnglELoss(), 2, grades, NO_ORDER),
     *_all(TripletLoss, 3, none, NARROW),
     *_all(ContrastiveLoss, 2, binary, MARGINS),
-    *_all(OnlineContrastiveLoss, 2, binary, MARGINS),
-    *_all(BatchAllTripletLoss, 1, groups, NARROW),
-    *_all(BatchHardTripletLoss, 1, groups, NARROW),
-    Row("BatchHardTripletLoss-soft", lambda dim: BatchHardTripletLoss(margin=None), 1, groups),
-    *_all(BatchSemiHardTripletLoss, 1, groups, NARROW),
-    Row("MultipleNegativesRankingLoss", lambda dim: _Ranking(), 2, none),
+    *_all(OnlineContrastiveLoss, 2, binary, MARGINS, ONE_PAIR),
+    *_all(BatchAllTripletLoss, 1, groups, NARROW, NO_TRIPLET),
+    *_all(BatchHardTripletLoss, 1, groups, NARROW, NO_TRIPLET),
+    Row("BatchHardTripletLoss-soft", lambda dim: BatchHardTripletLoss(margin=None), 1, groups, NO_TRIPLET),
+    *_all(BatchSemiHardTripletLoss, 1, groups, NARROW, NO_TRIPLET),
+    Row("MultipleNegativesRankingLoss", lambda dim: _Ranking(), 2, none, ALONE),
     Row("MultipleNegativesRankingLoss-1", lambda dim: _Ranking(), 3, none),
     Row("MultipleNegativesRankingLoss-3", lambda dim: _Ranking(), 5, none),
     Row("MultipleNegativesRankingLoss-dot", lambda dim: _Ranking(1.0, "dot"), 3, none),
     Row("MultipleNegativesRankingLoss-euclidean", lambda dim: _Ranking(1.0, "euclidean"), 3, none),
     Row("MultipleNegativesRankingLoss-manhattan", lambda dim: _Ranking(1.0, "manhattan"), 3, none),
-    Row("MultipleNegativesRankingLoss-symmetric", lambda dim: _Ranking(symmetric=True), 2, none),
+    Row("MultipleNegativesRankingLoss-symmetric", lambda dim: _Ranking(symmetric=True), 2, none, ALONE),
     Row("MultipleNegativesRankingLoss-symmetric-1", lambda dim: _Ranking(symmetric=True), 3, none),
     Row("MarginMSELoss", lambda dim: MarginMSELoss(), 3, scores(None)),
     Row("MarginMSELoss-cosine-2", lambda dim: MarginMSELoss("cosine"), 4, scores(2)),
@@ -163,8 +176,22 @@ LOSSES = [
     Row("MatryoshkaLoss-ranking", lambda dim: MatryoshkaLoss(_Ranking(), [dim, dim // 2], [1.0, 0.3]), 3, none),
     Row("MatryoshkaLoss-MSE", lambda dim: MatryoshkaLoss(MSELoss(), [dim, dim // 2]), 2, vectors),
     Row("MatryoshkaLoss-plain", lambda dim: MatryoshkaLoss(plain, [dim // 2]), 2, grades),
-    Row("WeightedSum", lambda dim: WeightedSum((CosineSimilarityLoss(), 2.0), (CoSENTLoss(), 0.5)), 2, cosines),
-    Row("WeightedSum-softmax", lambda dim: WeightedSum((plain, 1.0), (SoftmaxLoss(dim, CLASSES), 2.0)), 2, classes),
+    Row(
+        "WeightedSum",
+        lambda dim: WeightedSum((CosineSimilarityLoss(), 2.0), (CoSENTLoss(), 0.5)),
+        2,
+        cosines,
+        one_answer=True,
+    ),
+    Row(
+        "WeightedSum-softmax",
+        lambda dim: WeightedSum((plain, 1.0), (SoftmaxLoss(dim, CLASSES), 2.0)),
+        2,
+        classes,
+        one_answer=True,
+    ),
+    Row("MatryoshkaLoss-alone", lambda dim: MatryoshkaLoss(_Ranking(), [dim, dim // 2]), 2, none, ALONE),
+    Row("WeightedSum-ranking", lambda dim: WeightedSum((AnglELoss(), 1.0), (_Ranking(), 1.0)), 2, grades, ((1, [3]),)),
     Row("plain", lambda dim: plain, 2, grades),
     Row("plain-ranking", lambda dim: plain_ranking, 2, none),
 ]

@@ -155,7 +155,7 @@ def test_numbers_that_do_not_fit(encoder: SentenceEncoder) -> None:
         split(encoder, ["a"], 8, 0.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="max_tokens=0 is too small"):
         split(encoder, ["a"], 0)
-    with pytest.raises(TypeError, match=r"sentences\[1\] is of type int"):
+    with pytest.raises(TypeError, match=r"documents\[1\] is of type int"):
         split(encoder, ["a", 1])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="any length; say with max_tokens"):
         split(of_kind(small.wordpiece()), ["a"])

@@ -202,6 +202,7 @@ def test_info_says_that_vectors_differ_or_cannot_be_compared(folder: Path, run: 
     assert json.loads(run("info", folder.parent / "bert", "--json")[1])["verification"] is None
 
 
+@pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
 def test_info_puts_each_module_on_a_line(folder: Path, tmp_path: Path, run: Run) -> None:
     from sbert import Dense
 
@@ -246,7 +247,7 @@ def test_info_puts_each_module_on_a_line(folder: Path, tmp_path: Path, run: Run)
         ("encode sbert-mini texts.txt long.txt -o v.npy", "unrecognized arguments: long.txt"),
         ("info ./none", "none does not exist"),
         ("info texts.txt", "texts.txt is a file"),
-        ("info no-such-model", "neither a folder nor a model"),
+        ("info no-such-model", "or pass a model's folder: 'no-such-model' is none"),
         ("dance", "invalid choice: 'dance'"),
         ("", "the following arguments are required"),
         ("info MODEL --loud", "unrecognized arguments: --loud"),

@@ -249,7 +249,7 @@ def test_without_scikit_learn(saved: Path, texts: Path, run: Run, monkeypatch: p
     monkeypatch.setitem(sys.modules, "sklearn", None)
     code, out, err = run("cluster", saved, texts, "--method", "kmeans", "-k", "2")
     assert (code, out) == (2, "")
-    assert "pip install scikit-learn" in err
+    assert 'pip install "sbert[cluster]"' in err
     assert run("cluster", saved, texts, "--threshold", "0.5")[0] == 0
 
 

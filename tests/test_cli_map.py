@@ -47,7 +47,7 @@ def test_a_page_of_a_file(model: str, texts: Path, tmp_path: Path, capsys: pytes
     page = tmp_path / "map.html"
     page.write_text("old", encoding="utf-8")
     assert main(["map", model, str(texts), "-o", str(page), "--clusters", "4"]) == 0
-    assert capsys.readouterr().out == f"{page}: 12 texts\n"
+    assert capsys.readouterr().out == f"{page}: 12 texts, laid out by t-SNE\n"
     found = data(page)
     assert found["texts"] == TEXTS
     sizes = np.bincount(found["labels"])
@@ -92,7 +92,7 @@ def test_without_scikit_learn(
     assert main(["map", model, str(texts), "-o", str(page)]) == 0
     assert data(page)["names"] == []
     assert main(["map", model, str(texts), "-o", str(page), "--clusters", "3"]) == 2
-    assert "pip install scikit-learn" in capsys.readouterr().err
+    assert 'pip install "sbert[cluster]"' in capsys.readouterr().err
 
 
 def test_errors_leave_the_old_page(

@@ -17,7 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from sbert import Pooling, SentenceEncoder, Transformer, files
+from sbert import Pooling, SentenceEncoder, Transformer, atomic, files
 from sbert.cli import main
 from tests import small
 
@@ -176,7 +176,9 @@ def test_columns_and_standard_input(
     assert [(each["text"], each["score"]) for each in found] == expected
     assert sorted(tmp_path.iterdir()) == before
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    assert run(saved, corpus, "-") == (0, "", "")
+    code, said, error = run(saved, corpus, "-")
+    assert (code, said) == (2, "")
+    assert "standard input holds no query" in error
 
 
 def test_words_may_stand_behind_options(
@@ -349,7 +351,7 @@ def test_a_place_that_cannot_be_written(
     assert "it holds 'notes', which is somebody's own" in refused()
     assert (place / "vectors.json").read_text(encoding="utf-8") == "{}"
     shutil.rmtree(folder)
-    for name in ("sbert.files.tempfile.mkdtemp", "sbert.files.os.replace", "sbert.engine.sinks.os.fsync"):
+    for name in ("sbert.atomic.tempfile.mkdtemp", "sbert.atomic.os.replace", "sbert.atomic.os.fsync"):
         with monkeypatch.context() as patch:
             patch.setattr(name, lambda *_, **__: (_ for _ in ()).throw(PermissionError("read-only")))
             assert "read-only" in refused()
@@ -361,12 +363,12 @@ def test_interrupted_or_killed_while_writing(
 ) -> None:
     expected = run(saved, corpus, "lake", "--no-cache")
     with monkeypatch.context() as patch:
-        patch.setattr(files, "flush", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(atomic, "flush", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         assert run(saved, corpus, "lake") == (130, "", "sbert: interrupted\n")
     assert list(tmp_path.iterdir()) == [corpus]
     code = (
-        "import os, sys; from sbert import files; from sbert.cli import main\n"
-        "files.flush = lambda folder: os.kill(os.getpid(), 9)\n"
+        "import os, sys; from sbert import atomic; from sbert.cli import main\n"
+        "atomic.flush = lambda folder: os.kill(os.getpid(), 9)\n"
         "main(sys.argv[1:])"
     )
     words = [sys.executable, "-c", code, "search", str(saved), str(corpus), "lake", "--device", "cpu"]

@@ -25,6 +25,7 @@ from sbert.evaluation import SimilarityEvaluator
 from sbert.training import Signature
 from tests import small
 
+pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
 WORDS = "boat lake fox hills winter small quiet red seven green one two three four five six".split()
 Run = Callable[..., tuple[int, str, str]]
 
@@ -241,7 +242,9 @@ def test_the_model_is_an_encoder_or_a_plain_transformer(folder: Path, tmp_path: 
     for number, (model, pooling) in enumerate(
         {"@bert": "mean", "@encoder": "max", "@bert --pooling cls": "cls", "@bert --pooling max": "max"}.items()
     ):
-        assert run(f"--model {model} {line}", tmp_path / str(number))[::2] == (0, "")
+        code, _, errors = run(f"--model {model} {line}", tmp_path / str(number))
+        assert code == 0
+        assert ("not by max" in errors) if pooling == "max" else errors == ""  # Few servers pool by it.
         made = load(tmp_path / str(number) / "final")
         assert f"Pooling({pooling}" in repr(made[1])
         assert made.max_seq_length == 12
@@ -435,6 +438,6 @@ def test_without_matplotlib_a_plot_is_refused_at_once(
     code, _, errors = run(f"{SOFTMAX} --plot a.png --output", tmp_path / "out")
     assert (code, errors) == (
         2,
-        "sbert: error: a plot needs matplotlib; install it with: pip install matplotlib\n",
+        'sbert: error: a plot needs matplotlib; run: pip install "sbert[plot]"\n',
     )
     assert not (tmp_path / "out").exists()

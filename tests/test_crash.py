@@ -18,12 +18,13 @@ import numpy as np
 import pytest
 import torch
 
-from sbert import Dense, Pooling, SentenceEncoder, Transformer, files
+from sbert import Dense, Pooling, SentenceEncoder, Transformer, atomic
 from sbert.engine import encode
 from sbert.engine.sinks import NpyFile
 from sbert.saving import write
 from tests import small
 
+pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
 SENTENCES = ["a small boat", "lake"]
 # Loads two models once, and then has children save them in turn, each killed at another moment.
 KILLER = """
@@ -104,7 +105,7 @@ def test_a_full_disk(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     places = {
-        "flush": (files, "flush"),
+        "flush": (atomic, "flush"),
         "os.replace": (os, "replace"),
         "write_json": (write, "write_json"),
         "save_file": (__import__("safetensors.torch").torch, "save_file"),
@@ -112,7 +113,7 @@ def test_a_full_disk(
     }
     monkeypatch.setattr(*places[function], full)
     if function == "os.replace" and there:  # Folders change places in one step, which needs no replace.
-        monkeypatch.setattr(files, "_exchange", lambda *_: False)
+        monkeypatch.setattr(atomic, "_exchange", lambda *_: False)
     with pytest.raises(OSError, match="No space left"):
         model.save(target)
     monkeypatch.undo()
@@ -125,7 +126,7 @@ def test_a_full_disk(
 def test_without_an_exchange_in_one_step(
     models: list[SentenceEncoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_exchange", lambda *_: False)
+    monkeypatch.setattr(atomic, "_exchange", lambda *_: False)
     for model in (*models, models[0]):
         model.save(tmp_path / "out" / "target")
         again = SentenceEncoder(tmp_path / "out" / "target", device="cpu")
@@ -136,8 +137,8 @@ def test_without_an_exchange_in_one_step(
 def test_what_a_killed_save_has_left_goes_with_the_next_one(tmp_path: Path) -> None:
     """But for what somebody is writing now, and what bears another name."""
     (tmp_path / "target").mkdir()
-    code = "import os, sys; from pathlib import Path; from sbert.files import replacing\n" + (
-        "with replacing(Path(sys.argv[1])) as work: (work / 'file').touch(); "
+    code = "import os, sys; from pathlib import Path; from sbert.atomic import replacing\n" + (
+        "with replacing(Path(sys.argv[1]), id) as work: (work / 'file').touch(); "
     )
     dead, alive = f"{code} os.kill(os.getpid(), 9)", f"{code} print('ready', flush=True); sys.stdin.read()"
     for name in ("target", "other.target"):
@@ -153,7 +154,7 @@ def test_what_a_killed_save_has_left_goes_with_the_next_one(tmp_path: Path) -> N
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         [writing] = {path.name for path in tmp_path.iterdir()} - before
-        with files.replacing(tmp_path / "target") as work:
+        with atomic.replacing(tmp_path / "target", lambda _: None) as work:
             (work / "modules.json").touch()
         assert {path.name for path in tmp_path.iterdir()} == before - {left} | {writing}
         process.communicate("")
@@ -174,7 +175,7 @@ def test_a_folder_that_was_taken_for_a_left_one_is_made_anew(tmp_path: Path, mon
         return path
 
     monkeypatch.setattr(tempfile, "mkdtemp", taken)
-    with files.replacing(tmp_path / "target") as work:
+    with atomic.replacing(tmp_path / "target", lambda _: None) as work:
         assert str(work) == made[1]
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
 
@@ -183,14 +184,14 @@ def test_a_folder_that_was_taken_for_a_left_one_is_made_anew(tmp_path: Path, mon
 def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    files.write_text(tmp_path / "pipe", "one\n")
+    atomic.write_text(tmp_path / "pipe", "one\n")
     assert os.read(reader, 99) == b"one\n"
     os.close(reader)
     assert (tmp_path / "pipe").is_fifo()
     before = {path: os.lstat(path).st_ino for path in ("/dev/null", "/dev/stdout")}
     out = tmp_path / "out.txt"
     code = (
-        "from pathlib import Path; from sbert.files import write_text\n"
+        "from pathlib import Path; from sbert.atomic import write_text\n"
         "for path in ('/dev/null', '/dev/stdout', '/dev/fd/1'): write_text(Path(path), f'{path}\\n')"
     )
     expected = "/dev/stdout\n/dev/fd/1\n"

@@ -133,8 +133,13 @@ def test_rows_of_pairs() -> None:
     ("data", "loss", "kind", "message"),
     [
         ([{"a": "x", "b": "y", "label": 1.0}], squares, ValueError, "squares takes first, second and labels; data has"),
-        ([("a", "b", "c", 0.5)], squares, ValueError, "data gives 3 columns of text"),
-        ([("a", 0.5)], squares, ValueError, "data gives 1 columns of text"),
+        (
+            [("a", "b", "c", 0.5)],
+            squares,
+            ValueError,
+            r"takes rows \(first, second, label\); those of data have 4 values",
+        ),
+        ([("a", 0.5)], squares, ValueError, r"those of data have 2 values \(str, float\)"),
         ([("a", "b", 0.5), ("a", 3, 0.5)], squares, TypeError, "data, row 1: column 1 holds 3 of type int"),
         ([("a", "b", 0.5)], lambda first, second, labels: first, TypeError, "takes first, second; a model of pairs"),
         ([("a", "b")], lambda scores, texts: scores, ValueError, "takes texts, which goes with texts' vectors"),

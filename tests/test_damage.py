@@ -20,6 +20,7 @@ from sbert import Dense, Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.modules.tokenization import FastTokenizer
 from tests import small
 
+pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
 SENTENCES = ["a small boat", "lake", ""]
 
 
@@ -197,12 +198,7 @@ def test_json_of_the_wrong_shape(good: Path, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "model"
     shutil.copytree(good, folder)
     value = json.loads((good / name).read_text(encoding="utf-8"))
-    cases = [
-        (at, new)
-        for at in places(value)
-        for new in (*STRANGE, ...)
-        if (at[-1], new) != ("num_hidden_layers", 10**6)  # Takes hours, as it says.
-    ]
+    cases = [(at, new) for at in places(value) for new in (*STRANGE, ...)]
     rng = random.Random(0)
     for at, new in rng.sample(cases, min(60, len(cases))):
         (folder / name).write_text(json.dumps(replaced(value, at, new)), encoding="utf-8")
@@ -252,7 +248,7 @@ def test_damaged_tokenizers(good: Path, tmp_path: Path, edit: Callable[[dict[str
     [
         ("1_Pooling/config.json", "pooling_mode_max_tokens", True, r"modules that work together \(RuntimeError: mat1"),
         ("2_Dense/config.json", "in_features", 3, r"2_Dense/model.safetensors .* size mismatch for linear.weight"),
-        ("config.json", "num_attention_heads", -1, r"modules that work together \(RuntimeError"),
+        ("config.json", "num_attention_heads", -1, r"config.json gives num_attention_heads=-1 where at least 1"),
         (
             "config.json",
             "intermediate_size",

@@ -22,7 +22,7 @@ from sbert.data import (
 from sbert.data.transfer import tasks_in
 
 PAIRS = [('A 5" nail.', 'He said: "A nail.', 2.5), ("A cat.", '"A pet.', 5.0)]
-STS = [{"sentence1": first, "sentence2": second, "label": score} for first, second, score in PAIRS]
+STS = [{"first": first, "second": second, "label": score / 5} for first, second, score in PAIRS]
 
 
 def put(path: Path, content: str, encoding: str = "utf-8") -> Path:
@@ -64,7 +64,8 @@ def test_sts_in_every_form(tmp_path: Path, name: str, content: str) -> None:
     path = put(tmp_path / name, content)
     assert read_sts(path) == STS
     assert [type(row["label"]) for row in read_sts(path)] == [float, float]
-    assert [row["label"] for row in read_sts(path, scale=(0, 5))] == [0.5, 1.0]
+    assert [row["label"] for row in read_sts(path, None)] == [2.5, 5.0]
+    assert [row["label"] for row in read_sts(path, (0, 10))] == [0.25, 0.5]
 
 
 def test_sts_of_one_split(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_sts_of_one_split(tmp_path: Path) -> None:
     [
         (RELEASE + "one\ttwo\n", r"a.csv, line 3: 2 cells where 7 or more are expected"),
         (RELEASE.replace("5.000", "five"), r"a.csv, line 2: the label 'five' is no number"),
-        (RELEASE.replace("A cat.", " "), r"a.csv, line 2: column 'sentence1' is empty"),
+        (RELEASE.replace("A cat.", " "), r"a.csv, line 2: column 'first' is empty"),
         (lines(["s1", "s2", "gold"], *PAIRS), r"a.csv: no column score or similarity_score or label; .* s1, s2, gold"),
         (lines(["s1", "s2", "score"], *PAIRS, ["x"]), r"a.csv, line 4: 1 cells where the header has 3"),
         (lines(["s1", "s2", "score"]), r"a.csv has no rows"),
@@ -128,7 +129,7 @@ def test_a_sentence_may_begin_with_a_bracket(tmp_path: Path) -> None:
     put(tmp_path / "STS.input.news.txt", lines(["[Update] A cat.", "A pet."], ["a", "b"]))
     put(tmp_path / "STS.gs.news.txt", "5\n1\n")
     rows = read_sts_year(tmp_path)["news"]
-    assert [row["sentence1"] for row in rows] == ["[Update] A cat.", "a"]
+    assert [row["first"] for row in rows] == ["[Update] A cat.", "a"]
 
 
 @pytest.mark.parametrize("reader", [read_sts, read_sick, read_nli, read_triplets])
@@ -149,9 +150,9 @@ def test_a_year_is_the_same_in_both_layouts(tmp_path: Path) -> None:
     put(flat / "MSRpar.tsv", lines(header, [2.5, *PAIRS[0][:2]], ["", "Not", "scored"], [5, *PAIRS[1][:2]]))
     put(flat / "OnWN.tsv.gz", lines(header, [1, "a", "b"]))
     put(flat / "SMT.tsv", lines(header, [1, "a", "b"]))
-    expected = {"MSRpar": STS, "OnWN": [{"sentence1": "a", "sentence2": "b", "label": 1.0}]}
+    expected = {"MSRpar": STS, "OnWN": [{"first": "a", "second": "b", "label": 0.2}]}
     assert read_sts_year(senteval) == read_sts_year(flat) == expected
-    assert read_sts_year(flat, scale=(0, 5))["MSRpar"][0]["label"] == 0.5
+    assert read_sts_year(flat, scale=None)["MSRpar"][0]["label"] == 2.5
 
 
 def test_a_year_refuses(tmp_path: Path) -> None:
@@ -180,13 +181,13 @@ def test_sick(tmp_path: Path) -> None:
     )
     header = ["pair_id", "sentence1", "sentence2", "relatedness", "entailment"]
     flat = put(tmp_path / "a.tsv", lines(header, [1, "A", "B", 4.5, "neutral"], [2, "C", "D", 1, "entailment"]))
-    expected = [{"sentence1": "A", "sentence2": "B", "label": 4.5}, {"sentence1": "C", "sentence2": "D", "label": 1.0}]
+    expected = [{"first": "A", "second": "B", "label": 0.875}, {"first": "C", "second": "D", "label": 0.0}]
     assert read_sick(path) == read_sick(flat) == expected
-    assert [row["label"] for row in read_sick(path, scale=(1, 5))] == [0.875, 0.0]
+    assert [row["label"] for row in read_sick(path, scale=None)] == [4.5, 1.0]
     assert [row["label"] for row in read_sick(path, "entailment")] == [2, 1]
     assert [row["label"] for row in read_sick(flat, "entailment", classes=("neutral", "entailment"))] == [0, 1]
     both = put(tmp_path / "SICK.txt", lines([*OFFICIAL, "SemEval_set"], [1, "A", "B", 2, "NEUTRAL", "TRIAL"]))
-    assert read_sick(both, split="trial")[0]["label"] == 2.0
+    assert read_sick(both, split="trial")[0]["label"] == 0.25
 
 
 def test_sick_refuses(tmp_path: Path) -> None:
@@ -203,8 +204,8 @@ def test_sick_refuses(tmp_path: Path) -> None:
 
 LABELLED = [("A cat.", 'A "cat.', "entailment"), ("A cat.", "?", "-"), ("A cat.", "A dog.", "contradiction")]
 NLI = [
-    {"premise": "A cat.", "hypothesis": 'A "cat.', "label": 1},
-    {"premise": "A cat.", "hypothesis": "A dog.", "label": 0},
+    {"first": "A cat.", "second": 'A "cat.', "label": 1},
+    {"first": "A cat.", "second": "A dog.", "label": 0},
 ]
 
 
@@ -326,7 +327,7 @@ def test_transfer_is_the_same_in_all_layouts(tmp_path: Path, task: str) -> None:
     assert [tasks_in(folder) for folder in folders] == [NAMES] * 3
     splits = {"SST2": ["train", "dev", "test"], "SST5": ["train", "dev", "test"], "TREC": ["train", "test"]}
     assert list(found[0].splits) == splits.get(task, ["train", "test"] if task == "MRPC" else ["all"])
-    assert found[0].columns == (["sentence1", "sentence2"] if task == "MRPC" else ["sentence"])
+    assert found[0].columns == (["first", "second"] if task == "MRPC" else ["sentence"])
 
 
 def test_transfer_rows(tmp_path: Path) -> None:
@@ -337,7 +338,7 @@ def test_transfer_rows(tmp_path: Path) -> None:
     assert trec.splits["test"][0] == {"sentence": "How far : test ?", "label": 5}
     assert trec.classes[5] == "NUM"
     assert read_transfer(folder, "SST5").splits["dev"][0] == {"sentence": "a fine dev", "label": 4}
-    assert read_transfer(folder, "MRPC").splits["train"][0] == {"sentence1": 'A "train', "sentence2": "B", "label": 1}
+    assert read_transfer(folder, "MRPC").splits["train"][0] == {"first": 'A "train', "second": "B", "label": 1}
 
 
 def test_transfer_reads_what_is_no_utf8(tmp_path: Path) -> None:
@@ -356,9 +357,9 @@ def test_transfer_of_inference(tmp_path: Path) -> None:
         put(tmp_path / "nli" / f"snli_{split}.tsv", lines(["premise", "hypothesis", "label"], ["A", split, "neutral"]))
     assert tasks_in(tmp_path) == ["SICK-E", "SNLI"]
     sick, snli = read_transfer(tmp_path, "SICK-E"), read_transfer(tmp_path, "SNLI")
-    assert sick.splits["dev"] == [{"sentence1": "A", "sentence2": "dev", "label": 2}]
-    assert snli.splits["test"] == [{"premise": "A", "hypothesis": "test", "label": 2}]
-    assert snli.columns == ["premise", "hypothesis"]
+    assert sick.splits["dev"] == [{"first": "A", "second": "dev", "label": 2}]
+    assert snli.splits["test"] == [{"first": "A", "second": "test", "label": 2}]
+    assert snli.columns == ["first", "second"]
     assert sick.classes[2] == snli.classes[2] == "neutral"
 
 

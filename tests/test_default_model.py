@@ -18,7 +18,8 @@ import pytest
 import sbert
 from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.benchmark.contenders import PEERS
-from sbert.evaluation import STSSuite
+from sbert.data import read_retrieval
+from sbert.evaluation import RetrievalEvaluator, STSSuite
 from tests import small
 from tests.test_imports import seconds
 
@@ -144,8 +145,10 @@ def test_log_and_curve_are_there() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* sentences were cut to max_seq_length")
 def test_figures(own: SentenceEncoder, data: Path) -> None:
-    found = STSSuite(data)(own)
+    retrieval = RetrievalEvaluator(*read_retrieval(data / "cranfield"))
+    found = {**STSSuite(data)(own), "Cranfield": retrieval(own)["ndcg@10"]}
     print("\n" + ", ".join(f"{name} {100 * figure:.2f}" for name, figure in found.items()))
     assert found["STSb"] >= 0.80
     assert found["SICK-R"] >= 0.75

@@ -24,6 +24,7 @@ import torch
 from sbert import Dense, Pooling, SentenceEncoder, Transformer, hub
 from tests import small
 
+pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
 SENTENCES = ["a small boat", "lake", ""]
 SECRET = "hf_secret"
 # The client reads HF_ENDPOINT once, when it is imported: so it lives in a process of its own and is sent one model
@@ -287,11 +288,9 @@ def test_a_full_name(server: Hub, client: Client, models: Models, expected: Vect
 
 def test_an_unknown_name(server: Hub, client: Client, cache: str) -> None:
     message = client.refused("no-such-model", cache_folder=cache)
-    assert "'no-such-model' is neither a folder nor a model" in message
-    assert "sentence-transformers/no-such-model: " in message
-    assert "; no-such-model: " in message
+    assert message.startswith("check the name and, for a private model, the token: 'no-such-model' is neither a folder")
     assert server.asked() == ["sentence-transformers/no-such-model", "no-such-model"]
-    assert "me/no-such-model: " in client.refused("me/no-such-model", cache_folder=cache)
+    assert "'me/no-such-model' is neither a folder" in client.refused("me/no-such-model", cache_folder=cache)
 
 
 @pytest.mark.parametrize("name", ["./tiny", "/no/such/folder", "a/b/c", "tiny/", "~/no-such-folder", "a\\b"])
@@ -303,7 +302,8 @@ def test_a_path_is_not_looked_up(server: Hub, client: Client, name: str) -> None
 
 @pytest.mark.parametrize("name", ["a b", "x--y", "é", "me/.hidden.", "n" * 120])
 def test_no_name_of_a_repository(server: Hub, client: Client, name: str, cache: str) -> None:
-    assert f"{name!r} is neither a folder nor a model" in client.refused(name, cache_folder=cache)
+    shown = name if len(name) <= 60 else f"{name[:60]}…"
+    assert f"{shown!r} is neither a folder nor a model" in client.refused(name, cache_folder=cache)
 
 
 def test_revisions(server: Hub, client: Client, models: Models, expected: Vectors, cache: str) -> None:
@@ -415,7 +415,12 @@ def test_without_a_connection(
             np.testing.assert_array_equal(client.vectors("old", **options), expected["b"])
             for name in ("never-fetched", "me/never-fetched"):
                 message = client.refused(name, **options)
-                assert f"'{name}' is neither a folder nor a model that could be had from the hub" in message
+                assert f"'{name}' is " in message
+                # A connection that was open when the server stopped still answers.
+                assert message.startswith(
+                    "unset local_files_only" if local else ("check the connection", "check the name")
+                )
+                assert len(message) < 200
     finally:
         server.start()
 
@@ -534,5 +539,5 @@ def test_a_failed_push(api: Any, models: Models, tmp_path: Path, monkeypatch: py
 def test_errors_without_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error that says nothing is named all the same."""
     monkeypatch.setattr(huggingface_hub, "snapshot_download", Mock(side_effect=OSError()))
-    with pytest.raises(FileNotFoundError, match=r"me/tiny: OSError"):
+    with pytest.raises(FileNotFoundError, match=r"'me/tiny' is not in the cache, no hub reached \(OSError\)"):
         hub.resolve("me/tiny")

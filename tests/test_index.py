@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 
-from sbert import files
+from sbert import atomic
 from sbert.quantization import calibrate, quantize
 from sbert.search import Index, kept, semantic_search
 
@@ -122,7 +123,7 @@ def test_graphs(backend: str, similarity: str, tmp_path: Path) -> None:
 
 def test_a_backend_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(ImportError, match=r"backend='faiss' needs faiss-cpu: pip install faiss-cpu"):
+    with pytest.raises(ImportError, match=r"backend='faiss' needs faiss-cpu; run: pip install .sbert\[search\]"):
         Index(backend="faiss")
 
 
@@ -241,7 +242,19 @@ def test_the_callers_memory_is_not_the_index() -> None:
 
 
 def changed(path: Path, **changes: Any) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    """Another description, with the checksum that belongs to it."""
+    from sbert.search import stored
+
+    described = {**json.loads(path.read_text()), **changes}
+    described.pop("crc32", None)
+    path.write_text(json.dumps({**described, "crc32": stored._checksum(described)}))
+
+
+def forged(path: Path, content: bytes) -> None:
+    """Other bytes in a file, with the checksum that belongs to them."""
+    path.write_bytes(content)
+    saved = json.loads((path.parent / "index.json").read_text())["files"]
+    changed(path.parent / "index.json", files={**saved, path.name: [len(content), zlib.crc32(content)]})
 
 
 @pytest.mark.parametrize(
@@ -249,18 +262,23 @@ def changed(path: Path, **changes: Any) -> None:
     [
         ("vectors.npy", lambda p: p.write_bytes(p.read_bytes()[:-1]), r"vectors\.npy has \d+ bytes of \d+"),
         ("vectors.npy", lambda p: p.unlink(), r"vectors\.npy has None bytes"),
-        ("vectors.npy", lambda p: p.write_bytes(b"x" * p.stat().st_size), r"vectors\.npy cannot be read as an array"),
+        ("vectors.npy", lambda p: forged(p, b"x" * p.stat().st_size), r"vectors\.npy cannot be read as an array"),
         ("ids.json", lambda p: p.write_bytes(p.read_bytes()[:-1]), r"ids\.json has \d+ bytes of \d+"),
-        ("ids.json", lambda p: p.write_text("[1, 1, 2]"), r"ids\.json holds no list of different ids"),
-        ("ids.json", lambda p: p.write_text("[1.5, 2]."[:9]), r"ids\.json cannot be read as JSON"),
+        ("ids.json", lambda p: forged(p, b"[1, 1, 2]"), r"ids\.json holds no list of different ids"),
+        ("ids.json", lambda p: forged(p, b"[1.5, 2]."), r"ids\.json cannot be read as JSON"),
         ("index.json", lambda p: p.write_bytes(p.read_bytes()[:-9]), r"index\.json cannot be read as JSON"),
         ("index.json", lambda p: p.write_text("{}"), r"index\.json describes no index"),
-        ("ids.json", lambda p: p.write_text("[1, 9, 2]"), r"goes on from 3, and the ids from 1 to 9"),
+        ("ids.json", lambda p: forged(p, b"[1, 9, 2]"), r"goes on from 3, and the ids from 1 to 9"),
         ("index.json", lambda p: changed(p, dim=5), r"vectors\.npy holds \(3, 12\) of float32 where \(3, 5\)"),
         ("index.json", lambda p: changed(p, similarity="x"), r"index\.json does not fit: similarity 'x' is unknown"),
-        ("index.json", lambda p: changed(p, files={"../x": 1}), r"names the file '\.\./x'"),
-        ("index.json", lambda p: changed(p, files={"graph.x/../../y": 1}), r"names the file 'graph\.x/\.\./\.\./y'"),
-        ("index.json", lambda p: changed(p, files={"graph.": 1}), r"names the file 'graph\.', which is no part"),
+        ("index.json", lambda p: changed(p, files={"../x": [1, 1]}), r"names the file '\.\./x'"),
+        (
+            "index.json",
+            lambda p: changed(p, files={"graph.x/../../y": [1, 1]}),
+            r"the file 'graph\.x/\.\./\.\./y'",
+        ),
+        ("index.json", lambda p: changed(p, files={"graph.": [1, 1]}), r"names the file 'graph\.', which is no part"),
+        ("index.json", lambda p: changed(p, files={"ids.json": 9}), r"gives 'ids\.json' no size and checksum"),
         ("index.json", lambda p: p.unlink(), r"holds no index\.json"),
     ],
 )
@@ -283,14 +301,14 @@ def test_nothing_of_others_is_taken_away(tmp_path: Path) -> None:
     (tmp_path / "index" / "notes").write_text("mine")
     index.save(tmp_path / "own")
     (tmp_path / "own" / "notes").write_text("mine")
-    changed(tmp_path / "own" / "index.json", files=dict.fromkeys(("notes", "ids.json", "vectors.npy"), 4))
+    changed(tmp_path / "own" / "index.json", files={each: [4, 4] for each in ("notes", "ids.json", "vectors.npy")})
     # An index that names them as its own takes nothing.
     for name in ("modules.json", "vectors.npy", "index.json"):
         (tmp_path / name[:3]).mkdir()
         (tmp_path / name[:3] / name).write_text("{}")
     for folder in ("index", "own", "mod", "vec", "ind"):
         before = sorted(path.name for path in (tmp_path / folder).iterdir())
-        with pytest.raises(ValueError, match="which is no part of an index; save to another folder"):
+        with pytest.raises(ValueError, match="no part of an index, and saving would delete it; save to another folder"):
             index.save(tmp_path / folder)
         assert sorted(path.name for path in (tmp_path / folder).iterdir()) == before
     with pytest.raises(ValueError, match="is a file"):
@@ -310,7 +328,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: 
 
     from sbert.search import stored
 
-    place = {"flush": files, "fsync": os, "write_json": stored}[function]
+    place = {"flush": atomic, "fsync": os, "write_json": stored}[function]
     monkeypatch.setattr(place, function, full)
     with pytest.raises(OSError, match="No space left"):
         second.save(tmp_path / "index")
@@ -333,6 +351,7 @@ def test_saved_anew_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Another's files may have the same sizes; or others, so that they seem to be truncated."""
     from sbert.search import stored
 
+    monkeypatch.setattr(atomic, "_PATIENCE", 0)  # This save is the reader's own.
     first, second, saved = Index(), Index(), []
     first.add(vectors(3), ["a", "b", "c"])
     second.add(vectors(rows, seed=1), ["d", "e", "f", "g"][:rows])

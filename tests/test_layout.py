@@ -65,6 +65,8 @@ def test_what_cannot_be_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ValueError, match=message):
             project(given, **options)
     monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
-    np.testing.assert_array_equal(project(vectors), project(vectors, method="pca"))
-    with pytest.raises(ValueError, match="pip install scikit-learn"):
+    with pytest.warns(UserWarning, match="the layout is PCA, because t-SNE needs scikit-learn"):
+        found = project(vectors)
+    np.testing.assert_array_equal(found, project(vectors, method="pca"))
+    with pytest.raises(ImportError, match=r'pip install "sbert\[plot\]", or'):
         project(vectors, method="tsne")

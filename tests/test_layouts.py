@@ -18,6 +18,7 @@ from tests import small
 from tests.small import modules, pooling, write
 from tests.test_families import build, difference, ours, theirs
 
+pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
 OLD = "sentence_transformers.models."
 MIDDLE = "sentence_transformers.sentence_transformer.modules.{name}."
 NEW = "sentence_transformers.base.modules.{name}."

@@ -192,7 +192,7 @@ def test_similarities(kind: str) -> None:
 def test_similarity_errors() -> None:
     with pytest.raises(ValueError, match="dim 2 and 3 cannot be compared"):
         functional.cos_sim(np.ones((1, 2)), np.ones((1, 3)))
-    with pytest.raises(ValueError, match=r"shape \(1, 1, 2\)"):
+    with pytest.raises(ValueError, match=r"must have the shape \(rows, dim\) or \(dim,\), not \(1, 1, 2\)"):
         functional.cos_sim(np.ones((1, 1, 2)), np.ones((1, 2)))
     with pytest.raises(ValueError, match="2 rows and 3 rows"):
         functional.pairwise_similarity(np.ones((2, 2)), np.ones((3, 2)))

@@ -82,7 +82,7 @@ def test_what_cannot_be_drawn(tmp_path: Path) -> None:
 
 def test_without_matplotlib_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ValueError, match="pip install matplotlib"):
+    with pytest.raises(ImportError, match=r'pip install "sbert\[plot\]"'):
         training_curves(STEPS)
-    with pytest.raises(ValueError, match="pip install matplotlib"):
+    with pytest.raises(ImportError, match=r'pip install "sbert\[plot\]"'):
         check_plot("a.png")

@@ -87,5 +87,7 @@ def test_ranges_that_do_not_fit(ranges: Any) -> None:
 def test_a_sample_is_more_than_one_vector() -> None:
     with pytest.raises(ValueError, match=r"shape \(1, 12\); pass two vectors or more"):
         calibrate(vectors(1))
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ValueError, match=r"vectors\[0\] has a NaN"):
         calibrate(np.array([[np.nan], [1.0]]))
+    with pytest.raises(ValueError, match="do not fit"):
+        calibrate(np.array([[np.inf], [1.0]]))

@@ -38,7 +38,8 @@ def scored(queries: np.ndarray, vectors: np.ndarray, similarity: str) -> np.ndar
         return (-np.abs(q - c).sum(-1)).astype(np.float32)
     found = (q * c).sum(-1)
     if similarity == "cosine":
-        found /= np.maximum(np.linalg.norm(q, axis=-1), 1e-12) * np.maximum(np.linalg.norm(c, axis=-1), 1e-12)
+        lengths = np.linalg.norm(q, axis=-1) * np.linalg.norm(c, axis=-1)
+        found /= np.where(lengths == 0, 1, lengths)
     return found.astype(np.float32)
 
 
@@ -88,7 +89,10 @@ def test_what_exceeds_a_limit_is_never_left_out(similarity: str, way: Any, autoc
         # Numbers between two of bfloat16, all of which are rounded the same way.
         vectors[::2] = vectors[::2].bfloat16().float() * (1 + 2.0**-8 * 0.99)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-            block, queries = compare.rows(vectors, "corpus"), compare.Queries(vectors[::512] / scale, similarity)
+            block, queries = (
+                compare.rows(vectors, "corpus", similarity),
+                compare.Queries(vectors[::512] / scale, similarity),
+            )
         scores = queries.all(block)
         ranked = scores.sort(1, descending=True).values
         for rank in (0, 2, 5):
@@ -170,7 +174,7 @@ def test_a_pair_has_one_score_however_it_is_compared(
     rng = np.random.default_rng(0)
     vectors = torch.from_numpy(rng.normal(size=(100, 20)).astype(np.float32))
     vectors[50:] = vectors[:50]
-    block, queries = compare.rows(vectors, "corpus", exact=exact), compare.Queries(vectors[:30], similarity)
+    block, queries = compare.rows(vectors, "corpus", similarity, exact=exact), compare.Queries(vectors[:30], similarity)
     at, of = torch.from_numpy(rng.integers(0, 100, 700)), torch.from_numpy(rng.integers(0, 30, 700))
     expected = queries.all(block)[of, at]
     assert torch.equal(queries.some(block, (at, of)), expected)
@@ -190,7 +194,7 @@ def test_scores_on_the_edge_are_those_of_one_order_of_sums(monkeypatch: pytest.M
     query = np.ones((3, 64), np.float32)
     expected = np.array([halves(row) for row in vectors.astype(np.float64)], np.float32)
     assert len(set(expected)) == 2  # Both ways to round it.
-    block = compare.rows(torch.from_numpy(vectors), "corpus")
+    block = compare.rows(torch.from_numpy(vectors), "corpus", "dot")
     queries = compare.Queries(torch.from_numpy(query), "dot")
     assert (queries.about(block).float().numpy()[0] != expected).any()  # Another order, and another score.
     at = torch.arange(2000)
@@ -213,7 +217,7 @@ def test_scores_on_the_edge_are_those_of_one_order_of_sums(monkeypatch: pytest.M
 def test_pairs_above_a_limit(limit: float, behind: int | None, way: Any) -> None:
     """Where there are so many that all are compared, and where there are few."""
     vectors = np.random.default_rng(0).normal(size=(640, 12)).astype(np.float32)
-    block = compare.rows(torch.from_numpy(vectors), "corpus")
+    block = compare.rows(torch.from_numpy(vectors), "corpus", "cosine")
     expected = scored(vectors[:40], vectors, "cosine")
     of, at = (expected > np.float32(limit)).nonzero()
     if behind is not None:
@@ -240,7 +244,7 @@ def test_a_pair_and_its_reverse_have_one_score(similarity: str, monkeypatch: pyt
     rng = np.random.default_rng(0)
     for dim in (1, 2, 7, 50):
         vectors = rng.normal(size=(40, dim)).astype(np.float32)
-        block = compare.rows(torch.from_numpy(vectors), "corpus")
+        block = compare.rows(torch.from_numpy(vectors), "corpus", similarity)
         scores = compare.Queries(torch.from_numpy(vectors), similarity).all(block)
         assert torch.equal(scores, scores.T)
         np.testing.assert_allclose(scores, scored(vectors, vectors, similarity), rtol=1e-6, atol=1e-7)
@@ -420,12 +424,24 @@ def test_no_rows_and_few_rows() -> None:
 
 
 WRONG: dict[str, tuple[Any, Any, dict[str, Any], type[Exception], str]] = {
-    "dims": (np.ones((1, 3)), np.ones((2, 4)), {}, ValueError, "4 numbers a row, and vectors of dim 3"),
-    "bits": (np.ones((1, 9)), np.ones((2, 1), np.uint8), {}, ValueError, "ubinary codes of 2 numbers"),
+    "dims": (np.ones((1, 3)), np.ones((2, 4)), {}, ValueError, "rows of 4 numbers, and the queries are of dim 3"),
+    "bits": (np.ones((1, 9)), np.ones((2, 1), np.uint8), {}, ValueError, "ubinary codes of 2 bytes"),
     "NaN": (np.ones((1, 2)), np.array([[1, 1], [1, np.nan]]), {}, ValueError, r"corpus\[1\] has a NaN"),
     "infinite": (np.array([[1, np.inf]]), np.ones((2, 2)), {}, ValueError, r"queries\[0\] has a NaN or an infinity"),
-    "long": (np.ones((1, 2)), np.array([[1, 1], [1e200, 0]]), {}, ValueError, r"corpus\[1\] is longer than 1e\+150"),
-    "long query": (np.array([[-1e200, 1]]), np.ones((2, 2)), {}, ValueError, r"queries\[0\] is longer than"),
+    "long": (
+        np.ones((1, 2)),
+        np.array([[1, 1], [1e200, 0]]),
+        {"similarity": "dot"},
+        ValueError,
+        r"corpus\[1\] is longer than 1e\+150",
+    ),
+    "long query": (
+        np.array([[-1e200, 1]]),
+        np.ones((2, 2)),
+        {"similarity": "dot"},
+        ValueError,
+        r"queries\[0\] is longer than",
+    ),
     "none": (np.ones((1, 2)), np.ones((2, 2)), {"top_k": 0}, ValueError, "top_k=0 is too small"),
     "None": (np.ones((1, 2)), np.ones((2, 2)), {"top_k": None}, TypeError, "top_k is None; pass a whole number"),
     "ranges of floats": (
@@ -445,8 +461,14 @@ WRONG: dict[str, tuple[Any, Any, dict[str, Any], type[Exception], str]] = {
     "oversample": (np.ones((1, 2)), np.ones((2, 2)), {"oversample": 8}, ValueError, "oversample=8 is of rescoring"),
     "some": (np.ones((1, 2)), np.ones((2, 2)), {"top_k": 1.5}, TypeError, "top_k is 1.5"),
     "name": (np.ones((1, 2)), np.ones((2, 2)), {"similarity": "cos"}, ValueError, "similarity 'cos' is unknown"),
-    "shape": (np.ones((1, 2)), np.ones((2, 2, 2)), {}, ValueError, r"shape \(2, 2, 2\)"),
-    "texts": (np.ones((1, 2)), np.array([["a", "b"]]), {}, TypeError, "dtype <U1"),
+    "shape": (
+        np.ones((1, 2)),
+        np.ones((2, 2, 2)),
+        {},
+        ValueError,
+        r"corpus must have the shape \(rows, dim\) or \(dim,\), not \(2, 2, 2\)",
+    ),
+    "texts": (np.ones((1, 2)), np.array([["a", "b"]]), {}, TypeError, "corpus must hold numbers, not text"),
     "either": (np.ones((1, 2), np.int8), np.ones((2, 2), np.int8), {}, ValueError, "precision='int8' or"),
     "unsigned": (
         np.ones((1, 16)),

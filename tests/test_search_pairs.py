@@ -32,8 +32,8 @@ def every(vectors: np.ndarray, similarity: str = "cosine", limit: int | None = N
 
 
 def equal(found: Pairs, expected: Pairs, count: int | None = None) -> None:
-    for one, two in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, two[:count])
+    for name in ("scores", "first", "second"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name)[:count])
 
 
 def clustered(rows: int = 300, dim: int = 12, twice: bool = True) -> np.ndarray:

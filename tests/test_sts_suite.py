@@ -34,7 +34,7 @@ def folder(root: Path) -> Path:
 
 
 def cosine_correlation(model: SentenceEncoder, rows: list[dict[str, Any]]) -> float:
-    first, second = (model.encode([row[name] for row in rows]).astype(float) for name in ("sentence1", "sentence2"))
+    first, second = (model.encode([row[name] for row in rows]).astype(float) for name in ("first", "second"))
     cosines = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
     return float(spearmanr(cosines, [row["label"] for row in rows]).statistic)
 
@@ -50,7 +50,7 @@ def test_figures(model: SentenceEncoder, tmp_path: Path) -> None:
     one, two = (cosine_correlation(model, year[name]) for name in ("one", "two"))
     whole = cosine_correlation(model, [*year["one"], *year["two"]])
     stsb = cosine_correlation(model, read_sts(tmp_path / "stsb" / "test.tsv"))
-    sick = cosine_correlation(model, read_sick(tmp_path / "sick" / "test.tsv"))
+    sick = cosine_correlation(model, read_sick(tmp_path / "sick" / "test.tsv", scale=None))
     found = suite(model)
     assert found == pytest.approx(
         {
@@ -69,16 +69,16 @@ def test_figures(model: SentenceEncoder, tmp_path: Path) -> None:
 def test_sentevals_layout_gives_the_same(model: SentenceEncoder, tmp_path: Path) -> None:
     flat, senteval = folder(tmp_path / "flat"), tmp_path / "downstream"
     for name in ("one", "two"):
-        rows = read_sts(flat / "sts" / "STS12" / f"{name}.tsv")
+        rows = read_sts(flat / "sts" / "STS12" / f"{name}.tsv", None)
         year = senteval / "STS" / "STS12-en-test"
-        put(year / f"STS.input.{name}.txt", lines(*([row["sentence1"], row["sentence2"]] for row in rows)))
+        put(year / f"STS.input.{name}.txt", lines(*([row["first"], row["second"]] for row in rows)))
         put(year / f"STS.gs.{name}.txt", lines(*(row["label"] for row in rows)))
-    rows = read_sts(flat / "stsb" / "test.tsv")
-    benchmark = lines(*(["g", "f", "y", "1", row["label"], row["sentence1"], row["sentence2"]] for row in rows))
+    rows = read_sts(flat / "stsb" / "test.tsv", None)
+    benchmark = lines(*(["g", "f", "y", "1", row["label"], row["first"], row["second"]] for row in rows))
     put(senteval / "STS" / "STSBenchmark" / "sts-test.csv", benchmark)
     header = ["pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment"]
-    rows = read_sick(flat / "sick" / "test.tsv")
-    sick = lines(header, *([1, row["sentence1"], row["sentence2"], row["label"], "NEUTRAL"] for row in rows))
+    rows = read_sick(flat / "sick" / "test.tsv", scale=None)
+    sick = lines(header, *([1, row["first"], row["second"], row["label"], "NEUTRAL"] for row in rows))
     put(senteval / "SICK" / "SICK_test_annotated.txt", sick)
     assert STSSuite(senteval)(model) == STSSuite(flat)(model)
 
@@ -102,7 +102,7 @@ def test_each_text_is_encoded_once_in_one_call(
 def test_a_cross_encoders_scores_are_compared(tmp_path: Path) -> None:
     scorer = CrossEncoder(small.bert(tmp_path / "bert"), classes=1, device="cpu")
     rows = read_sts(folder(tmp_path / "data") / "stsb" / "test.tsv")
-    scores = scorer.predict([(row["sentence1"], row["sentence2"]) for row in rows])
+    scores = scorer.predict([(row["first"], row["second"]) for row in rows])
     expected = spearmanr(scores, [row["label"] for row in rows]).statistic
     assert STSSuite(tmp_path / "data", ["STSb"])(scorer)["STSb"] == pytest.approx(expected)
 

@@ -160,7 +160,7 @@ class TwoRanks:
     def __init__(self, rank: int) -> None:
         self.rank, self.first, self.sent = rank, rank == 0, torch.zeros(0)
 
-    def together(self, action: Any, device: torch.device) -> Any:
+    def together(self, action: Any) -> Any:
         return action()
 
     def gather(self, columns: torch.Tensor, rows: int) -> torch.Tensor:
@@ -206,7 +206,7 @@ def test_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="MR has 1 rows of a class, too few for folds=2"):
         TransferSuite(tmp_path, folds=2)(Known())
     monkeypatch.setattr("sbert.evaluation.transfer.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install sbert\[evaluation\]"):
+    with pytest.raises(ImportError, match=r'pip install "sbert\[evaluation\]"'):
         TransferSuite(tmp_path)
 
 

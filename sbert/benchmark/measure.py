@@ -17,7 +17,9 @@ from sbert.benchmark.ceiling import ceilings
 from sbert.benchmark.contenders import OWN, PEERS, serve
 from sbert.benchmark.precision import recall_by_precision
 from sbert.benchmark.workloads import mixed, short
+from sbert.devices import check_device
 from sbert.engine.devices import default_device
+from sbert.texts import texts_of
 from sbert.verification import versions
 
 _SWEEP = {"cpu": (512, 1024, 2048, 4096, 8192, 16384), "cuda": (8192, 16384, 32768, 65536, 131072)}
@@ -194,9 +196,10 @@ def benchmark(
     Raises:
         ValueError: If a peer is unknown, there are no texts, or ``rounds`` or ``sample`` is too small.
     """
-    where = torch.device(device) if device else default_device()
+    where = check_device(device or default_device())
     names = chosen(against, where)
-    if rounds < 1 or sample < 4 or (texts is not None and not len(texts)):
+    texts = None if texts is None else texts_of(texts, "texts")
+    if rounds < 1 or sample < 4 or texts == []:
         raise ValueError(f"rounds={rounds}, sample={sample}: pass at least 1 round, a sample of 4 and one text")
     # Each different text once, or the work would depend on who notices repetitions.
     given, threads = None if texts is None else list(dict.fromkeys(texts)), torch.get_num_threads()

@@ -8,7 +8,7 @@ import numpy as np
 
 from sbert.quantization import calibrate, quantize
 from sbert.search import semantic_search
-from sbert.search.corpus import vectors_of
+from sbert.search.corpus import held
 
 # How a corpus is kept: its codes, and what the best of these are compared by once more.
 WAYS: dict[str, tuple[str, str | None]] = {
@@ -52,7 +52,7 @@ def recall_by_precision(queries: Any, corpus: Any, top_k: int = 10, oversample: 
         >>> found["binary"]["recall"], found["binary, rescored by float32"]["recall"]
         (0.0, 1.0)
     """
-    asked, kept = vectors_of(queries), vectors_of(corpus).float()
+    asked, kept = held("queries", queries), held("corpus", corpus).float()
     if not len(asked):
         raise ValueError("there are no queries; pass at least one")
     expected = semantic_search(asked, kept, top_k).indices

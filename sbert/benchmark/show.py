@@ -105,7 +105,8 @@ def plot(result: dict[str, Any], path: str) -> None:
         path: The picture, in a format that its ending says.
 
     Raises:
-        ValueError: If matplotlib is not installed, or draws no pictures of that kind.
+        ImportError: If matplotlib is not installed.
+        ValueError: If matplotlib draws no pictures of that kind.
     """
     check_plot(path)
     from matplotlib.figure import Figure

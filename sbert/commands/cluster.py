@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from sbert.commands.output import Line, add_input, add_output, check_output, number, read, show
+from sbert.commands.output import INPUT, Line, add_input, add_output, check_output, number, read, show
+from sbert.extras import missing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Clusters are numbered by size, the largest first, and have the texts nearest to their middle first. Rows are"
         " those of the file, counted from 1 and without a header; empty ones are left out."
     )
-    parser.add_argument("texts", help="a file: text, JSONL, CSV or TSV, .gz or not; - for standard input")
+    parser.add_argument("texts", help=INPUT)
     add_input(parser)
     parser.add_argument(
         "--method",
@@ -56,7 +57,8 @@ def cluster(arguments: argparse.Namespace) -> None:
 
     Raises:
         FileNotFoundError: If there is no such file, or no folder for the output.
-        ValueError: If a line does not fit, there is no text, an option does not fit, or scikit-learn is missing.
+        ImportError: If scikit-learn is needed and not installed.
+        ValueError: If a line does not fit, there is no text, or an option does not fit.
     """
     _check_options(arguments)
     check_output(arguments.output)
@@ -115,7 +117,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
     if method == "agglomerative" and (k is None) == (threshold is None):
         raise ValueError("--method agglomerative takes either the number of clusters, -k, or --threshold")
     if find_spec("sklearn") is None:
-        raise ValueError(f"--method {method} needs scikit-learn; install it with: pip install scikit-learn")
+        raise missing(f"--method {method}", "scikit-learn", "cluster")
 
 
 def _members(vectors: np.ndarray, labels: np.ndarray) -> Iterator[tuple[int, list[int]]]:

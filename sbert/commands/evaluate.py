@@ -41,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", required=True, type=_names, metavar="A,B", help="some of those below")
     parser.add_argument("--data", required=True, metavar="DIR", help="the folder that holds the data")
     parser.add_argument("--cross-encoder", action="store_true", help="the model reads two texts at once; sts and nli")
+    parser.add_argument("--prompt", help="before every text of sts, transfer and nli: a name of the model's, or a text")
+    parser.add_argument("--query-prompt", metavar="PROMPT", help="before every query of retrieval")
+    parser.add_argument("--document-prompt", metavar="PROMPT", help="before every document of retrieval")
     parser.add_argument("--output", metavar="FILE", help="add the figures to a file as a line: .csv, or else JSONL")
     parser.add_argument("--json", action="store_true", help="for programs: fractions, where the table has percent")
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
@@ -57,28 +60,29 @@ def _names(text: str) -> list[str]:
 # -------------------------------------------------------------------------------------------------------- suites
 
 
-def _sts(folder: str, reads_pairs: bool) -> Evaluator:
+def _sts(arguments: argparse.Namespace) -> Evaluator:
     from sbert.evaluation import STSSuite
 
-    return STSSuite(folder)
+    return STSSuite(arguments.data, prompt=arguments.prompt)
 
 
-def _transfer(folder: str, reads_pairs: bool) -> Evaluator:
+def _transfer(arguments: argparse.Namespace) -> Evaluator:
     from sbert.evaluation import TransferSuite
 
-    if reads_pairs:
+    if arguments.cross_encoder:
         raise ValueError("a cross-encoder has no vectors of single texts, which --suite transfer needs; leave it out")
-    return TransferSuite(folder)
+    return TransferSuite(arguments.data, prompt=arguments.prompt)
 
 
-def _nli(folder: str, reads_pairs: bool) -> Evaluator:
+def _nli(arguments: argparse.Namespace) -> Evaluator:
     from sbert.evaluation import LabelEvaluator, Sequence, TransferSuite
 
+    folder = arguments.data
     tasks = [name for name in _INFERENCE if name in tasks_in(folder)]
     if not tasks:
         raise FileNotFoundError(f"{folder} has no {' or '.join(_INFERENCE)}; sbert evaluate --help says where")
-    if not reads_pairs:
-        return TransferSuite(folder, tasks)
+    if not arguments.cross_encoder:
+        return TransferSuite(folder, tasks, prompt=arguments.prompt)
     evaluators: dict[str, Evaluator] = {}
     for name in tasks:
         task = read_transfer(folder, name)
@@ -87,20 +91,21 @@ def _nli(folder: str, reads_pairs: bool) -> Evaluator:
     return Sequence(evaluators)
 
 
-def _retrieval(folder: str, reads_pairs: bool) -> Evaluator:
+def _retrieval(arguments: argparse.Namespace) -> Evaluator:
     from sbert.evaluation import RetrievalEvaluator, Sequence
 
-    if reads_pairs:
+    if arguments.cross_encoder:
         raise ValueError("a cross-encoder cannot search a corpus, as --suite retrieval does; leave it out")
+    folder, prompts = arguments.data, {name: getattr(arguments, name) for name in ("query_prompt", "document_prompt")}
     check_folder(folder)
     root = Path(folder)
     found = [root] if is_retrieval(root) else [path for path in sorted(root.iterdir()) if is_retrieval(path)]
     if not found:
         raise FileNotFoundError(f"{folder} has no corpus with qrels, nor has a folder in it; name another folder")
-    return Sequence({path.resolve().name: RetrievalEvaluator(*read_retrieval(path)) for path in found})
+    return Sequence({path.resolve().name: RetrievalEvaluator(*read_retrieval(path), **prompts) for path in found})
 
 
-SUITES: Mapping[str, tuple[Callable[[str, bool], Evaluator], str]] = {
+SUITES: Mapping[str, tuple[Callable[[argparse.Namespace], Evaluator], str]] = {
     "sts": (
         _sts,
         "Spearman on STS12-16, STSb and SICK-R: sts/STS12/*.tsv, stsb/test.tsv, sick/test.tsv; or SentEval's",
@@ -130,7 +135,8 @@ def evaluate(arguments: argparse.Namespace) -> None:
         ValueError: If the data does not fit, or the suite does not fit the model.
     """
     # What can be wrong with the data is said before the model is loaded.
-    suites = {name: SUITES[name][0](arguments.data, arguments.cross_encoder) for name in arguments.suite}
+    _check_prompts(arguments)
+    suites = {name: SUITES[name][0](arguments) for name in arguments.suite}
     from sbert.evaluation import Sequence, Vectors, write_line
 
     model, ranks = _load(arguments)
@@ -146,6 +152,19 @@ def evaluate(arguments: argparse.Namespace) -> None:
     if arguments.output is not None:  # Last, so that a file that cannot be written costs nobody the figures.
         named = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "model": arguments.model}
         write_line(arguments.output, {**named, "evaluator": ",".join(suites), **figures})
+
+
+def _check_prompts(arguments: argparse.Namespace) -> None:
+    """Raise a ValueError for a prompt that nothing would read."""
+    retrieval, others = "retrieval" in arguments.suite, set(arguments.suite) - {"retrieval"}
+    for option, read in (("prompt", bool(others)), ("query_prompt", retrieval), ("document_prompt", retrieval)):
+        if getattr(arguments, option) is None:
+            continue
+        name = f"--{option.replace('_', '-')}"
+        if arguments.cross_encoder:
+            raise ValueError(f"a cross-encoder puts no prompt before its texts; leave {name} out")
+        if not read:
+            raise ValueError(f"no suite among {', '.join(arguments.suite)} reads {name}; leave it out")
 
 
 def _load(arguments: argparse.Namespace) -> tuple[Any, Ranks]:

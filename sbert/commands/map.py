@@ -8,13 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbert.commands.output import add_input, check_output, read
+from sbert.commands.output import INPUT, add_input, check_output, read
+from sbert.extras import missing
 
 if TYPE_CHECKING:
     import numpy as np
 
 # More would not be told apart by their colours; nor would more words fit beside a cluster.
 _CLUSTERS, _WORDS = 12, 3
+# What a layout shows, for a reader of the page.
+_MEANING = {
+    "tsne": "Neighbours mean similar things; how far two groups are apart says little.",
+    "pca": "Points far apart mean different things; points close together need not mean similar things.",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         >>> parser.parse_args(["texts.txt", "-o", "map.html"]).method
         'auto'
     """
-    parser.add_argument("texts", help="a file: text, JSONL, CSV or TSV, .gz or not; - for standard input")
+    parser.add_argument("texts", help=INPUT)
     parser.add_argument("-o", "--output", required=True, metavar="FILE.html", help="where to write the page")
     add_input(parser)
     parser.add_argument("--clusters", type=int, metavar="N", help="colours; 2 to 12 if not given, 0 for none")
@@ -49,9 +55,9 @@ def draw(arguments: argparse.Namespace) -> None:
     if arguments.clusters is not None and arguments.clusters < 0:
         raise ValueError(f"--clusters {arguments.clusters} is too small; pass 0 for none")
     texts, _ = read(arguments)
+    from sbert.atomic import write_text
     from sbert.encoder import SentenceEncoder
-    from sbert.files import write_text
-    from sbert.layout import METHODS, project
+    from sbert.layout import METHODS, NAMES, choose, project
     from sbert.page import map_page
 
     if arguments.method not in METHODS:
@@ -61,11 +67,15 @@ def draw(arguments: argparse.Namespace) -> None:
         texts, normalize_embeddings=True, show_progress_bar=False if arguments.quiet else None
     )  # (texts, dim)
     labels = _clusters(vectors, arguments.clusters)
+    method, reason = choose(len(texts), arguments.method)
+    layout = NAMES[method] + ("" if reason is None else f", because {reason}")
+    points = project(vectors, 2, arguments.method)  # (texts, 2)
     title = arguments.title or ("Map" if arguments.texts == "-" else Path(arguments.texts).name)
     output = Path(arguments.output)
-    write_text(output, map_page(texts, project(vectors, 2, arguments.method), labels, _names(texts, labels), title))
+    note = f"Layout: {layout}. {_MEANING[method]}"
+    write_text(output, map_page(texts, points, labels, _names(texts, labels), title, note))
     if not arguments.quiet:
-        print(f"{output}: {len(texts)} texts")
+        print(f"{output}: {len(texts)} texts, laid out by {layout}")
 
 
 def _clusters(vectors: np.ndarray, count: int | None) -> np.ndarray | None:
@@ -81,8 +91,11 @@ def _clusters(vectors: np.ndarray, count: int | None) -> np.ndarray | None:
         from sklearn.exceptions import ConvergenceWarning
     except ImportError as error:
         if count is None:
+            warnings.warn(
+                f"the map shows no clusters: {missing('colouring them', 'scikit-learn', 'plot')}", stacklevel=2
+            )
             return None
-        raise ValueError("--clusters needs scikit-learn; install it with: pip install scikit-learn") from error
+        raise missing(f"--clusters {count}", "scikit-learn", "cluster") from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # Of texts that repeat there are fewer clusters.
         found = KMeans(wanted, n_init=1, random_state=0).fit_predict(vectors)

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, TextIO
 
 from sbert.data import FORMATS, read_texts
 
+# What commands that read texts take.
+INPUT = "a file: text, JSONL, JSON, CSV, TSV or Parquet, .gz or not; - for standard input"
 _JOINERS = "\u200c\u200d"
 
 
@@ -116,7 +118,7 @@ def show(arguments: argparse.Namespace, lines: Iterable[Line], records: Iterable
         records: The same for programs.
     """
     if arguments.output is not None:
-        from sbert.files import write_text
+        from sbert.atomic import write_text
 
         written = list(_written(arguments, lines, records, None))
         # Half a surrogate pair, which JSON may hold, cannot be written; escaped, it is JSON again.

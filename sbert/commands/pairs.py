@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from sbert.commands.output import Line, add_input, add_output, check_output, number, read, score_of, show
+from sbert.commands.output import INPUT, Line, add_input, add_output, check_output, number, read, score_of, show
 
 # On a terminal, and where a threshold says which pairs are wanted.
 _FEW, _MANY = 20, 500_000
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         0.9
     """
     parser.epilog = "Rows are those of the file, counted from 1 and without a header; empty ones are left out."
-    parser.add_argument("texts", help="a file: text, JSONL, CSV or TSV, .gz or not; - for standard input")
+    parser.add_argument("texts", help=INPUT)
     add_input(parser)
     parser.add_argument("--threshold", type=number, metavar="X", help="the least score of a pair")
     parser.add_argument(
@@ -69,7 +69,7 @@ def pairs(arguments: argparse.Namespace) -> None:
     )
     records = [
         {"score": score_of(score), "rows": [rows[i] for i in pair], "texts": [texts[i] for i in pair]}
-        for score, *pair in zip(found.scores, found.first, found.second, strict=True)
+        for score, *pair in found
     ]
     show(arguments, _lines(records), records)
 

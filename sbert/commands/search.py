@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sbert.commands.output import Line, add_input, add_output, check_output, number, read, score_of, show
+from sbert.commands.output import INPUT, Line, add_input, add_output, check_output, number, read, score_of, show
 from sbert.data import read_texts
 from sbert.hub import OWN, resolve
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="+",
         metavar="FILE QUERY",
-        help="a file: text, JSONL, CSV or TSV, .gz or not; and what to search for, or - for lines of standard input",
+        help=f"{INPUT}; and what to search for, or - for lines of standard input",
     )
     parser.set_defaults(model=None)
     add_input(parser)
@@ -67,6 +67,8 @@ def search(arguments: argparse.Namespace) -> None:
     texts, rows = read(arguments)
     if queries == ["-"]:
         queries = [line for line in read_texts("-") if line.strip()]
+        if not queries:
+            raise ValueError("standard input holds no query; pass some lines")
     from sbert.commands.vectors import PRECISIONS, document_vectors, folder_of
     from sbert.encoder import SentenceEncoder
     from sbert.search import semantic_search

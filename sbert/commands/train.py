@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     data = parser.add_argument_group("the model and the data")
     data.add_argument("--model", required=True, help="a folder or a name on the hub, a plain transformer's too")
-    data.add_argument("--data", required=True, metavar="FILE", help="rows: TSV, CSV or JSONL, .gz or not; - for stdin")
+    data.add_argument("--data", required=True, metavar="FILE", help="TSV, CSV, JSONL, JSON or Parquet; - for stdin")
     data.add_argument("--columns", required=True, type=_names, metavar="A,B", help="columns in the loss's order")
     data.add_argument("--label", metavar="NAME", help="the column of labels")
     data.add_argument("--loss", required=True, choices=LOSSES, metavar="LOSS", help="one of those below")
@@ -97,6 +97,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--scale", type=_range, metavar="0,5", help="lowest and highest label, which become 0 and 1")
     data.add_argument("--drop", type=_names, default=(), metavar="A,B", help="labels whose rows are left out")
     data.add_argument("--format", choices=FORMATS[1:], help="of the data; by the file's ending where it is not given")
+    data.add_argument(
+        "--prompt",
+        action="append",
+        metavar="COLUMN=PROMPT",
+        help="what stands before a column's texts, once a column: a name of the model's prompts, or a text, with"
+        " nothing behind = for none; or a PROMPT alone for all columns",
+    )
     data.add_argument("--pooling", metavar="NAME", help="mean, max, cls; for a plain transformer")
     data.add_argument("--max-seq-length", type=int, metavar="N", help="longest text in tokens")
     data.add_argument("--device", help="cpu, cuda, cuda:1, mps")
@@ -125,6 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B,SCORE",
         help="of that file (sentence1,sentence2,score)",
     )
+    watching.add_argument("--evaluate-prompt", metavar="PROMPT", help="before its texts, in place of the default one")
     watching.add_argument("--evaluate-every", type=int, metavar="N", help="steps; an epoch where it is not given")
     watching.add_argument("--checkpoint-every", type=int, metavar="N", help="steps; an epoch where it is not given")
     watching.add_argument("--keep", type=int, metavar="N", help="checkpoints that stay (2)")
@@ -158,7 +166,12 @@ def train(arguments: argparse.Namespace) -> None:
     from sbert.training import Trainer, TrainingConfig, checkpoint
 
     settings = {name: getattr(arguments, name) for name in _SETTINGS if getattr(arguments, name) is not None}
-    config = TrainingConfig(output=arguments.output, sampler=arguments.sampler or choice.sampler, **settings)
+    config = TrainingConfig(
+        output=arguments.output,
+        sampler=arguments.sampler or choice.sampler,
+        prompts=_prompts(arguments.prompt),
+        **settings,
+    )
     checkpoints = Path(arguments.output) / "checkpoints"
     found = checkpoint.newest(checkpoints)
     if found is not None and not arguments.resume:
@@ -218,6 +231,8 @@ def _check_options(arguments: argparse.Namespace, choice: Choice) -> None:
         raise ValueError(f"--loss {name} takes classes, and --scale makes fractions of labels; leave it out")
     if arguments.evaluate is None and arguments.evaluate_every is not None:
         raise ValueError("--evaluate-every needs something to evaluate; name a file with --evaluate")
+    if arguments.evaluate is None and arguments.evaluate_prompt is not None:
+        raise ValueError("--evaluate-prompt needs something to evaluate; name a file with --evaluate")
     if len(arguments.evaluate_columns) != 3:
         raise ValueError("--evaluate-columns takes three names: of two columns of text, and of their score")
     if arguments.plot is not None:
@@ -226,6 +241,19 @@ def _check_options(arguments: argparse.Namespace, choice: Choice) -> None:
         check_plot(arguments.plot)
         if not Path(arguments.plot).parent.is_dir():
             raise FileNotFoundError(f"{arguments.plot}: there is no folder {Path(arguments.plot).parent}; make it")
+
+
+def _prompts(given: list[str] | None) -> str | dict[str, str] | None:
+    """What ``--prompt`` says, by column; or of all columns."""
+    if given is None:
+        return None
+    if len(given) == 1 and "=" not in given[0]:
+        return given[0]
+    named = [option.partition("=") for option in given]
+    prompts = {column: prompt for column, _, prompt in named}
+    if len(prompts) < len(named) or not all(equals for _, equals, _ in named):
+        raise ValueError(f"--prompt {given[-1]!r} does not fit the others; pass COLUMN=PROMPT once for each column")
+    return prompts
 
 
 def _classes(arguments: argparse.Namespace, choice: Choice, talkative: bool) -> list[str] | None:
@@ -250,7 +278,8 @@ def _evaluator(arguments: argparse.Namespace) -> SimilarityEvaluator | None:
     first, second, score = arguments.evaluate_columns
     rows = list(read_rows(arguments.evaluate, [first, second], score))
     try:
-        return SimilarityEvaluator(*([row[name] for row in rows] for name in (first, second, "label")))
+        columns = ([row[name] for row in rows] for name in (first, second, "label"))
+        return SimilarityEvaluator(*columns, prompt=arguments.evaluate_prompt)
     except ValueError as error:
         raise ValueError(f"{arguments.evaluate}: {error}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import warnings
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sbert import files
+from sbert.atomic import replacing
+from sbert.folders import foreign
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,8 +29,6 @@ PRECISIONS = {"float32": "float32", "int8": "int8", "binary": "ubinary"}
 _VECTORS, _DESCRIPTION = "vectors.npy", "vectors.json"
 # Texts that say which ranges the codes of int8 must hold.
 _SAMPLE = 2048
-# Bytes of a file that are read at once.
-_PART = 1 << 20
 
 
 class Kept(NamedTuple):
@@ -70,10 +71,11 @@ def document_vectors(
     if found is not None:
         return found
     try:
-        with files.replacing(place, _check) as work:
+        with replacing(place, _check) as work:
             _, ranges = _encoded(model, texts, precision, quiet, work / _VECTORS)
-            kept = {"ranges": None if ranges is None else ranges.tolist(), "crc32": _checksum(work / _VECTORS)}
-            files.write_json(work / _DESCRIPTION, {**key, **kept})
+            described = {**key, "ranges": None if ranges is None else ranges.tolist()}
+            sealed = {**described, "crc32": _checksum(work / _VECTORS, described)}
+            files.write_json(work / _DESCRIPTION, sealed)
         found = _read(place, key)
     except OSError as error:
         found = _read(place, key)  # Another process may have been faster.
@@ -109,12 +111,15 @@ def _read(place: Path, key: dict[str, Any]) -> Kept | None:
 
     try:
         described = files.read_object(place / _DESCRIPTION)
-        vectors = opened(place / _VECTORS)
+        vectors = opened("vectors", place / _VECTORS)
         # Once more, for another process may have put vectors of other texts there in between.
         if files.read_object(place / _DESCRIPTION) != described:
             return None
-        ranges, checksum = described.pop("ranges", None), described.pop("crc32", None)
-        if described != key or checksum != _checksum(place / _VECTORS):
+        checksum = described.pop("crc32", None)
+        if checksum != _checksum(place / _VECTORS, described):
+            return None
+        ranges = described.pop("ranges", None)
+        if described != key:
             return None
         kept = Kept(vectors, None if ranges is None else np.array(ranges, np.float32))
     except (OSError, ValueError):
@@ -122,21 +127,17 @@ def _read(place: Path, key: dict[str, Any]) -> Kept | None:
     return kept if [*vectors.shape, str(vectors.dtype)] == key["shape"] else None
 
 
-def _checksum(path: Path) -> int:
-    """Of a file, which is read in parts: it may be larger than memory."""
-    checksum = 0
-    with path.open("rb") as file:
-        while part := file.read(_PART):
-            checksum = zlib.crc32(part, checksum)
-    return checksum
+def _checksum(path: Path, described: dict[str, Any]) -> int:
+    """Of the vectors and of what is said of them."""
+    return files.checksum(path, zlib.crc32(json.dumps(described, sort_keys=True).encode()))
 
 
 def _check(place: Path) -> None:
     """Raise an error where keeping vectors would take away something else."""
     if os.path.lexists(place):
-        foreign = {path.name for path in place.iterdir()} - {_VECTORS, _DESCRIPTION}
-        if foreign:
-            raise FileExistsError(f"it holds {min(foreign)!r}, which is somebody's own")
+        found = foreign(place, {_VECTORS, _DESCRIPTION}.__contains__)
+        if found is not None:
+            raise FileExistsError(f"it holds {found!r}, which is somebody's own")
 
 
 # ------------------------------------------------------------------------------- what vectors depend on
@@ -152,7 +153,7 @@ def _key(model: SentenceEncoder, source: Path, texts: list[str], precision: str)
     dim = model.get_sentence_embedding_dimension()
     width = -(-dim // 8) if precision == "binary" else dim
     return {
-        "format": "vectors of sbert search, version 2",
+        "format": "vectors of sbert search, version 3",
         "texts": _digest(texts),
         "model": _digest_of_model(model, source),
         "dtype": str(inference_dtype(model.dtype, model.automatic_dtype, model.device)[0]),

@@ -10,7 +10,8 @@ from sbert.data.rows import as_word, conversion
 from sbert.data.tables import read_table
 
 CLASSES = ("contradiction", "entailment", "neutral")
-_PAIR = {"premise": ("premise", "sentence1"), "hypothesis": ("hypothesis", "sentence2")}
+# As the losses of two sentences call them.
+_PAIR = {"first": ("premise", "sentence1", "first"), "second": ("hypothesis", "sentence2", "second")}
 _LABEL = ("gold_label", "label", "gold")
 _TRIPLET = {
     "anchor": ("anchor", "sent0", "query", "sentence1"),
@@ -22,7 +23,8 @@ _TRIPLET = {
 def read_nli(path: Name, classes: Sequence[str] = CLASSES, *, split: str | None = None) -> list[dict[str, Any]]:
     r"""Premises, hypotheses and what follows: SNLI, MultiNLI, KorNLI, XNLI.
 
-    Rows that are labelled ``-``, or ``-1`` in files of numbers, on which people did not agree, are left out.
+    The rows are for ``SoftmaxLoss``, and for ``CrossEncoder.fit`` with three classes, as they are. Rows that are
+    labelled ``-``, or ``-1`` in files of numbers, on which people did not agree, are left out.
 
     Args:
         path: A file of SNLI's or MultiNLI's releases, ``.jsonl`` or ``.txt``, of KorNLI's, or TSV, CSV or JSONL
@@ -31,7 +33,7 @@ def read_nli(path: Name, classes: Sequence[str] = CLASSES, *, split: str | None 
         split: The part to read, of a file with a column split; all of it where it is not given.
 
     Returns:
-        Rows with ``premise``, ``hypothesis`` and ``label``.
+        Rows with ``first``, the premise, ``second``, the hypothesis, and ``label``.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -48,7 +50,7 @@ def read_nli(path: Name, classes: Sequence[str] = CLASSES, *, split: str | None 
         ...     file = Path(folder) / "snli_1.0_dev.jsonl"
         ...     _ = file.write_text('{"gold_label": "neutral", "sentence1": "A cat.", "sentence2": "A black cat."}\n')
         ...     read_nli(file)
-        [{'premise': 'A cat.', 'hypothesis': 'A black cat.', 'label': 2}]
+        [{'first': 'A cat.', 'second': 'A black cat.', 'label': 2}]
     """
     drop = {"-", "-1"} - {as_word(word) for word in classes}
     return read_table(path, _PAIR, _LABEL, conversion(classes, None), split=split, drop=drop)
@@ -56,6 +58,8 @@ def read_nli(path: Name, classes: Sequence[str] = CLASSES, *, split: str | None 
 
 def read_triplets(path: Name, *, split: str | None = None) -> list[dict[str, Any]]:
     r"""An anchor, a sentence like it and one unlike it: AllNLI's triplets, of a premise and two of its hypotheses.
+
+    The rows are for ``TripletLoss`` and ``MultipleNegativesRankingLoss`` as they are.
 
     Args:
         path: TSV, CSV or JSONL with anchor, positive and negative; with sent0, sent1 and hard_neg, as SimCSE's; or

@@ -36,7 +36,7 @@ def read_retrieval(folder: Name, split: str = "test") -> Retrieval:
     Args:
         folder: With ``corpus.jsonl`` (_id, title, text), ``queries.jsonl`` (_id, text) and ``qrels/test.tsv``
             (query-id, corpus-id, score), or ``corpus.tsv`` (doc_id, title, text), ``queries.tsv`` (query_id, text) and
-            ``qrels.tsv`` (query_id, doc_id, grade); gzipped or not.
+            ``qrels.tsv`` (query_id or query, doc_id or doc, grade or score); gzipped or not.
         split: The part of the judgments; that of a lone ``qrels.tsv`` is the test.
 
     Raises:
@@ -62,7 +62,7 @@ def read_retrieval(folder: Name, split: str = "test") -> Retrieval:
     corpus = _texts(documents, ("_id", "doc_id", "id"), titled=True)
     queries = _texts(asked, ("_id", "query_id", "id"), titled=False)
     relevant: dict[str, dict[str, float]] = {}
-    columns = (("query-id", "query_id"), ("corpus-id", "doc_id", "corpus_id"), ("score", "grade"))
+    columns = (("query-id", "query_id", "query"), ("corpus-id", "doc_id", "corpus_id", "doc"), ("score", "grade"))
     for where, (query, document, grade) in cells(judged, columns):
         for name, known, path in ((query, queries, asked), (document, corpus, documents)):
             if name not in known:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from sbert.data.records import Name, check_there, decoded, format_of, kind, open_bytes, records
+from sbert.data.records import FORMATS, Name, check_there, format_of, kind, records
 
 # Makes a number of a label, given where it stands.
 Convert = Callable[[str, Any], Any]
@@ -28,8 +28,8 @@ def read_rows(
 ) -> Iterator[dict[str, Any]]:
     r"""The rows of a UTF-8 file as a ``Trainer`` takes them, read as they are asked for.
 
-    CSV and TSV have a header line; TSV knows no quotes, CSV does. JSONL has an object a line, whose label may also
-    be a list of numbers, such as a teacher's vector.
+    CSV and TSV have a header line; TSV knows no quotes, CSV does. JSONL has an object a line, and JSON an array of
+    them, whose label may also be a list of numbers, such as a teacher's vector. Parquet needs pyarrow.
 
     Args:
         path: The file, gzipped where it ends in ``.gz``; ``"-"`` for standard input.
@@ -38,7 +38,8 @@ def read_rows(
         classes: The words that the labels may be, each of which becomes its index here.
         scale: Lowest and highest label, which become 0 and 1, and all between them in proportion.
         drop: Labels whose rows are left out, such as SNLI's ``"-"``; ``""`` for those without a label.
-        file_format: ``"jsonl"``, ``"csv"`` or ``"tsv"``; by the file's ending where it is not given.
+        file_format: ``"jsonl"``, ``"csv"``, ``"tsv"``, ``"json"`` or ``"parquet"``; by the file's ending where it is
+            not given.
 
     Raises:
         OSError: If the file cannot be opened.
@@ -97,11 +98,10 @@ def read_classes(path: Name, label: str, *, drop: Collection[object] = (), file_
     chosen = _table_format(path, file_format)
     check_there(path)
     found = set()
-    with open_bytes(path) as file:
-        for where, (value,) in records(decoded(file, path), path, [label], chosen):
-            if as_word(value) not in {as_word(one) for one in drop}:
-                _check_filled(where, "the label", value)
-                found.add(as_word(value))
+    for where, (value,) in records(path, [label], chosen):
+        if as_word(value) not in {as_word(one) for one in drop}:
+            _check_filled(where, "the label", value)
+            found.add(as_word(value))
     whole = all(_WHOLE.fullmatch(word) for word in found)
     return sorted(found, key=lambda word: (int(word) if whole else 0, word))
 
@@ -109,7 +109,7 @@ def read_classes(path: Name, label: str, *, drop: Collection[object] = (), file_
 def _table_format(path: Name, file_format: str | None) -> str:
     chosen = format_of(path, file_format)
     if chosen == "text":
-        raise ValueError(f"{path} is plain text and has no columns; name another format: jsonl, csv or tsv")
+        raise ValueError(f"{path} is plain text and has no columns; name another format: {', '.join(FORMATS[1:])}")
     return chosen
 
 
@@ -122,11 +122,10 @@ def _rows(
     file_format: str,
 ) -> Iterator[dict[str, Any]]:
     wanted = columns if label is None else [*columns, label]
-    with open_bytes(path) as file:
-        for where, row in records(decoded(file, path), path, wanted, file_format):
-            if label is not None and drop and as_word(row[-1]) in drop:
-                continue
-            yield row_of(where, columns, row, None if label is None else convert)
+    for where, row in records(path, wanted, file_format):
+        if label is not None and drop and as_word(row[-1]) in drop:
+            continue
+        yield row_of(where, columns, row, None if label is None else convert)
 
 
 def row_of(where: str, columns: Sequence[str], cells: Sequence[Any], convert: Convert | None = None) -> dict[str, Any]:

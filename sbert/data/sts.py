@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sbert.data.nli import CLASSES
 from sbert.data.records import Name
@@ -12,9 +12,11 @@ from sbert.data.rows import Convert, conversion, row_of
 from sbert.data.tables import cells, read_table
 from sbert.data.texts import read_texts
 
-_FIRST = ("sentence1", "sentence_A", "s1", "text1")
-_SECOND = ("sentence2", "sentence_B", "s2", "text2")
-_COLUMNS = {"sentence1": _FIRST, "sentence2": _SECOND}
+# As the losses of two sentences call them.
+_COLUMNS = {
+    "first": ("sentence1", "sentence_A", "s1", "text1", "first"),
+    "second": ("sentence2", "sentence_B", "s2", "text2", "second"),
+}
 _SCORE = ("score", "similarity_score", "label")
 _SICK = {
     "relatedness": ("relatedness_score", "relatedness"),
@@ -22,23 +24,32 @@ _SICK = {
 }
 # The release of 2017 has no header: genre, file, year, id, score, and both sentences.
 _PLACES = (5, 6, 4)
+# The scores that people gave, by the instructions that they had.
+_STS_SCALE, _SICK_SCALE = (0, 5), (1, 5)
+
+Scale = tuple[float, float] | Literal["auto"] | None
 
 
-def read_sts(path: Name, scale: tuple[float, float] | None = None, *, split: str | None = None) -> list[dict[str, Any]]:
+def read_sts(path: Name, scale: Scale = "auto", *, split: str | None = None) -> list[dict[str, Any]]:
     r"""Pairs of sentences and how alike people found them: the STS benchmark, KorSTS, and files of that kind.
+
+    The rows are for ``CosineSimilarityLoss``, ``CoSENTLoss``, ``AnglELoss``, and ``CrossEncoder.fit`` as they are.
 
     Args:
         path: A file of the benchmark's release of 2017, such as ``sts-test.csv``; or TSV, CSV or JSONL with columns
-            sentence1 and sentence2 (or s1 and s2), and score, similarity_score or label.
-        scale: Lowest and highest score, such as (0, 5), which become 0 and 1; as in the file where it is not given.
+            sentence1 and sentence2 (or s1 and s2), and score, similarity_score or label; in upper or lower case, with
+            underscores or spaces.
+        scale: Lowest and highest score, which become 0 and 1; ``"auto"`` is (0, 5), the scale of these data sets; None
+            leaves scores as they are in the file.
         split: The part to read, of a file with a column split; all of it where it is not given.
 
     Returns:
-        Rows with ``sentence1``, ``sentence2`` and ``label``.
+        Rows with ``first``, ``second`` and ``label``, 0 to 1.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If a column is not there, or a line does not fit, with its number.
+        ValueError: If a column is not there, or a line does not fit, with its number; or if no score is above 1, so
+            that ``"auto"`` cannot tell whether they have been made fractions already.
 
     References:
         Cer et al., 2017. https://aclanthology.org/S17-2001
@@ -49,13 +60,15 @@ def read_sts(path: Name, scale: tuple[float, float] | None = None, *, split: str
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder) / "sts-dev.csv"
         ...     _ = file.write_text('news\tx\t2017\t7\t2.500\tA 5" nail.\tA nail.\n', encoding="utf-8")
-        ...     read_sts(file, scale=(0, 5))
-        [{'sentence1': 'A 5" nail.', 'sentence2': 'A nail.', 'label': 0.5}]
+        ...     read_sts(file)
+        [{'first': 'A 5" nail.', 'second': 'A nail.', 'label': 0.5}]
     """
-    return _scored(path, scale, split)
+    rows = _scored(path, scale, split)
+    _check_auto(path, scale, rows)
+    return rows
 
 
-def read_sts_year(folder: Name, scale: tuple[float, float] | None = None) -> dict[str, list[dict[str, Any]]]:
+def read_sts_year(folder: Name, scale: Scale = "auto") -> dict[str, list[dict[str, Any]]]:
     r"""The sub-sets of a year's shared task, STS12 to STS16.
 
     Pairs without a gold score are left out, and so is the sub-set SMT of 2013, as in everybody's tables: its text
@@ -81,9 +94,9 @@ def read_sts_year(folder: Name, scale: tuple[float, float] | None = None) -> dic
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = (Path(folder) / "STS.input.images.txt").write_text("A cat.\tA pet.\nA cat.\tA car.\n")
-        ...     _ = (Path(folder) / "STS.gs.images.txt").write_text("4.2\n\n")
+        ...     _ = (Path(folder) / "STS.gs.images.txt").write_text("4.0\n\n")
         ...     read_sts_year(folder)
-        {'images': [{'sentence1': 'A cat.', 'sentence2': 'A pet.', 'label': 4.2}]}
+        {'images': [{'first': 'A cat.', 'second': 'A pet.', 'label': 0.8}]}
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for path in sorted(Path(folder).glob("STS.input.*.txt")):
@@ -96,13 +109,14 @@ def read_sts_year(folder: Name, scale: tuple[float, float] | None = None) -> dic
         found = {name: _scored(path, scale, drop=("",)) for name, path in named.items() if name != "SMT"}
     if not found:
         raise FileNotFoundError(f"{folder} has no STS.input.NAME.txt and no NAME.tsv; name the folder of one year")
+    _check_auto(folder, scale, [row for rows in found.values() for row in rows])
     return found
 
 
 def read_sick(
     path: Name,
     label: str = "relatedness",
-    scale: tuple[float, float] | None = None,
+    scale: Scale = "auto",
     *,
     classes: Sequence[str] = CLASSES,
     split: str | None = None,
@@ -112,12 +126,13 @@ def read_sick(
     Args:
         path: ``SICK_train.txt`` and the like, or TSV, CSV or JSONL with sentence1 or sentence_A, and so on.
         label: ``"relatedness"`` or ``"entailment"``.
-        scale: Lowest and highest relatedness, such as (1, 5), which become 0 and 1.
+        scale: Lowest and highest relatedness, which become 0 and 1; ``"auto"`` is (1, 5), that of SICK; None leaves it
+            as it is in the file.
         classes: The three words of entailment, each of which becomes its index here.
         split: The part to read of a file that holds all, such as ``"TRIAL"`` of ``SICK.txt``.
 
     Returns:
-        Rows with ``sentence1``, ``sentence2`` and ``label``.
+        Rows with ``first``, ``second`` and ``label``, 0 to 1 for relatedness.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -132,40 +147,47 @@ def read_sick(
         ...     file = Path(folder) / "SICK_trial.txt"
         ...     _ = file.write_text(
         ...         "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
-        ...         "1\tA cat sleeps\tNo cat sleeps\t3.6\tCONTRADICTION\n", encoding="utf-8")
+        ...         "1\tA cat sleeps\tNo cat sleeps\t3.5\tCONTRADICTION\n", encoding="utf-8")
         ...     read_sick(file)[0]["label"], read_sick(file, "entailment")[0]["label"]
-        (3.6, 0)
+        (0.625, 0)
     """
     if label not in _SICK:
         raise ValueError(f"label={label!r} is unknown; pass one of {', '.join(map(repr, _SICK))}")
     if label == "relatedness":
-        return read_table(path, _COLUMNS, _SICK[label], _number(scale), split=split)
-    if scale is not None:
+        return read_table(path, _COLUMNS, _SICK[label], _number(scale, _SICK_SCALE), split=split)
+    if scale not in ("auto", None):
         raise ValueError("scale= makes fractions of the relatedness; entailment has classes")
     index = conversion([word.lower() for word in classes], None)
     return read_table(path, _COLUMNS, _SICK[label], lambda where, value: index(where, str(value).lower()), split=split)
 
 
-def _scored(
-    path: Name, scale: tuple[float, float] | None, split: str | None = None, drop: Collection[str] = ()
-) -> list[dict[str, Any]]:
+def _scored(path: Name, scale: Scale, split: str | None = None, drop: Collection[str] = ()) -> list[dict[str, Any]]:
     return read_table(path, _COLUMNS, _SCORE, _number(scale), places=_PLACES, split=split, drop=drop)
 
 
-def _number(scale: tuple[float, float] | None) -> Convert:
-    """What makes one number of a score."""
+def _check_auto(path: Name, scale: Scale, rows: list[dict[str, Any]]) -> None:
+    """Raise where scores of 0 to 5 may have been made fractions before, which would make a fifth of them."""
+    if scale == "auto" and rows and max(row["label"] for row in rows) <= 1 / _STS_SCALE[1]:
+        raise ValueError(f"{path} has no score above 1; pass scale=(0, 1) if these are fractions, or scale=(0, 5)")
+
+
+def _number(scale: Scale, known: tuple[float, float] = _STS_SCALE) -> Convert:
+    """What makes one number of a score; ``"auto"`` is the scale that is known of the data set."""
+    if isinstance(scale, str):
+        if scale != "auto":
+            raise ValueError(f"scale={scale!r} is unknown; pass 'auto', two numbers such as (0, 5), or None")
+        scale = known
     convert = conversion(None, scale)
 
     def number(where: str, value: Any) -> float:
-        found = convert(where, value)
-        if isinstance(found, list):
+        if isinstance(value, list):
             raise ValueError(f"{where}: the score is a list; put one number there")
-        return float(found)
+        return float(convert(where, value))
 
     return number
 
 
-def _with_gold(path: Path, gold: Path, scale: tuple[float, float] | None) -> list[dict[str, Any]]:
+def _with_gold(path: Path, gold: Path, scale: Scale) -> list[dict[str, Any]]:
     """The pairs of one file that have a score in another, line by line."""
     if not gold.exists():
         raise FileNotFoundError(f"{gold} does not exist, which has the scores of {path.name}; put it there")

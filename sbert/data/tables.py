@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any
 from sbert.data.records import (
     Name,
     check_there,
-    decoded,
-    open_bytes,
+    format_of,
+    lines_of,
+    parquet_names,
     records,
     tsv_rows,
     values,
@@ -73,7 +75,9 @@ def cells(
     """The values of columns line by line, and where they stand.
 
     What the file is, its first line says, and not its name: JSONL begins with ``{`` or ``[``, a tab makes it
-    tab-separated without quotes, and anything else is CSV. Empty lines at the end are none.
+    tab-separated without quotes, and anything else is CSV. Parquet and JSON arrays alone are known by the endings
+    ``.parquet`` and ``.json``. Empty lines at the end are none. Names are the same in upper and lower case, and with
+    underscores, hyphens, spaces or nothing between their words.
 
     Args:
         path: The file, gzipped where it ends in ``.gz``.
@@ -91,35 +95,64 @@ def cells(
     check_there(path)
     wanted = [*columns, *([_SPLIT] if split else []), *([optional] if optional else [])]
     found: set[str] = set()
-    with open_bytes(path) as file:
-        lines = decoded(file, path)
-        first = next(lines, "")
-        file_format, header = _header(first)
-        chosen = [next((name for name in names if name in header), None) for names in wanted]
-        again = chain([first], lines)
-        if places and split is None and not any(chosen) and file_format != "csv":
-            yield from _placed(again, path, places, file_format)
-            return
-        absent = bool(optional) and chosen[-1] is None
-        for names, name in zip(wanted, chosen, strict=True):
-            if name is None and names is not optional:
-                known = ", ".join(header[:20]) or "none"
-                raise ValueError(f"{path}: no column {' or '.join(names)}; the first line names {known}")
-        named = [name for name in chosen if name]
-        if optional and file_format == "jsonl":
-            yield from _objects(again, path, named[: len(columns)], optional)
-            return
-        for where, row in records(again, path, named, file_format):
-            if absent:
-                row.append("")
-            if split is not None:
-                part = str(row.pop(len(columns)))
-                found.add(part)
-                if part.lower() != split.lower():
-                    continue
-            yield where, row
+    file_format, header, lines = _opened(path)
+    chosen = [_column(path, names, header) for names in wanted]
+    if places and split is None and not any(chosen) and file_format not in ("csv", "parquet"):
+        yield from _placed(lines, path, places, file_format)
+        return
+    absent = bool(optional) and chosen[-1] is None
+    for names, name in zip(wanted, chosen, strict=True):
+        if name is None and names is not optional:
+            known = ", ".join(header[:20]) or "none"
+            raise ValueError(f"{path}: no column {' or '.join(names)}; the first line names {known}")
+    named = [name for name in chosen if name]
+    if optional and file_format in ("json", "jsonl"):
+        yield from _objects(values(lines, path, file_format), path, named[: len(columns)], optional)
+        return
+    for where, row in records(path, named, file_format, lines):
+        if absent:
+            row.append("")
+        if split is not None:
+            part = str(row.pop(len(columns)))
+            found.add(part)
+            if part.lower() != split.lower():
+                continue
+        yield where, row
     if split is not None and split.lower() not in {name.lower() for name in found}:
         raise ValueError(f"{path} has no rows of the split {split!r}; it has {', '.join(sorted(found)) or 'none'}")
+
+
+def _plain(name: str) -> str:
+    """A name of a column without case, and without what stands between its words."""
+    return re.sub(r"[\s_-]+", "", name).casefold()
+
+
+def _column(path: Name, names: Names, header: Sequence[str]) -> str | None:
+    """The header's name of a column that goes by any of these, the first of them that is there.
+
+    Raises:
+        ValueError: If several of the header's names are one of these, and none of them to the letter.
+    """
+    for name in names:
+        found = [name] if name in header else [one for one in header if _plain(one) == _plain(name)]
+        if len(found) > 1:
+            raise ValueError(f"{path}: {' and '.join(map(repr, found))} may both be {name!r}; rename one of them")
+        if found:
+            return found[0]
+    return None
+
+
+def _opened(path: Name) -> tuple[str, list[str], Iterator[str]]:
+    """The format of a file, the names of its columns, and its lines."""
+    ending = format_of(path, None)
+    if ending == "parquet":
+        return ending, parquet_names(path), iter(())
+    if ending == "json":  # The lines of an array say nothing one by one.
+        _, value = next(values(lines_of(path), path, ending), ("", None))
+        return ending, list(value) if isinstance(value, dict) else [], lines_of(path)
+    lines = lines_of(path)
+    first = next(lines, "")
+    return *_header(first), chain([first], lines)
 
 
 def _header(line: str) -> tuple[str, list[str]]:
@@ -138,24 +171,25 @@ def _header(line: str) -> tuple[str, list[str]]:
 
 
 def _objects(
-    lines: Iterator[str], path: Name, columns: Sequence[str], optional: Names
+    found: Iterable[tuple[str, Any]], path: Name, columns: Sequence[str], optional: Names
 ) -> Iterator[tuple[str, list[Any]]]:
     """The values of keys that each object has, and of one that is empty where it is not there, or null."""
-    for where, value in values(lines, path):
+    for where, value in found:
         missing = [column for column in columns if not isinstance(value, dict) or column not in value]
         if missing:
             raise ValueError(f"{where}: no key {missing[0]!r}; mend or remove the line")
-        more = next((value[name] for name in optional if value.get(name) is not None), "")
+        name = _column(path, optional, [key for key in value if value[key] is not None])
+        more = "" if name is None else value[name]
         yield where, [*(value[column] for column in columns), more]
 
 
 def _placed(
-    lines: Iterable[str], path: Name, places: Sequence[int], file_format: str
+    lines: Iterator[str], path: Name, places: Sequence[int], file_format: str
 ) -> Iterator[tuple[str, list[Any]]]:
     """The cells at places of lines that have no names for them."""
     rows: Iterator[tuple[str, Any]]
-    if file_format == "jsonl":
-        rows = values(lines, path)
+    if file_format in ("json", "jsonl"):
+        rows = values(lines, path, file_format)
     else:
         rows = ((f"{path}, line {number}", row) for number, row in tsv_rows(lines))
     for where, row in rows:

@@ -146,7 +146,7 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _paraphrases(path: Path, classes: Sequence[str]) -> Rows:
-    columns = {"sentence1": ("sentence1", "#1 String"), "sentence2": ("sentence2", "#2 String")}
+    columns = {"first": ("sentence1", "#1 String"), "second": ("sentence2", "#2 String")}
     return read_table(path, columns, ("label", "Quality"), conversion(classes, None))
 
 

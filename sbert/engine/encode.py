@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert.batch import Ragged, TokenEmbeddings
@@ -19,9 +19,9 @@ from sbert.engine.inference import forwards
 from sbert.engine.mode import evaluating
 from sbert.engine.plan import plan, unique
 from sbert.engine.run import ahead, run
-from sbert.engine.sinks import NpyFile, RowsOfTensor
+from sbert.engine.sinks import RowsOfTensor, npy_file
 from sbert.engine.tokenize import tokenize
-from sbert.functional import truncate
+from sbert.functional import directions, truncate
 from sbert.quantization import PRECISIONS, quantize
 from sbert.report import Report, check_finite
 
@@ -116,7 +116,7 @@ class Encoding:
     def to_file(self, texts: Iterator[str], path: str | os.PathLike[str], report: Report) -> np.ndarray:
         """Write the texts' vectors to a .npy file, reading and writing in windows; return a memory map of it."""
         width = self.vectors([], report).shape[1]
-        with NpyFile(path, width, np.dtype(PRECISIONS[self.precision])) as file:
+        with npy_file(path, width, np.dtype(PRECISIONS[self.precision])) as file:
             while window := list(islice(texts, _FILE_WINDOW)):
                 file.append(self.vectors(window, report).numpy())
         # NumPy maps no file without rows.
@@ -136,22 +136,20 @@ class Encoding:
         windows = (tokenize(reader, texts[start : start + _WINDOW], self.prompt) for start in starts)
         with evaluating(self.model), closing(ahead(windows) if len(starts) > 1 else windows) as tokenized:
             steps = forwards(modules, self.dtype, self.compiling)
-
-            def forward(value: Any) -> Any:
-                for step in steps:
-                    value = step(value)
-                return value
-
+            model: Any = self.model
+            # The model is called where all of it runs, so that its own hooks see it.
+            forward = partial(model if len(modules) == len(model) else model.forward, steps=steps)
             for start, tokens in zip(starts, tokenized, strict=True):
                 cut = start + np.flatnonzero(tokens.truncated)
                 report.cut_rows(first[cut], int(counts[cut].sum()))
+                report.unknown += tokens.unknown
                 batches = plan(tokens.lengths, self.batch_tokens, self.batch_size)
                 for rows, output in run(forward, tokens, batches, self.device):
                     yield start + rows, output
 
     def finish(self, vectors: Tensor) -> Tensor:
         vectors = truncate(vectors.float(), self.truncate_dim)  # (rows, dim)
-        return F.normalize(vectors, dim=1) if self.normalize else vectors
+        return directions(vectors) if self.normalize else vectors
 
     def _token_modules(self) -> list[nn.Module]:
         """The modules up to the last that gives a vector a token."""

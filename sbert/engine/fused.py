@@ -70,6 +70,7 @@ class FusedEncoder:
         if backbone.token_types is not None:
             places = places + backbone.token_types.weight.detach()[0]
         self._positions = places  # (positions, width)
+        self.vocab_size = len(self._words)
         self.longest = len(places) - (0 if self._padding is None else self._padding + 1)
         self._norm = _Norm(backbone.norm, wide)
         self._widen = None if backbone.widen is None else Linear([backbone.widen], dtype, packed)
@@ -102,6 +103,12 @@ class FusedEncoder:
         if known is None or known.shape[1] < longest:
             known = self._bias = make(longest).to(self.dtype)
         return known
+
+
+def apart_by(found: Tensor, expected: Tensor) -> float:
+    """How far token embeddings are from others, as a part of their size."""
+    expected = expected.float()
+    return float((found.float() - expected).norm() / expected.norm().clamp(min=1e-12))
 
 
 def _rounded(batch: TokenBatch) -> TokenBatch:

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from sbert.attention import one_kernel
 from sbert.batch import TokenBatch, TokenEmbeddings
-from sbert.engine.fused import FusedEncoder
+from sbert.engine.fused import FusedEncoder, apart_by
 from sbert.engine.graphs import Graphs
 from sbert.engine.linear import packing
 from sbert.engine.mode import walk
+from sbert.engine.samples import Samples
+from sbert.files import is_failure, one_line
 from sbert.modules.backbone import describe
 from sbert.modules.transformer import Transformer
+from sbert.processes import Lock
 
 # By how much the token embeddings of two forwards may differ, as a part of their size: in half precision, and in
 # full; GPUs may be told to multiply float32 in TF32.
 _HALF, _FULL = 0.1, {"cpu": 1e-4}
 
-_lock = threading.RLock()
+_lock = Lock()
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,14 @@ class Chosen:
     fused: Callable[[TokenBatch], Tensor] | None
     why: str
 
+    def __str__(self) -> str:
+        if isinstance(self.fused, Graphs) and self.fused.failure:
+            return f"fused: {self.why}, which are not used: {self.fused.failure}"
+        return f"{'fused' if self.fused else 'plain'}: {self.why}"
 
-# What was chosen, for which settings and weights, and a sample of these. None of it may hold the module itself.
-_made: WeakKeyDictionary[Transformer, tuple[Chosen, object, list[np.ndarray], bytes]] = WeakKeyDictionary()
+
+# What was chosen, for which settings and weights, and samples of these. None of it may hold the module itself.
+_made: WeakKeyDictionary[Transformer, tuple[Chosen, object, Samples]] = WeakKeyDictionary()
 
 
 def forwards(
@@ -63,19 +70,67 @@ def forwards(
 def _forward(
     module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None
 ) -> Callable[[TokenBatch], TokenEmbeddings]:
-    fused, weights = choose(module, dtype, compiling).fused, module.network.dtype
-    if fused is not None:
-        return lambda batch: batch.embeddings(fused(batch).to(weights))
-    plain: Callable[[TokenBatch], TokenEmbeddings] = module
-    if compiling is not None:
-        plain = torch.compile(module.forward, **compiling)
+    (chosen, _, samples), plain = _entry(module, dtype, compiling), _plain(module, dtype, compiling)
+    # What has to be waited for is asked for now, and looked at once the first batch is under way.
+    unchanged = samples.start() if chosen.fused is not None and samples.deferred else None
+
+    def attempt(batch: TokenBatch) -> TokenEmbeddings:
+        nonlocal chosen
+        if chosen.fused is None:
+            return plain(batch)
+        try:
+            return batch.embeddings(chosen.fused(batch).to(module.network.dtype))
+        except Exception as error:
+            if not is_failure(error):
+                raise
+            reason = one_line(error)
+        tokens = plain(batch)  # Where this fails, too, it is not the forward's fault.
+        chosen = _dismissed(module, reason)
+        return tokens
 
     def run(batch: TokenBatch) -> TokenEmbeddings:
-        with torch.autocast(batch.ids.device.type, dtype) if dtype != weights else nullcontext():
-            tokens = plain(batch)
-        return batch.embeddings(tokens.values.to(weights))
+        nonlocal chosen, unchanged
+        tokens, still = attempt(batch), unchanged
+        unchanged = None
+        if still is None or still():
+            return tokens
+        _made.pop(module, None)
+        chosen = choose(module, dtype, compiling)
+        return attempt(batch)
 
     return run
+
+
+def _plain(
+    module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None
+) -> Callable[[TokenBatch], TokenEmbeddings]:
+    """The Hugging Face module, seen by whoever watches it."""
+    forward: Callable[[TokenBatch], TokenEmbeddings] = module
+    if compiling is not None and _state(module) is not None:
+        forward = torch.compile(module.forward, **compiling)
+
+    def run(batch: TokenBatch) -> TokenEmbeddings:
+        weights = module.network.dtype
+        with torch.autocast(batch.ids.device.type, dtype) if dtype != weights else nullcontext():
+            tokens = forward(batch)
+        return replace(tokens, values=tokens.values.to(weights))
+
+    return run
+
+
+def _dismissed(module: Transformer, reason: str) -> Chosen:
+    """Have the Hugging Face module run in place of a forward that failed, until the weights change."""
+    chosen = Chosen(None, _slower(module, f"the fused forward failed ({reason})"))
+    with _lock:
+        if module in _made:
+            _made[module] = (chosen, *_made[module][1:])
+    return chosen
+
+
+def _slower(module: Transformer, why: str) -> str:
+    name = type(module.network).__name__
+    warnings.warn(f"{name} runs by its plain, slower forward: {why}; please report it", stacklevel=2)
+    return why
 
 
 def choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None = None) -> Chosen:
@@ -83,25 +138,27 @@ def choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | 
 
     It has to be called without gradient and in eval mode, as it compares the two forwards.
     """
-    settings = (dtype, compiling, torch.get_num_threads(), _state(module.network))
-    if module in _made:
-        chosen, made_for, samples, sampled = _made[module]
-        if made_for == settings and _sampled(samples) == sampled:
-            return chosen
+    return _entry(module, dtype, compiling)[0]
+
+
+def _entry(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None) -> tuple[Chosen, object, Samples]:
+    settings = (dtype, compiling, torch.get_num_threads(), _state(module))
+    made = _made.get(module)
+    if made is not None and made[1] == settings and (made[2].deferred or made[2].start()()):
+        return made
     with _lock:
-        samples = _samples(module.network)
-        chosen = _choose(module, dtype, compiling)
-        _made[module] = chosen, settings, samples, _sampled(samples)
-    return chosen
+        samples = Samples(module.network)
+        made = _made[module] = _choose(module, dtype, compiling), settings, samples
+    return made
 
 
 def _choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None) -> Chosen:
     if type(module).forward is not Transformer.forward:
         return Chosen(None, f"{type(module).__name__} has a forward of its own")
-    name, device = type(module.network).__name__, module.network.device
+    device = module.network.device
     if device.type == "mps":
         return Chosen(None, "MPS compiles for each shape, so batches are padded to few shapes")
-    if _state(module.network) is None:
+    if _state(module) is None:
         return Chosen(None, "hooks are to see its modules run")
     batch = _probe(module).to(device)
     expected = module.padded_forward(batch).float()
@@ -115,13 +172,16 @@ def _choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] |
         how = "torch.compile"
     elif device.type == "cpu":
         packed, how = packing(dtype, torch.get_num_threads())
-    fused = FusedEncoder(backbone, dtype, packed, compiling)
-    apart = _apart(fused(batch), expected)
+    try:
+        fused = FusedEncoder(backbone, dtype, packed, compiling)
+        apart = apart_by(fused(batch), expected)
+    except Exception as error:
+        if not is_failure(error):
+            raise
+        return Chosen(None, _slower(module, f"the fused forward failed ({one_line(error)})"))
     if not apart <= _tolerance(dtype, device):
-        why = f"the fused forward differs by {apart:.1e} of the vectors' size"
-        warnings.warn(f"{name} runs by its plain, slower forward: {why}; please report it", stacklevel=2)
-        return Chosen(None, why)
-    if compiling is None and one_kernel(dtype, device) and backbone.position_bias is None:
+        return Chosen(None, _slower(module, f"the fused forward differs by {apart:.1e} of the vectors' size"))
+    if compiling is None and backbone.position_bias is None and one_kernel(dtype, device, backbone.head_dim):
         return Chosen(Graphs(fused), f"{how}, CUDA graphs for short texts")
     return Chosen(fused, how)
 
@@ -137,13 +197,10 @@ def _tolerance(dtype: torch.dtype, device: torch.device) -> float:
     return _HALF if dtype.itemsize < 4 else _FULL.get(device.type, 1e-2)
 
 
-def _apart(found: Tensor, expected: Tensor) -> float:
-    """How far token embeddings are from others, as a part of their size."""
-    return float((found.float() - expected).norm() / expected.norm().clamp(min=1e-12))
-
-
 def _state(model: nn.Module) -> object:
     """What changes when somebody assigns or steps weights or replaces modules; None where hooks watch the modules."""
+    if _has_any_global_hook():  # type: ignore[no-untyped-call]
+        return None
     state: list[object] = []
     for module in walk(model):
         if module._forward_hooks or module._forward_pre_hooks:
@@ -152,18 +209,3 @@ def _state(model: nn.Module) -> object:
             if parameter is not None:
                 state += (parameter.data_ptr(), -1 if parameter.is_inference() else parameter._version)
     return state
-
-
-def _samples(model: nn.Module) -> list[np.ndarray]:
-    """Views of a few numbers of each weight on a CPU: changes through ``.data`` leave no other trace."""
-    samples = []
-    for parameter in model.parameters():
-        if parameter.device.type == "cpu" and parameter.numel():
-            flat = parameter.detach().flatten()
-            few: Tensor = flat[:: max(1, len(flat) // 4)]
-            samples.append((few.view(torch.int16) if few.element_size() == 2 else few).numpy())
-    return samples
-
-
-def _sampled(samples: list[np.ndarray]) -> bytes:
-    return b"".join(sample.tobytes() for sample in samples)

@@ -10,9 +10,11 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
-_lock = threading.Lock()
-# For each model: how many calls are under way, and which of its modules were training before the first.
-_calls: WeakKeyDictionary[nn.Module, tuple[int, list[nn.Module]]] = WeakKeyDictionary()
+from sbert.processes import Lock, in_child
+
+_lock = Lock()
+# For each model: the threads of the calls under way, and which of its modules were training before the first.
+_calls: WeakKeyDictionary[nn.Module, tuple[list[int], list[nn.Module]]] = WeakKeyDictionary()
 
 
 def walk(model: nn.Module) -> list[nn.Module]:
@@ -32,22 +34,37 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
     Were each thread to put back what it found, one would switch dropout on under another.
     """
+    thread = threading.get_ident()
     with _lock:
-        count, paused = _calls.get(model, (0, []))
-        if count == 0:
-            paused = [module for module in walk(model) if module.training]
-            for module in paused:
-                module.training = False
-        _calls[model] = (count + 1, paused)
+        if model not in _calls:
+            _calls[model] = [], [module for module in walk(model) if module.training]
+        threads, paused = _calls[model]
+        threads.append(thread)
+        for module in paused:
+            module.training = False
     try:
         with torch.no_grad():
             yield
     finally:
         with _lock:
-            count, paused = _calls[model]
-            if count == 1:
-                for module in paused:
-                    module.training = True
-                del _calls[model]
-            else:
-                _calls[model] = (count - 1, paused)
+            threads.remove(thread)
+            _resume(model)
+
+
+def _resume(model: nn.Module) -> None:
+    """Put the modes back if no call is under way."""
+    threads, paused = _calls[model]
+    if not threads:
+        for module in paused:
+            module.training = True
+        del _calls[model]
+
+
+def _forget_others() -> None:
+    """In a forked child, end the calls of the threads that it does not have."""
+    for model, (threads, _) in list(_calls.items()):
+        threads[:] = [thread for thread in threads if thread == threading.get_ident()]
+        _resume(model)
+
+
+in_child(_forget_others)

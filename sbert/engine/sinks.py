@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from typing import BinaryIO
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from sbert.atomic import replacing_file
 from sbert.batch import move
 
 # Numbers that are gathered on a GPU before they are copied to the host: large copies are cheap, waiting is not.
@@ -66,25 +67,19 @@ class RowsOfTensor:
 
 
 class NpyFile:
-    """A .npy file that grows by rows and appears under its name once it is complete.
+    """Rows of a .npy file that is being written.
 
     NumPy leaves room in the header for the number of rows to grow, so it is written first and last.
 
     Args:
-        path: The file, ending in ``.npy``.
+        file: The file, empty.
         dim: Numbers a row.
         dtype: Of the numbers.
     """
 
-    def __init__(self, path: str | os.PathLike[str], dim: int, dtype: np.dtype) -> None:
-        self.path = Path(path)
-        if self.path.suffix != ".npy":
-            raise ValueError(f"out={os.fspath(path)!r} does not end in .npy; name a .npy file")
-        if not self.path.parent.is_dir():
-            raise FileNotFoundError(f"out={os.fspath(path)!r}: the folder {self.path.parent} does not exist; make it")
-        self.rows, self.dim, self.dtype = 0, dim, dtype
-        descriptor, self._work = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
-        self._file = os.fdopen(descriptor, "w+b")
+    def __init__(self, file: BinaryIO, dim: int, dtype: np.dtype) -> None:
+        self._file, self.dim, self.dtype = file, dim, dtype
+        self.rows = 0
         self._write_header()
 
     def _write_header(self) -> None:
@@ -98,23 +93,27 @@ class NpyFile:
         self._file.write(np.ascontiguousarray(vectors, self.dtype).tobytes())
         self.rows += len(vectors)
 
-    def __enter__(self) -> NpyFile:
-        return self
+    def complete(self) -> None:
+        """Say how many rows there are."""
+        self._write_header()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            with self._file:  # Closing writes what is buffered, for which there may be no room.
-                if error is None:
-                    self._write_header()
-                    self._file.flush()
-                    os.fsync(self._file.fileno())
-            if error is None:
-                mask = os.umask(0)
-                os.umask(mask)
-                os.chmod(self._work, 0o666 & ~mask)
-                os.replace(self._work, self.path)
-        finally:
-            with suppress(FileNotFoundError):  # It bears its own name now.
-                os.unlink(self._work)
+
+@contextmanager
+def npy_file(path: str | os.PathLike[str], dim: int, dtype: np.dtype) -> Iterator[NpyFile]:
+    """A .npy file that grows by rows and appears under its name when the block ends without an error.
+
+    What a killed process has left of such a file is removed with the next one of the same name.
+
+    Args:
+        path: The file, ending in ``.npy``.
+        dim: Numbers a row.
+        dtype: Of the numbers.
+    """
+    if Path(path).suffix != ".npy":
+        raise ValueError(f"out={os.fspath(path)!r} does not end in .npy; name a .npy file")
+    if not Path(path).parent.is_dir():
+        raise FileNotFoundError(f"out={os.fspath(path)!r}: the folder {Path(path).parent} does not exist; make it")
+    with replacing_file(Path(path)) as file:
+        rows = NpyFile(file, dim, dtype)
+        yield rows
+        rows.complete()

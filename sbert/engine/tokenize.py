@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 
 from sbert.batch import TokenBatch
 from sbert.modules.tokenization import ReadsText
+from sbert.report import Unknown
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Tokens:
     offsets: np.ndarray
     truncated: np.ndarray
     prompt_tokens: int | None
+    unknown: Unknown = field(default_factory=Unknown)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -44,6 +46,35 @@ class Tokens:
         return TokenBatch(ids, torch.from_numpy(offsets), int(lengths.max(initial=0)), prompt)
 
 
+@dataclass(frozen=True)
+class PromptedTokens(Tokens):
+    """Ids of texts that have different prompts.
+
+    Shape:
+        prompts: (texts,), the leading tokens of each text that belong to its prompt.
+    """
+
+    prompts: np.ndarray = field(kw_only=True)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Tokens]) -> PromptedTokens:
+        """The texts of several, each part of which has one prompt or none."""
+        lengths = np.concatenate([part.lengths for part in parts])
+        return cls(
+            np.concatenate([part.ids for part in parts]),
+            np.concatenate([[0], np.cumsum(lengths)]),
+            np.concatenate([part.truncated for part in parts]),
+            None,
+            sum((part.unknown for part in parts), Unknown()),
+            prompts=np.repeat([part.prompt_tokens or 0 for part in parts], [len(part.lengths) for part in parts]),
+        )
+
+    def batch(self, rows: np.ndarray) -> TokenBatch:
+        """The texts ``rows``, in that order."""
+        prompt = np.minimum(self.lengths[rows], self.prompts[rows])
+        return replace(super().batch(rows), prompt_tokens=torch.from_numpy(prompt))
+
+
 def _cut(row: list[int], limit: int, leading: int, trailing: int, side: str) -> list[int]:
     """The row with its special tokens and as much of the text as the limit allows."""
     if side == "left":
@@ -61,20 +92,18 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "") -> Token
     """
     leading, trailing = reader.special_tokens
     limit = reader.max_seq_length
-    side = getattr(reader, "truncation_side", "right")
     prompt_tokens = None
     if prompt:
         length = len(reader.tokenize([prompt])[0])
         # Where the prompt alone fills a text's room, the trailing special token is still the text's.
         prompt_tokens = (length if limit is None else min(length, limit)) - trailing
-    rows = reader.tokenize([prompt + text for text in texts] if prompt else list(texts))
-    truncated = np.zeros(len(rows), bool)
+    rows = reader.tokenize(read := [prompt + text for text in texts] if prompt else list(texts))
+    unknown = Unknown.of(reader, read, rows, prompt_tokens)
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    if limit is not None and lengths.max(initial=0) > limit:
-        truncated = lengths > limit
-        for row in np.flatnonzero(truncated):
-            rows[row] = _cut(rows[row], limit, leading, trailing, side)
-        lengths = np.minimum(lengths, limit)
+    truncated = np.zeros(len(rows), bool) if limit is None else lengths > limit
+    for row in np.flatnonzero(truncated):
+        rows[row] = _cut(rows[row], limit or 0, leading, trailing, getattr(reader, "truncation_side", "right"))
+    lengths = lengths if limit is None else np.minimum(lengths, limit)
     ids = np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum()))
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     vocab_size = getattr(reader, "vocab_size", None)
@@ -84,4 +113,4 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "") -> Token
             f"a token of {text[:40]!r} has the id {ids.max()}, and the model has vectors for {vocab_size} tokens;"
             " use the tokenizer.json that belongs to the weights, or resize_token_embeddings"
         )
-    return Tokens(ids, offsets, truncated, prompt_tokens)
+    return Tokens(ids, offsets, truncated, prompt_tokens, unknown)

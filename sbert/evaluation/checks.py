@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence, Sized
 
 import numpy as np
 
+from sbert.texts import texts_of
+
 Numbers = np.ndarray | Sequence[float]
 
 
@@ -44,15 +46,9 @@ def texts(name: str, given: Iterable[str]) -> list[str]:
     """The texts as a list.
 
     Raises:
-        TypeError: If they are a single str, or one of them is none, naming it.
+        TypeError: If they are a single str, or a table of columns; or one of them is none, naming it.
     """
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise TypeError(f"{name} is of type {type(given).__name__}; pass a list of str")
-    listed = list(given)
-    for row, text in enumerate(listed):
-        if not isinstance(text, str):
-            raise TypeError(f"{name}[{row}] is of type {type(text).__name__}; pass only str")
-    return listed
+    return texts_of(given, name)
 
 
 def names(argument: str, given: Iterable[str]) -> list[str]:

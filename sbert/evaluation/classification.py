@@ -30,6 +30,7 @@ class LabelEvaluator(Evaluator):
         second: The other text of each pair.
         labels: The class of each pair, from 0.
         loss: Whose head it is, which is trained with the model; none for a ``CrossEncoder``.
+        prompt: Before every text, in place of the model's default: the name of one of its prompts, or a text.
 
     Raises:
         ValueError: If there are not as many of each, a label is no whole number from 0 to the number of classes, or
@@ -53,10 +54,12 @@ class LabelEvaluator(Evaluator):
         second: Iterable[str],
         labels: Iterable[int],
         loss: SoftmaxLoss | None = None,
+        *,
+        prompt: str | None = None,
     ) -> None:
         self.first, self.second, self.labels = texts("first", first), texts("second", second), whole("labels", labels)
         as_many(1, first=self.first, second=self.second, labels=self.labels)
-        self.loss = loss
+        self.loss, self.prompt = loss, prompt
         if loss is not None:
             self._check(loss.classes)
 
@@ -69,7 +72,7 @@ class LabelEvaluator(Evaluator):
             )
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        scores = self._scores_of_pairs(vectors) if vectors.model.reads_pairs else self._scores(vectors)
+        scores = self._scores_of_pairs(vectors) if vectors.reads_pairs else self._scores(vectors)
         predicted = scores.argmax(1)
         return {"accuracy": accuracy(predicted, self.labels), "macro_f1": macro_f1(predicted, self.labels)}
 
@@ -87,9 +90,9 @@ class LabelEvaluator(Evaluator):
         if self.loss is None:
             raise ValueError("vectors alone say no class; pass loss=, the SoftmaxLoss that was trained with the model")
         device, parts = self.loss.classifier.weight.device, []
-        vectors([*self.first, *self.second])  # All in one call.
+        vectors([*self.first, *self.second], prompt=self.prompt)  # All in one call.
         for start in range(0, len(self.first), _ROWS):
-            columns = (vectors(column[start : start + _ROWS]) for column in (self.first, self.second))
+            columns = (vectors(part[start : start + _ROWS], prompt=self.prompt) for part in (self.first, self.second))
             with torch.no_grad():
                 parts.append(self.loss.scores(*(torch.from_numpy(column).to(device) for column in columns)).cpu())
         return torch.cat(parts).numpy()
@@ -108,6 +111,7 @@ class PairClassificationEvaluator(Evaluator):
         labels: 1 for pairs that belong together, or else 0.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with several, figures are called
             ``cosine_accuracy`` and so on.
+        prompt: Before every text, in place of the model's default: the name of one of its prompts, or a text.
 
     Raises:
         ValueError: If there are not as many of each, a label is neither 0 nor 1, all are the same, or the similarity
@@ -126,17 +130,19 @@ class PairClassificationEvaluator(Evaluator):
         second: Iterable[str],
         labels: Iterable[int],
         similarity: Similarity = "cosine",
+        *,
+        prompt: str | None = None,
     ) -> None:
         self.first, self.second, self.labels = texts("first", first), texts("second", second), whole("labels", labels)
         as_many(2, first=self.first, second=self.second, labels=self.labels)
         classes = set(self.labels.tolist())
         if classes != {0, 1}:
             raise ValueError(f"the labels are {sorted(classes)[:5]}; pass 1 for some pairs and 0 for others")
-        self.similarities = prefixed(similarity)
+        self.similarities, self.prompt = prefixed(similarity), prompt
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         found = {}
-        for prefix, scores in compared(vectors, self.first, self.second, self.similarities).items():
+        for prefix, scores in compared(vectors, self.first, self.second, self.similarities, self.prompt).items():
             for name, value in self._figures(scores).items():
                 found[f"{prefix}{name}"] = value
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import os
@@ -16,19 +17,26 @@ from typing import Any
 import numpy as np
 import torch
 
+from sbert.atomic import write_text
 from sbert.distributed import ALONE, Ranks
 from sbert.engine.plan import unique
+from sbert.prompts import ROLES, default_prompt, prompt_text
 
-KINDS = ("text", "query", "document")
+# What evaluators ask for, and the methods of a model that give it, the first that it has.
+_METHODS = {"text": ("encode",), "query": ("encode_query", "encode"), "document": ("encode_document", "encode")}
 
 
 class Vectors:
     """The vectors of texts by one model: a text is encoded once, whoever asks for it.
 
     Args:
-        model: Encodes the texts.
+        model: Anything with ``encode(list of str)``, which returns vectors as an array, a tensor or a list. Of a model
+            with ``encode_query`` and ``encode_document``, these encode what is asked for as such.
         ranks: The processes that share the work; each asks for the same texts in the same order.
-        show_progress_bar: As in ``encode``.
+        show_progress_bar: As in ``SentenceEncoder.encode``; other models are not told.
+
+    Raises:
+        TypeError: If the model has neither ``encode`` nor, for pairs, ``predict``.
 
     Example:
         >>> vectors = Vectors(model)
@@ -37,44 +45,85 @@ class Vectors:
     """
 
     def __init__(self, model: Any, ranks: Ranks = ALONE, show_progress_bar: bool | None = None) -> None:
+        if not any(callable(getattr(model, name, None)) for name in ("encode", "predict")):
+            raise TypeError(
+                f"the model is of type {type(model).__name__}; pass a SentenceEncoder, or any object with a method"
+                " encode(list of str) that returns a vector for each"
+            )
         self.model, self.ranks = model, ranks
         self.show_progress_bar = show_progress_bar if ranks.first else False  # One bar, of the first one's part.
-        self._places: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
-        self._tables: dict[str, np.ndarray] = {}
+        self._places: dict[tuple[str, str | None], dict[str, int]] = {}
+        self._tables: dict[tuple[str, str | None], np.ndarray] = {}
 
-    def __call__(self, texts: Listed[str], kind: str = "text") -> np.ndarray:
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether the model gives scores of pairs, and no vectors."""
+        return bool(getattr(self.model, "reads_pairs", not hasattr(self.model, "encode")))
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """What a model's methods are given beside texts: of models that are not ours, nothing is known."""
+        return {"show_progress_bar": self.show_progress_bar} if hasattr(self.model, "reads_pairs") else {}
+
+    def __call__(self, texts: Listed[str], kind: str = "text", prompt: str | None = None) -> np.ndarray:
         """Vectors of texts, kept for whoever asks for them again.
 
         Args:
             texts: Any number, some of which may be the same.
             kind: ``"text"``, or ``"query"`` and ``"document"`` for the model's prompts of these.
+            prompt: The name of one of the model's prompts, or a text, in place of its own for that kind.
 
         Shape:
             Output: (texts, dim) float32.
-        """
-        places = self._places[kind]
-        new = [text for text in dict.fromkeys(texts) if text not in places]
-        if new or kind not in self._tables:
-            found = self.fresh(new, kind)
-            table = self._tables.get(kind)
-            self._tables[kind] = found if table is None else np.concatenate([table, found])
-            places.update({text: len(places) + i for i, text in enumerate(new)})
-        return self._tables[kind][np.fromiter((places[text] for text in texts), np.int64, len(texts))]
 
-    def fresh(self, texts: Listed[str], kind: str = "text") -> np.ndarray:
+        Raises:
+            ValueError: If the model has a default prompt and none for queries, or documents, that are asked for.
+        """
+        key = kind, prompt
+        places = self._places.setdefault(key, {})
+        new = [text for text in dict.fromkeys(texts) if text not in places]
+        if new or key not in self._tables:
+            found = self.fresh(new, kind, prompt)
+            table = self._tables.get(key)
+            self._tables[key] = found if table is None else np.concatenate([table, found])
+            places.update({text: len(places) + i for i, text in enumerate(new)})
+        return self._tables[key][np.fromiter((places[text] for text in texts), np.int64, len(texts))]
+
+    def fresh(self, texts: Listed[str], kind: str = "text", prompt: str | None = None) -> np.ndarray:
         """The same without keeping them, for texts that are many and asked for once."""
-        if self.model.reads_pairs:
+        if self.reads_pairs:
             raise TypeError(
                 f"a {type(self.model).__name__} gives scores of pairs, and this evaluator asks for vectors; pass a"
                 " SentenceEncoder"
             )
-        encode = {"text": "encode", "query": "encode_query", "document": "encode_document"}[kind]
+        options = self._options
+        if prompt is not None:
+            argument = "prompt" if kind == "text" else f"{kind}_prompt"
+            options["prompt"] = prompt_text(self.model, prompt, argument)
+        else:
+            self._check_prompt(kind)
+        encode = next(getattr(self.model, name) for name in _METHODS[kind] if hasattr(self.model, name))
 
         def vectors(part: Listed[str]) -> np.ndarray:
-            found: np.ndarray = getattr(self.model, encode)(part, show_progress_bar=self.show_progress_bar)
-            return found.astype(np.float32, copy=False)
+            found = _array(encode(list(part), **options))
+            if found.ndim != 2 or len(found) != len(part):
+                raise ValueError(
+                    f"{type(self.model).__name__}.encode returns the shape {found.shape} for {len(part)} texts; return"
+                    " (texts, dim)"
+                )
+            return found
 
         return self._shared(texts, vectors)
+
+    def _check_prompt(self, kind: str) -> None:
+        """Raise a ValueError if the default prompt, which is one for all texts, would stand before this kind."""
+        default, known = default_prompt(self.model), getattr(self.model, "prompts", None) or {}
+        if default and kind in ROLES and not any(name in known for name in ROLES[kind]):
+            raise ValueError(
+                f"the model has the default prompt {self.model.default_prompt_name!r} ({default!r}) and no prompt"
+                f" {' or '.join(map(repr, ROLES[kind]))}, so nothing says what stands before a {kind}; pass"
+                f" {kind}_prompt=, a prompt's name or its text, and '' for none"
+            )
 
     def pairs(self, first: Listed[str], second: Listed[str]) -> np.ndarray:
         """The scores of pairs by a model that reads two texts at once, each different pair scored once.
@@ -83,21 +132,29 @@ class Vectors:
             Output: (pairs,) or (pairs, classes).
         """
         different, _, places = unique(list(zip(first, second, strict=True)))
-        bar = self.show_progress_bar
-        scores = self._shared(different, lambda part: self.model.predict(part, show_progress_bar=bar))
+        scores = self._shared(different, lambda part: _array(self.model.predict(list(part), **self._options)))
         return np.take(scores, places, axis=0)
 
     def _shared(self, items: Listed[Any], action: Callable[[Listed[Any]], np.ndarray]) -> np.ndarray:
         """What an action makes of the items, each rank having done its part of them."""
-        ranks, device = self.ranks, torch.device("cpu")
+        ranks = self.ranks
         # A rank without a part does one item all the same, for the shape of what comes out.
         own = items[ranks.rank :: ranks.world] or items[:1]
-        made = torch.from_numpy(np.ascontiguousarray(ranks.together(lambda: action(own), device)))
+        made = torch.from_numpy(np.ascontiguousarray(ranks.together(lambda: action(own))))
         if ranks.world == 1 or not items:
             return _finite(made.numpy(), items)
         made, width = made[: len(items[ranks.rank :: ranks.world])], math.prod(made.shape[1:])
         everyones = ranks.gather(made.reshape(len(made), 1, width), len(items))  # (items, 1, width)
         return _finite(everyones.reshape(len(items), *made.shape[1:]).numpy(), items)
+
+
+def _array(found: Any) -> np.ndarray:
+    """Vectors or scores, whatever they come as, as float32 on the host."""
+    if isinstance(found, (list, tuple)) and found and isinstance(found[0], torch.Tensor):
+        found = torch.stack(list(found))
+    if isinstance(found, torch.Tensor):
+        found = found.detach().float().cpu().numpy()
+    return np.asarray(found, np.float32)
 
 
 def _finite(found: np.ndarray, items: Listed[Any]) -> np.ndarray:
@@ -140,7 +197,8 @@ class Evaluator(ABC):
         """Measure a model.
 
         Args:
-            model: A ``SentenceEncoder``, or for evaluators that say so a ``CrossEncoder``.
+            model: A ``SentenceEncoder``, or anything with ``encode(list of str)``; for evaluators that say so, a
+                ``CrossEncoder``, or anything with ``predict(list of pairs)``.
             output: A file that a line is added to: CSV where it ends in ``.csv``, or else JSONL.
             ranks: The processes that share the work, all of which call this; a ``Trainer`` passes its own.
             show_progress_bar: As in ``encode``.
@@ -154,9 +212,10 @@ class Evaluator(ABC):
         found = {name: float(figure) for name, figure in measured.items()}
         if output is not None:
             when = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-            named = {"time": when, "model": model.name_or_path, "evaluator": type(self).__name__}
+            name = getattr(model, "name_or_path", type(model).__name__)
+            named = {"time": when, "model": name, "evaluator": type(self).__name__}
             # If it fails, it fails on all ranks, none of which goes on alone.
-            ranks.lead(lambda: write_line(output, {**named, **found}), torch.device("cpu"))
+            ranks.lead(lambda: write_line(output, {**named, **found}))
         return found
 
 
@@ -245,12 +304,8 @@ def write_line(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
         if not set(columns) & set(record):
             raise ValueError(f"{target} has other columns ({', '.join(columns)[:60]}); name another file")
     columns += [name for name in record if name not in columns]
-    half = target.with_name(f".{target.name}.half")
-    try:
-        with half.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
-            writer.writeheader()
-            writer.writerows([*rows, record])
-        os.replace(half, target)
-    finally:
-        half.unlink(missing_ok=True)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows([*rows, record])
+    write_text(target, text.getvalue())

@@ -49,15 +49,19 @@ def scores_of(vectors: Vectors, first: Sequence[str], second: Sequence[str]) -> 
 
 
 def compared(
-    vectors: Vectors, first: Sequence[str], second: Sequence[str], similarities: dict[str, str]
+    vectors: Vectors,
+    first: Sequence[str],
+    second: Sequence[str],
+    similarities: dict[str, str],
+    prompt: str | None = None,
 ) -> dict[str, np.ndarray]:
     """The scores of pairs by each similarity; by a model that reads pairs, its own alone.
 
     Shape:
         Output: (pairs,) each.
     """
-    if vectors.model.reads_pairs:
+    if vectors.reads_pairs:
         return {"": scores_of(vectors, first, second)}
-    table = vectors([*first, *second])  # (2 * pairs, dim), in one call
+    table = vectors([*first, *second], prompt=prompt)  # (2 * pairs, dim), in one call
     halves = table[: len(first)], table[len(first) :]
     return {prefix: pairwise_similarity(*halves, name) for prefix, name in similarities.items()}

@@ -26,6 +26,7 @@ class ParaphraseMiningEvaluator(Evaluator):
         duplicates: Pairs of places in ``sentences``, from 0, that mean the same; the order does not matter.
         max_pairs: How many of the most similar pairs to keep.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        prompt: Before every text, in place of the model's default: the name of one of its prompts, or a text.
 
     Raises:
         ValueError: If there are fewer than two sentences, a pair names a place that is not there, or one twice, there
@@ -44,7 +45,10 @@ class ParaphraseMiningEvaluator(Evaluator):
         duplicates: Iterable[tuple[int, int]],
         max_pairs: int = 500_000,
         similarity: str = "cosine",
+        *,
+        prompt: str | None = None,
     ) -> None:
+        self.prompt = prompt
         self.sentences = texts("sentences", sentences)
         count = len(self.sentences)
         if count < 2:
@@ -64,11 +68,14 @@ class ParaphraseMiningEvaluator(Evaluator):
         self.max_pairs, self.similarity = check_positive("max_pairs", max_pairs) or 1, check_similarity(similarity)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        scores, first, second = paraphrase_mining(
-            vectors(self.sentences), top_k=None, max_pairs=self.max_pairs, similarity=self.similarity
+        found = paraphrase_mining(
+            vectors(self.sentences, prompt=self.prompt),
+            top_k=None,
+            max_pairs=self.max_pairs,
+            similarity=self.similarity,
         )
-        right = np.isin(first * len(self.sentences) + second, self.duplicates)
-        threshold, taken, true = cuts(scores, right)
+        right = np.isin(found.first * len(self.sentences) + found.second, self.duplicates)
+        threshold, taken, true = cuts(found.scores, right)
         total = len(self.duplicates)
         f1 = 2 * true / (taken + total)
         best = int(np.argmax(f1))

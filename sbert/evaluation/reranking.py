@@ -26,6 +26,9 @@ class RerankingEvaluator(Evaluator):
         samples: Each a dict with the ``query``, its ``positive`` texts and its ``negative`` ones.
         k: Of MRR and nDCG.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        query_prompt: Before every query, in place of the model's for queries: the name of one of its prompts, or a
+            text; ``""`` for none.
+        document_prompt: Before every candidate, in place of the model's for documents.
 
     Raises:
         ValueError: If there are no samples, one lacks a key or has no positive or no negative text, or another
@@ -38,7 +41,16 @@ class RerankingEvaluator(Evaluator):
         {'map': 1.0, 'mrr@10': 1.0, 'ndcg@10': 1.0}
     """
 
-    def __init__(self, samples: Iterable[Mapping[str, Any]], k: int = 10, similarity: str = "cosine") -> None:
+    def __init__(
+        self,
+        samples: Iterable[Mapping[str, Any]],
+        k: int = 10,
+        similarity: str = "cosine",
+        *,
+        query_prompt: str | None = None,
+        document_prompt: str | None = None,
+    ) -> None:
+        self.query_prompt, self.document_prompt = query_prompt, document_prompt
         self.queries: list[str] = []
         self.candidates: list[list[str]] = []
         self.positives: list[int] = []  # How many of the candidates, from the first on.
@@ -60,7 +72,7 @@ class RerankingEvaluator(Evaluator):
         self.k, self.similarity = check_positive("k", k) or 1, check_similarity(similarity)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        scores = self._scores_of_pairs(vectors) if vectors.model.reads_pairs else self._scores(vectors)
+        scores = self._scores_of_pairs(vectors) if vectors.reads_pairs else self._scores(vectors)
         ranked = np.zeros((len(scores), max(map(len, scores))))  # (samples, most candidates)
         for row, own, positive in zip(ranked, scores, self.positives, strict=True):
             good = np.arange(len(own)) < positive
@@ -72,11 +84,12 @@ class RerankingEvaluator(Evaluator):
         }
 
     def _scores(self, vectors: Vectors) -> list[np.ndarray]:
-        queries = vectors(self.queries, "query")
+        queries = vectors(self.queries, "query", self.query_prompt)
         # All in one call, but not laid out at once: there may be a thousand candidates a query.
-        vectors(list(dict.fromkeys(text for own in self.candidates for text in own)), "document")
+        vectors(list(dict.fromkeys(text for own in self.candidates for text in own)), "document", self.document_prompt)
         compare = SIMILARITIES[self.similarity]
-        return [compare(queries[i : i + 1], vectors(own, "document"))[0] for i, own in enumerate(self.candidates)]
+        candidates = (vectors(own, "document", self.document_prompt) for own in self.candidates)
+        return [compare(queries[i : i + 1], own)[0] for i, own in enumerate(candidates)]
 
     def _scores_of_pairs(self, vectors: Vectors) -> list[np.ndarray]:
         counts = [len(own) for own in self.candidates]

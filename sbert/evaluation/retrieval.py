@@ -39,6 +39,9 @@ class RetrievalEvaluator(Evaluator):
         map_at: Each k of MAP.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
         block: Documents in a block.
+        query_prompt: Before every query, in place of the model's for queries: the name of one of its prompts, or a
+            text; ``""`` for none.
+        document_prompt: Before every document, in place of the model's for documents.
 
     Raises:
         ValueError: If an id has no text, a grade is not finite, nothing is relevant to any query, or another argument
@@ -68,7 +71,10 @@ class RetrievalEvaluator(Evaluator):
         map_at: Sequence[int] = (100,),
         similarity: str = "cosine",
         block: int = 50_000,
+        query_prompt: str | None = None,
+        document_prompt: str | None = None,
     ) -> None:
+        self.query_prompt, self.document_prompt = query_prompt, document_prompt
         self.corpus = texts("the corpus", corpus.values())
         places = {name: place for place, name in enumerate(corpus)}
         # For each query with anything relevant, the grades of documents by their places in the corpus.
@@ -99,7 +105,7 @@ class RetrievalEvaluator(Evaluator):
         self.similarity, self.block = check_similarity(similarity), check_positive("block", block) or 1
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        asked = vectors(self.queries, "query")
+        asked = vectors(self.queries, "query", self.query_prompt)
         places = semantic_search(asked, self._blocks(vectors), self.depth, similarity=self.similarity).indices
         grades = list(self.relevant.values())
         # (queries, depth), and (queries, most that are relevant to one), 0 where there are fewer
@@ -121,10 +127,10 @@ class RetrievalEvaluator(Evaluator):
 
     def _blocks(self, vectors: Vectors) -> Iterator[np.ndarray]:
         if len(self.corpus) <= self.block:
-            yield vectors(self.corpus, "document")
+            yield vectors(self.corpus, "document", self.document_prompt)
             return
         for start in range(0, len(self.corpus), self.block):
-            yield vectors.fresh(self.corpus[start : start + self.block], "document")
+            yield vectors.fresh(self.corpus[start : start + self.block], "document", self.document_prompt)
 
 
 def _grades(query: Any, judged: Iterable[Any] | Mapping[Any, float], places: Mapping[Any, int]) -> dict[Any, float]:

@@ -25,6 +25,7 @@ class SimilarityEvaluator(Evaluator):
         scores: How alike they are, on any scale that grows with it.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with several, figures are called
             ``cosine_spearman`` and so on.
+        prompt: Before every text, in place of the model's default: the name of one of its prompts, or a text.
 
     Raises:
         ValueError: If there are not as many of each, fewer than two, a score is not finite, all are the same, or the
@@ -46,6 +47,8 @@ class SimilarityEvaluator(Evaluator):
         second: Iterable[str],
         scores: Iterable[float],
         similarity: Similarity = "cosine",
+        *,
+        prompt: str | None = None,
     ) -> None:
         self.first, self.second = texts("first", first), texts("second", second)
         self.scores = np.array(list(scores), float)
@@ -55,11 +58,11 @@ class SimilarityEvaluator(Evaluator):
             raise ValueError(f"scores[{wrong[0]}] is {self.scores[wrong[0]]}; leave out pairs without a score")
         if np.all(self.scores == self.scores[0]):
             raise ValueError(f"every score is {self.scores[0]:g}, which orders nothing; pass different scores")
-        self.similarities = prefixed(similarity)
+        self.similarities, self.prompt = prefixed(similarity), prompt
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         found = {}
-        for prefix, scores in compared(vectors, self.first, self.second, self.similarities).items():
+        for prefix, scores in compared(vectors, self.first, self.second, self.similarities, self.prompt).items():
             found[f"{prefix}spearman"] = spearman(scores, self.scores)
             found[f"{prefix}pearson"] = pearson(scores, self.scores)
         return found

@@ -44,6 +44,7 @@ class STSSuite(Evaluator):
             with ``STS/STS12-en-test``, ``STS/STSBenchmark/sts-test.csv`` and ``SICK/SICK_test_annotated.txt``.
         sets: Names among STS12 to STS16, STSb and SICK-R; those that are in the folder where it is not given.
             ``suite.missing`` names the others.
+        prompt: Before every text, in place of the model's default: the name of one of its prompts, or a text.
 
     Raises:
         FileNotFoundError: If the folder has none of them, or not one that ``sets`` names.
@@ -64,8 +65,10 @@ class STSSuite(Evaluator):
         {'average': 1.0, 'STSb': 1.0}
     """
 
-    def __init__(self, folder: str | os.PathLike[str], sets: Iterable[str] | None = None) -> None:
-        root = Path(folder)
+    def __init__(
+        self, folder: str | os.PathLike[str], sets: Iterable[str] | None = None, *, prompt: str | None = None
+    ) -> None:
+        root, self.prompt = Path(folder), prompt
         check_folder(root)
         wanted = SETS if sets is None else names("sets", sets)
         if not wanted:
@@ -79,11 +82,14 @@ class STSSuite(Evaluator):
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         pairs = [pair for parts in self.sets.values() for pair in parts.values()]
-        if not vectors.model.reads_pairs:
-            vectors(list(dict.fromkeys(text for first, second, _ in pairs for text in (*first, *second))))
+        if not vectors.reads_pairs:
+            texts = dict.fromkeys(text for first, second, _ in pairs for text in (*first, *second))
+            vectors(list(texts), prompt=self.prompt)
         whole, means = {}, {}
         for name, parts in self.sets.items():
-            cosines = [compared(vectors, first, second, {"": "cosine"})[""] for first, second, _ in parts.values()]
+            cosines = [
+                compared(vectors, first, second, {"": "cosine"}, self.prompt)[""] for first, second, _ in parts.values()
+            ]
             scores = [score for _, _, score in parts.values()]
             whole[name] = spearman(np.concatenate(cosines), np.concatenate(scores))
             if name in _YEARS:
@@ -99,13 +105,13 @@ def _paths(name: str) -> tuple[str, ...]:
 def _read(name: str, place: Path) -> dict[str, Pairs]:
     """The sub-sets of a set, of which a benchmark has one."""
     if name in _YEARS:
-        parts = read_sts_year(place)
+        parts = read_sts_year(place, None)
     else:
-        parts = {name: read_sick(place) if name == "SICK-R" else read_sts(place)}
+        parts = {name: read_sick(place, scale=None) if name == "SICK-R" else read_sts(place, None)}
     return {
         part: (
-            [row["sentence1"] for row in rows],
-            [row["sentence2"] for row in rows],
+            [row["first"] for row in rows],
+            [row["second"] for row in rows],
             np.array([row["label"] for row in rows], float),
         )
         for part, rows in parts.items()

@@ -19,6 +19,7 @@ from sbert.data.transfer import TransferTask, read_transfer, tasks_in
 from sbert.evaluation.checks import names
 from sbert.evaluation.evaluator import Evaluator, Vectors
 from sbert.evaluation.metrics import accuracy, f1
+from sbert.extras import missing
 from sbert.report import progress_bar
 
 TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
@@ -56,6 +57,7 @@ class TransferSuite(Evaluator):
             names the others. SST5, SICK-E, SNLI and MNLI can be had, too.
         folds: How many the cross-validation has.
         rows: At most so many rows of a training part.
+        prompt: Before every text, in place of the model's default: the name of one of its prompts, or a text.
 
     Raises:
         FileNotFoundError: If the folder has none of the tasks, or not one that ``tasks`` names.
@@ -84,9 +86,11 @@ class TransferSuite(Evaluator):
         *,
         folds: int = 10,
         rows: int = 100_000,
+        prompt: str | None = None,
     ) -> None:
+        self.prompt = prompt
         if find_spec("sklearn") is None:
-            raise ImportError("TransferSuite needs scikit-learn; run: pip install sbert[evaluation]")
+            raise missing("TransferSuite", "scikit-learn", "evaluation")
         self.folds, self.rows = check_positive("folds", folds) or 0, check_positive("rows", rows) or 0
         if self.folds < 2:
             raise ValueError(f"folds={folds} is too small; pass at least 2")
@@ -102,16 +106,15 @@ class TransferSuite(Evaluator):
     def measure(self, vectors: Vectors) -> dict[str, float]:
         problems = [_Problem.of(task, self.folds, self.rows) for task in self.tasks]
         texts = [text for problem in problems for column in problem.columns for text in column]
-        vectors(list(dict.fromkeys(texts)))
+        vectors(list(dict.fromkeys(texts)), prompt=self.prompt)
         ranks, jobs = vectors.ranks, [(problem, fold) for problem in problems for fold in problem.folds]
 
         def own() -> Tensor:
             """(own folds, 1, 2): accuracy and F1 of the folds that this process does."""
-            made = list(_work(vectors, jobs[ranks.rank :: ranks.world]))
+            made = list(_work(vectors, self.prompt, jobs[ranks.rank :: ranks.world]))
             return torch.tensor(made, dtype=torch.float64).reshape(len(made), 1, 2)
 
-        here = torch.device("cpu")
-        found = iter(ranks.gather(ranks.together(own, here), len(jobs))[:, 0].tolist())
+        found = iter(ranks.gather(ranks.together(own), len(jobs))[:, 0].tolist())
         figures: dict[str, float] = {}
         for problem in problems:
             folds = [next(found) for _ in problem.folds]
@@ -158,14 +161,14 @@ class _Problem:
         return cls(task.name, columns, labels, parts, _GRID if "dev" in splits or "all" in splits else _WIDE)
 
 
-def _work(vectors: Vectors, jobs: list[tuple[_Problem, Fold]]) -> Iterator[tuple[float, float]]:
+def _work(vectors: Vectors, prompt: str | None, jobs: list[tuple[_Problem, Fold]]) -> Iterator[tuple[float, float]]:
     """The accuracy and the F1 of class 1 of each fold."""
     from threadpoolctl import threadpool_limits
 
     bar = progress_bar(vectors.show_progress_bar, total=len(jobs), desc="Folds")
     with bar if bar is not None else nullcontext(), threadpool_limits(1):  # Threads wait for each other, on small work.
         for problem, group in groupby(jobs, key=lambda job: job[0]):
-            features = _features([vectors(column) for column in problem.columns])
+            features = _features([vectors(column, prompt=prompt) for column in problem.columns])
             for _, fold in group:
                 yield _judged(features, problem.labels, fold, problem.grid)
                 if bar is not None:

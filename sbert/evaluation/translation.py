@@ -23,6 +23,7 @@ class TranslationEvaluator(Evaluator):
         source: Texts.
         target: The translation of each.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        prompt: Before every text, in place of the model's default: the name of one of its prompts, or a text.
 
     Raises:
         ValueError: If there are not as many of each, none, or the similarity is unknown.
@@ -36,13 +37,20 @@ class TranslationEvaluator(Evaluator):
         {'mean_accuracy': 1.0, 'source_to_target': 1.0, 'target_to_source': 1.0}
     """
 
-    def __init__(self, source: Iterable[str], target: Iterable[str], similarity: str = "cosine") -> None:
+    def __init__(
+        self,
+        source: Iterable[str],
+        target: Iterable[str],
+        similarity: str = "cosine",
+        *,
+        prompt: str | None = None,
+    ) -> None:
         self.source, self.target = texts("source", source), texts("target", target)
         as_many(1, source=self.source, target=self.target)
-        self.similarity = check_similarity(similarity)
+        self.similarity, self.prompt = check_similarity(similarity), prompt
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        table, half = vectors([*self.source, *self.target]), len(self.source)
+        table, half = vectors([*self.source, *self.target], prompt=self.prompt), len(self.source)
         source, target = table[:half], table[half:]
         there = self._accuracy(source, target, self.target)
         back = self._accuracy(target, source, self.source)

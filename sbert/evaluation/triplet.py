@@ -26,6 +26,9 @@ class TripletEvaluator(Evaluator):
         negatives: One for each anchor.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
         margin: By how much the positive must be more similar.
+        query_prompt: Before every anchor, in place of the model's for queries: the name of one of its prompts, or a
+            text; ``""`` for none.
+        document_prompt: Before every other text, in place of the model's for documents.
 
     Raises:
         ValueError: If there are not as many of each, the margin is not finite, or the similarity is unknown.
@@ -46,7 +49,11 @@ class TripletEvaluator(Evaluator):
         negatives: Iterable[str],
         similarity: str = "cosine",
         margin: float = 0.0,
+        *,
+        query_prompt: str | None = None,
+        document_prompt: str | None = None,
     ) -> None:
+        self.query_prompt, self.document_prompt = query_prompt, document_prompt
         self.anchors, self.positives = texts("anchors", anchors), texts("positives", positives)
         self.negatives = texts("negatives", negatives)
         as_many(1, anchors=self.anchors, positives=self.positives, negatives=self.negatives)
@@ -56,10 +63,11 @@ class TripletEvaluator(Evaluator):
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         others, half = [*self.positives, *self.negatives], len(self.anchors)
-        if vectors.model.reads_pairs:
+        if vectors.reads_pairs:
             scores = scores_of(vectors, [*self.anchors, *self.anchors], others)
             near, far = scores[:half], scores[half:]
         else:
-            anchors, documents = vectors(self.anchors, "query"), vectors(others, "document")
+            anchors = vectors(self.anchors, "query", self.query_prompt)
+            documents = vectors(others, "document", self.document_prompt)
             near, far = (pairwise_similarity(anchors, d, self.similarity) for d in (documents[:half], documents[half:]))
         return {"accuracy": float(np.mean(near > far + self.margin))}

@@ -6,24 +6,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.checks import check_margin, check_rows, check_whole, same_shape
+from sbert.losses.checks import (
+    Data,
+    check_differ,
+    check_margin,
+    check_rows,
+    check_several,
+    check_whole,
+    same_shape,
+    without_model,
+)
 from sbert.losses.distances import check_distance, distance_matrix
 
 
-def _check_groups(loss: nn.Module, labels: Tensor) -> None:
-    """Raise unless the labels are whole numbers, one of which stands twice, and not all are the same."""
-    name = type(loss).__name__
-    check_whole(loss, labels, "number the groups")
-    counts = torch.unique(labels, return_counts=True)[1].tolist()
-    if len(counts) == 1:
+def _check_groups(loss: nn.Module, data: Data) -> None:
+    """Raise unless rows of the data make a triplet: two of one label and one of another."""
+    check_several(loss, data, 3)
+    check_differ(loss, data, "a negative has another label than the anchor")
+    if data.labels is not None and int(torch.unique(data.labels, return_counts=True)[1].max()) < 2:
         raise ValueError(
-            f"every label of the batch is {int(labels[0])}; {name} takes two labels or more;"
-            " mix the groups of the data, or take larger batches"
-        )
-    if max(counts, default=0) < 2:
-        raise ValueError(
-            f"the batch's {len(labels)} labels are all different; {name} takes rows of which two have one label;"
-            " draw several rows of each group into a batch"
+            f"the {len(data.labels)} labels are all different, which teaches {type(loss).__name__} nothing: a positive"
+            " has the label of the anchor; add rows of the same labels"
         )
 
 
@@ -44,12 +47,13 @@ def _pairs(distances: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return distances[anchors, positives][:, None], distances[anchors], ~alike[anchors]
 
 
+@without_model
 class BatchAllTripletLoss(nn.Module):
     """TripletLoss of all triplets in the batch, averaged over those that are not yet fulfilled.
 
         loss = mean over a, p, n with l > 0 of l,  l = d(a, p) - d(a, n) + margin
 
-    where p has the label of a and n has another. Where all are fulfilled, the loss is 0.
+    where p has the label of a and n has another. Where all are fulfilled, or there are none, the loss is 0.
 
     Args:
         distance: ``"euclidean"``, ``"cosine"`` (1 - cos) or ``"manhattan"``.
@@ -59,7 +63,7 @@ class BatchAllTripletLoss(nn.Module):
         sentence: (rows, dim). labels: (rows,), whole numbers. Output: scalar. Memory: pairs of one label x rows.
 
     Raises:
-        ValueError: If a setting is unknown or negative, no label stands twice, or there is one label only.
+        ValueError: If a setting is unknown or negative, or the shapes do not fit.
         TypeError: If the labels are not whole numbers.
 
     References:
@@ -84,20 +88,26 @@ class BatchAllTripletLoss(nn.Module):
         return losses.sum() / (losses > 0).sum().clamp(min=1)
 
     def check_labels(self, labels: Tensor) -> None:
-        """Raise unless the labels are whole numbers, one of which stands twice, and not all are the same."""
-        _check_groups(self, labels)
+        """Raise unless the labels are whole numbers."""
+        check_whole(self, labels, "number the groups")
+
+    def check_data(self, data: Data) -> None:
+        """Raise unless one label stands twice, and not all are the same."""
+        _check_groups(self, data)
 
     def extra_repr(self) -> str:
         return f"distance={self.distance!r}, margin={self.margin}"
 
 
+@without_model
 class BatchHardTripletLoss(nn.Module):
     """TripletLoss of each row with its farthest row of the same label and its nearest row of another.
 
         loss = mean_a max( max_p d(a, p) - min_n d(a, n) + margin, 0 )
 
-    The mean is over the rows that have a positive. sentence-transformers counts the others, too, as if they were
-    their own positive at distance 0; so a batch in which a label stands alone gives another value here.
+    The mean is over the rows that have a positive; where none has, or all labels are the same, the loss is 0.
+    sentence-transformers counts the others, too, as if they were their own positive at distance 0; so a batch in which
+    a label stands alone gives another value here.
 
     Args:
         distance: ``"euclidean"``, ``"cosine"`` (1 - cos) or ``"manhattan"``.
@@ -107,7 +117,7 @@ class BatchHardTripletLoss(nn.Module):
         sentence: (rows, dim). labels: (rows,), whole numbers. Output: scalar.
 
     Raises:
-        ValueError: If a setting is unknown or negative, no label stands twice, or there is one label only.
+        ValueError: If a setting is unknown or negative, or the shapes do not fit.
         TypeError: If the labels are not whole numbers.
 
     References:
@@ -134,22 +144,28 @@ class BatchHardTripletLoss(nn.Module):
         far = torch.where(alike, torch.inf, distances).min(1).values  # (rows,)
         losses = F.softplus(near - far) if self.margin is None else F.relu(near - far + self.margin)
         counted = others.any(1)
-        return torch.where(counted, losses, 0).sum() / counted.sum()
+        return torch.where(counted, losses, 0).sum() / counted.sum().clamp(min=1)
 
     def check_labels(self, labels: Tensor) -> None:
-        """Raise unless the labels are whole numbers, one of which stands twice, and not all are the same."""
-        _check_groups(self, labels)
+        """Raise unless the labels are whole numbers."""
+        check_whole(self, labels, "number the groups")
+
+    def check_data(self, data: Data) -> None:
+        """Raise unless one label stands twice, and not all are the same."""
+        _check_groups(self, data)
 
     def extra_repr(self) -> str:
         return f"distance={self.distance!r}, margin={self.margin}"
 
 
+@without_model
 class BatchSemiHardTripletLoss(nn.Module):
     """TripletLoss of each pair of one label with the nearest negative that is farther than the positive.
 
         loss = mean over a, p of max(d(a, p) - d(a, n) + margin, 0),  n = argmin over d(a, n) > d(a, p) of d(a, n)
 
-    Where no negative is farther than the positive, n is the farthest negative.
+    Where no negative is farther than the positive, n is the farthest negative. Where there is no pair of one label, or
+    no negative, the loss is 0.
 
     Args:
         distance: ``"euclidean"``, ``"cosine"`` (1 - cos) or ``"manhattan"``.
@@ -159,7 +175,7 @@ class BatchSemiHardTripletLoss(nn.Module):
         sentence: (rows, dim). labels: (rows,), whole numbers. Output: scalar. Memory: pairs of one label x rows.
 
     Raises:
-        ValueError: If a setting is unknown or negative, no label stands twice, or there is one label only.
+        ValueError: If a setting is unknown or negative, or the shapes do not fit.
         TypeError: If the labels are not whole numbers.
 
     References:
@@ -183,11 +199,16 @@ class BatchSemiHardTripletLoss(nn.Module):
         farther = torch.where(different & (distances > near), distances, torch.inf).min(1, keepdim=True).values
         farthest = torch.where(different, distances, -torch.inf).max(1, keepdim=True).values  # (pairs, 1)
         far = torch.where(torch.isfinite(farther), farther, farthest)
-        return F.relu(near - far + self.margin).mean()
+        losses = torch.where(different.any(1, keepdim=True), F.relu(near - far + self.margin), 0)  # (pairs, 1)
+        return losses.sum() / max(1, len(losses))
 
     def check_labels(self, labels: Tensor) -> None:
-        """Raise unless the labels are whole numbers, one of which stands twice, and not all are the same."""
-        _check_groups(self, labels)
+        """Raise unless the labels are whole numbers."""
+        check_whole(self, labels, "number the groups")
+
+    def check_data(self, data: Data) -> None:
+        """Raise unless one label stands twice, and not all are the same."""
+        _check_groups(self, data)
 
     def extra_repr(self) -> str:
         return f"distance={self.distance!r}, margin={self.margin}"

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+class Data(NamedTuple):
+    """What is known of the rows that a loss is to learn from.
+
+    Args:
+        rows: Of the largest batch.
+        columns: Of text.
+        labels: Of all rows, if they have any.
+    """
+
+    rows: int
+    columns: int
+    labels: Tensor | None
 
 
 class Labelled(Protocol):
@@ -14,6 +32,39 @@ class Labelled(Protocol):
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise a ValueError or TypeError for labels that the loss does not take."""
+
+
+def is_model(value: object) -> bool:
+    """Whether something turns texts into vectors or scores: a model of this library or another, or a part of one."""
+    if not isinstance(value, nn.Module):
+        return False
+    # Not hasattr(value, ...): reading a tokenizer may build one.
+    return any(
+        "tokenizer" in vars(one) or hasattr(one, "save_pretrained") for one in (value, *type(value).__mro__[:-1])
+    )
+
+
+def without_model(loss: type[Module]) -> type[Module]:
+    """Have a class of losses answer a model among its arguments with the call that is right."""
+    construct = loss.__init__
+    own = [] if construct is nn.Module.__init__ else list(inspect.signature(construct).parameters.values())[1:]
+    starred = [f"*{one.name}" for one in own if one.kind is one.VAR_POSITIONAL]
+    needed = [one.name for one in own if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
+
+    @functools.wraps(construct)
+    def checked(self: Module, *values: Any, **named: Any) -> None:
+        models = [value for value in (*values, *named.values()) if is_model(value)]
+        if models or "model" in named:
+            given = type(models[0] if models else named["model"]).__name__
+            name = type(self).__name__
+            raise TypeError(
+                f"{name} was given a model ({given}); a loss is a function of vectors and never sees the model. Give"
+                f" that to the trainer: Trainer(model, data, {name}({', '.join(needed + starred)}))"
+            )
+        construct(self, *values, **named)
+
+    loss.__init__ = checked  # type: ignore[assignment]
+    return loss
 
 
 def check_positive(name: str, value: float) -> float:
@@ -50,6 +101,25 @@ def same_shape(loss: object, *columns: Tensor) -> list[Tensor]:
     for column in columns:
         dtype = torch.promote_types(dtype, column.dtype)
     return [column.to(dtype) for column in columns]
+
+
+def check_differ(loss: object, data: Data, reason: str) -> None:
+    """Raise a ValueError where all labels of the data are equal, which teaches the loss nothing for some reason."""
+    labels = data.labels
+    if labels is not None and labels.ndim == 1 and bool((labels == labels[0]).all()):
+        raise ValueError(
+            f"every label is {labels[0].item():g}, which teaches {type(loss).__name__} nothing: {reason}; add rows of"
+            " another label"
+        )
+
+
+def check_several(loss: object, data: Data, least: int = 2) -> None:
+    """Raise a ValueError where no batch has as many rows as a loss needs that compares them with each other."""
+    if data.rows < least:
+        raise ValueError(
+            f"batches of at most {data.rows} row{'s' * (data.rows > 1)} teach {type(loss).__name__} nothing, which"
+            f" compares the rows of a batch with each other; pass {least} rows or more, and a batch_size of as many"
+        )
 
 
 def check_rows(loss: Labelled, labels: Tensor | None, shape: tuple[int, ...]) -> Tensor:

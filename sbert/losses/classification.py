@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.checks import check_rows, check_values, check_whole, same_shape
+from sbert.losses.checks import Data, check_differ, check_rows, check_values, check_whole, same_shape, without_model
 
 PIECES = ("u", "v", "|u-v|", "u*v")
 
@@ -20,6 +20,7 @@ def _piece(name: str, first: Tensor, second: Tensor) -> Tensor:
     return first if name == "u" else second
 
 
+@without_model
 class SoftmaxLoss(nn.Module):
     """Cross-entropy of a linear classifier over two sentences' vectors, set side by side.
 
@@ -95,6 +96,10 @@ class SoftmaxLoss(nn.Module):
         remedy = "leave out rows without a gold label (-1), or pass the number of classes there are"
         good = (labels >= 0) & (labels < self.classes)
         check_values(self, labels, good, f"0 to {self.classes - 1}; {remedy}")
+
+    def check_data(self, data: Data) -> None:
+        """Raise unless labels differ."""
+        check_differ(self, data, "one class would do for all texts")
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, classes={self.classes}, concatenation={self.concatenation}"

@@ -6,10 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.checks import check_binary, check_margin, check_rows, same_shape
+from sbert.losses.checks import Data, check_binary, check_margin, check_rows, check_several, same_shape, without_model
 from sbert.losses.distances import check_distance, pairwise_distance
 
 
+@without_model
 class ContrastiveLoss(nn.Module):
     """Draws pairs that are alike together, and pushes different ones apart as far as the margin.
 
@@ -67,6 +68,7 @@ def _hard_pairs(distances: Tensor, alike: Tensor) -> Tensor:
     return torch.where(alike, distances > nearest, distances < farthest)
 
 
+@without_model
 class OnlineContrastiveLoss(nn.Module):
     """ContrastiveLoss of the batch's hard pairs only, summed and without the half.
 
@@ -111,6 +113,10 @@ class OnlineContrastiveLoss(nn.Module):
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is 0 or 1."""
         check_binary(self, labels)
+
+    def check_data(self, data: Data) -> None:
+        """Raise unless there are pairs of which one is harder than another."""
+        check_several(self, data)
 
     def extra_repr(self) -> str:
         return f"distance={self.distance!r}, margin={self.margin}"

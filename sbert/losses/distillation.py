@@ -7,11 +7,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert.functional import check_similarity, pairwise_similarity
-from sbert.losses.checks import check_finite, check_positive, check_rows, same_shape
+from sbert.losses.checks import check_finite, check_positive, check_rows, same_shape, without_model
 
 _REMEDY = "look for a teacher that ran in half precision"
 
 
+@without_model
 class MSELoss(nn.Module):
     """Mean squared difference of each column's vectors and the teacher's.
 
@@ -57,6 +58,7 @@ def _check_negatives(loss: nn.Module, negatives: tuple[Tensor, ...], reason: str
         raise ValueError(f"{type(loss).__name__} was given no negatives; {reason}; add a column of negatives")
 
 
+@without_model
 class MarginMSELoss(nn.Module):
     """Mean squared difference of the student's margins and the teacher's.
 
@@ -103,6 +105,7 @@ class MarginMSELoss(nn.Module):
         return f"similarity={self.similarity!r}"
 
 
+@without_model
 class DistillKLDivLoss(nn.Module):
     """Divergence of the student's distribution over each row's candidates from the teacher's.
 

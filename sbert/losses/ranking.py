@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from sbert.functional import SIMILARITIES, check_similarity, cos_sim
-from sbert.losses.checks import check_positive, same_shape
+from sbert.losses.checks import Data, check_positive, check_several, same_shape, without_model
 
 # Rows whose scores are there at once: of thousands of rows, all scores would take more memory than the model.
 _ROWS = 512
@@ -41,6 +41,7 @@ def _more_alike(guide: Tensor, margin: float, part: slice) -> Tensor:
     return scores > scores.diagonal(part.start)[:, None] - margin
 
 
+@without_model
 class MultipleNegativesRankingLoss(nn.Module):
     """Cross-entropy of each anchor's positive against every candidate in the batch.
 
@@ -146,6 +147,11 @@ class MultipleNegativesRankingLoss(nn.Module):
         mask = torch.stack(masks).any(0)
         mask.diagonal(part.start).fill_(False)
         return mask
+
+    def check_data(self, data: Data) -> None:
+        """Raise unless there is a candidate beside the positive."""
+        if data.columns < 3:
+            check_several(self, data)
 
     def _check_extras(self, texts: Tensor | None, guide: Tensor | None, shape: tuple[int, int]) -> None:
         if texts is not None and (texts.is_floating_point() or tuple(texts.shape) != shape):

@@ -7,9 +7,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert.functional import pairwise_similarity
-from sbert.losses.checks import check_finite, check_positive, check_rows, check_values, same_shape
+from sbert.losses.checks import (
+    Data,
+    check_differ,
+    check_finite,
+    check_positive,
+    check_rows,
+    check_several,
+    check_values,
+    same_shape,
+    without_model,
+)
 
 
+@without_model
 class CosineSimilarityLoss(nn.Module):
     """Mean squared difference of the cosine and the label.
 
@@ -37,7 +48,7 @@ class CosineSimilarityLoss(nn.Module):
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is between -1 and 1."""
         good = (labels >= -1) & (labels <= 1)
-        check_values(self, labels, good, "-1 to 1; divide scores of 0 to 5 by 5 when you read them")
+        check_values(self, labels, good, "-1 to 1; divide scores of 0 to 5 by 5, as scale=(0, 5) of a reader does")
 
 
 def _order_loss(scores: Tensor, labels: Tensor) -> Tensor:
@@ -57,6 +68,7 @@ def _order_loss(scores: Tensor, labels: Tensor) -> Tensor:
     return torch.logsumexp(torch.cat([scores.new_zeros(1), scores + tails[greater]]), 0)
 
 
+@without_model
 class CoSENTLoss(nn.Module):
     """Asks that pairs with a greater label have the greater cosine.
 
@@ -95,6 +107,11 @@ class CoSENTLoss(nn.Module):
         """Raise unless every label is finite."""
         check_finite(self, labels)
 
+    def check_data(self, data: Data) -> None:
+        """Raise unless there are pairs to put in order."""
+        check_several(self, data)
+        check_differ(self, data, "only the order of labels matters")
+
     def extra_repr(self) -> str:
         return f"temperature={self.temperature}"
 
@@ -114,6 +131,7 @@ def _angle_similarity(first: Tensor, second: Tensor) -> Tensor:
     return (a * c + b * d + b * c - a * d).sum(1).abs()
 
 
+@without_model
 class AnglELoss(nn.Module):
     """CoSENTLoss with a similarity whose gradient does not vanish where the cosine is near 1 or -1.
 
@@ -123,7 +141,9 @@ class AnglELoss(nn.Module):
 
     The paper calls s an angle, and puts the signs the other way round; its authors' program has the signs above,
     which make it a similarity, and so has sentence-transformers. The paper adds this loss to CoSENTLoss and a
-    ranking loss; WeightedSum does so, too.
+    ranking loss; ``WeightedSum((AnglELoss(), 1.0), (CoSENTLoss(), 1.0), (MultipleNegativesRankingLoss(), 1.0))`` does
+    so, too. The ranking loss takes both texts of every row for alike, whatever the label says: leave out rows that are
+    not.
 
     Args:
         temperature: t, divides s. Smaller values weigh the worst pairs more.
@@ -155,6 +175,11 @@ class AnglELoss(nn.Module):
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is finite."""
         check_finite(self, labels)
+
+    def check_data(self, data: Data) -> None:
+        """Raise unless there are pairs to put in order."""
+        check_several(self, data)
+        check_differ(self, data, "only the order of labels matters")
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature}"

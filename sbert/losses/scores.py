@@ -7,7 +7,16 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.checks import check_finite, check_rows, check_values, check_whole, same_shape
+from sbert.losses.checks import (
+    Data,
+    check_differ,
+    check_finite,
+    check_rows,
+    check_values,
+    check_whole,
+    same_shape,
+    without_model,
+)
 
 
 def _check_width(loss: nn.Module, scores: Tensor, width: int) -> Tensor:
@@ -21,6 +30,7 @@ def _check_width(loss: nn.Module, scores: Tensor, width: int) -> Tensor:
     return scores
 
 
+@without_model
 class BinaryCrossEntropyLoss(nn.Module):
     """Cross-entropy of the label and the sigmoid of the score.
 
@@ -52,9 +62,14 @@ class BinaryCrossEntropyLoss(nn.Module):
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is between 0 and 1."""
         good = (labels >= 0) & (labels <= 1)
-        check_values(self, labels, good, "0 to 1; divide scores of 0 to 5 by 5 when you read them")
+        check_values(self, labels, good, "0 to 1; divide scores of 0 to 5 by 5, as scale=(0, 5) of a reader does")
+
+    def check_data(self, data: Data) -> None:
+        """Raise unless labels differ."""
+        check_differ(self, data, "one score would do for all texts")
 
 
+@without_model
 class SquaredErrorLoss(nn.Module):
     """Mean squared difference of the score and the label.
 
@@ -104,7 +119,12 @@ class SquaredErrorLoss(nn.Module):
             remedy = "divide scores of 0 to 5 by 5, or give the model activation=nn.Identity()"
             check_values(self, labels, good, f"0 to 1 behind a sigmoid; {remedy}")
 
+    def check_data(self, data: Data) -> None:
+        """Raise unless labels differ."""
+        check_differ(self, data, "one score would do for all texts")
 
+
+@without_model
 class CrossEntropyLoss(nn.Module):
     """Cross-entropy of the class and the softmax of the scores.
 
@@ -145,6 +165,10 @@ class CrossEntropyLoss(nn.Module):
         good = (labels >= 0) & (labels < self.classes)
         remedy = "leave out rows without a gold label (-1), or pass the number of classes there are"
         check_values(self, labels, good, f"0 to {self.classes - 1}; {remedy}")
+
+    def check_data(self, data: Data) -> None:
+        """Raise unless labels differ."""
+        check_differ(self, data, "one class would do for all texts")
 
     def extra_repr(self) -> str:
         return f"classes={self.classes}"

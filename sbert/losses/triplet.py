@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.checks import check_margin, same_shape
+from sbert.losses.checks import check_margin, same_shape, without_model
 from sbert.losses.distances import check_distance, pairwise_distance
 
 
+@without_model
 class TripletLoss(nn.Module):
     """Asks that the positive be nearer to the anchor than the negative, by the margin.
 

@@ -2,58 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from sbert.losses.checks import same_shape
-
-Loss = Callable[..., Tensor]
-
-_EXTRAS = ("labels", "texts", "guide")
+from sbert.losses.checks import Data, same_shape, without_model
+from sbert.losses.signature import Loss, Signature
 
 
-def _function(loss: Loss) -> Callable[..., Tensor]:
-    """What bears the loss's parameters: the function, or the module's ``forward``."""
-    if not callable(loss):
-        raise TypeError(f"{loss!r} is no loss; pass a function of columns, or a module")
-    function: Callable[..., Tensor] = inspect.unwrap(loss)
-    return function.forward if isinstance(function, nn.Module) else function
-
-
-def _columns(loss: Loss) -> list[str]:
-    """The parameters that are columns, as a signature prints them: ``anchor``, ``positive``, ``*negatives``."""
-    found = []
-    for name, parameter in inspect.signature(_function(loss)).parameters.items():
-        if name not in _EXTRAS and parameter.kind not in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD):
-            found.append("*" * (parameter.kind == parameter.VAR_POSITIONAL) + name)
-    return found
-
-
-def _extras(loss: Loss) -> dict[str, inspect.Parameter]:
-    """The parameters that are no columns, as keywords."""
-    parameters = inspect.signature(_function(loss)).parameters
-    return {
-        name: parameters[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in _EXTRAS if name in parameters
-    }
-
-
-def _given(extras: dict[str, Tensor | None], *losses: Loss) -> dict[str, Tensor]:
+def _given(extras: dict[str, Tensor | None], *signatures: Signature) -> dict[str, Tensor]:
     """The extras that were given, once it is known that some loss asks for each of them."""
     given = {name: extra for name, extra in extras.items() if extra is not None}
-    unasked = [name for name in given if not any(name in _extras(loss) for loss in losses)]
+    unasked = [name for name in given if not any(name in signature.extras for signature in signatures)]
     if unasked:
-        names = " and ".join(map(_name, losses))
+        names = " and ".join(signature.name for signature in signatures)
         raise TypeError(f"{', '.join(unasked)} given, which {names} does not take; leave it out")
     return given
-
-
-def _name(loss: Loss) -> str:
-    name: str = getattr(loss, "__name__", type(loss).__name__)
-    return name
 
 
 def _check_labels(loss: Loss, labels: Tensor) -> None:
@@ -63,11 +30,18 @@ def _check_labels(loss: Loss, labels: Tensor) -> None:
         check(labels)
 
 
+def _check_data(loss: Loss, data: Data) -> None:
+    check = getattr(loss, "check_data", None)
+    if check is not None:
+        check(data)
+
+
 def _check_weights(weights: Sequence[float]) -> None:
     if not all(0 <= weight < math.inf for weight in weights) or not any(weights):
         raise ValueError(f"weights={tuple(weights)}; pass numbers of 0 or more, not all of them 0")
 
 
+@without_model
 class MatryoshkaLoss(nn.Module):
     """Sum of a loss on the first numbers of each vector, for several counts of numbers.
 
@@ -112,8 +86,7 @@ class MatryoshkaLoss(nn.Module):
         self.dims = dims
         self.weights = weights
         self.loss = loss
-        # Where inspect finds the names of the columns.
-        self.__wrapped__ = _function(loss)
+        self.signature = replace(Signature.of(loss), name=type(self).__name__)
         self.labels_are_vectors = bool(getattr(loss, "labels_are_vectors", False))
 
     def forward(
@@ -122,7 +95,7 @@ class MatryoshkaLoss(nn.Module):
         width = same_shape(self, *columns)[0].shape[1]
         if max(self.dims) > width:
             raise ValueError(f"dims hold {max(self.dims)}, but the vectors have dim {width}; pass at most {width}")
-        extras = _given({"labels": labels, "texts": texts, "guide": guide}, self.loss)
+        extras = _given({"labels": labels, "texts": texts, "guide": guide}, Signature.of(self.loss))
         if self.labels_are_vectors and labels is not None and labels.shape[-1] != width:
             raise ValueError(
                 f"labels are vectors of dim {labels.shape[-1]}, but the columns have dim {width}; pass {width}"
@@ -139,36 +112,23 @@ class MatryoshkaLoss(nn.Module):
         """Raise what the loss itself raises."""
         _check_labels(self.loss, labels)
 
+    def check_data(self, data: Data) -> None:
+        """Raise what the loss itself raises."""
+        _check_data(self.loss, data)
+
     def extra_repr(self) -> str:
         return f"dims={self.dims}, weights={self.weights}"
 
 
-class _Parameters:
-    """A loss with the parameters of several: the columns that all share, and whatever extras one of them takes."""
-
-    def __init__(self, losses: Sequence[Loss]) -> None:
-        self.function = _function(losses[0])
-        parameters = inspect.signature(self.function).parameters.values()
-        columns = [
-            parameter
-            for parameter in parameters
-            if parameter.name not in _EXTRAS and parameter.kind != inspect.Parameter.VAR_KEYWORD
-        ]
-        extras: dict[str, inspect.Parameter] = {}
-        for loss in losses:
-            for name, parameter in _extras(loss).items():
-                if name not in extras or parameter.default is parameter.empty:
-                    extras[name] = parameter
-        self.__signature__ = inspect.Signature([*columns, *extras.values()])
-
-    def __call__(self, *columns: Tensor, **extras: Tensor) -> Tensor:
-        return self.function(*columns, **extras)
-
-
+@without_model
 class WeightedSum(nn.Module):
     """Weighted sum of losses of the same columns.
 
         loss = sum_k weight_k * loss_k(columns)
+
+    All losses are given all columns, in one order, whatever each calls them: ``first, second`` and ``anchor, positive``
+    go together. The data's names are those of the loss that names most columns, the first of these. A ranking loss
+    takes both texts of every row for alike, whatever the label says that another loss learns from.
 
     Args:
         pairs: Each a loss, or a function of columns, and its weight.
@@ -177,7 +137,8 @@ class WeightedSum(nn.Module):
         Each column: (rows, dim). labels, texts and guide: given to those losses that take them. Output: scalar.
 
     Raises:
-        ValueError: If the losses name their columns differently, or a weight is negative.
+        ValueError: If the losses take different numbers of columns, or the same in another order, or a weight is
+            negative.
         TypeError: If a loss is not callable, or none takes an extra that was given.
 
     Example:
@@ -194,33 +155,32 @@ class WeightedSum(nn.Module):
         self.weights = tuple(weight for _, weight in pairs)
         _check_weights(self.weights)
         losses = [loss for loss, _ in pairs]
-        first = _columns(losses[0])
-        for loss in losses[1:]:
-            if _columns(loss) != first:
-                raise ValueError(
-                    f"{_name(losses[0])} takes {', '.join(first)}, but {_name(loss)} takes {', '.join(_columns(loss))};"
-                    " pass losses of the same columns"
-                )
+        self.signature = Signature.together(type(self).__name__, [Signature.of(loss) for loss in losses])
         self.losses = tuple(losses)
         # A tuple may hold functions, but only a ModuleList shows the losses' weights to the optimizer.
         self.registered = nn.ModuleList(loss for loss in losses if isinstance(loss, nn.Module))
-        self.__wrapped__ = _Parameters(losses)
         self.labels_are_vectors = any(getattr(loss, "labels_are_vectors", False) for loss in losses)
 
     def forward(
         self, *columns: Tensor, labels: Tensor | None = None, texts: Tensor | None = None, guide: Tensor | None = None
     ) -> Tensor:
-        given = _given({"labels": labels, "texts": texts, "guide": guide}, *self.losses)
+        signatures = [Signature.of(loss) for loss in self.losses]
+        given = _given({"labels": labels, "texts": texts, "guide": guide}, *signatures)
         values = []
-        for loss, weight in zip(self.losses, self.weights, strict=True):
-            asked = _extras(loss)
-            values.append(weight * loss(*columns, **{name: extra for name, extra in given.items() if name in asked}))
+        for loss, weight, signature in zip(self.losses, self.weights, signatures, strict=True):
+            asked = {name: extra for name, extra in given.items() if name in signature.extras}
+            values.append(weight * loss(*columns, **asked))
         return torch.stack(values).sum()
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise what the first of the losses raises that does not take the labels."""
         for loss in self.losses:
             _check_labels(loss, labels)
+
+    def check_data(self, data: Data) -> None:
+        """Raise what the first of the losses raises that the data teaches nothing."""
+        for loss in self.losses:
+            _check_data(loss, data)
 
     def extra_repr(self) -> str:
         return f"weights={self.weights}"

@@ -1,8 +1,9 @@
 """The modules that an encoder chains."""
 
-from sbert.modules.pooling import Pooling
+from sbert.modules.pooling import Pooling, register_pooling
 from sbert.modules.projection import Dense, Dropout, LayerNorm, Normalize
 from sbert.modules.recurrent import LSTM
+from sbert.modules.registry import register_module
 from sbert.modules.static import StaticEmbedding, WordEmbeddings
 from sbert.modules.transformer import Transformer
 
@@ -16,4 +17,6 @@ __all__ = [
     "StaticEmbedding",
     "Transformer",
     "WordEmbeddings",
+    "register_module",
+    "register_pooling",
 ]

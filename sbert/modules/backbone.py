@@ -74,6 +74,11 @@ class Backbone:
     position_bias: Callable[[int], Tensor] | None = None
     bias_table: nn.Embedding | None = None
 
+    @property
+    def head_dim(self) -> int:
+        """Size of a head."""
+        return self.layers[0].query.out_features // self.heads
+
     def modules(self) -> Iterator[nn.Module]:
         """The modules that hold its weights."""
         for part in (self, *self.layers):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 import warnings
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from sbert.batch import TokenBatch
 from sbert.files import is_failure, one_line
 from sbert.modules import packed, trained
+from sbert.processes import Lock
 
 if TYPE_CHECKING:
     from sbert.modules.backbone import Backbone
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _HALF, _FULL, _TF32 = 0.1, {torch.float32: 1e-4, torch.float64: 1e-8}, 1e-2
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
-_lock = threading.Lock()
+_lock = Lock()
 # For each Hugging Face model, by kind of device and dtype: why it has to pad, if it has to.
 _found: WeakKeyDictionary[nn.Module, dict[tuple[str, torch.dtype], str | None]] = WeakKeyDictionary()
 # For each Hugging Face model: whether its forward for training gives the same.

@@ -7,13 +7,18 @@ import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from sbert.files import UnreadableError, blame, field, inside, is_failure, one_line, read_object, reading, weights_file
+from sbert.extras import missing
+from sbert.files import UnreadableError, blame, check_files, is_failure, one_line, read_object, reading
+from sbert.modules.tokenization import check_ids
+from sbert.processes import Lock
+from sbert.weights import read_header, warn_of_unused, weights_file, within
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -29,24 +34,43 @@ TOKENIZER_FILES = [
     "sentencepiece.bpe.model",
     "spiece.model",
 ]
+ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
+# How often a configuration has transformers repeat something before there is a model whose weights could be counted.
+_MOST = {"layer": 1000, "layers": 1000, "labels": 100_000}
 # Other values can make transformers fetch a kernel, which is code.
 ATTENTIONS = ("eager", "sdpa")
 
 
+# Held while transformers is imported, loads or saves. Its modules import each other in circles, in which two threads
+# find half of a module; and it loads and saves with switches of the whole process, which two threads put back wrong.
+lock = Lock()
+
+
+def imported(name: str, module: str = "transformers") -> Any:
+    """What a module of transformers calls so, imported by one thread at a time.
+
+    ``from transformers import x`` fails while another thread, of whatever program, is importing transformers, as it
+    then looks into a module that gives way to another.
+    """
+    with lock:
+        import_module("transformers")  # All of it, for whoever is importing it fails where another looks for a part.
+        return getattr(import_module(module), name)
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bar for reading a file, no report of weights that nobody asked for."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
+    """No progress bar for reading a file, no report of weights that nobody asked for; one thread at a time."""
+    with lock:
+        logging = imported("logging", "transformers.utils")
+        level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(level)
+            if bars:
+                logging.enable_progress_bar()
 
 
 def merged(model: Any) -> Any:
@@ -76,36 +100,58 @@ def merged(model: Any) -> Any:
 def load_adapter(model: PreTrainedModel, folder: Path) -> None:
     """Put the adapter of a folder into a transformer."""
     try:
-        import peft  # noqa: F401
+        with lock:
+            import_module("transformers")
+            import_module("peft")
     except ImportError as error:
         path = folder / "adapter_config.json"
-        raise UnreadableError(path, "describes an adapter, which needs peft", "pip install peft") from error
-    with quiet(), reading(folder, "an adapter"):
+        raise missing(f"the adapter of {path}", "peft", "adapters") from error
+    check_files(folder)
+    header = read_header(folder, ADAPTER_FILES)
+    header.check_dtypes()
+    with quiet(), reading(folder, "an adapter"), within(header, folder / "adapter_config.json"):
         model.load_adapter(str(folder), is_trainable=True)
     model.eval()
 
 
 def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
     """The configuration in ``config.json``; ``options`` replace its values."""
-    from transformers import AutoConfig
-
     path = folder / "config.json"
     if not path.exists():
         raise UnreadableError(folder, "holds no config.json, so it is no model", "pass the folder of a model")
-    model_type = read_object(path).get("model_type")
+    check_files(folder)
+    values = read_object(path)
+    model_type = values.get("model_type")
+    _check_counts({**values, **options}, path)
     try:
         with quiet():
-            config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
+            config = imported("AutoConfig").from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False, **options
+            )
     except Exception as error:
         if "trust_remote_code" in str(error):
             reason = f"needs code from its folder (model_type {model_type!r}), which is never run"
             raise UnreadableError(path, reason, "use a model that transformers knows") from error
         raise UnreadableError(path, f"is no configuration that transformers knows ({one_line(error)})") from error
+    for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
+        size = getattr(config, name, None)
+        if isinstance(size, int) and size < 1:
+            raise UnreadableError(path, f"gives {name}={size} where at least 1 is expected")
     if getattr(config, "_attn_implementation", None) not in (None, *ATTENTIONS):
         config._attn_implementation = None
     if getattr(config, "is_causal", True) is None:
         del config.is_causal  # transformers would look both ways in padded batches, and back alone in others.
     return config
+
+
+def _check_counts(values: dict[str, Any], path: Path) -> None:
+    """Raise a ValueError for more layers or labels than any model has, also in a part of the configuration."""
+    for key, value in values.items():
+        most = _MOST.get(key.rpartition("_")[2])
+        if isinstance(value, dict):
+            _check_counts(value, path)
+        elif most is not None and isinstance(value, int) and value > most:
+            raise UnreadableError(path, f"gives {key}={value} where at most {most} is expected")
 
 
 def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None) -> PreTrainedModel:
@@ -114,14 +160,13 @@ def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, atten
     Raises:
         ValueError: If a file is damaged, or weights are missing that the configuration asks for.
     """
-    from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoModel, AutoModelForTextEncoding
-
     # The same class for most models, but for T5 and its kin the encoder alone.
-    known = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
+    known = type(config) in imported("MODEL_FOR_TEXT_ENCODING_MAPPING")
     if config.is_encoder_decoder and not known:
         reason = f"describes an encoder-decoder ({config.model_type}), whose encoder cannot be had alone"
         raise UnreadableError(folder / "config.json", reason, "use an encoder, or one of T5's kin")
-    model, missing = _read(AutoModelForTextEncoding if known else AutoModel, folder, config, dtype, attention)
+    kind = imported("AutoModelForTextEncoding" if known else "AutoModel")
+    model, missing = _read(kind, folder, config, dtype, attention)
     # The pooler of BERT is not part of the token embeddings, and many checkpoints come without it.
     _refuse_missing(folder, [name for name in missing if not name.startswith("pooler.")])
     return model
@@ -129,11 +174,9 @@ def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, atten
 
 def rebuild(config: PretrainedConfig, weights: dict[str, Tensor], dtype: torch.dtype) -> PreTrainedModel:
     """The transformer that ``load_model`` gives, from weights that were read before."""
-    from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING
-
     # Random numbers are the caller's: he may have set a seed since he loaded the weights.
     with quiet(), torch.random.fork_rng(devices=[]):
-        kind: Any = MODEL_FOR_TEXT_ENCODING_MAPPING[type(config)]
+        kind: Any = imported("MODEL_FOR_TEXT_ENCODING_MAPPING")[type(config)]
         return kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype).eval()
 
 
@@ -149,13 +192,12 @@ def load_classifier(folder: Path, config: PretrainedConfig, dtype: torch.dtype, 
     Raises:
         ValueError: If a file is damaged, weights are missing, or there is a head where a new one is wanted.
     """
-    from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, AutoModelForSequenceClassification
-
     path = folder / "config.json"
-    if config.is_encoder_decoder or type(config) not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
+    known = type(config) in imported("MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING")
+    if config.is_encoder_decoder or not known:
         reason = f"describes a model ({config.model_type}) that scores no pairs in one pass"
         raise UnreadableError(path, reason, "use an encoder such as BERT")
-    model, missing = _read(AutoModelForSequenceClassification, folder, config, dtype, None)
+    model, missing = _read(imported("AutoModelForSequenceClassification"), folder, config, dtype, None)
     if not fresh:
         _refuse_missing(folder, missing)
         return model
@@ -174,13 +216,12 @@ def _read(
     kind: Any, folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None
 ) -> tuple[PreTrainedModel, list[str]]:
     """A model of some kind, in eval mode, and the names of weights that the folder does not hold."""
-    weights = weights_file(folder)
-    if weights.name.endswith(".index.json"):
-        for shard in set(field(read_object(weights), weights, "weight_map", dict, {}).values()):
-            inside(folder, str(shard), weights)
+    header = read_header(folder)
+    header.check_dtypes()
+    weights = header.path
     options: dict[str, Any] = {"attn_implementation": attention} if attention in ATTENTIONS else {}
     try:
-        with quiet():
+        with quiet(), within(header, folder / "config.json"):
             model, report = kind.from_pretrained(
                 folder,
                 config=config,
@@ -192,11 +233,14 @@ def _read(
                 output_loading_info=True,
                 **options,
             )
+    except UnreadableError:
+        raise
     except Exception as error:
         raise blame(folder, ["config.json", weights.name], error) from error
     for name, found, asked in sorted(report["mismatched_keys"]):
         reason = f"gives {name} the shape {tuple(found)}, where config.json asks for {tuple(asked)}"
         raise UnreadableError(weights, reason)
+    warn_of_unused(header, report["unexpected_keys"], model, model.base_model_prefix)
     return model.eval(), sorted(report["missing_keys"])
 
 
@@ -208,14 +252,17 @@ def _refuse_missing(folder: Path, missing: list[str]) -> None:
 
 def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizerBase:
     """The tokenizer in ``folder``, without the truncation and padding that its file may carry."""
-    from transformers import AutoTokenizer
-
+    check_files(folder)
     for name in TOKENIZER_FILES:
-        if name.endswith("_config.json") and (folder / name).exists():
-            read_object(folder / name)
+        if (folder / name).exists():
+            if name.endswith("_config.json"):
+                read_object(folder / name)
+            elif name in ("tokenizer.json", "vocab.json"):
+                check_ids(folder / name)
     try:
         with quiet():
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
+            kind = imported("AutoTokenizer")
+            tokenizer = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
     except BaseException as error:
         if not is_failure(error):
             raise

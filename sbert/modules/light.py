@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from sbert.files import is_failure
+from sbert.files import check_files, is_failure
 from sbert.modules import bert, huggingface
 from sbert.modules.bert import BertModel
 from sbert.modules.origin import READ, Origin, contents
@@ -39,7 +39,7 @@ def tokenizer(plain: PlainTokenizer) -> PreTrainedTokenizerBase:
     """The tokenizer as transformers has it."""
     with plain.origin.restored() as folder:
         made = huggingface.load_tokenizer(folder, {})
-    made.name_or_path = str(plain.origin.folder)
+    made.name_or_path = made.init_kwargs["name_or_path"] = str(plain.origin.folder)
     return made
 
 
@@ -59,6 +59,7 @@ def load(folder: Path, dtype: torch.dtype) -> tuple[BertModel, PlainTokenizer] |
 
 
 def _load(folder: Path, dtype: torch.dtype) -> tuple[BertModel, PlainTokenizer] | None:
+    check_files(folder)
     names = os.listdir(folder)
     if _UNUSUAL.intersection(names) or any(name.endswith((".jinja", "tokenizer.model")) for name in names):
         return None

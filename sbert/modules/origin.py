@@ -34,17 +34,8 @@ class Origin:
 
     @contextmanager
     def restored(self) -> Iterator[Path]:
-        """A folder with the files as they were: the same if nothing has changed there."""
-        if self._unchanged():
-            yield self.folder
-            return
+        """A folder with the files as they were: never the model's own, which others may replace at any moment."""
         with tempfile.TemporaryDirectory() as name:
             for file, content in self.files.items():
                 (Path(name) / file).write_bytes(content)
             yield Path(name)
-
-    def _unchanged(self) -> bool:
-        try:
-            return contents(self.folder) == self.files
-        except OSError:
-            return False

@@ -23,11 +23,9 @@ _LAYERS = {"full_attention", "sliding_attention"}
 @cache
 def register() -> None:
     """Make our attention known to transformers, once in each process."""
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
-
-    AttentionInterface.register(NAME, _attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
+    huggingface.imported("AttentionInterface").register(NAME, _attention)
+    masks = huggingface.imported("sdpa_mask", "transformers.masking_utils")
+    huggingface.imported("AttentionMaskInterface").register(NAME, masks)
 
 
 def _attention(
@@ -40,6 +38,7 @@ def _attention(
     """
     rows: TokenBatch | None = options.get("sbert_rows")
     if rows is None:
+        # The model that calls has imported it long ago.
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
         result: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sbert.modules.origin import Origin
+from sbert.modules.tokenization import check_ids
 
 if TYPE_CHECKING:
     import tokenizers
@@ -63,6 +64,7 @@ def read_tokenizer(origin: Origin, named: str | None) -> PlainTokenizer | None:
     special = _special_tokens(config, json.loads(files.get("special_tokens_map.json", b"{}")), kind in _REBUILT)
     if special is None or kind not in (*_REBUILT, *_TAKEN) or not _usual(config):
         return None
+    check_ids(origin.folder / "tokenizer.json", files["tokenizer.json"])
     tokenizer = Tokenizer.from_buffer(files["tokenizer.json"])
     known = tokenizer.get_added_tokens_decoder()
     stated = config.get("added_tokens_decoder")

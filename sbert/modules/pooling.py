@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from sbert.arguments import known_arguments
 from sbert.batch import TokenEmbeddings
 from sbert.functional import accumulation_dtype, segment_sum
+from sbert.modules.registry import check_free
+
+Function = TypeVar("Function", bound=Callable[[TokenEmbeddings], Tensor])
 
 
 def _lengths(tokens: TokenEmbeddings) -> Tensor:
@@ -67,6 +72,40 @@ POOLINGS: dict[str, Callable[[TokenEmbeddings], Tensor]] = {
 }
 
 
+def register_pooling(name: str) -> Callable[[Function], Function]:
+    """Give a function of your own a name, by which ``Pooling`` runs it and folders keep it.
+
+    The function is registered wherever a model with it is loaded: import the file that defines it before.
+
+    Args:
+        name: Of the mode.
+
+    Shape:
+        The function's input: TokenEmbeddings of (tokens, dim). Its output: (rows, dim).
+
+    Raises:
+        ValueError: If there is another mode of that name.
+
+    Example:
+        >>> @register_pooling("sum")
+        ... def total(tokens: TokenEmbeddings) -> Tensor:
+        ...     return segment_sum(tokens.values, tokens.offsets)
+        >>> tokens = TokenEmbeddings(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 2, 3]))
+        >>> Pooling("sum")(tokens)
+        tensor([[4.],
+                [5.]])
+    """
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"the pooling mode is {name!r}; name it by a string, as in @register_pooling('sum')")
+
+    def register(function: Function) -> Function:
+        check_free("pooling mode", name, function, POOLINGS)
+        POOLINGS[name] = function
+        return function
+
+    return register
+
+
 class Pooling(nn.Module):
     """One vector a text from the vectors x_1 … x_n of its tokens.
 
@@ -77,7 +116,8 @@ class Pooling(nn.Module):
         weightedmean   (1 x_1 + 2 x_2 + … + n x_n) / (1 + 2 + … + n)
         lasttoken      x_n
 
-    Several modes are concatenated in the order of their list. A text without tokens gets zeros.
+    Several modes are concatenated in the order of their list. A text without tokens gets zeros. ``register_pooling``
+    adds modes.
 
     Args:
         mode: One of the names above, or a list of them.
@@ -100,12 +140,14 @@ class Pooling(nn.Module):
                 [5., 5.]])
     """
 
+    @known_arguments
     def __init__(self, mode: str | Sequence[str] = "mean", include_prompt: bool = True) -> None:
         super().__init__()
         self.modes = (mode,) if isinstance(mode, str) else tuple(mode)
         unknown = [name for name in self.modes if name not in POOLINGS]
         if unknown or not self.modes:
-            raise ValueError(f"pooling mode {mode!r} is unknown; pass one or more of {', '.join(POOLINGS)}")
+            known = ", ".join(POOLINGS)
+            raise ValueError(f"pooling mode {mode!r} is unknown; pass one or more of {known}, or use register_pooling")
         self.include_prompt = include_prompt
 
     def forward(self, tokens: TokenEmbeddings) -> Tensor:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sbert.arguments import known_arguments
+
 # The closed table of a Dense module's activations. Names read from a file are looked up here and nowhere else.
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     name: getattr(nn, name)
@@ -55,6 +57,7 @@ class Dense(nn.Module):
         torch.Size([2, 128])
     """
 
+    @known_arguments
     def __init__(
         self,
         in_features: int,
@@ -104,6 +107,7 @@ class LayerNorm(nn.Module):
         tensor([[-1.0000,  1.0000]], grad_fn=<NativeLayerNormBackward0>)
     """
 
+    @known_arguments
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(dim)
@@ -127,6 +131,7 @@ class Dropout(nn.Module):
         tensor([[1., 1.]])
     """
 
+    @known_arguments
     def __init__(self, p: float = 0.2) -> None:
         super().__init__()
         self.p = p

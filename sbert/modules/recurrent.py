@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from sbert.arguments import known_arguments
 from sbert.batch import TokenEmbeddings
 
 
@@ -30,6 +31,7 @@ class LSTM(nn.Module):
         torch.Size([3, 8])
     """
 
+    @known_arguments
     def __init__(
         self, in_features: int, hidden: int, layers: int = 1, dropout: float = 0.0, bidirectional: bool = True
     ) -> None:

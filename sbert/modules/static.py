@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sbert.arguments import known_arguments
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import segment_sum
 from sbert.modules.tokenization import FastTokenizer
@@ -54,6 +55,7 @@ class StaticEmbedding(nn.Module):
 
     special_tokens = (0, 0)
 
+    @known_arguments
     def __init__(self, tokenizer: tokenizers.Tokenizer, weights: Tensor) -> None:
         super().__init__()
         self.tokenizer = tokenizer
@@ -65,6 +67,11 @@ class StaticEmbedding(nn.Module):
     def vocab_size(self) -> int:
         """How many tokens there are vectors for."""
         return self.embedding.num_embeddings
+
+    @property
+    def unknown_id(self) -> int | None:
+        """The id of all that is not in the vocabulary; None where the tokenizer knows all bytes."""
+        return self._fast.unknown_id
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
         """Ids of each text, whatever its length."""
@@ -114,6 +121,7 @@ class WordEmbeddings(nn.Module):
 
     special_tokens = (0, 0)
 
+    @known_arguments
     def __init__(
         self,
         words: Sequence[str],
@@ -190,6 +198,21 @@ class WordEmbeddings(nn.Module):
         """Ids of the words of each text that are in the table."""
         split = ((text.lower() if self.lower_case else text).split() for text in texts)
         return [[i for i in map(self._id, words) if i is not None] for words in split]
+
+    def left_out(self, texts: list[str], rows: list[list[int]]) -> int:
+        """How many words of texts, stop words apart, are not in the rows that ``tokenize`` has made of them."""
+        split = [(text.lower() if self.lower_case else text).split() for text in texts]
+        count = sum(map(len, split)) - sum(map(len, rows))
+        if not count or not self.stop_words:
+            return count
+        return sum(self._id(word) is None and not self._is_stop_word(word) for words in split for word in words)
+
+    def _is_stop_word(self, word: str) -> bool:
+        for change in _FORMS:
+            word = change(word)
+            if word in self.stop_words:
+                return True
+        return False
 
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:
         return batch.embeddings(self.embedding(batch.ids))

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from sbert.files import is_failure, one_line
+from sbert.files import UnreadableError, check_file, is_failure, one_line, reading
 
 if TYPE_CHECKING:
     import tokenizers
 
+# Of a Unigram model, which tells it nowhere else.
+_UNKNOWN = re.compile(r'"unk_id":(\d+)')
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
+# The Rust library goes through all ids up to the last when a tokenizer is copied.
+_LAST_ID = 10_000_000
+# Bytes of a vocabulary with such a number that are parsed, to see whether it is an id.
+_PARSED = 10_000_000
+_LARGE_ID = re.compile(rb":\s*[1-9]\d{7}")
 
 
 @runtime_checkable
@@ -43,6 +52,31 @@ def without_lone_surrogates(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+def check_ids(path: Path, content: bytes | None = None) -> None:
+    """Raise a ValueError if a vocabulary gives a token an id beyond those of any table.
+
+    Args:
+        path: A tokenizer.json or a vocab.json.
+        content: What it holds, where it was read before.
+    """
+    with reading(path, "JSON"):
+        if content is None:
+            check_file(path)
+            content = path.read_bytes()
+        if not _LARGE_ID.search(content):  # A tenth of the time that it takes to parse them.
+            return
+        if len(content) > _PARSED:
+            reason = f"is {len(content)} bytes long and gives a number beyond {_LAST_ID}"
+            raise UnreadableError(path, reason, "do not trust the folder")
+        value = json.loads(content)
+        vocabulary = value["model"]["vocab"] if path.name == "tokenizer.json" else value
+        ids = vocabulary.items() if isinstance(vocabulary, dict) else ()
+        token, last = max(ids, key=lambda item: item[1], default=("", 0))
+        if last > _LAST_ID:
+            reason = f"gives the token {token!r:.40} the id {last}, where at most {_LAST_ID} is expected"
+            raise UnreadableError(path, reason)
+
+
 class FastTokenizer:
     """A private copy of a Rust tokenizer, with truncation and padding off for good.
 
@@ -63,7 +97,9 @@ class FastTokenizer:
     ) -> None:
         from tokenizers import Tokenizer, normalizers
 
-        self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
+        described = tokenizer.to_str()
+        self.unknown_id = unknown_id(tokenizer, described)
+        self._tokenizer = Tokenizer.from_str(described)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         if lower_case:
@@ -106,6 +142,23 @@ class FastTokenizer:
                 f"the tokenizer fails at {texts[0][:40]!r} ({one_line(error)});"
                 " its tokenizer.json is damaged or incomplete, so use another copy"
             ) from error
+
+
+def unknown_id(tokenizer: tokenizers.Tokenizer, described: str) -> int | None:
+    """The id that a tokenizer gives to what is not in its vocabulary; None where it knows all bytes.
+
+    It is asked of the model: what is called the unknown token elsewhere may be another one, such as the last.
+
+    Args:
+        tokenizer: The tokenizer.
+        described: The same as JSON.
+    """
+    token = getattr(tokenizer.model, "unk_token", None)
+    if token is not None:
+        number: int | None = tokenizer.model.token_to_id(token)
+        return number
+    found = _UNKNOWN.search(described) if type(tokenizer.model).__name__ == "Unigram" else None
+    return None if found is None else int(found[1])
 
 
 def count_special(mask: list[int]) -> tuple[int, int]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-import threading
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from sbert.arguments import known_arguments
 from sbert.batch import TokenBatch, TokenEmbeddings
+from sbert.folders import read_whole
 from sbert.hub import resolve
 from sbert.modules import huggingface, light, packed, trained
 from sbert.modules.bert import BertModel
@@ -20,9 +22,6 @@ from sbert.modules.tokenization import FastTokenizer, count_special, without_lon
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-# Of whoever makes an object of transformers, which many threads may ask for at once.
-_lock = threading.RLock()
 
 
 class Transformer(nn.Module):
@@ -61,6 +60,7 @@ class Transformer(nn.Module):
         (384,)
     """
 
+    @known_arguments
     def __init__(
         self,
         model: str | os.PathLike[str] | PreTrainedModel | BertModel,
@@ -83,10 +83,7 @@ class Transformer(nn.Module):
                 cache_folder=cache_folder,
                 local_files_only=local_files_only,
             )
-            found = light.load(folder, dtype or torch.float32)
-            config = None if found else huggingface.load_config(folder, {})
-            model = found[0] if found else huggingface.load_model(folder, config, dtype or torch.float32, None)
-            tokenizer = tokenizer or (found[1] if found else huggingface.load_tokenizer(folder, {}))
+            model, tokenizer = read_whole(folder, lambda: _read(folder, dtype or torch.float32, tokenizer))
         elif tokenizer is None:
             raise ValueError("a transformer in memory comes without a tokenizer; pass its tokenizer, too")
         self.auto_model: Any = model
@@ -116,7 +113,7 @@ class Transformer(nn.Module):
     def furnish(self) -> Any:
         """Have the Hugging Face model run from now on, and return it."""
         if isinstance(self.network, BertModel):
-            with _lock:
+            with huggingface.lock:
                 if isinstance(self.network, BertModel):
                     model = light.model(self.network)
                     self._padded_because = packed.adopt(model)
@@ -127,7 +124,7 @@ class Transformer(nn.Module):
     def tokenizer(self) -> Any:
         """The tokenizer as transformers has it."""
         if isinstance(self._tokenizer, PlainTokenizer):
-            with _lock:
+            with huggingface.lock:
                 if isinstance(self._tokenizer, PlainTokenizer):
                     self._tokenizer = light.tokenizer(self._tokenizer)
         return self._tokenizer
@@ -188,6 +185,14 @@ class Transformer(nn.Module):
         if self._tokenizer.is_fast:
             return self._fast().special_tokens
         return count_special(self._tokenizer("a", return_special_tokens_mask=True)["special_tokens_mask"])
+
+    @property
+    def unknown_id(self) -> int | None:
+        """The id of all that is not in the vocabulary; None where the tokenizer knows all bytes."""
+        if self._tokenizer.is_fast:
+            return self._fast().unknown_id
+        number: int | None = self._tokenizer.unk_token_id
+        return None if number in self._tokenizer("")["input_ids"] else number
 
     @property
     def truncation_side(self) -> str:
@@ -278,6 +283,15 @@ class Transformer(nn.Module):
     def __repr__(self) -> str:
         architecture = type(self.network).__name__
         return f"Transformer({architecture}, dim={self.dim}, {self.extra_repr()})"
+
+
+def _read(folder: Path, dtype: torch.dtype, tokenizer: Any) -> tuple[Any, Any]:
+    """The model in a folder, and its tokenizer where none is given."""
+    found = light.load(folder, dtype)
+    if found:
+        return found[0], tokenizer or found[1]
+    model = huggingface.load_model(folder, huggingface.load_config(folder, {}), dtype, None)
+    return model, tokenizer or huggingface.load_tokenizer(folder, {})
 
 
 def bucket(rows: int, longest: int, limit: int | None) -> tuple[int, int]:

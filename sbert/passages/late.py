@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from sbert.engine.run import run
 from sbert.engine.tokenize import Tokens, tokenize
 from sbert.modules.pooling import Pooling
 from sbert.modules.tokenization import LocatesTokens
+from sbert.report import Report, Unknown
 
 # What a window shows of a long document on either side of its passages: a quarter of the window, 256 tokens at most.
 _PART, _CONTEXT = 4, 256
@@ -43,7 +45,11 @@ class Window:
 
 
 def late_vectors(
-    job: Encoding, reader: LocatesTokens, documents: Sequence[str], passages: Sequence[Sequence[Passage]]
+    job: Encoding,
+    reader: LocatesTokens,
+    documents: Sequence[str],
+    passages: Sequence[Sequence[Passage]],
+    report: Report,
 ) -> Iterator[tuple[list[int], Tensor]]:
     """The passages' vectors, batch by batch, as rows of the result and (rows, dim).
 
@@ -52,6 +58,7 @@ def late_vectors(
         reader: The model's first module.
         documents: The documents.
         passages: Of each document, in characters.
+        report: Is told of unknown tokens.
 
     Raises:
         ValueError: If the model cannot pool passages, or a passage holds no token, or more than a window.
@@ -65,16 +72,12 @@ def late_vectors(
     ]
     offsets = np.cumsum([0, *(len(window.ids) for window in read)])
     flat = np.fromiter((token for window in read for token in window.ids), np.int32, int(offsets[-1]))
+    report.unknown += Unknown.of(reader, [], [ids for ids, _ in located])
     prompt_tokens = tokenize(reader, [], job.prompt).prompt_tokens
     tokens = Tokens(flat, offsets, np.zeros(len(read), bool), prompt_tokens)
     with evaluating(job.model):
-        steps = forwards(before, job.dtype, job.compiling)
-
-        def forward(value: Any) -> Any:
-            for step in steps:
-                value = step(value)
-            return value
-
+        model: Any = job.model
+        forward = partial(model.forward, steps=forwards(before, job.dtype, job.compiling))
         for rows, output in run(forward, tokens, plan(tokens.lengths, job.batch_tokens), job.device):
             vectors: Any = _own_tokens(output, [read[row] for row in rows], prompt_tokens)
             for module in behind:

@@ -1,7 +1,18 @@
 """The model folder on disk: every foreign name, key and file name stands in this package, and nowhere else."""
 
 from sbert.saving.names import REFERENCE, Settings
+from sbert.saving.owned import check_replaceable, foreign_file
 from sbert.saving.read import read_modules, read_settings
+from sbert.saving.servers import differences
 from sbert.saving.write import write_folder
 
-__all__ = ["REFERENCE", "Settings", "read_modules", "read_settings", "write_folder"]
+__all__ = [
+    "REFERENCE",
+    "Settings",
+    "check_replaceable",
+    "differences",
+    "foreign_file",
+    "read_modules",
+    "read_settings",
+    "write_folder",
+]

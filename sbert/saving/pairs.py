@@ -64,10 +64,11 @@ def check_activation(activation: Any) -> str:
 def _check_chain(folder: Path) -> None:
     """Raise a ValueError for a folder of a cross-encoder that does more than a transformer with a head does."""
     settings = read_object(folder / SETTINGS, missing_ok=True)
-    if settings.get("model_type") != "CrossEncoder" or not (folder / MODULES).exists():
+    if settings.get("model_type") != "CrossEncoder":
         return
-    kinds = [str(entry.get("type", "")).rpartition(".")[2] for entry in read_json(folder / MODULES)]
-    if kinds != ["Transformer"]:
+    chain = read_json(folder / MODULES) if (folder / MODULES).exists() else []
+    kinds = [str(entry.get("type", "")).rpartition(".")[2] for entry in chain]
+    if chain and kinds != ["Transformer"]:
         reason = f"chains {', '.join(kinds)}, where only a Transformer with its own head is read"
         raise UnreadableError(folder / MODULES, reason, "use a model that scores pairs with such a head")
     name = settings.get("default_prompt_name")

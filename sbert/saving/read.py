@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import torch
 from torch import nn
 
 from sbert import files, hub
-from sbert.files import UnreadableError, read_json, read_object, read_weights, required
+from sbert.files import UnreadableError, read_json, read_object, required
+from sbert.folders import read_whole
 from sbert.functional import SIMILARITIES
 from sbert.modules import (
     LSTM,
@@ -27,8 +29,10 @@ from sbert.modules import (
     huggingface,
     light,
 )
+from sbert.modules.pooling import POOLINGS
 from sbert.modules.projection import ACTIVATIONS
-from sbert.modules.tokenization import ReadsText
+from sbert.modules.registry import registered
+from sbert.modules.tokenization import ReadsText, check_ids
 from sbert.saving.names import (
     LSTM_CONFIG,
     MODULES,
@@ -42,6 +46,9 @@ from sbert.saving.names import (
     WORDS_VOCABULARY,
     Settings,
 )
+from sbert.weights import WEIGHTS, Header, read_header, read_weights, warn_of_unused, weights_file, within
+
+_MOST_MODULES = 100
 
 
 def read_settings(folder: Path) -> Settings:
@@ -68,7 +75,6 @@ def read_settings(folder: Path) -> Settings:
 
 def read_modules(
     folder: Path,
-    classes: Sequence[type[nn.Module]] = (),
     dtype: torch.dtype | None = None,
     resolve: Callable[[str], Path] = hub.resolve,
 ) -> list[nn.Module]:
@@ -76,7 +82,6 @@ def read_modules(
 
     Args:
         folder: The model.
-        classes: The user's own module classes, which the folder may name.
         dtype: Of the weights; float32 where it is not given.
         resolve: Finds the folder of a model by its name: an adapter's files name the model it was made for.
 
@@ -84,12 +89,14 @@ def read_modules(
         ValueError: If a file is damaged, or names a module that is not known, with the file's name.
     """
     path = folder / MODULES
-    if not path.exists():
+    if not os.path.lexists(path):  # A link that leads nowhere is no sign of a model without modules.
         return _read_plain(folder, dtype, resolve)
     listed = read_json(path)
     if not isinstance(listed, list) or not listed or not all(isinstance(entry, dict) for entry in listed):
         raise UnreadableError(path, "holds no list of modules")
-    own = {kind.__name__: kind for kind in classes}
+    if len(listed) > _MOST_MODULES:
+        raise UnreadableError(path, f"lists {len(listed)} modules, where at most {_MOST_MODULES} are expected")
+    own, weighty = registered(), set()
     transformer: Callable[[Path, torch.dtype | None], nn.Module] = partial(_read_transformer, resolve=resolve)
     readers = {**_READERS, "Transformer": transformer}
     modules = []
@@ -102,9 +109,15 @@ def read_modules(
         elif kind.startswith((THEIRS, OURS)) and name in readers:
             module = readers[name](where, dtype)
         else:
-            hint = "pass its class as classes=[...]" if kind.startswith(OURS) else "use another model"
+            hint = "use another model"
+            if kind.startswith(OURS):
+                hint = f"import the code that defines {name}, with @register_module before its class"
             known = ", ".join(sorted([*readers, *own]))
             raise UnreadableError(path, f"names the module type {kind!r}, which is none of {known}", hint)
+        if module.state_dict():
+            if where.resolve() in weighty:
+                raise UnreadableError(path, f"names the weights in {where} twice")
+            weighty.add(where.resolve())
         modules.append(module.to(dtype) if dtype is not None else module)
     if not isinstance(modules[0], ReadsText):
         raise UnreadableError(path, f"begins with a {type(modules[0]).__name__}, which reads no text")
@@ -132,7 +145,10 @@ def _read_transformer(folder: Path, dtype: torch.dtype | None, resolve: Callable
     options = {name: _options(config, path, name) for name in _ARGUMENTS}
     base = _base_of(folder, resolve)
     found = None if any(options.values()) or base != folder else light.load(folder, dtype or torch.float32)
-    model, tokenizer = found or _load_transformer(folder, base, dtype or torch.float32, options)
+    # The adapter's base is a folder of its own, which others may replace as well.
+    model, tokenizer = found or read_whole(
+        base, lambda: _load_transformer(folder, base, dtype or torch.float32, options)
+    )
     lower_case = files.field(config, path, "do_lower_case", bool, False)
     with files.reading(folder / "tokenizer.json", "a tokenizer"):
         transformer = Transformer(model, tokenizer, lower_case=lower_case)
@@ -231,9 +247,10 @@ def _read_pooling(folder: Path, dtype: torch.dtype | None) -> nn.Module:
         given = [mode for key, mode in POOLING_KEYS.items() if flags[key]]
     names = [given] if isinstance(given, str) else given or ["mean"]
     modes = [POOLING_NAMES.get(str(name), str(name)) for name in names]
-    unknown = [mode for mode in modes if mode not in POOLING_KEYS.values()]
+    unknown = [mode for mode in modes if mode not in POOLINGS]
     if unknown:
-        raise UnreadableError(path, f"gives the pooling mode {unknown[0]!r}, which is unknown")
+        reason = f"gives the pooling mode {unknown[0]!r}, which is none of {', '.join(POOLINGS)}"
+        raise UnreadableError(path, reason, f"import the code that defines it, with @register_pooling({unknown[0]!r})")
     return Pooling(modes, files.field(config, path, "include_prompt", bool, True))
 
 
@@ -251,19 +268,21 @@ def _read_dense(folder: Path, dtype: torch.dtype | None) -> nn.Module:
     name = activation.rpartition(".")[2]
     if not activation.startswith("torch.nn.modules.") or name not in ACTIVATIONS:
         raise UnreadableError(path, f"names the activation {activation!r}, which is none of {', '.join(ACTIVATIONS)}")
-    module = Dense(
+    return _filled(
+        folder,
+        path,
+        Dense,
         _width(config, path, "in_features"),
         _width(config, path, "out_features"),
         files.field(config, path, "bias", bool, True),
         name,
         files.field(config, path, "use_residual", bool, False),
     )
-    return _fill(module, folder)
 
 
 def _read_layer_norm(folder: Path, dtype: torch.dtype | None) -> nn.Module:
     path = folder / "config.json"
-    return _fill(LayerNorm(_width(read_object(path), path, "dimension")), folder)
+    return _filled(folder, path, LayerNorm, _width(read_object(path), path, "dimension"))
 
 
 def _read_dropout(folder: Path, dtype: torch.dtype | None) -> nn.Module:
@@ -278,22 +297,30 @@ def _read_static(folder: Path, dtype: torch.dtype | None) -> nn.Module:
     from tokenizers import Tokenizer
 
     path = folder / "tokenizer.json"
+    check_ids(path)
     with files.reading(path, "a tokenizer"):
         tokenizer = Tokenizer.from_file(str(path))
-    weights = read_weights(folder)
+    weights = read_weights(folder, integers=("mapping",))
     table = weights.get("embedding.weight", weights.get("embeddings"))
-    source = files.weights_file(folder)
+    source = weights_file(folder)
     if table is None or table.ndim != 2:
         raise UnreadableError(source, "holds no table of embeddings")
     with files.reading(source, "a table of embeddings"):
         if "mapping" in weights:
-            table = table[weights["mapping"].long()]
+            mapping, most = weights["mapping"], 2 * tokenizer.get_vocab_size()  # Many tokens may share a vector.
+            if mapping.ndim != 1 or len(mapping) > most:
+                reason = f"holds a mapping of shape {tuple(mapping.shape)}, where at most {most} tokens are expected"
+                raise UnreadableError(source, reason)
+            table = table[mapping.long()]
         table = table.to(dtype or torch.float32)
         if "weights" in weights:
             table = table * weights["weights"][:, None].to(table.dtype)
         if len(table) < tokenizer.get_vocab_size():
             raise UnreadableError(source, f"holds {len(table)} vectors for {tokenizer.get_vocab_size()} tokens")
-        return StaticEmbedding(tokenizer, table)
+        module = StaticEmbedding(tokenizer, table)
+    unused = set(weights) - {"embedding.weight", "embeddings", "mapping", "weights"}
+    warn_of_unused(read_header(folder), unused, module)
+    return module
 
 
 def _read_words(folder: Path, dtype: torch.dtype | None) -> nn.Module:
@@ -308,10 +335,11 @@ def _read_words(folder: Path, dtype: torch.dtype | None) -> nn.Module:
     stop_words = files.field(vocabulary, vocabulary_path, "stop_words", list, [])
     if not all(isinstance(word, str) for word in [*words, *stop_words]):
         raise UnreadableError(vocabulary_path, "lists words that are no strings")
-    table = read_weights(folder).get("emb_layer.weight")
+    weights = read_weights(folder)
+    table = weights.get("emb_layer.weight")
     if table is None or table.ndim != 2 or len(table) != len(words):
-        raise UnreadableError(files.weights_file(folder), f"holds no table of {len(words)} word vectors")
-    return WordEmbeddings(
+        raise UnreadableError(weights_file(folder), f"holds no table of {len(words)} word vectors")
+    module = WordEmbeddings(
         words,
         table.float(),
         files.field(vocabulary, vocabulary_path, "do_lower_case", bool, False),
@@ -319,20 +347,24 @@ def _read_words(folder: Path, dtype: torch.dtype | None) -> nn.Module:
         files.field(config, path, "max_seq_length", int, None),
         files.field(config, path, "update_embeddings", bool, False),
     )
+    warn_of_unused(read_header(folder), set(weights) - {"emb_layer.weight"}, module)
+    return module
 
 
 def _read_lstm(folder: Path, dtype: torch.dtype | None) -> nn.Module:
     path = folder / LSTM_CONFIG
     config = read_object(path)
     key = "word_embedding_dimension" if "word_embedding_dimension" in config else "embedding_dimension"
-    module = LSTM(
+    return _filled(
+        folder,
+        path,
+        LSTM,
         _width(config, path, key),
         _width(config, path, "hidden_dim"),
         files.field(config, path, "num_layers", int, 1),
         float(files.field(config, path, "dropout", (int, float), 0.0)),
         files.field(config, path, "bidirectional", bool, True),
     )
-    return _fill(module, folder)
 
 
 _READERS: dict[str, Callable[[Path, torch.dtype | None], nn.Module]] = {
@@ -354,16 +386,29 @@ def _width(config: dict[str, Any], path: Path, key: str) -> int:
     return width
 
 
-def _fill(module: nn.Module, folder: Path) -> nn.Module:
-    """Give a module the weights of its folder, all of them and no others."""
-    weights = read_weights(folder)
-    with files.reading(files.weights_file(folder), f"the weights of {type(module).__name__}"):
-        module.load_state_dict(weights)
+def _filled(folder: Path, path: Path, kind: Callable[..., nn.Module], *arguments: Any, **more: Any) -> nn.Module:
+    """A module with the weights of its folder, all of them and no others.
+
+    Args:
+        folder: Of the weights.
+        path: The file that gives the arguments.
+        kind: Makes the module.
+        arguments: For ``kind``.
+        more: The same, by name.
+    """
+    name = getattr(kind, "__name__", "a module")
+    empty = not any((folder / file).exists() for file in WEIGHTS)
+    header = Header(folder, {}) if empty else read_header(folder)
+    with files.reading(path, f"the arguments of {name}"), within(header, path):
+        module = kind(*arguments, **more)
+    own = module.state_dict()
+    if own:
+        weights = read_weights(folder, integers=[key for key, value in own.items() if not value.is_floating_point()])
+        with files.reading(header.path, f"the weights of {name}"):
+            module.load_state_dict(weights)
     return module
 
 
 def _read_own(folder: Path, kind: type[nn.Module]) -> nn.Module:
     path = folder / "config.json"
-    with files.reading(path, f"the arguments of {kind.__name__}"):
-        module = kind(**read_object(path))
-    return _fill(module, folder) if module.state_dict() else module
+    return _filled(folder, path, kind, **read_object(path))

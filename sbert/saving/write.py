@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from sbert.modules import (
     WordEmbeddings,
     huggingface,
 )
+from sbert.modules.registry import check_name
 from sbert.saving.names import (
     LSTM_CONFIG,
     MODULES,
@@ -49,7 +49,7 @@ def write_folder(folder: Path, modules: Sequence[nn.Module], widths: Sequence[in
     entries, before = [], 0
     for index, (module, width) in enumerate(zip(modules, widths, strict=True)):
         name = type(module).__name__
-        path = "" if isinstance(module, Transformer) and index == 0 else f"{index}_{name}"
+        path = "" if type(module) is Transformer and index == 0 else f"{index}_{name}"
         where = folder / path
         where.mkdir(exist_ok=True)
         known = type(module) in _WRITERS
@@ -84,27 +84,24 @@ def _write_transformer(module: Any, folder: Path, before: int) -> None:
         tokenizer.model_max_length = limit or stated
         tokenizer.save_pretrained(folder)
         tokenizer.model_max_length = stated
-    write_json(
-        folder / "sentence_bert_config.json",
-        {"max_seq_length": limit, "do_lower_case": module.lower_case},
-    )
+    # text-embeddings-inference reads the limit as a number, and refuses a file in which it is missing or null.
+    values = {"max_seq_length": limit, "do_lower_case": module.lower_case}
+    if limit is None:
+        del values["max_seq_length"]
+    if limit is not None or module.lower_case:
+        write_json(folder / "sentence_bert_config.json", values)
 
 
 def _write_pooling(module: Any, folder: Path, before: int) -> None:
+    # The old keys know neither an order nor modes of the user's; the new one is read since sentence-transformers 5.4.
     ordered = [mode for mode in POOLING_KEYS.values() if mode in module.modes]
-    if list(module.modes) != ordered:
-        # The old keys know no order and no repetition; the new one is read since sentence-transformers 5.4.
-        write_json(
-            folder / "config.json",
-            {
-                "word_embedding_dimension": before,
-                "pooling_mode": [_names_of(mode) for mode in module.modes],
-                "include_prompt": module.include_prompt,
-            },
-        )
-        return
-    flags = {key: mode in module.modes for key, mode in POOLING_KEYS.items()}
-    config = {"word_embedding_dimension": before, **flags, "include_prompt": module.include_prompt}
+    modes = [_names_of(mode) for mode in module.modes]
+    config = {
+        "word_embedding_dimension": before,
+        **{key: mode in module.modes for key, mode in POOLING_KEYS.items()},
+        **({} if list(module.modes) == ordered else {"pooling_mode": modes}),
+        "include_prompt": module.include_prompt,
+    }
     write_json(folder / "config.json", config)
 
 
@@ -196,19 +193,23 @@ _WRITERS: dict[type[nn.Module], Callable[[Any, Path, int], None]] = {
 def _write_own(module: nn.Module, folder: Path) -> None:
     """A module of the user's: the arguments in its attribute ``config``, if it takes any, and its weights."""
     kind = type(module)
+    check_name(kind)
     parameters = inspect.signature(kind).parameters.values()
-    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     config = getattr(module, "config", {})
+    # Those with a default, too: the module may have been made with another value.
+    needed = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     lacking = [name for name in needed if name not in config]
     if lacking:
         raise ValueError(
             f"{kind.__name__} cannot be saved without its argument {lacking[0]!r};"
-            " give it an attribute `config`, a dict of the arguments it was made with"
+            " give it an attribute `config`, a dict of all the arguments it was made with"
         )
-    write_json(folder / "config.json", config)
+    try:
+        write_json(folder / "config.json", config)
+    except TypeError as error:
+        raise ValueError(f"the attribute `config` of {kind.__name__} cannot be kept as JSON: {error}") from error
     if module.state_dict():
         write_weights(module.state_dict(), folder)
-    warnings.warn(f"{kind.__name__} is known to sbert alone: no other library loads this model", stacklevel=2)
 
 
 def write_weights(weights: dict[str, Tensor], folder: Path) -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+from sbert.extras import missing
 from sbert.files import reading
+from sbert.functional import directions
 
 # As many candidates as faiss keeps in sight at least while it searches; more find more, and take longer.
 _WIDTH = 128
@@ -96,9 +99,8 @@ class Graph:
         if self.similarity != "cosine":
             return vectors
         # A short vector must not become zero, nor a long one infinite.
-        wide = vectors.astype(np.float64)
-        scaled: np.ndarray = wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
-        return scaled.astype(np.float32)
+        scaled: np.ndarray = directions(torch.from_numpy(vectors.astype(np.float64))).float().numpy()
+        return scaled
 
 
 def check_backend(backend: str, similarity: str) -> Any:
@@ -114,4 +116,4 @@ def check_backend(backend: str, similarity: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ImportError(f"backend={backend!r} needs {package}: pip install {package}") from error
+        raise missing(f"backend={backend!r}", package, "search") from error

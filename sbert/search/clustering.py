@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from sbert.arguments import check_choice, check_count, check_positive
+from sbert.arguments import check_choice, check_count, check_positive, check_seed, check_threshold, known_arguments
+from sbert.extras import missing
+from sbert.functional import directions
 from sbert.search.communities import community_detection
-from sbert.search.corpus import vectors_of
+from sbert.search.corpus import held
 from sbert.texts import rows_of
 
 METHODS = ("kmeans", "agglomerative", "community")
 
 
+@known_arguments
 def cluster(
     vectors: Any,
     method: str = "kmeans",
@@ -43,20 +46,26 @@ def cluster(
         vectors: (rows, dim). Output: (rows,) int64, 0 for the largest cluster, -1 for none.
 
     Raises:
-        ValueError: If an argument does not fit the method, or scikit-learn is not installed.
+        ImportError: If scikit-learn is needed and not installed.
+        ValueError: If an argument does not fit the method.
 
     Example:
         >>> vectors = np.array([[1, 0], [0, 1], [0.9, 0.1], [0.8, 0.1], [0.1, 1]])
         >>> cluster(vectors, "community", threshold=0.9, min_community_size=2).tolist()
         [0, 1, 0, 0, 1]
     """
+    values = held("vectors", vectors)
+    if isinstance(method, (int, np.integer)):
+        raise TypeError(f"method={method} is a number; for so many clusters, pass clusters={method}")
     check_choice("method", method, METHODS)
+    if threshold is not None:
+        check_threshold(threshold)
+    check_seed(seed)
     check_positive("clusters", clusters)
     wanted = {"kmeans": clusters is not None and threshold is None, "community": clusters is None}
     if not wanted.get(method, (clusters is None) != (threshold is None)):
         needed = {"kmeans": "clusters", "agglomerative": "either clusters or threshold", "community": "threshold"}
         raise ValueError(f"clusters={clusters}, threshold={threshold}: method={method!r} takes {needed[method]}")
-    values = vectors_of(vectors)
     if method == "community":
         labels = np.full(len(values), -1, np.int64)
         least = 0.75 if threshold is None else threshold
@@ -65,38 +74,44 @@ def cluster(
         return labels
     if clusters is not None and clusters > len(values):
         raise ValueError(f"clusters={clusters} exceeds the {len(values)} vectors; pass at most that")
-    directions = values.double()
-    directions = (directions / directions.norm(dim=1, keepdim=True).clamp(min=1e-12)).cpu().numpy()
-    if not np.isfinite(directions).all():
-        row = int(np.flatnonzero(~np.isfinite(directions).all(1))[0])
+    units = directions(values.double()).cpu().numpy()
+    if not np.isfinite(units).all():
+        row = int(np.flatnonzero(~np.isfinite(units).all(1))[0])
         raise ValueError(f"vectors[{row}] has a NaN or an infinity; leave that row out, or mend it")
-    nothing = np.flatnonzero(~directions.any(1))
+    nothing = np.flatnonzero(~units.any(1))
     if method == "agglomerative" and len(nothing):
         raise ValueError(f"vectors[{nothing[0]}] has the length 0 and no direction; leave it out, or pass 'kmeans'")
-    return _by_size(_fitted(directions, method, clusters, threshold, seed))
+    return _by_size(_fitted(units, method, clusters, threshold, seed))
 
 
-def _fitted(
-    directions: np.ndarray, method: str, clusters: int | None, threshold: float | None, seed: int
-) -> np.ndarray:
+def _fitted(units: np.ndarray, method: str, clusters: int | None, threshold: float | None, seed: int) -> np.ndarray:
     try:
         from sklearn.cluster import AgglomerativeClustering, KMeans
     except ImportError as error:
-        raise ValueError(
-            f"method={method!r} needs scikit-learn; pip install scikit-learn, or pass 'community'"
-        ) from error
-    if len(directions) < 2:
-        return np.zeros(len(directions), np.int64)
+        raise missing(f"method={method!r}", "scikit-learn", "cluster", "pass 'community'") from error
+    if len(units) < 2:
+        return np.zeros(len(units), np.int64)
     if method == "kmeans":
         # In float32, which is enough to tell clusters, and half the work.
-        fitted = KMeans(clusters, n_init=4, random_state=seed).fit(directions.astype(np.float32))
+        fitted = KMeans(clusters, n_init=4, random_state=seed).fit(units.astype(np.float32))
     else:
         distance = None if threshold is None else 1 - threshold
         fitted = AgglomerativeClustering(clusters, metric="cosine", linkage="average", distance_threshold=distance).fit(
-            directions
+            units
         )
     labels: np.ndarray = fitted.labels_
     return labels
+
+
+def _labels(labels: Any) -> list[int]:
+    """Labels as whole numbers."""
+    if isinstance(labels, str) or not isinstance(labels, Iterable):
+        raise TypeError(f"labels are {labels!r:.60}; pass the cluster of each text, as cluster gives them")
+    listed = list(labels)
+    for row, label in enumerate(listed):
+        if not isinstance(label, (int, np.integer)) and not (hasattr(label, "is_integer") and label.is_integer()):
+            raise TypeError(f"labels[{row}] is {label!r:.60}; number the clusters, as cluster does")
+    return [int(label) for label in listed]
 
 
 def _by_size(labels: np.ndarray) -> np.ndarray:
@@ -107,6 +122,7 @@ def _by_size(labels: np.ndarray) -> np.ndarray:
     return places[inverse]
 
 
+@known_arguments
 def topic_words(texts: Iterable[str], labels: Sequence[int] | np.ndarray, top_k: int = 5) -> dict[int, list[str]]:
     """The words that tell each cluster from the others: class-based tf-idf.
 
@@ -139,7 +155,7 @@ def topic_words(texts: Iterable[str], labels: Sequence[int] | np.ndarray, top_k:
         >>> topic_words(texts, [0, 0, 1, 1], top_k=1)
         {0: ['cat'], 1: ['taxes']}
     """
-    listed, given = list(rows_of(texts)), [int(label) for label in labels]
+    listed, given = list(rows_of(texts, "texts")), _labels(labels)
     count = check_count("top_k", top_k)
     if len(listed) != len(given):
         raise ValueError(f"there are {len(listed)} texts and {len(given)} labels; pass as many of each")

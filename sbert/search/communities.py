@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from sbert.arguments import check_count
+from sbert.arguments import check_count, check_threshold, known_arguments
 from sbert.search.compare import Queries, Rows, rows
-from sbert.search.corpus import vectors_of
+from sbert.search.corpus import held
 from sbert.search.pairs import pairs_above, tiles
 
 # Centres whose neighbours are looked up at once, and rows that these are compared with at once.
 _CENTRES, _BLOCK = 128, 16384
 
 
+@known_arguments
 def community_detection(vectors: Any, threshold: float = 0.75, min_community_size: int = 10) -> list[list[int]]:
     """Groups of vectors whose cosine with the centre of their group is at least a threshold, the largest first.
 
@@ -46,14 +47,13 @@ def community_detection(vectors: Any, threshold: float = 0.75, min_community_siz
         [[0, 2, 3], [1, 4]]
     """
     size = check_count("min_community_size", min_community_size)
-    if not -1 <= threshold <= 1:
-        raise ValueError(f"threshold={threshold} is no cosine; pass -1 to 1")
-    if not len(vectors):
+    check_threshold(threshold)
+    values = held("vectors", vectors)
+    if not len(values):
         return []
-    values = vectors_of(vectors)
     # What is just as great as the threshold counts, too.
     limit = float(np.nextafter(np.float32(threshold), np.float32(-np.inf)))
-    block = rows(values, "vectors", exact=True)
+    block = rows(values, "vectors", "cosine", exact=True)
     return _groups(block, limit, _counts(block, limit), size)
 
 

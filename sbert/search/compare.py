@@ -23,13 +23,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sbert.functional import in_range
+from sbert.processes import Lock
 from sbert.search.rough import product, rough_dtype, unit
 
-# As in torch's normalize: a shorter vector counts as this long.
-_SHORTEST = 1e-12
+_lock = Lock()
 # Beyond these lengths float32 may overflow or lose the products of small numbers, so that the bound says nothing.
 _RANGE = (1e-14, 1e15)
-# Beyond this length float64 overflows.
+# Beyond this length float64 overflows, but for cosines, which are of vectors that were scaled.
 _LONGEST = 1e150
 # Pairs that are compared exactly at once: their vectors stay in the cache.
 _PAIRS = 256
@@ -67,12 +68,15 @@ class Rows(NamedTuple):
         return Rows(self.values[low:high], self.norms[low:high], rough)
 
 
-def rows(values: Tensor, name: str, start: int = 0, exact: bool = False, room: Tensor | None = None) -> Rows:
+def rows(
+    values: Tensor, name: str, similarity: str, start: int = 0, exact: bool = False, room: Tensor | None = None
+) -> Rows:
     """A block, checked.
 
     Args:
         values: (rows, dim), float32 or float64.
         name: What the caller calls the vectors.
+        similarity: How they will be compared.
         start: Which of them is the first of this block.
         exact: Whether their lengths will be needed many times.
         room: Memory of a block before, whose vectors in few bits are needed no more: new memory costs time.
@@ -92,15 +96,17 @@ def rows(values: Tensor, name: str, start: int = 0, exact: bool = False, room: T
     shortest, longest = (float(end) for end in norms.aminmax()) if len(norms) else (0.0, 0.0)
     usual = shortest > _RANGE[0] and longest < _RANGE[1]  # False of NaN.
     if not usual:
-        wrong = (~torch.isfinite(values).all(1)).nonzero()
+        odd = (~((norms > _RANGE[0]) & (norms < _RANGE[1]))).nonzero()[:, 0]
+        wrong = (~torch.isfinite(values[odd]).all(1)).nonzero()
         if len(wrong):
-            raise ValueError(
-                f"{name}[{start + int(wrong[0])}] has a NaN or an infinity; leave that row out, or mend it"
-            )
-        usual = bool((((norms == 0) | (norms > _RANGE[0])) & (norms < _RANGE[1])).all())
+            row = start + int(odd[wrong[0]])
+            raise ValueError(f"{name}[{row}] has a NaN or an infinity; leave that row out, or mend it")
+        usual = not bool(values[odd].any())  # But rows of zeros, all are.
+    if not usual and similarity == "cosine":
+        values = in_range(values) if values.dtype == torch.float64 else values  # float64 squares all of float32.
     if exact or not usual:
         norms = torch.cat([torch.linalg.vector_norm(some.double(), dim=1) for some in torch.split(values, _CACHED)])
-    if not usual and bool((norms > _LONGEST).any()):
+    if similarity != "cosine" and not usual and bool((norms > _LONGEST).any()):
         row = int((norms > _LONGEST).nonzero()[0])
         raise ValueError(f"{name}[{start + row}] is longer than {_LONGEST}, too long to compare; scale the vectors")
     return Rows(values, norms, rough if usual else None)
@@ -117,8 +123,11 @@ class Queries:
     def __init__(self, values: Tensor, similarity: str) -> None:
         self.similarity = similarity
         self.values = values.double()
-        self.norms = torch.linalg.vector_norm(self.values, dim=1).clamp(min=_SHORTEST if similarity == "cosine" else 0)
-        scaled = self.values / self.norms[:, None] if similarity == "cosine" else self.values
+        self.norms = torch.linalg.vector_norm(self.values, dim=1)
+        if similarity == "cosine" and values.dtype == torch.float64:  # Which squares all of float32.
+            self.values = in_range(self.values)
+            self.norms = torch.linalg.vector_norm(self.values, dim=1)
+        scaled = self.values / _divisors(self.norms)[:, None] if similarity == "cosine" else self.values
         self.lengths = torch.linalg.vector_norm(scaled, dim=1)
         few = scaled.to(rough_dtype(values.device))
         u, dim = unit(few.dtype, values.device), values.shape[1]
@@ -164,8 +173,8 @@ class Queries:
         products = self.values @ values.T
         if self.similarity == "cosine":
             norms = block.norms if block.norms.dtype == torch.float64 else torch.linalg.vector_norm(values, dim=1)
-            products /= self.norms[:, None]
-            products /= norms.clamp(min=_SHORTEST)
+            products /= _divisors(self.norms)[:, None]
+            products /= _divisors(norms)
         return products
 
     def some(self, block: Rows, places: Places) -> Tensor:
@@ -213,8 +222,8 @@ class Queries:
             norms = block.norms
             if norms.dtype != torch.float64:
                 norms = torch.linalg.vector_norm(block.values.double(), dim=1)
-            products /= self.norms.index_select(0, of)
-            products /= norms.clamp(min=_SHORTEST).index_select(0, at)
+            products /= _divisors(self.norms).index_select(0, of)
+            products /= _divisors(norms).index_select(0, at)
         return products
 
     def _pairs(self, block: Rows, at: Tensor, of: Tensor) -> Tensor:
@@ -226,8 +235,8 @@ class Queries:
         if self.similarity == "cosine":
             exact = block.norms.dtype == torch.float64
             norms = block.norms.index_select(0, at) if exact else torch.linalg.vector_norm(row, dim=1)
-            products /= self.norms.index_select(0, of)
-            products /= norms.clamp(min=_SHORTEST)
+            products /= _divisors(self.norms.index_select(0, of))
+            products /= _divisors(norms)
         return products
 
     def _by_halves(self, block: Rows, at: Tensor, of: Tensor) -> Tensor:
@@ -244,13 +253,13 @@ class Queries:
             elif self.similarity == "dot":
                 found.append(_total(query * row))
             else:
-                norms = [_total(each.square()).sqrt_().clamp_(min=_SHORTEST) for each in (query, row)]
+                norms = [_divisors(_total(each.square()).sqrt_()) for each in (query, row)]
                 found.append(_total(query * row) / (norms[0] * norms[1]))
         return torch.cat(found).float()
 
     def _row_lengths(self, norms: Tensor) -> Tensor:
-        """How long rows are, as they are compared: at most 1 for cosines."""
-        return (norms.double() / _SHORTEST).clamp_(max=1) if self.similarity == "cosine" else norms.double()
+        """How long rows are, as they are compared: 1 for cosines, but 0 for rows of zeros."""
+        return (norms > 0).double() if self.similarity == "cosine" else norms.double()
 
     def _rounded(self, values: Tensor, of: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
         """Values as float32, and the places of those that another order of sums might round to another number."""
@@ -302,16 +311,22 @@ class Queries:
             bound -= self._margin * (length.square() + longest.square())
             return bound
         if self.similarity == "cosine":
+            # Rows of zeros, the only ones that are shorter, take part as those of a score of 0.
             least = limit - slack
-            bound = least * longest.clamp(min=_SHORTEST)
+            bound = least * longest.clamp(min=_RANGE[0])
             if shortest is not longest:
-                bound = torch.minimum(bound, least * shortest.clamp(min=_SHORTEST))
+                bound = torch.minimum(bound, least * shortest.clamp(min=_RANGE[0]))
         else:
             bound = limit - slack * longest
         if shortest is longest:
             return bound
         # Whole groups are left out where all scores are 0, as those of vectors of length 0 are.
         return torch.where((length == 0) | (longest == 0), torch.where(limit < 0, -torch.inf, torch.inf), bound)
+
+
+def _divisors(norms: Tensor) -> Tensor:
+    """Lengths to divide by: 1 for rows of zeros, whose cosines are 0."""
+    return torch.where(norms == 0, 1, norms)
 
 
 def _total(terms: Tensor) -> Tensor:
@@ -339,7 +354,7 @@ def _products(queries: Tensor, values: Tensor, at: Tensor, of: Tensor) -> Tensor
 @cache
 def _hear_of_sparse() -> None:
     """Let torch say, as it does once, that its sparse matrices may change; nobody needs to hear it."""
-    with warnings.catch_warnings():
+    with _lock, warnings.catch_warnings():  # Of two threads at once, the last would leave warnings switched off.
         warnings.simplefilter("ignore")
         torch.sparse_csr_tensor([0, 0], [], [], (1, 1))
 

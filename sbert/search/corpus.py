@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sbert.files import is_failure, one_line
 from sbert.quantization import check_ranges, dequantize
+from sbert.vectors import matrix, tensor_of, vectors_of
 
 # Numbers that are read and compared at once, on a CPU and on a GPU.
 _NUMBERS, _NUMBERS_OF_GPU = 6 << 20, 1 << 26
@@ -23,8 +25,6 @@ _FIRST_ROWS = 1024
 ALIGNED = 64
 # Bytes around a page that some systems map when it is read.
 _AROUND = 4 << 20
-# Bytes of a .npy file without rows at most.
-_HEADER = 1 << 16
 _CODES = (torch.int8, torch.uint8)
 
 
@@ -39,6 +39,7 @@ class Corpus:
         ranges: Of int8 codes.
         coded: Whether the vectors that it is compared with are codes themselves.
         also_others: Whether the ranges may be of something else; or else they must be of the corpus.
+        name: What the caller calls it.
     """
 
     def __init__(
@@ -50,11 +51,12 @@ class Corpus:
         ranges: Any = None,
         coded: bool = False,
         also_others: bool = False,
+        name: str = "corpus",
     ) -> None:
         self.blocks = given if isinstance(given, Iterator) else iter([given])
         self.dim, self.device, self.precision, self.coded = dim, device, precision, coded
         self.ranges = None if ranges is None else check_ranges(ranges, dim)
-        self.also_others = also_others
+        self.also_others, self.name = also_others, name
         self.count = 0  # Rows that were read.
         self._known = "float32"
 
@@ -62,7 +64,7 @@ class Corpus:
         """The number of each block's first row, and its rows as floats."""
         start = 0
         for given in self.blocks:
-            whole = opened(given)
+            whole = opened(self.name, given)
             precision = self._known = self._precision(whole)
             low = 0
             while low < len(whole):
@@ -105,75 +107,73 @@ class Corpus:
             raise ValueError(f"ranges are of int8, and the corpus is {known}; leave them out")
         expected = packed if known.endswith("binary") and not self.coded else self.dim
         if width != expected:
-            what = f"vectors of dim {self.dim}" if known == "float32" else f"{known} codes of {expected} numbers a row"
+            fits = f"of dim {self.dim}" if known == "float32" else f"{known} codes of {expected} bytes"
             raise ValueError(
-                f"the corpus has {width} numbers a row, and {what} would fit the queries; encode both alike"
+                f"{self.name} has rows of {width} numbers, and the queries are {fits}; encode both with the same model"
+                " and truncate_dim"
             )
         return known
 
     def _floats(self, block: Any, precision: str) -> Tensor:
         """(rows, dim) float32 or float64, where it is compared."""
-        tensor = tensor_of(block).to(self.device)
+        tensor = tensor_of(block).detach().to(self.device)
         if precision == "float32":
             return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
         return dequantize(tensor, precision, self.ranges, None if self.coded else self.dim)
 
 
-def opened(given: Any) -> Any:
+def opened(name: str, given: Any) -> Any:
     """An array or tensor of two dimensions; a file is mapped, not read.
+
+    Args:
+        name: What the caller calls it.
+        given: Array, tensor, list of vectors, or the path of a ``.npy`` file.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is no such array.
+        TypeError: If it is no array of numbers.
+        ValueError: If it has another shape, or the file cannot be read.
     """
     if isinstance(given, (str, os.PathLike)):
-        path = os.fspath(given)
-        try:
-            given = np.load(path, mmap_mode="r")
-        except FileNotFoundError:
+        given = _mapped(name, os.fspath(given))
+    return matrix(name, given)
+
+
+def _mapped(name: str, path: str) -> np.ndarray:
+    """The array in a file, mapped, or else an error that says what is wrong with it."""
+    try:
+        mapped = _array_in(path)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{name}={path!r} is no file; pass the path of a .npy file, or vectors: of a text, those that"
+            " model.encode gives"
+        ) from error
+    except Exception as error:  # Of a damaged header, NumPy lets errors of Python's own parser pass.
+        if not is_failure(error):
             raise
-        except (ValueError, EOFError, OSError) as error:
-            try:
-                if os.path.getsize(path) > _HEADER:  # What was cut off would be given memory, however much it is.
-                    raise
-                given = np.load(path)  # NumPy maps no file without rows.
-            except (ValueError, EOFError, OSError):
-                said = str(error).splitlines()[0]
-                raise ValueError(f"{path} cannot be read as an array ({said}); write it again") from error
-        if not isinstance(given, np.ndarray):
-            raise ValueError(f"{path} holds several arrays; pass a .npy file")
-    if not isinstance(given, (np.ndarray, Tensor)):
-        if isinstance(given, (list, tuple)) and len(given) and isinstance(given[0], Tensor):
-            given = torch.stack(list(given))
-        else:
-            given = np.asarray(given, None if len(given) else np.float32)
-    if isinstance(given, np.ndarray) and given.dtype.kind not in "fiub":
-        raise TypeError(f"vectors have the dtype {given.dtype}; pass numbers")
-    if given.ndim == 1 and len(given):
-        given = given[None]
-    if given.ndim != 2:
-        raise ValueError(f"vectors have the shape {tuple(given.shape)}; pass (rows, dim), such as encode gives them")
-    return given
+        raise ValueError(f"{path} cannot be read as an array ({one_line(error)}); write it again") from error
+    if not isinstance(mapped, np.ndarray):
+        raise ValueError(f"{path} holds several arrays; pass a .npy file")
+    return mapped
 
 
-def tensor_of(array: Any) -> Tensor:
-    """A tensor, of the array's own memory where that can be; int8 and uint8 stay what they are."""
-    if isinstance(array, Tensor):
-        return array.detach()
-    if array.dtype not in (np.float16, np.float32, np.float64, np.int8, np.uint8):
-        array = array.astype(np.float32)
-    if not (array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative):
-        # torch warns of arrays that it could write to but must not.
-        array = np.array(array, array.dtype.newbyteorder("="), order="C")
-    return torch.from_numpy(array)
+def _array_in(path: str) -> Any:
+    """The array in a file, mapped; one without rows, which not every NumPy maps, is made anew."""
+    with open(path, "rb") as file:
+        if file.read(6) == np.lib.format.MAGIC_PREFIX:
+            file.seek(0)
+            version = np.lib.format.read_magic(file)
+            header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, dtype = header(file)
+            if 0 in shape:
+                return np.empty(shape, dtype)
+    return np.load(path, mmap_mode="r")
 
 
-def vectors_of(given: Any) -> Tensor:
-    """Vectors all of which are in memory, as floats, on a device that has float64."""
-    tensor = tensor_of(opened(given))
-    if tensor.device.type == "mps":
-        tensor = tensor.cpu()
-    return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
+def held(name: str, given: Any) -> Tensor:
+    """Vectors all of which are in memory, as floats of 32 bits or 64, on a device that has float64."""
+    tensor = vectors_of(name, given).detach()
+    return tensor.cpu() if tensor.device.type == "mps" else tensor
 
 
 def device_of(*given: Any) -> torch.device:

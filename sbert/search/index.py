@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from sbert.arguments import check_choice, check_count, check_positive
-from sbert.files import replacing
+from sbert.arguments import check_choice, check_count, check_positive, known_arguments
+from sbert.atomic import replacing
+from sbert.folders import read_whole
 from sbert.functional import check_similarity
+from sbert.processes import Lock
 from sbert.quantization import check_coding, check_ranges, quantize
 from sbert.search import stored
 from sbert.search.approximate import BACKENDS, Graph, check_backend
-from sbert.search.corpus import opened, tensor_of, vectors_of
+from sbert.search.corpus import held
 from sbert.search.kept import Found, Id, Kept, ids_of
 from sbert.search.nearest import Hits, rescored, semantic_search
 
@@ -24,6 +25,7 @@ from sbert.search.nearest import Hits, rescored, semantic_search
 _OVERSAMPLE = 4
 # Threads that search an index for the first time would otherwise add its rows to the graph once each.
 _BUILDING = Lock()
+_ALIKE = "encode both with the same model and truncate_dim"
 
 
 class Index:
@@ -56,6 +58,7 @@ class Index:
         [['cat']]
     """
 
+    @known_arguments
     def __init__(
         self,
         dim: int | None = None,
@@ -74,7 +77,7 @@ class Index:
                 raise ValueError(f"backend={backend!r} keeps float32, not {precision}; pass backend='exact'")
         self.dim = check_positive("dim", dim)
         self.backend, self.similarity, self.precision = backend, similarity, precision
-        self.ranges = None if ranges is None else check_ranges(ranges, self.dim or len(np.asarray(ranges)[0]))
+        self.ranges = None if ranges is None else check_ranges(ranges, self.dim)
         if self.ranges is not None:
             self.dim = self.ranges.shape[1]
         self._kept = Kept()
@@ -88,6 +91,7 @@ class Index:
         whole = isinstance(identity, (int, np.integer)) and not isinstance(identity, bool)
         return (whole or isinstance(identity, str)) and identity in self._kept.known
 
+    @known_arguments
     def add(self, vectors: Any, ids: Iterable[Id] | None = None) -> None:
         """Add vectors. If there is an error, none of them was added.
 
@@ -104,9 +108,9 @@ class Index:
             ValueError: If an id is there already, given twice or of more than 64 bits, the numbers of ids and vectors
                 differ, the dims differ, or a number is NaN or infinite, naming its row.
         """
-        values = tensor_of(opened(vectors)).detach().cpu().float()
+        values = held("vectors", vectors).cpu().float()
         if len(values) and self.dim not in (None, values.shape[1]):
-            raise ValueError(f"the vectors have dim {values.shape[1]}, the index {self.dim}; encode both alike")
+            raise ValueError(f"the vectors have dim {values.shape[1]}, the index {self.dim}; {_ALIKE}")
         wrong = (~values.isfinite().all(1)).nonzero()
         if len(wrong):
             raise ValueError(f"vectors[{int(wrong[0])}] has a NaN, or a number that is infinite as float32; mend it")
@@ -131,6 +135,7 @@ class Index:
         if self._kept.remove(ids):
             self._graph = None
 
+    @known_arguments
     def search(self, queries: Any, top_k: int = 10) -> Found:
         """The vectors that are most similar to each query.
 
@@ -145,9 +150,9 @@ class Index:
             ValueError: If the dims differ, or a number is NaN or infinite, naming its row.
         """
         k = check_count("top_k", top_k)
-        asked = vectors_of(queries)
+        asked = held("queries", queries)
         if len(asked) and self.dim not in (None, asked.shape[1]):
-            raise ValueError(f"the queries have dim {asked.shape[1]}, the index {self.dim}; encode both alike")
+            raise ValueError(f"the queries have dim {asked.shape[1]}, the index {self.dim}; {_ALIKE}")
         if self.backend != "exact" and len(asked) and len(self):
             hits = self._approximate(asked, k)
         else:
@@ -187,29 +192,30 @@ class Index:
             stored.write(work, settings, self._kept, graph)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Index:
-        """The index in a folder. Its vectors are mapped into memory, not read.
+    def load(cls, folder: str | os.PathLike[str], *, verify: bool = True) -> Index:
+        """The index in a folder. Its vectors are mapped into memory: they take none until they are searched.
+
+        Args:
+            folder: Where it was saved.
+            verify: Whether the vectors are compared with the checksum that was saved, for which they are read once,
+                part by part: about a second for a GB that the system has in memory, and as long as the disk takes for
+                others. Without it, vectors larger than memory are first read when they are searched, and damage to
+                them is not noticed. The other files are compared in any case.
+
+        Checksums notice damage, not intent: who can write to the folder can write another checksum as well. faiss and
+        usearch trust what is in their files, and a forged one can crash the process or do worse, so load an index
+        with a graph only if you trust those who wrote it.
 
         Raises:
             FileNotFoundError: If there is no such folder.
             ImportError: If its backend is not installed.
-            ValueError: If a file is missing, truncated or something else, with its name.
+            ValueError: If a file is missing, damaged or something else, with its name.
         """
-        while True:
-            before = stored.identity(Path(folder))
-            try:
-                index = cls._read(Path(folder))
-            except (OSError, ValueError):
-                if stored.identity(Path(folder)) == before:
-                    raise
-            else:
-                # Where a save took the folder's place meanwhile, some files are the old one's and some the new one's.
-                if stored.identity(Path(folder)) == before:
-                    return index
+        return read_whole(Path(folder), lambda: cls._read(Path(folder), verify))
 
     @classmethod
-    def _read(cls, folder: Path) -> Index:
-        settings, kept, graph = stored.read(folder)
+    def _read(cls, folder: Path, verify: bool) -> Index:
+        settings, kept, graph = stored.read(folder, verify)
         with stored.describing(folder):
             index = cls(**settings)
         index._kept = kept

@@ -104,8 +104,9 @@ def ids_of(ids: Iterable[Id] | None, rows: int, kept: Kept) -> list[Id]:
         if kept.following + rows > END:
             raise ValueError(f"{rows} ids from {kept.following} on do not fit 64 bits; pass ids=, one for each vector")
         return list(range(kept.following, kept.following + rows))
-    if isinstance(ids, (str, bytes)):
-        raise TypeError(f"ids={ids!r} is one string; pass a list, one for each vector")
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+        what = "one string" if isinstance(ids, (str, bytes)) else f"of type {type(ids).__name__}"
+        raise TypeError(f"ids={ids!r:.60} is {what}; pass a list, one for each vector")
     names = [id_of(each, place) for place, each in enumerate(ids)]
     if len(names) != rows:
         raise ValueError(f"{len(names)} ids and {rows} vectors were given; pass one id for each vector")

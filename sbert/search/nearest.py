@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbert.arguments import check_count, check_positive
+from sbert.arguments import check_count, check_positive, known_arguments
 from sbert.functional import check_similarity
 from sbert.search.compare import Places, Queries, Rows, rows
-from sbert.search.corpus import Corpus, device_of, is_coded, is_int8, opened, tensor_of
+from sbert.search.corpus import Corpus, device_of, is_coded, is_int8, opened
+from sbert.vectors import matrix, tensor_of
 
 # Queries that are compared with a block at once.
 _QUERIES = 512
@@ -116,6 +117,7 @@ class Best:
             self._limit = torch.from_numpy(scores[:, -1].astype(np.float64)).to(self.queries.values.device)
 
 
+@known_arguments
 def semantic_search(
     queries: Any,
     corpus: Any,
@@ -169,7 +171,7 @@ def semantic_search(
         if oversample is not None:
             raise ValueError(f"oversample={oversample} is of rescoring; pass rescore= with it, or leave it out")
         return _searched(queries, corpus, k, similarity, precision, ranges)[0]
-    finer = opened(rescore)
+    finer = opened("rescore", rescore)
     more = k * (check_positive("oversample", oversample) or _OVERSAMPLE)
     hits, count = _searched(queries, corpus, more, similarity, precision, ranges, also_others=is_int8(finer))
     if not len(hits.scores):
@@ -189,7 +191,7 @@ def _searched(
     also_others: bool = False,
 ) -> tuple[Hits, int]:
     """The best rows of a corpus, and how many there are; ``also_others`` if the ranges may be of something else."""
-    asked = tensor_of(opened(queries))
+    asked = tensor_of(matrix("queries", queries)).detach()
     asked = asked.to(device_of(corpus, asked))
     searched = Corpus(corpus, asked.shape[1], asked.device, precision, ranges, is_coded(asked), also_others)
     if not len(asked):
@@ -199,7 +201,7 @@ def _searched(
     for start, values in searched:
         # Codes can be read only once it is known what those of the corpus are.
         best = best or _begin(searched.decoded(asked), similarity, k)
-        block = rows(values, "corpus", start, room=room)
+        block = rows(values, "corpus", similarity, start, room=room)
         room = block.rough if room is None or len(room) < len(values) else room
         for part in best:
             part.see(block, start)
@@ -208,7 +210,7 @@ def _searched(
 
 
 def _begin(queries: Tensor, similarity: str, k: int) -> list[Best]:
-    rows(queries, "queries")
+    rows(queries, "queries", similarity)
     return [Best(Queries(part, similarity), k) for part in torch.split(queries, _QUERIES)]
 
 
@@ -216,20 +218,20 @@ def rescored(
     queries: Any, hits: Hits, corpus: Any, top_k: int, *, similarity: str = "cosine", ranges: Any = None
 ) -> Hits:
     """The best of what was found already, by a corpus in more bits."""
-    asked = tensor_of(opened(queries))
+    asked = tensor_of(matrix("queries", queries)).detach()
     # As the search itself takes them: what float64 tells apart, rescoring does, too.
     asked = asked if asked.dtype == torch.float64 else asked.float()
-    whole, device = opened(corpus), device_of(corpus, asked)
+    whole, device = opened("rescore", corpus), device_of(corpus, asked)
     ranges = ranges if is_int8(whole) else None
     found = []
     for low in range(0, len(asked), _QUERIES):
         part = asked[low : low + _QUERIES].to(device)
         indices = hits.indices[low : low + _QUERIES]
         needed, inverse = np.unique(indices, return_inverse=True)
-        values = [block for _, block in Corpus(whole[needed], asked.shape[1], device, None, ranges)]
+        values = [block for _, block in Corpus(whole[needed], asked.shape[1], device, None, ranges, name="rescore")]
         of = np.repeat(np.arange(len(part)), indices.shape[1])
         places = torch.from_numpy(inverse.ravel()).to(device), torch.from_numpy(of).to(device)
-        block = rows(torch.cat(values) if values else part[:0], "rescore")
+        block = rows(torch.cat(values) if values else part[:0], "rescore", similarity)
         scores = Queries(part, similarity).some(block, places).cpu().numpy().reshape(indices.shape)
         order = np.lexsort((indices, -scores), axis=1)[:, :top_k]
         found.append([np.take_along_axis(values_of, order, 1) for values_of in (scores, indices)])

@@ -11,17 +11,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbert.arguments import check_count
+from sbert.arguments import check_count, check_model, check_number, check_seed, known_arguments
 from sbert.functional import check_similarity
 from sbert.search.compare import Queries, rows
-from sbert.search.corpus import vectors_of
+from sbert.search.corpus import held
 from sbert.search.nearest import semantic_search
-from sbert.texts import rows_of
+from sbert.texts import records_of, rows_of
 
 # Anchors whose positives are scored at once.
 _ANCHORS = 512
 
 
+@known_arguments
 def mine_hard_negatives(
     model: Any,
     pairs: Iterable[Any],
@@ -53,7 +54,7 @@ def mine_hard_negatives(
 
     Args:
         model: A ``SentenceEncoder``, which encodes anchors as queries and other texts as documents.
-        pairs: Rows (anchor, positive): tuples, or dicts with these two names.
+        pairs: Rows (anchor, positive): tuples, or dicts with these two names, or a data frame.
         corpus: Texts in which to look beside the positives, which always count.
         negatives: How many for each row.
         range_min: Rank of the first candidate that may be taken, from 0: the nearest may be positives nobody marked.
@@ -83,25 +84,31 @@ def mine_hard_negatives(
         >>> mine_hard_negatives(model, pairs, ["The sofa is new.", "Taxes rise."])[0]["negative"]
         'The sofa is new.'
     """
+    check_model("model", model, "pairs", "encode_query")
     count = check_count("negatives", negatives)
     _check_range(range_min, range_max, count)
     for name, value in (("margin", margin), ("relative_margin", relative_margin)):
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"{name}={value} is negative or not finite; pass 0 or more, or None")
+        if value is not None and check_number(name, value) < 0:
+            raise ValueError(f"{name}={value} is negative; pass 0 or more, or None")
     for name, value in (("max_score", max_score), ("min_score", min_score)):
-        if value is not None and math.isnan(value):
-            raise ValueError(f"{name}={value} is no number; pass a score, or None")
+        if value is not None and value not in (math.inf, -math.inf):
+            check_number(name, value)
+    if seed is not None:
+        check_seed(seed)
     kind = check_similarity(similarity or model.similarity_fn_name)
     given = list(_pairs(pairs))
     if not given:
         raise ValueError("there are no pairs; pass rows of an anchor and its positive")
-    texts = list(dict.fromkeys([*(() if corpus is None else rows_of(corpus)), *(positive for _, positive in given)]))
+    if isinstance(corpus, str):
+        raise TypeError(f"corpus={corpus!r:.60} is one text; pass a list of texts")
+    added = () if corpus is None else rows_of(corpus, "corpus")
+    texts = list(dict.fromkeys([*added, *(positive for _, positive in given)]))
     place = {text: row for row, text in enumerate(texts)}
     own: dict[str, set[int]] = {}  # Where the positives of each anchor stand.
     for anchor, positive in given:
         own.setdefault(anchor, set()).add(place[positive])
-    asked = vectors_of(model.encode_query(list(own), convert_to_tensor=True))
-    found = vectors_of(model.encode_document(texts, convert_to_tensor=True))
+    asked = held("anchors", model.encode_query(list(own), convert_to_tensor=True))
+    found = held("corpus", model.encode_document(texts, convert_to_tensor=True))
     least = _least(asked, found, list(own.values()), kind)
     most = range_max + max(map(len, own.values())) + 1  # With all that cannot be taken.
     hits = semantic_search(asked, found, most, similarity=kind)
@@ -130,7 +137,7 @@ def mine_hard_negatives(
         warnings.warn(
             f"{short} of {len(given)} rows have fewer than {needed} negatives and are left out; widen the range or the"
             " limits of scores, or pass a larger corpus",
-            stacklevel=2,
+            stacklevel=3,
         )
     return list(_rows(given, chosen, count, as_triplets))
 
@@ -143,7 +150,9 @@ def _check_range(low: int, high: int, count: int) -> None:
 
 
 def _pairs(pairs: Iterable[Any]) -> Iterator[tuple[str, str]]:
-    for number, row in enumerate(pairs):
+    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+        raise TypeError(f"pairs is {pairs!r:.60}; pass a list of (anchor, positive), or of dicts of them")
+    for number, row in enumerate(records_of(pairs)):
         if isinstance(row, Mapping):
             texts: tuple[Any, ...] = (row.get("anchor"), row.get("positive"))
         else:
@@ -160,7 +169,7 @@ def _least(asked: Tensor, found: Tensor, own: list[set[int]], similarity: str) -
         part = own[low : low + _ANCHORS]
         of = np.repeat(np.arange(len(part)), [len(each) for each in part])
         at, inverse = np.unique([index for each in part for index in each], return_inverse=True)
-        block = rows(found[torch.from_numpy(at).to(found.device)], "corpus")
+        block = rows(found[torch.from_numpy(at).to(found.device)], "corpus", similarity)
         places = torch.from_numpy(inverse).to(found.device), torch.from_numpy(of).to(found.device)
         scores = Queries(asked[low : low + _ANCHORS], similarity).some(block, places).cpu().numpy()
         np.minimum.at(least, of + low, scores)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sbert.arguments import check_count, check_positive
+from sbert.arguments import check_count, check_model, check_number, check_positive, is_model, known_arguments
 from sbert.functional import check_similarity
 from sbert.search.compare import Queries, Rows, rows
-from sbert.search.corpus import ALIGNED, vectors_of
+from sbert.search.corpus import ALIGNED, held
 from sbert.search.nearest import Best
 
 # Vectors that are compared with others at once, and the others.
@@ -30,23 +31,52 @@ class Pair(NamedTuple):
     second: int
 
 
-class Pairs(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Pairs:
     """Pairs of rows, the most similar first; of equal scores, the first rows.
+
+    A sequence of ``Pair``, so that a loop goes over pairs; the three arrays are attributes. Slices, masks and arrays of
+    places give the pairs there.
 
     Args:
         scores: (pairs,) float32.
         first: (pairs,) int64.
         second: (pairs,) int64, each greater than its ``first``.
+
+    Example:
+        >>> found = paraphrase_mining(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), max_pairs=2)
+        >>> for score, first, second in found:
+        ...     print(f"{score:.1f} {first} {second}")
+        0.8 1 2
+        0.6 0 2
+        >>> len(found), found[0].second, found[1:].first
+        (2, 2, array([0]))
     """
 
     scores: np.ndarray
     first: np.ndarray
     second: np.ndarray
 
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    @overload
+    def __getitem__(self, places: int) -> Pair: ...
+    @overload
+    def __getitem__(self, places: slice | np.ndarray) -> Pairs: ...
+    def __getitem__(self, places: int | slice | np.ndarray) -> Pair | Pairs:
+        if isinstance(places, (int, np.integer)):
+            return Pair(float(self.scores[places]), int(self.first[places]), int(self.second[places]))
+        return Pairs(self.scores[places], self.first[places], self.second[places])
+
+    def __iter__(self) -> Iterator[Pair]:
+        return map(Pair, self.scores.tolist(), self.first.tolist(), self.second.tolist())
+
 
 _NONE = Pairs(np.empty(0, np.float32), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
+@known_arguments
 def most_similar_pair(vectors: Any, *, similarity: str = "cosine") -> Pair:
     """The most similar two of many vectors, out of all pairs.
 
@@ -65,15 +95,14 @@ def most_similar_pair(vectors: Any, *, similarity: str = "cosine") -> Pair:
         Pair(score=0.800000011920929, first=1, second=2)
     """
     check_similarity(similarity)
-    values = vectors_of(vectors)
+    values = held("vectors", vectors)
     if len(values) < 2:
         raise ValueError(f"there are {len(values)} vectors; pass at least 2 to compare")
-    found = _Top(rows(values, "vectors", exact=True), similarity, 1).found(-np.inf, sampled=True)
-    if not len(found.scores):  # float32 holds none of the scores, so all are equal.
-        return Pair(-math.inf, 0, 1)
-    return Pair(float(found.scores[0]), int(found.first[0]), int(found.second[0]))
+    found = _Top(rows(values, "vectors", similarity, exact=True), similarity, 1).found(-np.inf, sampled=True)
+    return found[0] if len(found) else Pair(-math.inf, 0, 1)  # float32 holds none of the scores, so all are equal.
 
 
+@known_arguments
 def paraphrase_mining(
     vectors_or_model: Any,
     sentences: Any = None,
@@ -95,34 +124,39 @@ def paraphrase_mining(
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``, the latter two as negative distances.
             Where it is not given, the model's, and ``"cosine"`` for vectors.
 
+    Returns:
+        ``Pairs``, a sequence of (score, first, second), with the arrays ``scores``, ``first`` and ``second``.
+
     Shape:
-        vectors: (rows, dim). Outputs: (pairs,).
+        vectors: (rows, dim). Each array of the output: (pairs,).
 
     Raises:
+        TypeError: If these are no vectors, or no model and sentences, in this order.
         ValueError: If a number is NaN or infinite, naming its row, or an argument does not fit.
 
     Example:
-        >>> scores, first, second = paraphrase_mining(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), max_pairs=2)
-        >>> scores.round(4), first.tolist(), second.tolist()
+        >>> found = paraphrase_mining(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), max_pairs=2)
+        >>> found.scores.round(4), found.first.tolist(), found.second.tolist()
         (array([0.8, 0.6], dtype=float32), [1, 0], [2, 2])
         >>> found = paraphrase_mining(model, ["A cat sleeps.", "Taxes rise.", "A cat is sleeping."], threshold=0.5)
         >>> found.first.tolist(), found.second.tolist()
         ([0], [2])
     """
+    _check_sentences(vectors_or_model, sentences)
     if similarity is None:
         similarity = "cosine" if sentences is None else vectors_or_model.similarity_fn_name
     check_similarity(similarity)
     limit, wanted = check_positive("top_k", top_k), check_count("max_pairs", max_pairs)
-    if threshold is not None and not math.isfinite(threshold):
-        raise ValueError(f"threshold={threshold} is not finite; pass the least score of a pair, or None")
+    if threshold is not None:
+        check_number("threshold", threshold)
     if sentences is not None:
         vectors_or_model = vectors_or_model.encode(sentences, convert_to_tensor=True)
-    values = vectors_of(vectors_or_model)
+    values = held("vectors", vectors_or_model)
     # Pairs that are just as good as the threshold count, too.
     least = -np.inf if threshold is None else float(np.nextafter(np.float32(threshold), np.float32(-np.inf)))
     if len(values) < 2:
         return _NONE
-    block = rows(values, "vectors", exact=True)
+    block = rows(values, "vectors", similarity, exact=True)
     if limit is None or limit >= len(values) - 1:
         return _Top(block, similarity, wanted).found(least, sampled=True)
     if limit * len(values) > wanted:
@@ -130,9 +164,22 @@ def paraphrase_mining(
         guess = max(least, _guess(block, similarity, wanted))
         above = _Top(block, similarity, 4 * wanted, all_or_none=True)
         found = _nearest_of_each(above.found(guess), limit, len(values))
-        if not above.full and (len(found.scores) >= wanted or guess == least):
-            return Pairs(*(column[:wanted] for column in found))
+        if not above.full and (len(found) >= wanted or guess == least):
+            return found[:wanted]
     return _by_rows(block, similarity, limit, wanted, least)
+
+
+def _check_sentences(vectors_or_model: Any, sentences: Any) -> None:
+    """Raise a TypeError where the model and its sentences are no such, or where one is there alone."""
+    if sentences is None and is_model(vectors_or_model):
+        raise TypeError("the model has no sentences to encode; pass paraphrase_mining(model, sentences)")
+    if sentences is None:
+        return
+    if isinstance(vectors_or_model, (np.ndarray, Tensor)):
+        raise TypeError("vectors and sentences were both given; pass the vectors alone, or a model and the sentences")
+    check_model("vectors_or_model", vectors_or_model, "sentences")
+    if isinstance(sentences, (str, bytes)):
+        raise TypeError(f"sentences={sentences!r:.60} is one sentence; pass a list of two or more")
 
 
 def tiles(block: Rows, similarity: str) -> Iterator[tuple[Queries, int, Rows, int]]:
@@ -175,7 +222,7 @@ class _Top:
         """The best pairs whose score is more than ``least``; ``sampled`` to find a better start by a sample."""
         guess = max(least, _guess(self.block, self.similarity, self.wanted)) if sampled else least
         found = self._search(guess)
-        return found if guess == least or len(found.scores) >= self.wanted else self._search(least)
+        return found if guess == least or len(found) >= self.wanted else self._search(least)
 
     def _search(self, limit: float) -> Pairs:
         parts, count, total = [_NONE], 0, len(self.block.values)
@@ -195,12 +242,13 @@ class _Top:
                 # Those that are just as good may come before those that are kept.
                 limit = float(np.nextafter(parts[0].scores[-1], np.float32(-np.inf)))
         joined = _joined(parts)
-        self.full |= len(joined.scores) > self.wanted
+        self.full |= len(joined) > self.wanted
         return _cut(joined, self.wanted)
 
 
 def _joined(parts: list[Pairs]) -> Pairs:
-    return Pairs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    names = ("scores", "first", "second")
+    return Pairs(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def _cut(found: Pairs, count: int) -> Pairs:
@@ -208,7 +256,7 @@ def _cut(found: Pairs, count: int) -> Pairs:
     scores = found.scores
     if len(scores) > count:
         kept = scores >= np.partition(scores, len(scores) - count)[len(scores) - count]
-        found = Pairs(*(column[kept] for column in found))
+        found = found[kept]
     order = np.argsort(-found.scores)
     ranked = found.scores[order]
     # Sorting by several keys takes long, and few scores are equal.
@@ -219,7 +267,7 @@ def _cut(found: Pairs, count: int) -> Pairs:
     equal = order[places]
     equal = equal[np.argsort(found.first[equal] * (found.second.max(initial=0) + 1) + found.second[equal])]
     order[places] = equal[np.argsort(-found.scores[equal], kind="stable")]
-    return Pairs(*(column[order[:count]] for column in found))
+    return found[order[:count]]
 
 
 def _guess(block: Rows, similarity: str, wanted: int) -> float:
@@ -251,7 +299,7 @@ def _nearest_of_each(found: Pairs, limit: int, total: int) -> Pairs:
     near = np.zeros(len(ends), bool)
     near[order[ranks < limit]] = True
     kept = np.flatnonzero(near[::2] | near[1::2])
-    return Pairs(*(column[kept] for column in found))
+    return found[kept]
 
 
 def _by_rows(block: Rows, similarity: str, limit: int, wanted: int, least: float) -> Pairs:
@@ -272,11 +320,11 @@ def _by_rows(block: Rows, similarity: str, limit: int, wanted: int, least: float
         count += len(first)
         if count > 4 * wanted + (1 << 16):  # Each pair is there twice at most.
             parts = [_once(_joined(parts), total, wanted)]
-            count = len(parts[0].scores)
+            count = len(parts[0])
     return _once(_joined(parts), total, wanted)
 
 
 def _once(found: Pairs, total: int, wanted: int) -> Pairs:
     """The best pairs, each once."""
     different = np.unique(found.first * total + found.second, return_index=True)[1]
-    return _cut(Pairs(*(column[different] for column in found)), wanted)
+    return _cut(found[different], wanted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from sbert.engine.sinks import NpyFile
-from sbert.files import UnreadableError, required, write_json
+from sbert.engine.sinks import npy_file
+from sbert.files import UnreadableError, checksum, required, write_json
+from sbert.folders import check_own, foreign
 from sbert.quantization import PRECISIONS
 from sbert.search.approximate import BACKENDS, Graph
 from sbert.search.corpus import opened
@@ -21,7 +22,7 @@ from sbert.search.kept import END, Kept
 # What an index is made with, as its arguments are called.
 SETTINGS = ("dim", "backend", "similarity", "precision", "ranges")
 
-_FORMAT = "sbert.search.Index"
+_FORMAT, _VERSION, _CHECKSUM = "sbert.search.Index", 2, "crc32"
 _INDEX, _VECTORS, _IDS = "index.json", "vectors.npy", "ids.json"
 _GRAPH = "graph."
 # All that an index may name: what another name stands for, inside the folder or out of it, is somebody's own.
@@ -34,7 +35,7 @@ _NUMBERS = 1 << 22
 def write(folder: Path, settings: dict[str, Any], kept: Kept, graph: Graph | None) -> None:
     """Write the files of an index to an empty folder."""
     if kept.blocks:
-        with NpyFile(folder / _VECTORS, kept.blocks[0].shape[1], kept.blocks[0].dtype) as file:
+        with npy_file(folder / _VECTORS, kept.blocks[0].shape[1], kept.blocks[0].dtype) as file:
             step = max(1, _NUMBERS // file.dim)
             for block in kept.blocks:
                 for low in range(0, len(block), step):
@@ -43,31 +44,37 @@ def write(folder: Path, settings: dict[str, Any], kept: Kept, graph: Graph | Non
     (folder / _IDS).write_text(json.dumps(kept.ids), encoding="utf-8")
     if graph is not None:
         graph.save(folder / (_GRAPH + graph.backend))
-    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    files = {path.name: [path.stat().st_size, checksum(path)] for path in sorted(folder.iterdir())}
     ranges = None if settings["ranges"] is None else settings["ranges"].tolist()
-    described = {"format": _FORMAT, "version": 1, **settings, "ranges": ranges, "following": kept.following}
-    write_json(folder / _INDEX, {**described, "files": sizes})
+    described = {"format": _FORMAT, "version": _VERSION, **settings, "ranges": ranges, "following": kept.following}
+    described["files"] = files
+    write_json(folder / _INDEX, {**described, _CHECKSUM: _checksum(described)})
 
 
-def identity(folder: Path) -> tuple[int, int] | None:
-    """What tells a folder from another one of its name; None where there is none."""
-    try:
-        found = folder.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns
+def _checksum(described: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(described, sort_keys=True).encode())
 
 
-def read(folder: Path) -> tuple[dict[str, Any], Kept, Path | None]:
-    """The settings, the vectors with their ids, and the file of the graph."""
+def read(folder: Path, verify: bool) -> tuple[dict[str, Any], Kept, Path | None]:
+    """The settings, the vectors with their ids, and the file of the graph.
+
+    Args:
+        folder: Of the index.
+        verify: Whether the vectors are read for their checksum; other files are in any case.
+    """
     described, path = _described(folder), folder / _INDEX
     files = required(described, path, "files", dict)
-    for name, size in files.items():
+    for name, saved in files.items():
         if name not in _FILES:
             raise UnreadableError(path, f"names the file {name!r}, which is no part of an index", _REMEDY)
+        if not isinstance(saved, list) or len(saved) != 2:
+            raise UnreadableError(path, f"gives {name!r} no size and checksum", _REMEDY)
+        size, expected = saved
         found = (folder / name).stat().st_size if (folder / name).is_file() else None
         if found != size:
             raise UnreadableError(folder / name, f"has {found} bytes of {size}: it is truncated, or another's", _REMEDY)
+        if (verify or name != _VECTORS) and checksum(folder / name) != expected:
+            raise UnreadableError(folder / name, "is not what was saved: its checksum differs", _REMEDY)
     ids = _json(folder / _IDS)
     kinds = {type(each) for each in ids} if isinstance(ids, list) else {None}
     if kinds not in (set(), {int}, {str}) or len(set(ids)) < len(ids):
@@ -85,7 +92,7 @@ def _vectors(folder: Path, described: dict[str, Any], rows: int) -> np.ndarray:
     precision = required(described, folder / _INDEX, "precision", str)
     width = required(described, folder / _INDEX, "dim", int)
     width = -(-width // 8) if "binary" in precision else width
-    vectors: np.ndarray = opened(folder / _VECTORS)
+    vectors: np.ndarray = opened("vectors", folder / _VECTORS)
     kind = np.dtype(PRECISIONS.get(precision, np.float32))
     if vectors.shape != (rows, width) or vectors.dtype != kind:
         reason = f"holds {vectors.shape} of {vectors.dtype} where {(rows, width)} of {kind} is expected"
@@ -112,31 +119,32 @@ def read_graph(file: Path, backend: str, similarity: str, dim: int, rows: int) -
 
 def check_replaceable(target: Path) -> None:
     """Raise a ValueError where saving to ``target`` would take away something that is no index."""
-    if not os.path.lexists(target):
-        return
-    if not target.is_dir():
-        raise ValueError(f"{target} is a file; name a folder to save to")
-    names = sorted(path.name for path in target.iterdir())
-    if names:
-        try:
-            _described(target)
-            known = {*_FILES, _INDEX}
-        except ValueError:
-            known = set()
-        foreign = [name for name in names if name not in known]
-        if foreign:
-            raise ValueError(f"{target} holds {foreign[0]!r}, which is no part of an index; save to another folder")
+    check_own(target, "an index", _foreign)
+
+
+def _foreign(folder: Path) -> str | None:
+    try:
+        described = _json(folder / _INDEX)
+    except (OSError, ValueError):
+        described = None
+    is_index = isinstance(described, dict) and described.get("format") == _FORMAT
+    return foreign(folder, {*_FILES, _INDEX}.__contains__ if is_index else lambda _: False)
 
 
 def _described(folder: Path) -> dict[str, Any]:
+    """What index.json says, without its checksum."""
     path = folder / _INDEX
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no folder; name one that an index was saved to")
     if not path.is_file():
         raise UnreadableError(folder, f"holds no {_INDEX}, so it is no index", "name the folder of one")
     described = _json(path)
-    if not isinstance(described, dict) or described.get("format") != _FORMAT or described.get("version") != 1:
-        raise UnreadableError(path, f"describes no index of {_FORMAT}, version 1", "name the folder of one")
+    if isinstance(described, dict) and (described.get("format"), described.get("version")) == (_FORMAT, 1):
+        raise UnreadableError(path, "is of an index without checksums", "add its vectors to a new Index, and save that")
+    if not isinstance(described, dict) or (described.get("format"), described.get("version")) != (_FORMAT, _VERSION):
+        raise UnreadableError(path, f"describes no index of {_FORMAT}, version {_VERSION}", "name the folder of one")
+    if described.pop(_CHECKSUM, None) != _checksum(described):
+        raise UnreadableError(path, "is not what was saved: its checksum differs", _REMEDY)
     return described
 
 

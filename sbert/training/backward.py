@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from sbert.distributed import ALONE, Ranks
 from sbert.engine.devices import default_batch_tokens
 from sbert.engine.plan import plan, unique
-from sbert.engine.tokenize import Tokens
-from sbert.training.rows import Signature
+from sbert.engine.tokenize import PromptedTokens, Tokens
+from sbert.losses.signature import Signature
+from sbert.prompts import column_prompts
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class TrainingBatch:
         *,
         deduplicate: bool = True,
         ranks: Ranks = ALONE,
+        prompts: Sequence[str] | None = None,
     ) -> TrainingBatch:
         """Lay out rows of texts.
 
@@ -59,27 +61,49 @@ class TrainingBatch:
             texts: One tuple a row, all of one length, of texts or of pairs of them, as the model reads.
             signature: Of the loss.
             labels: Of the rows.
-            deduplicate: Whether a text that stands twice is encoded once.
+            deduplicate: Whether a text that stands in several rows is encoded once. One that stands twice in a row is
+                encoded twice, for two dropout views of it: its second place in any row is that of its second view.
             ranks: Which of the rows this process encodes.
+            prompts: The text that stands before the texts of each column; none where it is not given.
+
+        Raises:
+            ValueError: If the model has a default prompt, and ``prompts`` does not say which columns it is for.
         """
+        if prompts is None:
+            prompts = column_prompts(model, None, [(name,) for name in signature.names(len(texts[0]))])
         own = texts[ranks.rank :: ranks.world]
-        flat = [text for row in own or texts[:1] for text in row]  # A rank without rows encodes something all the same.
+        encoded = own or texts[:1]  # A rank without rows encodes something all the same.
+        rows = [list(zip(prompts, row, strict=True)) for row in encoded]
+        # Each text with its prompt, and how often both stand before it in its row.
+        flat = [(pair, row[:place].count(pair)) for row in rows for place, pair in enumerate(row)]
+        places = np.arange(len(flat))
         if deduplicate:
             flat, _, places = unique(flat)
-        else:
-            places = np.arange(len(flat))
+        tokens, places = _tokens(model, [pair for pair, _ in flat], places)
+        tokens.unknown.tell(model._told, "training texts")
         extras: dict[str, Tensor] = {}
         if labels is not None:
             extras["labels"] = labels
         if "texts" in signature.extras:
             extras["texts"] = torch.tensor([[_number(text) for text in row] for row in texts])
         columns = torch.from_numpy(places[: len(own) * len(texts[0])]).view(len(own), len(texts[0]))
-        return cls(model.tokens(flat), columns, len(texts), extras)
+        return cls(tokens, columns, len(texts), extras)
 
     def to(self, device: torch.device) -> TrainingBatch:
         """The same batch with the columns and extras on a device; tokens follow chunk by chunk."""
         extras = {name: value.to(device, non_blocking=True) for name, value in self.extras.items()}
         return TrainingBatch(self.tokens, self.columns.to(device, non_blocking=True), self.rows, extras)
+
+
+def _tokens(model: Any, flat: list[tuple[str, Any]], places: np.ndarray) -> tuple[Tokens, np.ndarray]:
+    """Tokens of texts with their prompts, and where what stood at a place stands among them."""
+    different = list(dict.fromkeys(prompt for prompt, _ in flat))
+    if different == [""]:  # Also for a model of pairs, which has no prompts.
+        return model.tokens([text for _, text in flat]), places
+    rows = [[row for row, (own, _) in enumerate(flat) if own == prompt] for prompt in different]
+    parts = [model.tokens([flat[row][1] for row in of], prompt) for prompt, of in zip(different, rows, strict=True)]
+    moved = np.argsort(np.concatenate(rows))
+    return parts[0] if len(parts) == 1 else PromptedTokens.joined(parts), moved[places]
 
 
 def _number(text: str) -> int:
@@ -103,7 +127,7 @@ def backward(
     """The value of a loss on a batch, its gradient added to every parameter's.
 
     The vectors of the unique texts are leaves that the columns index into, so that autograd adds up the gradients
-    of a text that stands in several places. Cached, chunks of texts go forward without a graph, and once more with
+    of a text that stands in several rows. Cached, chunks of texts go forward without a graph, and once more with
     one when the gradient at their vectors is known: the same gradient, in the memory of one chunk. On several
     ranks the loss sees the rows of all, of which others' are constants; the sum of all ranks' gradients, which
     ``Ranks.reduce`` makes, is that of the whole batch.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,10 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbert.files import UnreadableError, read_object, reading, replacing, write_json
+from sbert.atomic import remove, remove_left, replacing
+from sbert.files import UnreadableError, check_file, read_object, reading, write_json
+from sbert.folders import read_whole
+from sbert.saving import check_replaceable, foreign_file
 
 _NAME = re.compile(r"step-(\d+)")
-_TENSORS, _STATE = "training/state.safetensors", "training/state.json"
+_HALF = re.compile(r"\.(step-\d+)\.")
+_TENSORS, _STATE = _FILES = "training/state.safetensors", "training/state.json"
 _REMEDY = "take an older checkpoint, or train anew"
 
 
@@ -58,20 +62,28 @@ def write(folder: Path, step: int, model: Any, tensors: Mapping[str, Tensor], st
     from safetensors.torch import save_file
 
     path = folder / f"step-{step:08}"
-    with naming(path, newest(folder)), replacing(path) as work:
+    with naming(path, newest(folder)), replacing(path, _check) as work:
         model.write(work, path.name)
         (work / "training").mkdir()
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, work / _TENSORS)
         write_json(work / _STATE, state)
-    for half in folder.glob(".step-*"):
-        shutil.rmtree(half, ignore_errors=True)
+    for name in {match[1] for half in folder.glob(".step-*") if (match := _HALF.match(half.name))}:
+        remove_left(folder / name, _check)
     for _, old in sorted((int(m[1]), p) for p in _folders(folder) if (m := _NAME.fullmatch(p.name)))[:-keep]:
-        # Renamed first: half a checkpoint must not look like a whole one.
-        gone = old.with_name(f".{old.name}.old")
-        with suppress(OSError):
-            old.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        foreign = foreign_file(old, _FILES)
+        if foreign is not None:
+            warnings.warn(
+                f"{old} is not removed: it holds {foreign!r}, no part of a checkpoint; move that elsewhere",
+                stacklevel=2,
+            )
+            continue
+        with suppress(OSError, ValueError):
+            remove(old, _check)
     return path
+
+
+def _check(path: Path) -> None:
+    check_replaceable(path, _FILES)
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -82,9 +94,13 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """
     from safetensors.torch import load_file
 
-    state = read_object(path / _STATE)
-    with reading(path / _TENSORS, "safetensors"):
-        return dict(load_file(path / _TENSORS)), state
+    def both() -> tuple[dict[str, Tensor], dict[str, Any]]:
+        state = read_object(path / _STATE)
+        with reading(path / _TENSORS, "safetensors"):
+            check_file(path / _TENSORS)
+            return dict(load_file(path / _TENSORS)), state
+
+    return read_whole(path, both)
 
 
 def check_same(path: Path, what: str, found: Any, expected: Any) -> None:

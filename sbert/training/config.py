@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sbert.arguments import known_arguments
 from sbert.engine.devices import parse_dtype
+from sbert.prompts import Prompts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,13 +32,19 @@ class TrainingConfig:
         steps: Optimizer steps in all, in place of epochs.
         batch_size: Rows a batch, those of all ranks together: more ranks change the time, not the training, but for
             the random numbers of dropout.
-        accumulation: Batches an optimizer step.
+        accumulation: Batches an optimizer step, each of which counts by its rows.
         chunk_tokens: Switches gradient caching on: so many tokens go through the model at once, and a batch of any
             number of rows takes the memory of one chunk. The gradients are the same.
-        deduplicate: Whether a text that stands twice in a batch is encoded once. Switch it off where two dropout
-            views of a text are the point.
+        deduplicate: Whether a text that stands in several rows of a batch is encoded once. One that stands twice in a
+            row, such as ``(text, text)``, is encoded twice in any case: two dropout views of it (SimCSE).
+        prompts: What stands before the texts of each column: by the column's name, in the data or the loss, the name
+            of one of the model's prompts or the text itself, and ``""`` for none; or one of these for all columns.
+            It must be given if the model has a default prompt, as that need not belong to every column. A guide puts
+            its own prompts of the same names there.
         learning_rate: Of AdamW, at its highest.
-        warmup: Part of the steps in which the learning rate rises from 0; then it falls to 0 in a line.
+        warmup: Part of the steps in which the learning rate rises in a line; then it falls to 0 in a line. As with
+            ``transformers.get_linear_schedule_with_warmup``, but one step ahead while it rises: the first step has
+            the rate that the second has there, as one with a rate of 0 would train nothing.
         weight_decay: Of AdamW, for all weights but biases and those of normalisation layers.
         max_gradient_norm: Gradients are scaled down to this norm; None for never.
         dtype: Of the transformer's arithmetic: ``"float32"``, ``"bfloat16"``; weights and losses are float32.
@@ -53,6 +61,8 @@ class TrainingConfig:
         keep: How many checkpoints are kept, the newest.
         sharded: Whether weights, gradients and the optimizer's state are spread over the ranks (FSDP2) while they
             train. The model stays spread; go on with the one in ``output/final``.
+        timeout: Seconds that a process waits for another in a step, before it ends with an error that names the rank
+            and the step. An evaluation or a save may take longer, as long as the process that is at it is not stopped.
 
     Raises:
         ValueError: If a value does not fit, with its name.
@@ -69,6 +79,7 @@ class TrainingConfig:
     accumulation: int = 1
     chunk_tokens: int | None = None
     deduplicate: bool = True
+    prompts: Prompts | None = None
     learning_rate: float = 2e-5
     warmup: float = 0.1
     weight_decay: float = 0.01
@@ -83,6 +94,7 @@ class TrainingConfig:
     checkpoint_every: int | None = None
     keep: int = 2
     sharded: bool = False
+    timeout: float = 600.0
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "accumulation", "log_every", "keep"):
@@ -96,11 +108,14 @@ class TrainingConfig:
                 raise ValueError("epochs and steps both say how long to train; pass one of them")
         self._between("learning_rate", 0, math.inf, above=True)
         self._between("warmup", 0, 1)
+        self._between("timeout", 0, math.inf, above=True)
         self._between("weight_decay", 0, math.inf)
         if self.max_gradient_norm is not None:
             self._between("max_gradient_norm", 0, math.inf, above=True)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise ValueError(f"seed={self.seed!r} is no seed; pass a whole number of 0 or more")
+        if self.prompts is not None and not isinstance(self.prompts, (str, Mapping)):
+            raise TypeError(f"prompts is of type {type(self.prompts).__name__}; pass a dict of columns, or one str")
         if self.mix not in _MIXES:
             raise ValueError(f"mix={self.mix!r} is unknown; pass one of {', '.join(_MIXES)}")
         if self.dtype == "auto" or self.dtype == "float16":
@@ -121,8 +136,17 @@ class TrainingConfig:
             raise ValueError(f"{name}={value!r} does not fit; pass a number of {bounds}")
 
     def rate(self, step: int, total: int) -> float:
-        """The learning rate of a step, counted from 0, of so many in all."""
+        """The learning rate of a step, counted from 0, of so many in all.
+
+        Example:
+            >>> config = TrainingConfig(learning_rate=1.0, warmup=0.4)
+            >>> [config.rate(step, 5) for step in range(5)]
+            [0.5, 1.0, 1.0, 0.6666666666666666, 0.3333333333333333]
+        """
         warm = math.ceil(self.warmup * total)
         if step < warm:
             return self.learning_rate * (step + 1) / warm
         return self.learning_rate * (total - step) / max(1, total - warm)
+
+
+TrainingConfig.__init__ = known_arguments(TrainingConfig.__init__)  # type: ignore[method-assign]

@@ -3,102 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import math
 import numbers
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-Loss = Callable[..., Tensor]
+from sbert.losses.signature import Loss, Signature
+from sbert.texts import records_of
 
-# What a loss may take beside its columns.
-EXTRAS = ("labels", "texts", "guide")
 _LABEL_NAMES = ("label", "labels", "score", "scores")
-
-
-@dataclass(frozen=True)
-class Signature:
-    """What a loss takes: its columns by name, whether more may follow, and which extras.
-
-    Args:
-        name: Of the loss.
-        columns: Names of the columns.
-        optional: How many of them, at the end, may be left out.
-        more: Name of the further columns, such as ``negatives``, if there may be any.
-        extras: Those of ``labels``, ``texts`` and ``guide`` that it takes.
-        needs_labels: Whether it has no default for the labels.
-    """
-
-    name: str
-    columns: tuple[str, ...]
-    optional: int
-    more: str | None
-    extras: frozenset[str]
-    needs_labels: bool
-
-    @classmethod
-    def of(cls, loss: Loss) -> Signature:
-        """The signature of a module's ``forward``, of a function, or of what either wraps.
-
-        Raises:
-            TypeError: If it takes no columns, or something else than columns and the known extras.
-
-        Example:
-            >>> Signature.of(lambda anchor, positive, labels: anchor.sum()).columns
-            ('anchor', 'positive')
-        """
-        if not callable(loss):
-            raise TypeError(f"the loss is of type {type(loss).__name__}; pass a function or a module")
-        function = inspect.unwrap(loss)
-        name = getattr(loss, "__name__", type(loss).__name__)
-        function = function.forward if isinstance(function, nn.Module) else function
-        columns, optional, more, extras, needs_labels = [], 0, None, set(), False
-        for parameter in inspect.signature(function).parameters.values():
-            if parameter.name in EXTRAS:
-                extras.add(parameter.name)
-                needs_labels |= parameter.name == "labels" and parameter.default is parameter.empty
-            elif parameter.kind is parameter.VAR_POSITIONAL:
-                more = parameter.name
-            elif parameter.default is not parameter.empty and parameter.default is not None:
-                continue  # A setting, such as a temperature.
-            elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-                columns.append(parameter.name)
-                optional += parameter.default is not parameter.empty
-            elif parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
-                raise TypeError(f"{name} needs {parameter.name!r}, which no data has; it may take {', '.join(EXTRAS)}")
-        if not columns and more is None:
-            raise TypeError(f"{name} takes no columns; give it parameters such as anchor and positive")
-        return cls(name, tuple(columns), optional, more, frozenset(extras), needs_labels)
-
-    def of_pairs(self) -> Signature:
-        """What the data has to have where the one column of the loss holds a model's scores of two texts.
-
-        Raises:
-            TypeError: If the loss takes more or less than one column.
-            ValueError: If it takes what pairs do not have.
-
-        Example:
-            >>> Signature.of(lambda scores, labels: scores.sum()).of_pairs().columns
-            ('first', 'second')
-        """
-        if len(self.columns) - self.optional > 1 or not self.columns:
-            raise TypeError(f"{self.name} takes {self}; a model of pairs gives it one column, so take scores alone")
-        wanting = sorted(self.extras - {"labels"})
-        if wanting:
-            raise ValueError(
-                f"{self.name} takes {wanting[0]}, which goes with texts' vectors; a model of pairs has none"
-            )
-        return replace(self, columns=("first", "second"), optional=0, more=None)
-
-    def __str__(self) -> str:
-        return ", ".join([*self.columns, *([f"*{self.more}"] if self.more else [])])
 
 
 class Rows:
@@ -107,7 +26,8 @@ class Rows:
     Everything is read and checked at once, and held in memory.
 
     Args:
-        data: Tuples of texts, the label last; or dicts, such as those of ``datasets.Dataset``.
+        data: Tuples of texts, the label last; or dicts, such as those of ``datasets.Dataset``; or a data frame or table
+            of pandas, polars or pyarrow, whose columns have the names.
         loss: What the rows are for: its parameters name the columns.
         columns: The data's columns in the order of the loss's, where the names differ.
         label: The data's column of labels, where it is not one of label, labels, score and scores.
@@ -137,34 +57,36 @@ class Rows:
     ) -> None:
         signature = Signature.of(loss)
         self.name, self.pairs, self.signature = name, pairs, signature.of_pairs() if pairs else signature
-        if isinstance(data, (str, bytes, Mapping)) or not isinstance(data, Iterable):
+        given = records_of(data)
+        if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
             raise TypeError(f"{name} is of type {type(data).__name__}; pass a list or another iterable of rows")
-        listed = list(data)
+        listed = list(given)
         if not listed:
             raise ValueError(f"{name} has no rows; pass at least one")
         first = listed[0]
         if isinstance(first, Mapping):
             texts, label = self._match(list(first), columns, label)
+            named: list[tuple[str, ...]] = [(str(column),) for column in texts]
             self._columns = [[self._cell(row, i, column) for i, row in enumerate(listed)] for column in texts]
             found = None if label is None else [self._cell(row, i, label) for i, row in enumerate(listed)]
         else:
             if columns is not None or label is not None:
                 raise ValueError(f"{name} has rows without names, so columns= and label= name nothing; leave them out")
             self._columns, found = self._split(listed)
+            named = [()] * len(self._columns)
         for column, values in enumerate(self._columns):
             self._check_texts(column, values)
         self.labels = None if found is None else self._labels(found)
         if self.labels is not None:
-            if self.labels.dtype == torch.int64 and self.labels.ndim == 1 and len(set(self.labels.tolist())) == 1:
-                raise ValueError(
-                    f"every label of {name} is {self.labels[0]}, and one class teaches nothing; add another"
-                )
             check = getattr(loss, "check_labels", None)
             if check is not None:
                 try:
                     check(self.labels)
                 except (ValueError, TypeError) as error:
                     raise type(error)(f"{name}: {error}") from error
+
+        # Of each column, its name in the data, where it has one, and the loss's.
+        self.names = [(*own, loss) for own, loss in zip(named, self.signature.names(len(named)), strict=True)]
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -206,25 +128,30 @@ class Rows:
             further = [key for key in rest if key not in chosen]
             pattern = re.compile(rf"{(loss.more or '').removesuffix('s')}s?[_-]?\d*")
             surplus = [key for key in further if loss.more is None or not pattern.fullmatch(str(key))]
-            lacking = loss.columns[len(chosen) :] if chosen == list(loss.columns[: len(chosen)]) else loss.columns
-            if surplus or len(lacking) > loss.optional or (not chosen and not further):
-                raise ValueError(f"{both}: rename them, or pass columns= in the order of the loss, and label=")
+            settings = [key for key in surplus if key in loss.settings]
+            if settings:
+                raise ValueError(
+                    f"{both}: {settings[0]!r} has a default and is a setting of the loss; take the default away for it"
+                    " to be a column, or leave the column out of the data"
+                )
+            if surplus or len(chosen) < len(loss.columns) or (not chosen and not further):
+                texts = [key for key in further if key not in _LABEL_NAMES]
+                fits = not chosen and len(texts) == len(loss.columns)
+                columns_there = f"columns={texts}" if fits else "columns= in the order of the loss, and label="
+                raise ValueError(f"{both}: rename them, or pass {columns_there}")
             return [*chosen, *further], label
         wanted = [key for key in [*columns, label] if key is not None]
         missing = [key for key in wanted if key not in keys]
         if missing or len(set(wanted)) < len(wanted):
             raise ValueError(f"{both}: {f'there is no {missing[0]!r}' if missing else 'a column is named twice'}")
-        self._check_width(len(columns))
+        if not self._fits(len(columns)):
+            raise ValueError(f"{both}; columns= names {', '.join(columns)}; name a column for each of the loss's")
         return list(columns), label
 
-    def _check_width(self, width: int) -> None:
-        loss = self.signature
-        least = max(1, len(loss.columns) - loss.optional)
-        if width < least or (loss.more is None and width > len(loss.columns)):
-            labelled = ", and a label behind them" if "labels" in loss.extras else ""
-            raise ValueError(
-                f"{loss.name} takes {loss}{labelled}; {self.name} gives {width} columns of text; pass as many"
-            )
+    def _fits(self, width: int) -> bool:
+        """Whether the loss takes so many columns of text."""
+        least, loss = max(1, len(self.signature.columns)), self.signature
+        return width >= least and (loss.more is not None or width == least)
 
     def _cell(self, row: Any, number: int, column: str) -> Any:
         if not isinstance(row, Mapping) or column not in row:
@@ -235,17 +162,26 @@ class Rows:
     def _split(self, listed: list[Any]) -> tuple[list[list[Any]], list[Any] | None]:
         for number, row in enumerate(listed):
             if not isinstance(row, (tuple, list)):
+                hint = " (a dict of columns is several datasets by name)" if isinstance(row, str) else ""
                 raise TypeError(
-                    f"{self.name}, row {number} is of type {type(row).__name__}; pass tuples of texts, or dicts"
+                    f"{self.name}, row {number} is of type {type(row).__name__}{hint}; pass tuples of texts, dicts, or"
+                    " a data frame"
                 )
             if len(row) != len(listed[0]):
                 raise ValueError(
                     f"{self.name}, row {number} has {len(row)} values and row 0 {len(listed[0])}; make them alike"
                 )
-        labelled = self.signature.needs_labels or (
-            "labels" in self.signature.extras and len(listed[0]) > 0 and not isinstance(listed[0][-1], str)
+        loss = self.signature
+        labelled = loss.needs_labels or (
+            "labels" in loss.extras and len(listed[0]) > 0 and not isinstance(listed[0][-1], str)
         )
-        self._check_width(len(listed[0]) - labelled)
+        if not self._fits(len(listed[0]) - labelled):
+            found = ", ".join(type(value).__name__ for value in listed[0])
+            label = ", label" if labelled else ""
+            raise ValueError(
+                f"{loss.name} takes rows ({loss}{label}); those of {self.name} have {len(listed[0])}"
+                f" value{'s' * (len(listed[0]) != 1)} ({found}); pass rows of that form, or take another loss"
+            )
         columns = [list(column) for column in zip(*listed, strict=True)]
         return (columns[:-1], columns[-1]) if labelled else (columns, None)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sbert.training.trainer import Evaluate, Piece, Trainer
 
 # Settings that may change before training goes on: they do not change what is trained.
-_FREE = ("output", "keep", "log_every", "checkpoint_every", "evaluate_every", "metric")
+_FREE = ("output", "keep", "log_every", "checkpoint_every", "evaluate_every", "metric", "timeout")
 
 
 class Run:
@@ -80,8 +80,9 @@ class Run:
         self.step, self.saved, self.best = step, found, state["best"]
         self.texts = self.cut = 0
         path = self.folder / "history.jsonl" if self.folder is not None and ranks.first else None
+        shown = show if ranks.first else False
         self.log = Log(
-            path, self.total, self.step, self.config.log_every, state["waiting"], show if ranks.first else False
+            path, self.total, self.step, self.config.log_every, state["waiting"], shown, metric=self.config.metric
         )
 
     def _steps(self) -> tuple[int, int]:
@@ -155,7 +156,8 @@ class Run:
         with closing(ahead(pieces)) as coming:
             while self.step < self.total:
                 started = time.perf_counter()
-                self._step(list(islice(coming, config.accumulation)), started)
+                with self.ranks.at(self.step + 1):
+                    self._step(list(islice(coming, config.accumulation)), started)
                 last = self.step == self.total
                 if self.trainer.evaluator is not None and (last or self.step % evaluate_every == 0):
                     self._evaluate(self.trainer.evaluator)
@@ -163,7 +165,7 @@ class Run:
                     self._save(self.folder / "checkpoints")
         if self.folder is not None:
             model = self._whole_model()
-            self.ranks.lead(lambda: self._write(model, "final"), self.model.device)
+            self.ranks.lead(lambda: self._write(model, "final"))
         if self.cut:
             warnings.warn(
                 f"{self.cut} of {self.texts} texts were cut to max_seq_length={self.model.max_seq_length} tokens;"
@@ -176,10 +178,11 @@ class Run:
         config = self.config
         _seed(config.seed, self.step, self.ranks.rank)
         dtype = parse_dtype(config.dtype) or torch.float32
-        value, sentences = 0.0, 0
+        value, sentences, rows = 0.0, 0, sum(len(piece.rows) for piece in pieces)
         with self.tables.sparse():
             for piece in pieces:
                 batch = self.trainer.guided(piece, self.ranks)
+                weight = batch.rows / rows  # As in one batch of all: the last one of an epoch may be short.
                 sentences += batch.rows * batch.columns.shape[1]
                 self.texts += len(batch.tokens.truncated)
                 self.cut += int(batch.tokens.truncated.sum())
@@ -190,11 +193,11 @@ class Run:
                     chunk_tokens=config.chunk_tokens,
                     cached=config.chunk_tokens is not None,
                     dtype=dtype,
-                    weight=1 / len(pieces),
+                    weight=weight,
                     ranks=self.ranks,
                     replicated=not config.sharded,
                 )
-                value += float(found) / len(pieces)
+                value += float(found) * weight
         if not config.sharded:
             self.ranks.reduce([p for p in self.model.parameters() if p.requires_grad], mean=False)
         self.ranks.reduce([p for p in self.heads.parameters() if p.requires_grad], mean=True)
@@ -238,8 +241,8 @@ class Run:
 
     def _evaluate(self, evaluator: Evaluate) -> None:
         model, device = self._whole_model(), self.model.device
-        found = self.ranks.together(lambda: self._figures(evaluator, model.to(device)), device)
-        self.ranks.lead(lambda: self._judge(found, model), device)
+        found = self.ranks.together(lambda: self._figures(evaluator, model.to(device)))
+        self.ranks.lead(lambda: self._judge(found, model))
 
     def _figures(self, evaluator: Evaluate, model: Any) -> float | Mapping[str, float]:
         with evaluating(model):
@@ -273,7 +276,7 @@ class Run:
         def write() -> None:
             self.saved = checkpoint.write(folder, self.step, model, tensors, state, self.config.keep)
 
-        self.ranks.lead(write, self.model.device)
+        self.ranks.lead(write)
 
     def _whole_model(self) -> Any:
         """The model, or where its weights are spread over the ranks, a copy in one piece."""
@@ -287,6 +290,7 @@ class Run:
         """What has to be the same where training goes on, as JSON keeps it."""
         config = {name: value for name, value in asdict(self.config).items() if name not in _FREE}
         config["sampler"] = name_of(self.config.sampler)
+        del config["prompts"]  # Names, of which what they stand for is kept.
         losses = {
             name: f"{rows.signature.name}({rows.signature})"
             + (repr(self.trainer.losses[name]) if isinstance(self.trainer.losses[name], nn.Module) else "")
@@ -298,7 +302,9 @@ class Run:
             if not parameter.requires_grad:
                 frozen.update(name.encode() + parameter.detach().flatten()[:64].float().cpu().numpy().tobytes())
         facts = {"settings": config, "model": repr(self.model), "frozen weights": frozen.hexdigest()}
-        kept: dict[str, Any] = json.loads(json.dumps({**facts, "losses": losses, "data": data}))
+        kept: dict[str, Any] = json.loads(
+            json.dumps({**facts, "losses": losses, "data": data, "prompts": self.trainer.prompts})
+        )
         return kept
 
     def _check(self, path: Path, state: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 import numpy as np
 
@@ -59,10 +60,10 @@ def no_duplicates(rows: Rows, batch_size: int, generator: np.random.Generator) -
         last.update(dict.fromkeys(texts, batch))
     needed = -(-len(rows) // batch_size)
     if len(batches) > 1.1 * needed + 1:
-        warnings.warn(
+        _tell(
+            rows,
             f"a text stands in so many rows that {len(batches)} batches are needed in place of {needed}; many of them"
             " are short, so drop some of its rows",
-            stacklevel=2,
         )
     return [np.array(batch) for batch in batches]
 
@@ -70,7 +71,9 @@ def no_duplicates(rows: Rows, batch_size: int, generator: np.random.Generator) -
 def group_by_label(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
     """Each label of a batch stands there at least twice, as losses that make triplets of labels need it.
 
-    It holds two labels or more; rows that remain at the end and have all the same label are left out.
+    It holds two labels or more. Left out of an epoch are rows whose label stands nowhere else, those that remain at
+    the end and all have one label, and in batches of less than 6 rows one row of each label that has an odd number
+    of them; a warning says how many, once for the same rows.
 
     Raises:
         ValueError: If the rows have no labels, or no label stands twice.
@@ -79,21 +82,17 @@ def group_by_label(rows: Rows, batch_size: int, generator: np.random.Generator) 
         raise ValueError("sampler='group_by_label' needs rows with one label each; pass another sampler")
     if batch_size < 4:
         raise ValueError("sampler='group_by_label' needs two rows of two labels; pass a batch_size of 4 or more")
-    groups: list[list[int]] = []  # Of two rows of one label, or of three.
+    groups: list[list[int]] = []  # Of two rows of one label, or of three where two such groups have room.
     labels = rows.labels.numpy()
     order = generator.permutation(len(rows))
-    alone = 0
     for label in np.unique(labels):
         same = order[labels[order] == label].tolist()
-        alone += len(same) == 1
         pairs = [same[i : i + 2] for i in range(0, len(same) - len(same) % 2, 2)]
-        if len(same) % 2 and pairs:
+        if len(same) % 2 and pairs and batch_size >= 6:
             pairs[-1].append(same[-1])
         groups += pairs
     if not groups:
         raise ValueError("no label stands in two rows; triplets need two rows of a label")
-    if alone:
-        warnings.warn(f"{alone} labels stand in one row alone, and these rows are left out", stacklevel=2)
     waiting = deque(groups[place] for place in generator.permutation(len(groups)))
     batches: list[np.ndarray] = []
     while waiting:
@@ -106,7 +105,25 @@ def group_by_label(rows: Rows, batch_size: int, generator: np.random.Generator) 
         while waiting and len(batch) + len(waiting[0]) <= batch_size:
             batch += waiting.popleft()
         batches.append(np.array(batch))
+    left = len(rows) - sum(map(len, batches))
+    if left and batches:
+        alone = int((np.unique(labels, return_counts=True)[1] == 1).sum())
+        _tell(
+            rows,
+            f"sampler='group_by_label' leaves {left} of {len(rows)} rows out of an epoch, {alone} of them because their"
+            " label stands in one row alone and others because no row of another label is left to go with them",
+        )
     return batches
+
+
+# Those of which something has been said, which the next epoch need not repeat.
+_told: WeakSet[Rows] = WeakSet()
+
+
+def _tell(rows: Rows, message: str) -> None:
+    if rows not in _told:
+        _told.add(rows)
+        warnings.warn(message, stacklevel=3)
 
 
 SAMPLERS: dict[str, Callable[[Rows, int, np.random.Generator], list[np.ndarray]]] = {

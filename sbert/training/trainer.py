@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from sbert.arguments import known_arguments_or, nearest_argument, warn
 from sbert.distributed import Ranks
+from sbert.losses.checks import Data
+from sbert.losses.signature import Loss
+from sbert.prompts import by_column, column_prompts
 from sbert.training.backward import TrainingBatch
 from sbert.training.config import TrainingConfig
-from sbert.training.rows import Loss, Rows
+from sbert.training.rows import Rows
 from sbert.training.run import Run, own_randomness
 from sbert.training.sampling import SAMPLERS, interleave, name_of
 
@@ -42,7 +46,8 @@ class Trainer:
 
     Args:
         model: A ``SentenceEncoder`` or a ``CrossEncoder``.
-        data: An iterable of rows, each a tuple of texts with the label last, or a dict; or several, by name.
+        data: An iterable of rows, each a tuple of texts with the label last, or a dict; or a data frame or
+            table, whose columns have names; or several of these, by name.
         loss: For the rows; or one for each dataset, by name.
         config: How to train.
         evaluator: Gives a number, or several by name, for a model; the best model is kept by it.
@@ -66,6 +71,7 @@ class Trainer:
         2
     """
 
+    @known_arguments_or(TrainingConfig)
     def __init__(
         self,
         model: SentenceEncoder | Any,
@@ -95,10 +101,21 @@ class Trainer:
             )
             for name, rows in datasets.items()
         }
+        for name, rows in self.rows.items():
+            _check_data(self.losses[name], rows, config)
+        if not model.reads_pairs and any(map(_repeats, self.rows.values())) and not _has_dropout(model):
+            warn(
+                "rows hold one text twice, and the model has no dropout, so that both get the same vector and teach"
+                " nothing; take a model with dropout, or other pairs"
+            )
+        self.prompts = self._prompts()
         self._planned: dict[int, list[tuple[str, np.ndarray]]] = {}  # The last epoch that was asked for.
         wanting = [name for name, rows in self.rows.items() if "guide" in rows.signature.extras]
         if guide is not None and not wanting:
             raise ValueError("no loss takes a guide; leave guide= out, or take one that does")
+        self.guide_prompts = (
+            {} if guide is None else {name: self._guide_prompts(guide, self.rows[name]) for name in wanting}
+        )
         if isinstance(config.sampler, str) and config.sampler not in SAMPLERS:
             raise ValueError(f"sampler={config.sampler!r} is unknown; pass one of {', '.join(SAMPLERS)}, or a function")
         if model.dtype not in (torch.float32, torch.float64):
@@ -106,6 +123,34 @@ class Trainer:
                 f"the model's weights are {model.dtype}, too coarse for small steps; load it with dtype='float32', and"
                 " pass TrainingConfig(dtype='bfloat16') to compute in bfloat16"
             )
+
+    def _prompts(self) -> dict[str, list[str]]:
+        """The text that stands before each column of each dataset."""
+        given = self.config.prompts
+        if self.model.reads_pairs:
+            if given:
+                raise ValueError(
+                    f"a {type(self.model).__name__} reads two texts as one input, with no prompt before them; leave"
+                    " prompts out, and put into the texts what it is to read"
+                )
+            return {name: [""] for name in self.rows}
+        if isinstance(given, Mapping):
+            known = {name for rows in self.rows.values() for names in rows.names for name in names}
+            for name in given:
+                if name not in known:
+                    nearest = nearest_argument(str(name), known)
+                    meant = f"; did you mean {nearest!r}?" if nearest else ""
+                    raise ValueError(
+                        f"prompts names the column {name!r}, which no data has; pass some of"
+                        f" {', '.join(map(repr, sorted(known)))}{meant}"
+                    )
+        return {name: column_prompts(self.model, given, rows.names) for name, rows in self.rows.items()}
+
+    def _guide_prompts(self, guide: SentenceEncoder, rows: Rows) -> list[str]:
+        """The guide's own prompts of the names that are given; other columns it reads without."""
+        given = self.config.prompts
+        column_prompts(guide, None if given is None else "", rows.names, "the guide")
+        return [guide.prompts.get(name, "") for name in by_column(given, rows.names)]
 
     # --------------------------------------------------------------------------------------------------- batches
 
@@ -142,7 +187,13 @@ class Trainer:
             if labels is not None and labels.is_floating_point():
                 labels = labels.to(self.model.dtype)
             batch = TrainingBatch.of(
-                self.model, texts, rows.signature, labels, deduplicate=self.config.deduplicate, ranks=ranks
+                self.model,
+                texts,
+                rows.signature,
+                labels,
+                deduplicate=self.config.deduplicate,
+                ranks=ranks,
+                prompts=self.prompts[name],
             )
             yield Piece(name, chosen, texts, batch)
 
@@ -151,15 +202,21 @@ class Trainer:
         batch = piece.batch.to(self.model.device)
         if self.guide is not None and "guide" in self.rows[piece.dataset].signature.extras:
             own = piece.texts[ranks.rank :: ranks.world]
-            flat = [text for row in own for text in row]
-            options: dict[str, Any] = {"show_progress_bar": False, "on_truncate": "ignore"}
-            vectors = self.guide.encode(flat, convert_to_tensor=True, device=self.model.device, **options)
-            vectors = vectors.view(len(own), len(piece.texts[0]), vectors.shape[-1])
+            options: dict[str, Any] = {"show_progress_bar": False, "on_truncate": "ignore", "convert_to_tensor": True}
+            prompts, vectors = self.guide_prompts[piece.dataset], torch.empty(0)
+            for prompt in dict.fromkeys(prompts):
+                chosen = [column for column, other in enumerate(prompts) if other == prompt]
+                flat = [row[column] for row in own for column in chosen]
+                found = self.guide.encode(flat, prompt=prompt, device=self.model.device, **options)
+                if not len(vectors):
+                    vectors = found.new_empty(len(own), len(prompts), found.shape[-1])
+                vectors[:, chosen] = found.view(len(own), len(chosen), found.shape[-1])
             batch.extras["guide"] = ranks.gather(vectors, len(piece.texts))
         return batch
 
     # ------------------------------------------------------------------------------------------------------ fit
 
+    @known_arguments_or(TrainingConfig)
     def fit(self, *, resume: bool = False, show_progress_bar: bool | None = None) -> list[dict[str, Any]]:
         """Train, and return the history: a dict every few steps, and one an evaluation.
 
@@ -175,9 +232,10 @@ class Trainer:
             FloatingPointError: If the loss or a gradient is not finite, naming the step, the rows and the last good
                 checkpoint.
             OSError: If a checkpoint cannot be written, naming the last good one.
+            RuntimeError: If another process hangs, is stopped or has ended, naming its rank and the step.
             ValueError: If the checkpoint is of other training, or there is one and ``resume`` is false.
         """
-        ranks = Ranks.join(self.model.device.type)
+        ranks = Ranks.join(self.model.device.type, self.config.timeout)
         if ranks.world > 1 and self.model.device.type == "cuda":
             self.model.to(torch.device("cuda", torch.cuda.current_device()))
         with own_randomness(self.model.device):
@@ -186,6 +244,18 @@ class Trainer:
                 return run.go()
             finally:
                 run.close()
+
+
+def _check_data(loss: Loss, rows: Rows, config: TrainingConfig) -> None:
+    """Raise what the loss says of data that teaches it nothing; a plain function says nothing."""
+    check = getattr(loss, "check_data", None)
+    if check is not None:
+        # A sampler of the caller's may make batches of any size.
+        most = min(config.batch_size, len(rows)) if isinstance(config.sampler, str) else len(rows)
+        try:
+            check(Data(most, len(rows.texts(0)), rows.labels))
+        except ValueError as error:
+            raise ValueError(f"{rows.name}: {error}") from error
 
 
 def _of(value: Any, name: str, what: str) -> Any:
@@ -197,3 +267,14 @@ def _of(value: Any, name: str, what: str) -> Any:
             return None
         raise ValueError(f"there is no loss for {name!r}, only for {', '.join(map(repr, value))}; pass one for each")
     return value[name]
+
+
+def _repeats(rows: Rows) -> bool:
+    """Whether each of the first rows holds one text twice, as for two dropout views of it."""
+    return all(len(set(texts)) < len(texts) for texts in map(rows.texts, range(min(100, len(rows)))))
+
+
+def _has_dropout(model: Any) -> bool:
+    reader = model[0]
+    modules = [*model.modules(), *(reader.furnish().modules() if hasattr(reader, "furnish") else ())]
+    return any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in modules)

