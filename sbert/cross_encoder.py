@@ -398,7 +398,8 @@ class CrossEncoder(nn.Module):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to an ordinary folder of Hugging Face's, which sentence-transformers reads, too.
 
-        The folder appears whole or not at all; a model that is there is replaced in the same way.
+        The folder appears whole or not at all; a model that is there is replaced in the same way, once no process is
+        loading it, or after ten seconds.
 
         Args:
             path: The folder. Folders above it are made.

@@ -95,6 +95,10 @@ class RollCall:
         """
         result, failure, found = None, None, {}
         done, failed = threading.Event(), torch.zeros((), dtype=torch.int64)
+        if self.depth == _LEVELS:
+            raise RuntimeError(
+                f"what all ranks wait for stands {_LEVELS} deep in itself; call it outside of the others"
+            )
         self.calls += 1
         group, interval = self._levels[self.depth], min(self.limit / 4, _GRACE)
 

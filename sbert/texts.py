@@ -115,7 +115,7 @@ def _columns_and_remedy(data: Any, columns: list[Any], name: str) -> str:
     texts = _text_columns(data, columns) or columns
     if not texts:
         return "; pass a list of str"
-    return f"{found}; pass the texts of one: {' or '.join(f'{name}[{column!r}]' for column in texts[:_LISTED])}"
+    return f"{found}; pass the texts of one of them: {' or '.join(f'{name}[{column!r}]' for column in texts[:_LISTED])}"
 
 
 def _text_columns(data: Any, columns: list[Any]) -> list[Any]:

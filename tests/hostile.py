@@ -179,6 +179,23 @@ def bytearrays(folder: Path) -> None:
             made.writestr(name, wrong if name.endswith("data.pkl") else given.read(name))
 
 
+def empty_dicts(folder: Path) -> None:
+    """A small file whose every byte makes a dict: ten million of them."""
+    (folder / "model.safetensors").unlink()
+    content = io.BytesIO()
+    torch.save({"weight": torch.zeros(2)}, content)
+    with zipfile.ZipFile(content) as given, zipfile.ZipFile(folder / "pytorch_model.bin", "w") as made:
+        for name in given.namelist():
+            made.writestr(name, b"\x80\x02" + b"}" * 10**7 + b"." if name.endswith("data.pkl") else given.read(name))
+
+
+def padded_vocabulary(folder: Path) -> None:
+    """A tokenizer.json of 48 MB, almost all of it spaces, with an id that no table has room for."""
+    vocabulary(2**31)(folder)
+    path = folder / "tokenizer.json"
+    path.write_text(" " * 48 * 10**6 + path.read_text(encoding="utf-8"), encoding="utf-8")
+
+
 def module(where: str, weight: dict[str, torch.Tensor] | None = None, kind: str = "Dense", **config: Any) -> Edit:
     """One more module, with a configuration and weights."""
 
@@ -335,6 +352,7 @@ def cases() -> Iterator[tuple[str, str, Edit, str]]:
     yield "a call for memory", "bert", pickled(Call(bytearray, 10**10)), "pytorch_model.bin"
     yield "another call for memory", "bert", pickled({"w": Call(torch.Tensor, 10**5, 10**6)}), "pytorch_model.bin"
     yield "an instruction", "bert", bytearrays, "pytorch_model.bin"
+    yield "ten million dicts", "bert", empty_dicts, "pytorch_model.bin"
     yield "a compressed pickle", "bert", compressed, "pytorch_model.bin"
     yield "a storage of old", "bert", legacy, "pytorch_model.bin"
     yield "no torch", "bert", both(pickled({}), text("pytorch_model.bin", "{}")), "pytorch_model.bin"
@@ -342,6 +360,7 @@ def cases() -> Iterator[tuple[str, str, Edit, str]]:
     for number in (2**31, 2**32 - 1, 10**8):
         for family in ("bert", "static", "pairs"):
             yield f"{family} id {number}", family, vocabulary(number), "tokenizer.json"
+    yield "a long vocabulary", "bert", padded_vocabulary, "tokenizer.json"
     yield "id by transformers", "bert", both(vocabulary(2**31), text("added_tokens.json", "{}")), "tokenizer.json"
     mapping = weights(lambda tensors: tensors.update(mapping=torch.zeros(10**6, dtype=torch.int64)))
     yield "a mapping", "static", mapping, "model.safetensors"

@@ -30,9 +30,13 @@ def encoder() -> SentenceEncoder:
 
 
 def texts(columns: int) -> list[tuple[str, ...]]:
-    """Rows of texts of unlike lengths, some of which stand in two columns, in two rows, or twice in one."""
+    """Rows of texts of unlike lengths, some of which stand in two columns, in two rows, or twice in one.
+
+    No two rows have the same texts: rounding would decide which of their distances is the greater.
+    """
     words = small.CORPUS[1].split()
-    rows = [[" ".join(words[: 1 + (3 * row + 5 * column) % 10]) for column in range(columns)] for row in range(BATCH)]
+    lengths = [[1 + (3 * row + row // 5 + 5 * column) % 10 for column in range(columns)] for row in range(BATCH)]
+    rows = [[" ".join(words[:length]) for length in row] for row in lengths]
     rows[2][0], rows[3][columns - 1], rows[4][columns - 1] = rows[0][0], rows[1][0], rows[4][0]
     return [tuple(row) for row in rows]
 

@@ -192,7 +192,7 @@ def test_order_duplicates_and_containers(model: CrossEncoder) -> None:
     np.testing.assert_array_equal(twice[: len(PAIRS)], twice[len(PAIRS) :])
     for held in (iter(PAIRS), [list(pair) for pair in PAIRS], np.array(PAIRS), np.array(PAIRS, dtype=object)):
         np.testing.assert_array_equal(model.predict(held), expected)
-    np.testing.assert_array_equal(model.predict(np.array(PAIRS[0])), expected[0])
+    np.testing.assert_allclose(model.predict(np.array(PAIRS[0])), expected[0], atol=1e-6)  # Of a batch of one.
     tensor = model.predict(PAIRS, convert_to_tensor=True)
     assert isinstance(tensor, torch.Tensor)
     np.testing.assert_array_equal(tensor.numpy(), expected)
@@ -291,7 +291,7 @@ def test_scores_that_are_no_numbers_are_named(model: CrossEncoder) -> None:
 
 def test_lone_surrogates_and_odd_characters(model: CrossEncoder) -> None:
     found = model.predict([("a \ud800 b", "\x00"), ("a � b", "\x00")])
-    assert found[0] == found[1]
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)  # Places in a batch differ by rounding.
 
 
 def test_out_of_memory_halves_the_batch(model: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:

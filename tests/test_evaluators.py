@@ -27,7 +27,9 @@ from sbert.evaluation import (
     SimilarityEvaluator,
     TranslationEvaluator,
     TripletEvaluator,
+    Vectors,
 )
+from sbert.evaluation.pairs import compared
 from sbert.losses import SoftmaxLoss
 from tests.evaluators import (
     CORPUS,
@@ -83,6 +85,22 @@ def test_a_perfect_model_has_the_best_figures(make: Make, first: str) -> None:
     collapsed = make()(Collapsed())
     assert list(collapsed) == list(found)
     assert not collapsed[first] > 0.9  # NaN, where all scores are the same.
+
+
+def test_pairs_of_one_text_share_a_rank() -> None:
+    """Their cosines are 1, not 1 give or take rounding, by which chance would order them."""
+    table = np.random.default_rng(0).standard_normal((12, 96)).astype(np.float32)
+
+    class Random(Meanings):
+        def vector(self, sentence: str) -> np.ndarray:
+            return table[FIRST.index(sentence)]
+
+        def encode(self, sentences: list[str], show_progress_bar: bool | None = None) -> np.ndarray:
+            return np.stack([self.vector(sentence) for sentence in sentences])
+
+    same = compared(Vectors(Random()), FIRST, FIRST, {"": "cosine"})[""]
+    assert same.dtype == np.float32
+    assert same.tolist() == [1.0] * 12
 
 
 @ROWS

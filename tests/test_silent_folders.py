@@ -258,14 +258,14 @@ def test_01_folders_of_indexes_and_vectors_are_looked_through(tmp_path: Path) ->
 # ------------------------------------------------------------------------- 2: loading while others save
 
 SAVER = """
-import select, sys, torch
+import random, select, sys, torch
 from sbert import CrossEncoder, SentenceEncoder
-torch.set_num_threads(1)
+torch.set_num_threads(int(sys.argv[5]))  # By which the last digits of a reference's vectors differ.
 kind = {"SentenceEncoder": SentenceEncoder, "CrossEncoder": CrossEncoder}[sys.argv[1]]
 models = [kind(folder, device="cpu") for folder in sys.argv[2:4]]
 saves = 0
 while not select.select([sys.stdin], [], [], 0)[0]:
-    models[saves % 2].save(sys.argv[4])
+    random.choice(models).save(sys.argv[4])  # In turns, a reader that takes as long as two saves would see but one.
     saves += 1
     if saves == 2:
         print("ready", flush=True)
@@ -277,7 +277,7 @@ print(saves, flush=True)
 def saving(kind: str, folders: list[Path], target: Path) -> Iterator[list[int]]:
     """Another process that saves two models in turn, without a pause; at the end, how many saves there were."""
     saves: list[int] = []
-    command = [sys.executable, "-c", SAVER, kind, *map(str, folders), str(target)]
+    command = [sys.executable, "-c", SAVER, kind, *map(str, folders), str(target), str(torch.get_num_threads())]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -11,6 +11,9 @@ from sbert.functional import check_similarity, pairwise_similarity
 
 Similarity = str | Iterable[str]
 
+# Pairs compared at a time, of which copies in float64 are made.
+_STEP = 4096
+
 
 def prefixed(similarity: Similarity) -> dict[str, str]:
     """Similarities by what their figures' names begin with: nothing, where one is given by its name.
@@ -64,4 +67,17 @@ def compared(
         return {"": scores_of(vectors, first, second)}
     table = vectors([*first, *second], prompt=prompt)  # (2 * pairs, dim), in one call
     halves = table[: len(first)], table[len(first) :]
-    return {prefix: pairwise_similarity(*halves, name) for prefix, name in similarities.items()}
+    return {prefix: _exact(*halves, name) for prefix, name in similarities.items()}
+
+
+def _exact(first: np.ndarray, second: np.ndarray, name: str) -> np.ndarray:
+    """Similarities with all digits of float32, so that equal vectors have a cosine of just 1 and share a rank.
+
+    Summed in float32, they would be 1 give or take 1e-7, and their ranks a matter of chance.
+
+    Shape:
+        first, second: (pairs, dim). Output: (pairs,).
+    """
+    steps = [slice(start, start + _STEP) for start in range(0, len(first), _STEP)]
+    parts = [pairwise_similarity(first[rows].astype(float), second[rows].astype(float), name) for rows in steps]
+    return np.concatenate(parts).astype(np.float32)

@@ -34,7 +34,7 @@ class Labelled(Protocol):
         """Raise a ValueError or TypeError for labels that the loss does not take."""
 
 
-def is_model(value: object) -> bool:
+def is_model_like(value: object) -> bool:
     """Whether something turns texts into vectors or scores: a model of this library or another, or a part of one."""
     if not isinstance(value, nn.Module):
         return False
@@ -53,7 +53,7 @@ def without_model(loss: type[Module]) -> type[Module]:
 
     @functools.wraps(construct)
     def checked(self: Module, *values: Any, **named: Any) -> None:
-        models = [value for value in (*values, *named.values()) if is_model(value)]
+        models = [value for value in (*values, *named.values()) if is_model_like(value)]
         if models or "model" in named:
             given = type(models[0] if models else named["model"]).__name__
             name = type(self).__name__
@@ -67,11 +67,11 @@ def without_model(loss: type[Module]) -> type[Module]:
     return loss
 
 
-def check_positive(name: str, value: float) -> float:
-    """Return ``value`` if it is above zero and finite, else raise a ValueError."""
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name}={value} is not positive and finite; pass a number above 0")
-    return value
+def check_temperature(temperature: float) -> float:
+    """Return ``temperature`` if it is above zero and finite, else raise a ValueError."""
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature={temperature} is not positive and finite; pass a number above 0")
+    return temperature
 
 
 def check_margin(margin: float) -> float:

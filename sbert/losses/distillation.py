@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert.functional import check_similarity, pairwise_similarity
-from sbert.losses.checks import check_finite, check_positive, check_rows, same_shape, without_model
+from sbert.losses.checks import check_finite, check_rows, check_temperature, same_shape, without_model
 
 _REMEDY = "look for a teacher that ran in half precision"
 
@@ -139,7 +139,7 @@ class DistillKLDivLoss(nn.Module):
 
     def __init__(self, temperature: float = 1.0, similarity: str = "dot") -> None:
         super().__init__()
-        self.temperature = check_positive("temperature", temperature)
+        self.temperature = check_temperature(temperature)
         self.similarity = check_similarity(similarity)
 
     def forward(self, anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor) -> Tensor:

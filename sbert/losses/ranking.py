@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from sbert.functional import SIMILARITIES, check_similarity, cos_sim
-from sbert.losses.checks import Data, check_positive, check_several, same_shape, without_model
+from sbert.losses.checks import Data, check_several, check_temperature, same_shape, without_model
 
 # Rows whose scores are there at once: of thousands of rows, all scores would take more memory than the model.
 _ROWS = 512
@@ -93,7 +93,7 @@ class MultipleNegativesRankingLoss(nn.Module):
         super().__init__()
         if not math.isfinite(guide_margin):
             raise ValueError(f"guide_margin={guide_margin} is not finite; pass a difference of cosines such as 0.1")
-        self.temperature = check_positive("temperature", temperature)
+        self.temperature = check_temperature(temperature)
         self.similarity = check_similarity(similarity)
         self.symmetric = symmetric
         self.guide_margin = guide_margin

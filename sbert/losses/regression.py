@@ -6,14 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.functional import pairwise_similarity
+from sbert.functional import directions, pairwise_similarity
 from sbert.losses.checks import (
     Data,
     check_differ,
     check_finite,
-    check_positive,
     check_rows,
     check_several,
+    check_temperature,
     check_values,
     same_shape,
     without_model,
@@ -96,7 +96,7 @@ class CoSENTLoss(nn.Module):
 
     def __init__(self, temperature: float = 0.05) -> None:
         super().__init__()
-        self.temperature = check_positive("temperature", temperature)
+        self.temperature = check_temperature(temperature)
 
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
         first, second = same_shape(self, first, second)
@@ -126,8 +126,8 @@ def _angle_similarity(first: Tensor, second: Tensor) -> Tensor:
         first, second: (rows, dim). Output: (rows,).
     """
     odd = first.shape[1] % 2
-    a, b = F.normalize(F.pad(first, (0, odd)), dim=1).chunk(2, 1)  # each (rows, dim / 2)
-    c, d = F.normalize(F.pad(second, (0, odd)), dim=1).chunk(2, 1)
+    a, b = directions(F.pad(first, (0, odd))).chunk(2, 1)  # each (rows, dim / 2)
+    c, d = directions(F.pad(second, (0, odd))).chunk(2, 1)
     return (a * c + b * d + b * c - a * d).sum(1).abs()
 
 
@@ -165,7 +165,7 @@ class AnglELoss(nn.Module):
 
     def __init__(self, temperature: float = 0.05) -> None:
         super().__init__()
-        self.temperature = check_positive("temperature", temperature)
+        self.temperature = check_temperature(temperature)
 
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
         first, second = same_shape(self, first, second)

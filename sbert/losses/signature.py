@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
-from sbert.losses.checks import is_model
+from sbert.losses.checks import is_model_like
 
 Loss = Callable[..., Tensor]
 
@@ -156,7 +156,7 @@ class Signature:
 def _check_loss(loss: object) -> None:
     if isinstance(loss, type):
         raise TypeError(f"the loss is the class {loss.__name__}; call it with its settings: {loss.__name__}(...)")
-    if is_model(loss):
+    if is_model_like(loss):
         raise TypeError(f"the loss is a model ({type(loss).__name__}); pass the model first, then a loss of vectors")
     if not callable(loss):
         raise TypeError(f"the loss is of type {type(loss).__name__}; pass a function or a module")

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert.arguments import known_arguments
+from sbert.functional import directions
 
 # The closed table of a Dense module's activations. Names read from a file are looked up here and nowhere else.
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -20,7 +21,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 class Normalize(nn.Module):
     """Scales each vector to length 1.
 
-        y = x / max(|x|_2, 1e-12)
+        y = x / |x|_2, and 0 for a vector of zeros
 
     Shape:
         Input: (rows, dim). Output: (rows, dim).
@@ -31,7 +32,7 @@ class Normalize(nn.Module):
     """
 
     def forward(self, vectors: Tensor) -> Tensor:
-        return F.normalize(vectors, dim=1)
+        return directions(vectors)
 
 
 class Dense(nn.Module):
