@@ -224,6 +224,7 @@ def test_it_does_not_go_on_with_what_other_settings_made(training: ModuleType, t
 @pytest.mark.timeout(1200)
 def test_a_short_run_learns(training: ModuleType, data: Path, tmp_path: Path) -> None:
     command = [sys.executable, str(EXAMPLES / "train_default.py"), "--smoke", "--data", str(data), "--output", "."]
+    command += ["--set", "most=8000"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     said = next(line for line in done.stdout.splitlines() if line.startswith("STSb dev"))
