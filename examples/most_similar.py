@@ -19,8 +19,8 @@ from shared import ACTIONS, DETAILS, PEOPLE, PLACES, load, parser, sentence
 
 from sbert import CrossEncoder
 from sbert.data import read_sts
-from sbert.hub import resolve
 from sbert.search import most_similar_pair
+from sbert.storage.hub import resolve
 
 
 def made_up(count):

@@ -4,9 +4,9 @@ python examples/train_default.py --data FOLDER --output FOLDER [--teacher MODEL]
     [--set NAME=VALUE ...]
 
 Reads the sentences of FOLDER (nli, captions, paraphrase, qqp, text_imdb, text_reuters21578), without those that models
-are measured on, and writes OUTPUT/model; sbert/model is a copy of that. The student imitates the teacher's vectors of
-every sentence, then once more those of the sentences that say what is seen in a picture. Killed and run again, it goes
-on where it was. --smoke does all of it on a small sample, in minutes.
+are measured on, and writes OUTPUT/model; sbert/default_model is a copy of that. The student imitates the teacher's
+vectors of every sentence, then once more those of the sentences that say what is seen in a picture. Killed and run
+again, it goes on where it was. --smoke does all of it on a small sample, in minutes.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 from sbert import Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.data import read_sts
 from sbert.evaluation import SimilarityEvaluator
-from sbert.plotting import training_curves
+from sbert.visualization import training_curves
 
 SENTENCES = [
     "captions/*_5cap.tsv.gz:caption1,caption2,caption3,caption4,caption5",

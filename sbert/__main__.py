@@ -2,6 +2,6 @@
 
 import sys
 
-from sbert.cli import main
+from sbert.cli.main import main
 
 sys.exit(main())

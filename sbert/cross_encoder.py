@@ -10,27 +10,37 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbert import hub
-from sbert.arguments import (
+from sbert.backends import huggingface
+from sbert.batch import TokenBatch
+from sbert.inputs.arguments import (
     check_choice,
     check_positive,
     known_arguments,
     known_arguments_or,
 )
-from sbert.atomic import replacing
-from sbert.batch import TokenBatch
-from sbert.devices import check_device, leave_float16
-from sbert.engine.devices import default_batch_tokens, default_device, parse_dtype
-from sbert.files import UnreadableError
-from sbert.folders import read_whole
+from sbert.inputs.devices import check_device, leave_float16
+from sbert.inputs.texts import texts_of
 from sbert.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
 from sbert.losses.signature import Loss
-from sbert.modules import huggingface
-from sbert.pairs import Pair, PairTokenizer, PairTokens, activated, check_tokens, is_pair, padded, pairs_of, score
-from sbert.report import TRUNCATION, Report
+from sbert.pipeline.devices import default_batch_tokens, default_device, parse_dtype
+from sbert.pipeline.progress import TRUNCATION, Report
+from sbert.pipeline.text_pairs import (
+    Pair,
+    PairTokenizer,
+    PairTokens,
+    activated,
+    check_tokens,
+    is_pair,
+    padded,
+    pairs_of,
+    score,
+)
 from sbert.saving import check_replaceable
-from sbert.saving.pairs import check_activation, read_activation, read_cross_encoder, write_cross_encoder
-from sbert.texts import texts_of
+from sbert.saving.cross_encoder import check_activation, read_activation, read_cross_encoder, write_cross_encoder
+from sbert.storage import hub
+from sbert.storage.atomic import replacing
+from sbert.storage.files import UnreadableError
+from sbert.storage.folders import read_whole
 from sbert.training import Trainer, TrainingConfig
 from sbert.training.trainer import Evaluate
 
@@ -80,7 +90,7 @@ class CrossEncoder(nn.Module):
         (2, 3)
     """
 
-    reads_pairs = True
+    is_cross_encoder = True
     activation: Activation
 
     @known_arguments

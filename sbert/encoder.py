@@ -15,23 +15,24 @@ import numpy as np
 import torch
 from torch import nn
 
-from sbert import functional, hub, saving, verification
-from sbert.arguments import check_choice, check_positive, known_arguments
-from sbert.atomic import replacing
+from sbert import functional, saving
 from sbert.batch import TokenBatch
-from sbert.card import card
-from sbert.devices import check_device, leave_float16
-from sbert.engine.devices import default_batch_tokens, default_device, inference_dtype, parse_dtype
-from sbert.engine.encode import Encoding, widths
-from sbert.engine.tokenize import Tokens, tokenize
-from sbert.files import reading, write_json
-from sbert.folders import read_whole
-from sbert.modules.tokenization import ReadsText
-from sbert.passages.cuts import cut
-from sbert.prompts import ROLES
-from sbert.quantization import check_coding
-from sbert.report import TRUNCATION, Report
-from sbert.texts import is_one, rows_of
+from sbert.inputs.arguments import check_choice, check_positive, known_arguments
+from sbert.inputs.devices import check_device, leave_float16
+from sbert.inputs.prompts import ROLES
+from sbert.inputs.texts import is_one, rows_of
+from sbert.modules.tokenizer import ReadsText
+from sbert.pipeline.devices import default_batch_tokens, default_device, inference_dtype, parse_dtype
+from sbert.pipeline.encode import Encoding, widths
+from sbert.pipeline.progress import TRUNCATION, Report
+from sbert.pipeline.quantization import check_coding
+from sbert.pipeline.tokenize import Tokens, tokenize
+from sbert.saving import verification
+from sbert.saving.model_card import card
+from sbert.storage import hub
+from sbert.storage.atomic import replacing
+from sbert.storage.files import reading, write_json
+from sbert.storage.folders import read_whole
 
 
 class SentenceEncoder(nn.Sequential):
@@ -70,7 +71,7 @@ class SentenceEncoder(nn.Sequential):
         True
     """
 
-    reads_pairs = False
+    is_cross_encoder = False
 
     @known_arguments
     def __init__(
@@ -229,7 +230,6 @@ class SentenceEncoder(nn.Sequential):
         truncate_dim: int | None = None,
         on_truncate: str = "warn",
         out: str | os.PathLike[str] | None = None,
-        chunk: int | None = None,
     ) -> Any:
         """The vectors of sentences, in their order.
 
@@ -252,7 +252,7 @@ class SentenceEncoder(nn.Sequential):
             output_value: ``"sentence_embedding"``, or ``"token_embeddings"`` for a tensor (tokens, dim) a sentence.
             precision: ``"float32"``; one byte a number, ``"int8"``; or one bit, eight to a byte: ``"ubinary"``
                 (uint8), ``"binary"`` (int8).
-            ranges: Of int8: what ``sbert.quantization.calibrate`` makes of some vectors.
+            ranges: Of int8: what ``sbert.search.calibrate`` makes of some vectors.
             convert_to_numpy: Return an array. If neither this nor ``convert_to_tensor``: a list of tensors.
             convert_to_tensor: Return a tensor on the model's device, which autograd can use.
             device: Move the model there first.
@@ -262,13 +262,9 @@ class SentenceEncoder(nn.Sequential):
                 number, ``"ignore"``, or ``"error"``.
             out: A .npy file to write to while reading, so that neither the sentences nor the vectors need fit in
                 memory; the return value is then a read-only memory map of it.
-            chunk: Cut each sentence, which may be a document, into passages of at most so many tokens, at the ends of
-                sentences where possible; ``sbert.chunking`` has more ways. The return value is then the list of
-                passages, each with the ``document`` it is of and the characters where it begins, ``start``, and
-                ends, ``end``; and their vectors.
 
         Shape:
-            Output: (sentences, dim) float32; (dim,) for a single str; (0, dim) for none. Of passages: (passages, dim).
+            Output: (sentences, dim) float32; (dim,) for a single str; (0, dim) for none.
 
         Raises:
             TypeError: If a sentence is no str, naming its row; or if they are a data frame, naming its columns.
@@ -280,9 +276,6 @@ class SentenceEncoder(nn.Sequential):
             (384,)
             >>> model.encode(["One.", "Two."], normalize_embeddings=True, truncate_dim=64).shape
             (2, 64)
-            >>> passages, vectors = model.encode("A cat sleeps. A kitten naps. Taxes rise.", chunk=9)
-            >>> passages[1], vectors.shape
-            (Chunk(document=0, start=29, end=40), (2, 384))
         """
         if batch_size is not None and batch_tokens is not None:
             raise ValueError("batch_size and batch_tokens both say how large a batch is; pass one of them")
@@ -308,9 +301,6 @@ class SentenceEncoder(nn.Sequential):
             ranges,
             self._compiling,
         )
-        if chunk is not None and (out is not None or output_value != "sentence_embedding"):
-            raise ValueError("chunk= gives passages with an embedding each, in memory; leave out= and output_value=")
-        passages, sentences = cut(self._reader, sentences, chunk, job.prompt)
         single, texts = is_one(sentences), rows_of(sentences)
         if out is not None:
             if output_value != "sentence_embedding" or not as_array or single:
@@ -329,8 +319,7 @@ class SentenceEncoder(nn.Sequential):
                 result = result.numpy() if as_array else result
         if single:
             return result[0]
-        result = result if convert_to_numpy or convert_to_tensor else list(result)
-        return result if passages is None else (passages, result)
+        return result if convert_to_numpy or convert_to_tensor else list(result)
 
     def compile(self, **options: Any) -> None:
         """Let ``encode`` run the transformer through ``torch.compile``, from its next call on.

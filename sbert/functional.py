@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.arguments import known_arguments
-from sbert.vectors import vectors_of
+from sbert.inputs.arguments import known_arguments
+from sbert.inputs.vectors import vectors_of
 
 Vectors = Any  # (rows, dim) or (dim,): ndarray, Tensor, or lists of floats
 

@@ -18,7 +18,7 @@ from sbert.evaluation import (
     ParaphraseMiningEvaluator,
     RerankingEvaluator,
     RetrievalEvaluator,
-    Sequence,
+    SequentialEvaluator,
     SimilarityEvaluator,
     TranslationEvaluator,
     TripletEvaluator,
@@ -98,7 +98,7 @@ EVALUATORS: dict[str, tuple[Callable[[], Evaluator], str]] = {
     ),
     "translation": (lambda: TranslationEvaluator(FIRST, [text(i, 1) for i in range(12)]), "mean_accuracy"),
     "sequence": (
-        lambda: Sequence({"b": EVALUATORS["translation"][0](), "a": EVALUATORS["similarity"][0]()}),
+        lambda: SequentialEvaluator({"b": EVALUATORS["translation"][0](), "a": EVALUATORS["similarity"][0]()}),
         "b_mean_accuracy",
     ),
 }
@@ -107,7 +107,7 @@ EVALUATORS: dict[str, tuple[Callable[[], Evaluator], str]] = {
 class Meanings:
     """A model that understands all: texts of one meaning have one vector, at right angles to all others."""
 
-    reads_pairs = False
+    is_cross_encoder = False
     name_or_path = "meanings"
 
     def __init__(self) -> None:

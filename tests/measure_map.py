@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from sbert.layout import project
+from sbert.visualization.projection import project
 
 
 def kept(vectors: np.ndarray, points: np.ndarray, near: int = 10, sample: int = 500) -> float:

@@ -18,8 +18,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from sbert import Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer, rollcall
-from sbert.distributed import leave
+from sbert import Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
+from sbert.pipeline import roll_call as rollcall
+from sbert.pipeline.ranks import leave
 from tests import small
 
 LIMIT = 5.0

@@ -20,12 +20,12 @@ import pytest
 import torch
 
 from sbert import SentenceEncoder, StaticEmbedding
-from sbert.benchmark import plot, recall_by_precision, table
-from sbert.benchmark.ceiling import ceilings
-from sbert.benchmark.contenders import OWN, PEERS, facts, peak_memory, useful
-from sbert.benchmark.measure import Contender, Field, _latency, _linearity, _throughput, benchmark, chosen
-from sbert.benchmark.workloads import made_up, mixed, short
-from sbert.cli import main
+from sbert.cli.benchmark import plot, recall_by_precision, table
+from sbert.cli.benchmark.ceiling import ceilings
+from sbert.cli.benchmark.contenders import OWN, PEERS, facts, peak_memory, useful
+from sbert.cli.benchmark.measure import Contender, Field, _latency, _linearity, _throughput, benchmark, chosen
+from sbert.cli.benchmark.workloads import made_up, mixed, short
+from sbert.cli.main import main
 from tests import small
 from tests.test_families import build
 
@@ -41,7 +41,7 @@ def test_from_command_to_table(
 ) -> None:
     # Each contender imports torch anew; these show what the others would.
     own, peers = ["sbert", "padded-in-order"], ["sentence-transformers"]
-    monkeypatch.setattr("sbert.benchmark.measure.OWN", {name: OWN[name] for name in own})
+    monkeypatch.setattr("sbert.cli.benchmark.measure.OWN", {name: OWN[name] for name in own})
     names = {*own, *peers}
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(f"a small boat number {i}" for i in range(30)) + "\n")
@@ -126,7 +126,7 @@ def test_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> None:
         raise AttributeError("no such operation")
 
-    monkeypatch.setattr("sbert.engine.linear._ops", missing)
+    monkeypatch.setattr("sbert.backends.linear._ops", missing)
     found = ceilings(torch.device("cpu"), torch.get_num_threads())
     assert 0 < min(found.values()) <= max(found.values()) < float("inf")
 
@@ -147,7 +147,7 @@ def test_the_peak_is_that_of_the_process_alone() -> None:
 
 
 def test_more_and_more_texts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sbert.benchmark.measure._LINEAR", (5, 20, 40))
+    monkeypatch.setattr("sbert.cli.benchmark.measure._LINEAR", (5, 20, 40))
     with Contender("sbert", str(folder), "cpu", 1) as contender:
         rows = _linearity(contender, rounds=2)
         with pytest.raises(RuntimeError, match="sbert: TypeError: "):
@@ -274,7 +274,7 @@ def test_what_cannot_be_written_is_said_before_the_measuring(
     def measured(*_: object, **__: object) -> None:
         pytest.fail("measured first")
 
-    monkeypatch.setattr("sbert.benchmark.benchmark", measured)
+    monkeypatch.setattr("sbert.cli.benchmark.benchmark", measured)
     for option in ("--json", "--plot"):
         assert main(["benchmark", str(folder), option, str(tmp_path / "none" / "file.png")]) == 2
         assert "none does not exist; make it" in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbert import LSTM, Dense, Normalize, Pooling, SentenceEncoder, StaticEmbedding, Transformer, WordEmbeddings
-from sbert.chunking import Chunk, encode_chunks, split
-from sbert.passages import late
+from sbert.chunking import encode_chunks, late, split
+from sbert.chunking.boundaries import Chunk
 from tests import small
 
 # 24 tokens at once, two of which are special.
@@ -295,7 +294,7 @@ def test_a_document_does_not_see_the_others(encoder: SentenceEncoder, monkeypatc
     for row, text in enumerate(documents):
         own = [place for place, chunk in enumerate(chunks) if chunk.document == row]
         np.testing.assert_allclose(vectors[own], encode_chunks(encoder, text, 7, 2, late=True)[1], atol=1e-6)
-    monkeypatch.setattr("sbert.passages.cuts._WINDOW", 10)
+    monkeypatch.setattr("sbert.chunking.boundaries._WINDOW", 10)
     again, others = encode_chunks(encoder, documents, 7, 2, late=True, batch_tokens=30)
     assert again == chunks
     np.testing.assert_allclose(others, vectors, atol=1e-6)
@@ -322,41 +321,15 @@ def test_a_batch_that_does_not_fit_is_halved(encoder: SentenceEncoder, monkeypat
     np.testing.assert_allclose(encode_chunks(encoder, [STORY], 7, late=True)[1], expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("prompt", [None, "seven green hills: "])
-def test_encode_cuts_documents(encoder: SentenceEncoder, prompt: str | None) -> None:
-    """As ``encode_chunks`` does, with all that ``encode`` can do to the vectors."""
+def test_documents_in_any_container(encoder: SentenceEncoder) -> None:
     documents = [STORY, "", "A fox.", STORY]
-    expected, vectors = encode_chunks(encoder, documents, 7, prompt=prompt)
+    expected, vectors = encode_chunks(encoder, documents, 7)
     assert len(expected) > 20
-    for form in (documents, iter(documents), np.array(documents, object)):
-        found, own = encoder.encode(form, chunk=7, prompt=prompt)
+    for form in (iter(documents), np.array(documents, object)):
+        found, own = encode_chunks(encoder, form, 7)
         assert found == expected
         np.testing.assert_array_equal(own, vectors)
-    found, own = encoder.encode(documents, chunk=7, prompt=prompt, convert_to_tensor=True, truncate_dim=4)
-    assert found == expected
-    assert torch.equal(own, torch.from_numpy(vectors[:, :4]))
-    assert encoder.encode(documents, chunk=7, prompt=prompt, precision="ubinary")[1].dtype == np.uint8
-    assert [len(row) for row in encoder.encode(STORY, chunk=7, prompt=prompt, convert_to_numpy=False)[1]] == [16] * sum(
-        chunk.document == 0 for chunk in expected
-    )
-    assert encoder.encode("A fox.", chunk=7, prompt=prompt)[0] == [Chunk(0, 0, 6)]
-    found, own = encoder.encode(["", " "], chunk=7, prompt=prompt)
-    assert (found, own.shape) == ([], (0, 16))
-
-
-def test_what_encode_cannot_cut(encoder: SentenceEncoder, tmp_path: Path) -> None:
-    for options, error, message in (
-        ({"out": tmp_path / "vectors.npy"}, ValueError, "chunk= gives passages .* leave out= and output_value="),
-        ({"output_value": "token_embeddings"}, ValueError, "chunk= gives passages"),
-        ({"chunk": 0}, ValueError, "chunk=0 is too small"),
-        ({"chunk": True}, TypeError, "chunk is True; pass a whole number"),
-        ({"chunk": 23}, ValueError, "chunk=23 exceeds the 22 that max_seq_length=24 leaves"),
-    ):
-        with pytest.raises(error, match=message):
-            encoder.encode([STORY], **{"chunk": 7, **options})
-    with pytest.raises(TypeError, match=r"sentences\[1\] is of type int"):
-        encoder.encode([STORY, 3], chunk=7)  # type: ignore[list-item]
-    assert not list(tmp_path.iterdir())
+    assert encode_chunks(encoder, "A fox.", 7)[0] == [Chunk(0, 0, 6)]
 
 
 def test_what_cannot_be_chunked(encoder: SentenceEncoder) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from sbert import Normalize, Pooling, SentenceEncoder, Transformer, __version__
-from sbert.cli import main
+from sbert.cli.main import main
 from tests import small
 
 TEXTS = ["a small boat", "the red fox runs", "", "the red fox runs", "one two three", "nobody rows it home"]
@@ -290,7 +290,7 @@ def test_a_bug_shows_its_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     def broken(*_: object) -> None:
         raise KeyError("bug")
 
-    monkeypatch.setattr("sbert.cli._load", broken)
+    monkeypatch.setattr("sbert.cli.main._load", broken)
     with pytest.raises(KeyError, match="bug"):
         run("info", "model")
 
@@ -303,7 +303,7 @@ def test_warnings_for_programmers_are_not_shown(run: Run, monkeypatch: pytest.Mo
         warnings.warn("two\n  lines", UserWarning, stacklevel=1)
         raise ValueError("two\n  lines")
 
-    monkeypatch.setattr("sbert.cli._load", warn)
+    monkeypatch.setattr("sbert.cli.main._load", warn)
     assert run("info", "model") == (2, "", "sbert: warning: two lines\nsbert: error: two lines\n")
 
 
@@ -323,7 +323,11 @@ def test_the_installed_command_is_the_module() -> None:
 
 @pytest.mark.parametrize("words", [["--help"], ["encode", "--help"], ["info", "--help"]])
 def test_help_does_without_torch(words: list[str]) -> None:
-    code = "import sys; from sbert.cli import main\ntry: main(sys.argv[1:])\nfinally: assert 'torch' not in sys.modules"
+    code = (
+        "import sys; from sbert.cli.main import main\n"
+        "try: main(sys.argv[1:])\n"
+        "finally: assert 'torch' not in sys.modules"
+    )
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("usage: sbert")

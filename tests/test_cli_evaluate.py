@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Transformer
-from sbert.cli import main
+from sbert.cli.main import main
 from sbert.data import read_retrieval, read_transfer
 from sbert.evaluation import RetrievalEvaluator, STSSuite, TransferSuite
 from tests import small
@@ -201,7 +201,7 @@ def test_without_scikit_learn_it_says_what_to_install(folder: Path, monkeypatch:
 
 
 def test_help_imports_no_torch_and_names_every_suite() -> None:
-    code = "import sys; from sbert.cli import main; main(['evaluate', '--help'])"
+    code = "import sys; from sbert.cli.main import main; main(['evaluate', '--help'])"
     check = f"import atexit, sys; atexit.register(lambda: print('torch' in sys.modules)); {code}"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("False\n")

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from sbert import Pooling, SentenceEncoder, Transformer
-from sbert.cli import main
-from sbert.commands.output import columns, cut, one_line
+from sbert.cli.main import main
+from sbert.cli.output import columns, cut, one_line
 from tests import small
 
 TEXTS = [f"{text} {number}" for number in ("one", "two", "three") for text in small.CORPUS]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sbert import Normalize, Pooling, SentenceEncoder, Transformer
-from sbert.cli import main
+from sbert.cli.main import main
 from sbert.search import topic_words
 from tests import small
 
@@ -111,7 +111,7 @@ def test_errors_leave_the_old_page(
     ):
         assert main(["map", model, *words]) == 2
         assert re.search(message, capsys.readouterr().err)
-    monkeypatch.setattr("sbert.files.os.fsync", lambda _: (_ for _ in ()).throw(OSError("no room")))
+    monkeypatch.setattr("sbert.storage.files.os.fsync", lambda _: (_ for _ in ()).throw(OSError("no room")))
     assert main(["map", model, str(texts), "-o", str(page)]) == 2
     assert "no room" in capsys.readouterr().err
     assert page.read_text(encoding="utf-8") == "old"

@@ -17,8 +17,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from sbert import Pooling, SentenceEncoder, Transformer, atomic, files
-from sbert.cli import main
+from sbert import Pooling, SentenceEncoder, Transformer
+from sbert.cli.main import main
+from sbert.storage import atomic, files
 from tests import small
 
 TEXTS = [f"{text} {number}" for number in ("one", "two", "three") for text in small.CORPUS]
@@ -136,7 +137,7 @@ def test_fewer_bits(
     saved: Path, model: SentenceEncoder, corpus: Path, run: Run, encoded: list[int], precision: str
 ) -> None:
     """Scores are those of the codes that ``encode`` and ``semantic_search`` give from Python."""
-    from sbert.quantization import calibrate
+    from sbert.pipeline.quantization import calibrate
     from sbert.search import semantic_search
 
     documents = model.encode_document(TEXTS)
@@ -194,7 +195,7 @@ def test_words_may_stand_behind_options(
     assert records(dashed[1])[0]["query"] == "-lake"
     # A file in the first place means that the model was left out.
     shutil.copytree(saved, tmp_path / "own")
-    monkeypatch.setattr("sbert.commands.search.OWN", str(tmp_path / "own"))
+    monkeypatch.setattr("sbert.cli.search.OWN", str(tmp_path / "own"))
     assert run(corpus, "lake", "boat", "--top-k", "2") == expected
     assert run(corpus, "--top-k", "2", "lake", "boat") == expected
 
@@ -296,7 +297,7 @@ def test_each_kind_of_processor_has_its_own_vectors(
         encoded.clear()
         assert run(saved, corpus, "lake") == expected
         assert len(encoded) == count
-    from sbert.commands.vectors import folder_of
+    from sbert.cli.vector_cache import folder_of
 
     assert folder_of(str(corpus), "model", "cpu") != folder_of(str(corpus), "model", "cuda")
 
@@ -351,7 +352,11 @@ def test_a_place_that_cannot_be_written(
     assert "it holds 'notes', which is somebody's own" in refused()
     assert (place / "vectors.json").read_text(encoding="utf-8") == "{}"
     shutil.rmtree(folder)
-    for name in ("sbert.atomic.tempfile.mkdtemp", "sbert.atomic.os.replace", "sbert.atomic.os.fsync"):
+    for name in (
+        "sbert.storage.atomic.tempfile.mkdtemp",
+        "sbert.storage.atomic.os.replace",
+        "sbert.storage.atomic.os.fsync",
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(name, lambda *_, **__: (_ for _ in ()).throw(PermissionError("read-only")))
             assert "read-only" in refused()
@@ -367,7 +372,7 @@ def test_interrupted_or_killed_while_writing(
         assert run(saved, corpus, "lake") == (130, "", "sbert: interrupted\n")
     assert list(tmp_path.iterdir()) == [corpus]
     code = (
-        "import os, sys; from sbert import atomic; from sbert.cli import main\n"
+        "import os, sys; from sbert.storage import atomic; from sbert.cli.main import main\n"
         "atomic.flush = lambda folder: os.kill(os.getpid(), 9)\n"
         "main(sys.argv[1:])"
     )

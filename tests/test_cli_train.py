@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from sbert import Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer, losses
-from sbert.cli import main
-from sbert.commands.train import LOSSES, _summary
+from sbert.cli.main import main
+from sbert.cli.train import LOSSES, _summary
 from sbert.data import read_rows
 from sbert.evaluation import SimilarityEvaluator
 from sbert.training import Signature
@@ -362,7 +362,9 @@ def test_ctrl_c_in_a_process_of_its_own(folder: Path, tmp_path: Path) -> None:
 
 def test_help_does_without_torch() -> None:
     code = (
-        "import sys; from sbert.cli import main\ntry: main(['train', '-h'])\nfinally: assert 'torch' not in sys.modules"
+        "import sys; from sbert.cli.main import main\n"
+        "try: main(['train', '-h'])\n"
+        "finally: assert 'torch' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

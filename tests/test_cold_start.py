@@ -23,11 +23,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, TokenBatch, Trainer, TrainingConfig, Transformer
-from sbert.engine import inference
+from sbert.backends import select as inference
+from sbert.backends.bert import loading as light
+from sbert.backends.bert.model import BertModel
+from sbert.backends.bert.tokenizer import PlainTokenizer
 from sbert.losses import CosineSimilarityLoss
-from sbert.modules import light
-from sbert.modules.bert import BertModel
-from sbert.modules.plain_tokenizer import PlainTokenizer
 from tests import small
 from tests.test_damage import damages, places, replaced
 from tests.test_imports import seconds
@@ -126,7 +126,7 @@ model.encode(texts[0], output_value="token_embeddings"); model.encode(texts, pre
 model.similarity(vectors, vectors), model.get_sentence_embedding_dimension(), str(model)
 model.max_seq_length = 20
 model.device, model.dtype, model[0].dim, model[0].vocab_size, model[0].special_tokens, model[0].truncation_side
-model[0].padded_because, model.state_dict(), list(model.named_parameters()), model.share_memory()
+model[0].padding_reason, model.state_dict(), list(model.named_parameters()), model.share_memory()
 with torch.no_grad():
     model.eval()(model.tokenize(texts))
 for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
@@ -183,7 +183,7 @@ def test_vectors(shape: str, tmp_path: Path) -> None:
         assert ours.tokenize([text]) == theirs.tokenize([text])
     found, expected = (SentenceEncoder(x, Pooling()).encode(small.TEXTS) for x in (ours, theirs))
     assert np.abs(found - expected).max() <= 1e-6
-    ours.furnish()
+    ours.materialize()
     assert torch.equal(hidden(ours), hidden(theirs))
 
 
@@ -220,7 +220,7 @@ def test_without_a_pooler(tmp_path: Path) -> None:
 def test_attributes(tmp_path: Path) -> None:
     folder = bert(tmp_path)
     ours, theirs = encoder(folder), full(folder)
-    names = ("dim", "vocab_size", "max_seq_length", "special_tokens", "truncation_side", "padded_because", "training")
+    names = ("dim", "vocab_size", "max_seq_length", "special_tokens", "truncation_side", "padding_reason", "training")
     for name in names:
         assert getattr(ours[0], name) == getattr(theirs[0], name), name
     assert repr(ours) == repr(theirs)
@@ -563,7 +563,7 @@ UNUSUAL: dict[str, Callable[[Path], None]] = {
     "no Chinese": both(BERTS, edited(TOKENS, tokenize_chinese_chars=False)),
     "cased by the file": both(BERTS, step("normalizer", lowercase=False)),
     "no normalizer": both(BERTS, step("normalizer")),
-    "a prefix": both(BERTS, step("model", continuing_subword_prefix="@@")),
+    "a prefix": both(BERTS, step("model", continuing_subword_prefix="")),
     "short words": both(BERTS, step("model", max_input_chars_per_word=5)),
     "no template": step("post_processor"),
     "another unknown": both(BERTS, step("model", unk_token="lake")),

@@ -13,8 +13,8 @@ import transformers
 from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
-from sbert.modules import packed
-from sbert.modules.comparison import difference
+from sbert.backends import packed
+from sbert.backends.parity import difference
 from sbert.modules.transformer import bucket
 from tests import small
 from tests.test_families import QWEN, SHAPE, build
@@ -46,7 +46,7 @@ def test_others_pad_and_say_why(kind: str, settings: dict[str, Any], reason: str
     with torch.no_grad():
         expected = plain(module.auto_model, ROWS)
         assert apart(module(TokenBatch.from_rows(ROWS)).values, expected) <= 1e-5
-    assert str(module.padded_because).startswith(reason)
+    assert str(module.padding_reason).startswith(reason)
     assert SentenceEncoder(module, Pooling(), device="cpu").encode("lake").shape == (16,)
 
 
@@ -56,7 +56,7 @@ def test_neighbouring_tokens() -> None:
     module.train()
     with pytest.warns(UserWarning, match="MobileBertModel runs slower than it could: without padding its vectors"):
         module(TokenBatch.from_rows(ROWS))
-    assert "differ by" in str(module.padded_because)
+    assert "differ by" in str(module.padding_reason)
 
 
 def test_a_wrong_forward(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,13 +102,13 @@ def test_under_autocast() -> None:
     module = transformer("bert")
     with torch.autocast("cpu", torch.bfloat16):
         values = module(TokenBatch.from_rows(ROWS)).values
-    assert module.padded_because is None
+    assert module.padding_reason is None
     assert apart(values.float(), plain(hugging_face("bert"), ROWS)) <= 0.1
 
 
 def test_a_model_set_to_eager_stays_so() -> None:
     module = of("BertModel", {**SHAPE, "attn_implementation": "eager"})
-    assert module.padded_because == "its attention is set to 'eager'"
+    assert module.padding_reason == "its attention is set to 'eager'"
     assert module.auto_model.config._attn_implementation == "eager"
     assert SentenceEncoder(module, Pooling(), device="cpu").encode("lake").shape == (16,)
 
@@ -120,9 +120,9 @@ def test_another_attention_later(attention: str) -> None:
     expected = module(TokenBatch.from_rows(ROWS)).values
     module.auto_model.set_attn_implementation(attention)
     assert apart(module(TokenBatch.from_rows(ROWS)).values, expected) <= 1e-5
-    assert module.padded_because == f"its attention is set to '{attention}'"
+    assert module.padding_reason == f"its attention is set to '{attention}'"
     module.auto_model.set_attn_implementation(packed.NAME)
-    assert module.padded_because is None
+    assert module.padding_reason is None
     module.auto_model = hugging_face("bert")
     assert apart(module(TokenBatch.from_rows(ROWS)).values, expected) <= 1e-5
 
@@ -133,7 +133,7 @@ def test_another_model_is_compared_anew() -> None:
     other = of("EsmModel", ESM).auto_model
     module.auto_model = other
     assert apart(module(TokenBatch.from_rows(ROWS)).values, plain(other, ROWS)) <= 1e-5
-    assert "EsmModel fails" in str(module.padded_because)
+    assert "EsmModel fails" in str(module.padding_reason)
 
 
 def test_a_configuration_without_a_direction(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_configuration_without_a_direction(tmp_path: Path) -> None:
     small.write(folder, {"config.json": {**config, "is_causal": None}})
     model = SentenceEncoder(folder, device="cpu")
     assert abs(model.encode(small.TEXTS, on_truncate="ignore") - expected).max() == 0
-    assert model[0].padded_because is None
+    assert model[0].padding_reason is None
 
 
 def test_hidden_states_that_somebody_asked_for() -> None:
@@ -153,7 +153,7 @@ def test_hidden_states_that_somebody_asked_for() -> None:
     expected = plain(hugging_face("bert"), ROWS)
     for part in (module, copy.deepcopy(module)):
         assert apart(part(TokenBatch.from_rows(ROWS)).values, expected) <= 1e-5
-        assert part.padded_because is None
+        assert part.padding_reason is None
 
 
 def test_buckets() -> None:

@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 import torch
 
-from sbert import Dense, Pooling, SentenceEncoder, Transformer, atomic
-from sbert.engine import encode
-from sbert.engine.sinks import NpyFile
+from sbert import Dense, Pooling, SentenceEncoder, Transformer
+from sbert.pipeline import encode
+from sbert.pipeline.outputs import NpyFile
 from sbert.saving import write
+from sbert.storage import atomic
 from tests import small
 
 pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
@@ -52,7 +53,7 @@ for kill in range(40):
 WRITER = """
 import sys
 from sbert import SentenceEncoder
-from sbert.engine import encode
+from sbert.pipeline import encode
 encode._FILE_WINDOW = 3  # Many writes before the end.
 model = SentenceEncoder(sys.argv[1], device="cpu")
 def endless():
@@ -137,7 +138,7 @@ def test_without_an_exchange_in_one_step(
 def test_what_a_killed_save_has_left_goes_with_the_next_one(tmp_path: Path) -> None:
     """But for what somebody is writing now, and what bears another name."""
     (tmp_path / "target").mkdir()
-    code = "import os, sys; from pathlib import Path; from sbert.atomic import replacing\n" + (
+    code = "import os, sys; from pathlib import Path; from sbert.storage.atomic import replacing\n" + (
         "with replacing(Path(sys.argv[1]), id) as work: (work / 'file').touch(); "
     )
     dead, alive = f"{code} os.kill(os.getpid(), 9)", f"{code} print('ready', flush=True); sys.stdin.read()"
@@ -191,7 +192,7 @@ def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
     before = {path: os.lstat(path).st_ino for path in ("/dev/null", "/dev/stdout")}
     out = tmp_path / "out.txt"
     code = (
-        "from pathlib import Path; from sbert.atomic import write_text\n"
+        "from pathlib import Path; from sbert.storage.atomic import write_text\n"
         "for path in ('/dev/null', '/dev/stdout', '/dev/fd/1'): write_text(Path(path), f'{path}\\n')"
     )
     expected = "/dev/stdout\n/dev/fd/1\n"

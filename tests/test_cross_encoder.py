@@ -18,7 +18,7 @@ from sentence_transformers import CrossEncoder as Theirs
 from torch import nn
 
 from sbert import CrossEncoder, SentenceEncoder
-from sbert.pairs import PairTokenizer
+from sbert.pipeline.text_pairs import PairTokenizer
 from tests import small
 from tests.pairs import FAMILIES, LONG, PAIRS, folder
 
@@ -503,7 +503,7 @@ def test_progress_counts_pairs(model: CrossEncoder, capsys: pytest.CaptureFixtur
 
 def test_windows(model: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = model.predict(PAIRS)
-    monkeypatch.setattr("sbert.pairs._WINDOW", 3)
+    monkeypatch.setattr("sbert.pipeline.text_pairs._WINDOW", 3)
     np.testing.assert_allclose(model.predict(PAIRS), expected, atol=1e-6)
     with pytest.raises(ValueError, match=r"pairs\[8\] has more than"):
         model.predict([*PAIRS[:8], LONG[2]], on_truncate="error")

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from sbert import Dense, Normalize, Pooling, SentenceEncoder, Transformer
-from sbert.modules.tokenization import FastTokenizer
+from sbert.modules.tokenizer import FastTokenizer
 from tests import small
 
 pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")

@@ -17,13 +17,13 @@ import pytest
 
 import sbert
 from sbert import Pooling, SentenceEncoder, Transformer
-from sbert.benchmark.contenders import PEERS
+from sbert.cli.benchmark.contenders import PEERS
 from sbert.data import read_retrieval
 from sbert.evaluation import RetrievalEvaluator, STSSuite
 from tests import small
 from tests.test_imports import seconds
 
-FOLDER = Path(sbert.__file__).parent / "model"
+FOLDER = Path(sbert.__file__).parent / "default_model"
 EXAMPLES = Path(__file__).parent.parent / "examples"
 TEXTS = ["A cat sleeps on the sofa.", "Taxes rise.", "", "Ünïcödé and 문장", "word " * 300]
 # In a process of its own: no network, and nothing of transformers.

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from sbert import SentenceEncoder, StaticEmbedding
-from sbert.cli import main
-from sbert.doctor import diagnose
+from sbert.cli.doctor import diagnose
+from sbert.cli.main import main
 from tests import small
 from tests.test_families import build
 

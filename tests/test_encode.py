@@ -24,8 +24,8 @@ from sbert import (
     WordEmbeddings,
     register_module,
 )
-from sbert.engine.plan import plan
-from sbert.engine.tokenize import tokenize
+from sbert.pipeline.batching import plan
+from sbert.pipeline.tokenize import tokenize
 
 SENTENCES = ["A boat.", "The boat is at the far end of the lake.", "A boat.", "", "Nobody rows today, for it rains."]
 
@@ -229,7 +229,7 @@ def test_wrong_arguments(words: SentenceEncoder, options: dict[str, Any], error:
 
 def test_writes_to_a_file(words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Window by window, from a generator; the same vectors."""
-    monkeypatch.setattr("sbert.engine.encode._FILE_WINDOW", 3)
+    monkeypatch.setattr("sbert.pipeline.encode._FILE_WINDOW", 3)
     texts = ["red", "fox", "red fox", "fox red red", "", "red", "fox"]
     path = tmp_path / "vectors.npy"
     result = words.encode((text for text in texts), out=path)

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from sbert import CrossEncoder, SentenceEncoder
-from sbert.evaluation import Evaluator, Sequence, SimilarityEvaluator, Vectors, write_line
+from sbert.evaluation import Evaluator, SequentialEvaluator, SimilarityEvaluator, Vectors, write_line
 from sbert.functional import pairwise_similarity
 from tests import pairs, small
 
@@ -149,18 +149,18 @@ def test_a_sequence_shares_and_names(model: SentenceEncoder, monkeypatch: pytest
         return real(self, sentences, **options)
 
     monkeypatch.setattr(SentenceEncoder, "encode", encode)
-    found = Sequence({"a": one, "b": Sequence({"c": two})})(model)
+    found = SequentialEvaluator({"a": one, "b": SequentialEvaluator({"c": two})})(model)
     assert {name.replace("b_c_", "b_"): value for name, value in found.items()} == expected
     assert next(iter(found)) == "a_spearman"
     assert sorted(encoded) == sorted({*FIRST, *SECOND})
     with pytest.raises(ValueError, match="there are no evaluators"):
-        Sequence({})
+        SequentialEvaluator({})
     wrong: Any = [one, two]
     with pytest.raises(TypeError, match="evaluators is of type list; pass a dict of them by name"):
-        Sequence(wrong)
+        SequentialEvaluator(wrong)
     wrong = {"a": one, "b": len}
     with pytest.raises(TypeError, match=r"evaluators\['b'\] is <built-in function len>; pass an Evaluator"):
-        Sequence(wrong)
+        SequentialEvaluator(wrong)
 
 
 def test_somebodys_own_figures_become_floats(model: SentenceEncoder, tmp_path: Path) -> None:

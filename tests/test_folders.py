@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
-from sbert.modules.projection import ACTIVATIONS
+from sbert.modules.dense import ACTIVATIONS
 from tests import small
 from tests.small import modules, pooling, write
 from tests.test_families import FAMILIES, QWEN, ROBERTA, SHAPE, T5, build, difference, ours, theirs

@@ -16,12 +16,12 @@ import torch
 from torch import nn
 
 from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
-from sbert.engine import inference
-from sbert.engine.fused import FusedEncoder
-from sbert.engine.inference import Chosen, choose
-from sbert.engine.linear import ACTIVATIONS, Linear, packing
-from sbert.engine.mode import evaluating
-from sbert.modules.backbone import Backbone, describe
+from sbert.backends import select as inference
+from sbert.backends.architectures import Backbone, describe
+from sbert.backends.fused import FusedEncoder
+from sbert.backends.linear import ACTIVATIONS, Linear, packing
+from sbert.backends.select import Chosen, choose
+from sbert.pipeline.eval_mode import evaluating
 from tests import small
 from tests.test_families import FAMILIES, build
 
@@ -281,9 +281,9 @@ def test_linear_layers_agree(activation: str | None) -> None:
 def test_a_slow_first_run_does_not_choose(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does a process that takes the CPU for a moment."""
     clock = {False: cycle([0.3, 0.01, 0.04]), True: cycle([0.9, 0.05, 0.007])}
-    monkeypatch.setattr("sbert.engine.linear._seconds", lambda linear, x: next(clock[linear.packed]))
+    monkeypatch.setattr("sbert.backends.linear._seconds", lambda linear, x: next(clock[linear.packed]))
     monkeypatch.setattr(
-        "sbert.engine.linear.Linear.__init__", lambda self, layers, dtype, packed: setattr(self, "packed", packed)
+        "sbert.backends.linear.Linear.__init__", lambda self, layers, dtype, packed: setattr(self, "packed", packed)
     )
     packing.cache_clear()
     assert packing(torch.float32, 1)[0]
@@ -297,6 +297,6 @@ def test_packing_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AttributeError("no such operation")
 
     packing.cache_clear()
-    monkeypatch.setattr("sbert.engine.linear._ops", gone)
+    monkeypatch.setattr("sbert.backends.linear._ops", gone)
     assert packing(torch.float32, 1) == (False, "oneDNN's reordered weights do not work here (no such operation)")
     packing.cache_clear()

@@ -21,7 +21,8 @@ import numpy as np
 import pytest
 import torch
 
-from sbert import Dense, Pooling, SentenceEncoder, Transformer, hub
+from sbert import Dense, Pooling, SentenceEncoder, Transformer
+from sbert.storage import hub
 from tests import small
 
 pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")

@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 import torch
 
-from sbert import atomic
-from sbert.quantization import calibrate, quantize
-from sbert.search import Index, kept, semantic_search
+from sbert.pipeline.quantization import calibrate, quantize
+from sbert.search import Index, semantic_search
+from sbert.search import store as kept
+from sbert.storage import atomic
 
 # Children save two indexes in turn, each killed at another moment.
 KILLER = """
@@ -243,7 +244,7 @@ def test_the_callers_memory_is_not_the_index() -> None:
 
 def changed(path: Path, **changes: Any) -> None:
     """Another description, with the checksum that belongs to it."""
-    from sbert.search import stored
+    from sbert.search import index_files as stored
 
     described = {**json.loads(path.read_text()), **changes}
     described.pop("crc32", None)
@@ -326,7 +327,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: 
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    from sbert.search import stored
+    from sbert.search import index_files as stored
 
     place = {"flush": atomic, "fsync": os, "write_json": stored}[function]
     monkeypatch.setattr(place, function, full)
@@ -349,7 +350,7 @@ def test_killed_while_saving(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [3, 4])
 def test_saved_anew_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     """Another's files may have the same sizes; or others, so that they seem to be truncated."""
-    from sbert.search import stored
+    from sbert.search import index_files as stored
 
     monkeypatch.setattr(atomic, "_PATIENCE", 0)  # This save is the reader's own.
     first, second, saved = Index(), Index(), []
@@ -398,4 +399,4 @@ def test_blocks_stay_few() -> None:
     for row in vectors(300):
         index.add(row)
     assert len(index._kept.blocks) <= 9
-    assert isinstance(index._kept, kept.Kept)
+    assert isinstance(index._kept, kept.VectorStore)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from sbert.layout import project
+from sbert.visualization.projection import project
 
 
 def groups(rows: int = 60, dim: int = 12) -> tuple[np.ndarray, np.ndarray]:

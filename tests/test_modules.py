@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sbert import LSTM, Dense, Normalize, Pooling, TokenBatch, TokenEmbeddings, WordEmbeddings, functional
 from sbert.modules.pooling import POOLINGS
-from sbert.quantization import quantize
+from sbert.pipeline.quantization import quantize
 
 LENGTHS = [3, 1, 7, 4]
 

@@ -19,8 +19,9 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
-from sbert.engine.mode import evaluating
-from sbert.modules import comparison, packed
+from sbert.backends import packed
+from sbert.backends import parity as comparison
+from sbert.pipeline.eval_mode import evaluating
 from tests import small
 from tests.test_families import FAMILIES, QWEN, ROBERTA, SHAPE
 
@@ -90,9 +91,9 @@ def test_the_vectors_of_the_hugging_face_module(family: str) -> None:
         assert apart(module.padded_forward(TokenBatch.from_rows(ROWS)), found) <= 1e-5
         each = torch.cat([model(torch.tensor([row])).last_hidden_state[0] for row in ROWS if row])
     assert apart(found, each) <= 1e-5
-    assert (module.padded_because is None) == (family in PACKED)
+    assert (module.padding_reason is None) == (family in PACKED)
     if family in PADDED:
-        assert "brings its own attention" in str(module.padded_because)
+        assert "brings its own attention" in str(module.padding_reason)
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "camembert", "modernbert", "qwen3"])
@@ -265,7 +266,7 @@ import torch
 from sbert import TokenBatch, Transformer
 module = torch.load({str(tmp_path / "module.pt")!r}, weights_only=False)
 again = Transformer(*torch.load({str(tmp_path / "parts.pt")!r}, weights_only=False))
-assert module.padded_because is again.padded_because is None
+assert module.padding_reason is again.padding_reason is None
 for part in (module, again):
     print(part(TokenBatch.from_rows({ROWS})).values.abs().sum().item())
 """

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sbert.page import map_page
+from sbert.visualization.map_page import map_page
 from tests import browser
 
 NASTY = "</script><b>bold</b><!-- <script>alert(1)</script> __TITLE__ & \u2028 \x00 \"quoted\" 'and' \\u003c"

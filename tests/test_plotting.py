@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sbert.plotting import check_plot, training_curves
+from sbert.visualization.plots import check_plot, training_curves
 
 STEPS: list[dict[str, Any]] = [
     {"step": 10, "loss": 0.9, "learning_rate": 2e-5, "gradient_norm": 1.0},

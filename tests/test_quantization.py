@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sbert import Pooling, SentenceEncoder, Transformer
-from sbert.quantization import calibrate, check_ranges, dequantize, quantize
+from sbert.pipeline.quantization import calibrate, check_ranges, dequantize, quantize
 from tests import small
 
 

@@ -15,8 +15,11 @@ import torch
 
 import sbert
 from sbert.functional import SIMILARITIES
-from sbert.quantization import calibrate, dequantize, quantize
-from sbert.search import Hits, compare, corpus, nearest, rough, semantic_search
+from sbert.pipeline.quantization import calibrate, dequantize, quantize
+from sbert.search import Hits, corpus, semantic_search
+from sbert.search import prefilter as rough
+from sbert.search import scoring as compare
+from sbert.search import semantic as nearest
 from tests.memory import grown
 
 WAYS = [(torch.float32, False), (torch.float32, True), (torch.bfloat16, False), (torch.bfloat16, True)]
@@ -133,9 +136,9 @@ def test_products_that_the_user_has_made_less_exact(setting: str) -> None:
     code = f"""if True:
         import numpy as np
         import torch
-        from sbert.search import rough, semantic_search
+        from sbert.search import prefilter, semantic_search
         torch.backends.{setting}.fp32_precision = "{"tf32" if "cuda" in setting else "bf16"}"
-        rough.fastest = lambda threads: (torch.float32, False)
+        prefilter.fastest = lambda threads: (torch.float32, False)
         vectors = np.random.default_rng(0).normal(size=(5000, 64)).astype(np.float32)
         assert (semantic_search(vectors[::500], vectors, 3).indices[:, 0] == np.arange(0, 5000, 500)).all()
     """

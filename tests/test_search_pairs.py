@@ -10,7 +10,9 @@ import torch
 
 from sbert.evaluation import ParaphraseMiningEvaluator
 from sbert.functional import SIMILARITIES
-from sbert.search import Pairs, compare, most_similar_pair, pairs, paraphrase_mining
+from sbert.search import Pairs, most_similar_pair, paraphrase_mining
+from sbert.search import paraphrases as pairs
+from sbert.search import scoring as compare
 from tests.evaluators import Meanings, text
 from tests.memory import grown
 from tests.test_search import scored
@@ -130,7 +132,7 @@ def test_mining_keeps_little_more_than_it_is_asked_for(limit: int | None) -> Non
     """All pairs and their places would take 360 MB."""
     before = """
 import numpy as np
-from sbert.search import pairs, paraphrase_mining
+from sbert.search import paraphrase_mining, paraphrases as pairs
 pairs._FEW, pairs._BLOCK = 64, 512
 vectors = np.random.default_rng(0).normal(size=(6000, 8)).astype(np.float32)
 paraphrase_mining(vectors[:1500], top_k=10, max_pairs=1000)

@@ -24,14 +24,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import BertConfig, BertModel
 
-from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch, Transformer, attention
-from sbert.attention import attend
-from sbert.doctor import diagnose
-from sbert.engine import inference, samples
-from sbert.engine.fused import FusedEncoder
-from sbert.engine.graphs import Graphs
-from sbert.engine.mode import evaluating
-from sbert.modules.backbone import describe
+from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch, Transformer
+from sbert.backends import attention
+from sbert.backends import select as inference
+from sbert.backends import weight_changes as samples
+from sbert.backends.architectures import describe
+from sbert.backends.attention import attend
+from sbert.backends.cuda_graphs import Graphs
+from sbert.backends.fused import FusedEncoder
+from sbert.cli.doctor import diagnose
+from sbert.pipeline.eval_mode import evaluating
 from tests import small
 
 ROWS = [[3, 9, 4, 7], [5, 1, 1, 6, 8, 20, 11], [2], [8, 9, 4]]

@@ -31,12 +31,13 @@ from sbert import (
     Transformer,
     WordEmbeddings,
     register_module,
-    verification,
 )
-from sbert.commands import vectors as cli_vectors
-from sbert.modules import huggingface
-from sbert.quantization import calibrate
-from sbert.search import Index, semantic_search, stored
+from sbert.backends import huggingface
+from sbert.cli import vector_cache
+from sbert.pipeline.quantization import calibrate
+from sbert.saving import verification
+from sbert.search import Index, semantic_search
+from sbert.search import index_files as stored
 from sbert.training import checkpoint
 from tests import small
 
@@ -210,7 +211,8 @@ def test_01_what_came_before_a_save_was_killed_is_kept(tmp_path: Path) -> None:
     target = tmp_path / "model"
     word_model(0).save(target)
     code = (
-        "import os, sys; from pathlib import Path; from sbert import SentenceEncoder, atomic\n"
+        "import os, sys; from pathlib import Path\n"
+        "from sbert import SentenceEncoder; from sbert.storage import atomic\n"
         "model = SentenceEncoder(sys.argv[1], device='cpu')\n"
         "def dies(old, *_): (old / 'notes.txt').write_text('months of it'); os.kill(os.getpid(), 9)\n"
         "atomic._discard = dies; model.save(sys.argv[1])"
@@ -252,7 +254,7 @@ def test_01_folders_of_indexes_and_vectors_are_looked_through(tmp_path: Path) ->
         index.save(tmp_path / "index")
     (tmp_path / "vectors" / "vectors.npy").mkdir(parents=True)
     with pytest.raises(FileExistsError, match=r"'vectors\.npy', which is somebody's own"):
-        cli_vectors._check(tmp_path / "vectors")
+        vector_cache._check(tmp_path / "vectors")
 
 
 # ------------------------------------------------------------------------- 2: loading while others save
@@ -434,7 +436,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from sbert import SentenceEncoder
-from sbert.engine import encode
+from sbert.pipeline import encode
 encode._FILE_WINDOW = 3
 def endless():
     yield from ("boat", "lake", "fox") * 2
@@ -471,10 +473,10 @@ def test_15_what_killed_writers_of_vectors_have_left_is_removed(tmp_path: Path) 
 
 
 def test_15_what_killed_writers_of_texts_have_left_is_removed(tmp_path: Path) -> None:
-    from sbert.atomic import write_text
+    from sbert.storage.atomic import write_text
 
     code = (
-        "import os, sys; from pathlib import Path; from sbert import atomic\n"
+        "import os, sys; from pathlib import Path; from sbert.storage import atomic\n"
         "os.replace = lambda *_: os.kill(os.getpid(), 9)\n"
         "atomic.write_text(Path(sys.argv[1]), 'half')"
     )
@@ -573,10 +575,10 @@ def test_15_altered_ranges_of_kept_codes_are_noticed(tmp_path: Path) -> None:
     model = word_model(0)
     model.save(tmp_path / "model")
     arguments: Any = (model, tmp_path / "model", ["a", "boat", "lake"], "int8", tmp_path / "kept" / "place", True)
-    expected = cli_vectors.document_vectors(*arguments)
+    expected = vector_cache.document_vectors(*arguments)
     path = tmp_path / "kept" / "place" / "vectors.json"
     described = json.loads(path.read_text())
     described["ranges"][0][0] -= 1
     path.write_text(json.dumps(described))
-    found = cli_vectors.document_vectors(*arguments)
+    found = vector_cache.document_vectors(*arguments)
     np.testing.assert_array_equal(found.ranges, expected.ranges)

@@ -31,17 +31,17 @@ from sbert import (
     Transformer,
     WordEmbeddings,
 )
-from sbert.chunking import encode_chunks, split
-from sbert.cli import main
+from sbert.backends.huggingface import load_adapter
+from sbert.chunking.encode import encode_chunks, split
+from sbert.cli.main import main
 from sbert.data import read_classes, read_rows, read_sts, read_texts
 from sbert.evaluation import RerankingEvaluator, SimilarityEvaluator, TransferSuite
-from sbert.layout import project
 from sbert.losses import MultipleNegativesRankingLoss
-from sbert.modules.huggingface import load_adapter
-from sbert.plotting import check_plot
 from sbert.search import Index, cluster, mine_hard_negatives, topic_words
 from sbert.training import Trainer, TrainingConfig
-from sbert.training.rows import Rows
+from sbert.training.dataset import Rows
+from sbert.visualization.plots import check_plot
+from sbert.visualization.projection import project
 from tests import small
 
 TEXTS = ["a small boat", "the red fox runs", "one two three"]

@@ -12,7 +12,7 @@ from sbert import SentenceEncoder
 from sbert.data import read_retrieval
 from sbert.evaluation import RetrievalEvaluator
 
-FOLDER = Path(sbert.__file__).parent / "model"
+FOLDER = Path(sbert.__file__).parent / "default_model"
 
 
 @pytest.mark.filterwarnings("ignore:.* sentences were cut to max_seq_length")

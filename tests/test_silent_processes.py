@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 import torch
 
-from sbert import SentenceEncoder, processes, report
-from sbert.modules import huggingface
-from sbert.search import compare
+from sbert import SentenceEncoder
+from sbert.backends import huggingface
+from sbert.pipeline import progress as report
+from sbert.search import scoring as compare
+from sbert.storage import processes
 from tests import small
 
 
@@ -194,14 +196,15 @@ FORKING = """
 import json, multiprocessing, os, signal, sys, threading, time
 import datasets, numpy as np, torch
 from sbert import SentenceEncoder
-from sbert.engine import inference, mode
-from sbert.modules import comparison, huggingface
+from sbert.backends import select as inference
+from sbert.pipeline import eval_mode as mode
+from sbert.backends import huggingface, parity
 from sbert.search import index
 
 model = SentenceEncoder(sys.argv[1], device="cpu")
 texts = [f"a small boat number {i} of {i * i} on the quiet lake" for i in range(600)]
 expected = model.encode(texts)
-locks = [huggingface.lock, comparison._lock, inference._lock, index._BUILDING, mode._lock]
+locks = [huggingface.lock, parity._lock, inference._lock, index._BUILDING, mode._lock]
 
 def same(found):
     return bool(np.abs(found - expected).max() <= 1e-6)

@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert import functional, losses, plotting
-from sbert.arguments import nearest_argument
+from sbert import functional, losses
 from sbert.evaluation import RerankingEvaluator, SimilarityEvaluator, TripletEvaluator
 from sbert.functional import SIMILARITIES, cos_sim, directions, dot_score, euclidean, manhattan, pairwise_similarity
-from sbert.quantization import calibrate, dequantize, quantize
+from sbert.inputs.arguments import nearest_argument
+from sbert.pipeline.quantization import calibrate, dequantize, quantize
 from sbert.search import (
     Index,
     Pair,
@@ -31,6 +31,7 @@ from sbert.search import (
     semantic_search,
     topic_words,
 )
+from sbert.visualization import plots as plotting
 
 HALF = [torch.float16, torch.bfloat16]
 TEXTS = ["a b", "c d", "e f"]
@@ -59,7 +60,7 @@ def exact(a: np.ndarray, b: np.ndarray, similarity: str) -> np.ndarray:
 class Model:
     """Encodes each text as the vector that is given for it."""
 
-    similarity_fn_name, reads_pairs, default_prompt_name = "cosine", False, None
+    similarity_fn_name, is_cross_encoder, default_prompt_name = "cosine", False, None
 
     def __init__(self, vectors: dict[str, np.ndarray] | None = None) -> None:
         self.vectors = vectors or {text: random(3, 4)[row] for row, text in enumerate(TEXTS)}

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers import get_linear_schedule_with_warmup
 
 from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
-from sbert.cli import main
+from sbert.cli.main import main
 from sbert.evaluation import RerankingEvaluator, RetrievalEvaluator, SimilarityEvaluator, TripletEvaluator
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.training import Rows, Signature, TrainingBatch

@@ -19,11 +19,11 @@ import torch
 from torch import nn
 
 from sbert import CrossEncoder, SentenceEncoder, Trainer, TrainingConfig
-from sbert.cli import main
-from sbert.layout import choose, project
-from sbert.page import map_page
-from sbert.plotting import corpus_map
-from sbert.report import progress_bar
+from sbert.cli.main import main
+from sbert.pipeline.progress import progress_bar
+from sbert.visualization.map_page import map_page
+from sbert.visualization.plots import corpus_map
+from sbert.visualization.projection import choose, project
 from tests import browser, pairs, scripts, small
 
 ROOT = Path(__file__).parent.parent
@@ -125,7 +125,7 @@ def test_21_a_notebook_shows_each_picture_once() -> None:
     import nbformat
     from nbclient import NotebookClient
 
-    start = "import numpy as np\nfrom sbert.plotting import corpus_map, similarity_heatmap, training_curves"
+    start = "import numpy as np\nfrom sbert.visualization.plots import corpus_map, similarity_heatmap, training_curves"
     begins = (start, "import matplotlib.pyplot as plt", "%matplotlib inline")
     cells = [source for begin in begins for source in (begin, *DRAWN, f"picture = {DRAWN[0]}")]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
@@ -496,7 +496,9 @@ def test_readme_these_calls_of_scripts_work_unchanged(
     """Each gives what sentence-transformers gives."""
     from sentence_transformers import SentenceTransformer
 
-    monkeypatch.setattr("sbert.hub.upload", lambda path, repo_id, **_: f"{repo_id}: {len(list(path.iterdir())) > 3}")
+    monkeypatch.setattr(
+        "sbert.storage.hub.upload", lambda path, repo_id, **_: f"{repo_id}: {len(list(path.iterdir())) > 3}"
+    )
     monkeypatch.setattr(SentenceTransformer, "push_to_hub", lambda self, repo_id, **_: f"{repo_id}: True")
     shared = {library: library(folder, device="cpu") for library in (SentenceEncoder, SentenceTransformer)}
     for number, (group, call, source) in enumerate(CALLS):

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from sbert import TokenBatch, Transformer
-from sbert.modules import packed, trained
-from sbert.modules.backbone import Backbone
+from sbert.backends import cpu_training as trained
+from sbert.backends import packed
+from sbert.backends.architectures import Backbone
 from tests.test_packed import ROWS, transformer
 
 LAYERED = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra"]

@@ -25,7 +25,8 @@ from sbert.losses import (
     SoftmaxLoss,
     TripletLoss,
 )
-from sbert.training import Rows, Signature, tables
+from sbert.training import Rows, Signature
+from sbert.training import sparse_embeddings as tables
 from sbert.training.sampling import group_by_label, interleave, length, no_duplicates
 from tests import small
 from tests.test_packed import transformer

@@ -24,7 +24,7 @@ NARROW, WIDE = [2.0**power for power in range(-2, 4)], [2.0**power for power in 
 class Known:
     """A model that gives each text the vector that somebody made up for it."""
 
-    name_or_path, reads_pairs = "known", False
+    name_or_path, is_cross_encoder = "known", False
 
     def __init__(self) -> None:
         self.table: dict[str, np.ndarray] = {}

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from sbert.extras import missing
+from sbert.inputs.extras import missing
 
 Name = str | os.PathLike[str]
 

@@ -1,7 +1,7 @@
 """Evaluation: how good a model's vectors are."""
 
 from sbert.evaluation.classification import LabelEvaluator, PairClassificationEvaluator
-from sbert.evaluation.evaluator import Evaluator, Sequence, Vectors, write_line
+from sbert.evaluation.evaluator import Evaluator, SequentialEvaluator, Vectors, write_line
 from sbert.evaluation.metrics import accuracy, f1, macro_f1, pearson, precision, recall, spearman
 from sbert.evaluation.paraphrase import ParaphraseMiningEvaluator
 from sbert.evaluation.ranking import average_precision_at, hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank_at
@@ -22,7 +22,7 @@ __all__ = [
     "RerankingEvaluator",
     "RetrievalEvaluator",
     "STSSuite",
-    "Sequence",
+    "SequentialEvaluator",
     "SimilarityEvaluator",
     "TransferSuite",
     "TranslationEvaluator",

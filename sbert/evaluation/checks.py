@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence, Sized
 
 import numpy as np
 
-from sbert.texts import texts_of
+from sbert.inputs.texts import texts_of
 
 Numbers = np.ndarray | Sequence[float]
 

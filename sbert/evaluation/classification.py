@@ -10,7 +10,7 @@ import torch
 from sbert.evaluation.checks import as_many, texts, whole
 from sbert.evaluation.evaluator import Evaluator, Vectors
 from sbert.evaluation.metrics import accuracy, macro_f1, precision, recall
-from sbert.evaluation.pairs import Similarity, compared, prefixed
+from sbert.evaluation.pair_scores import Similarity, compared, prefixed
 from sbert.evaluation.thresholds import average_precision, best_threshold
 from sbert.losses import SoftmaxLoss
 
@@ -72,7 +72,7 @@ class LabelEvaluator(Evaluator):
             )
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        scores = self._scores_of_pairs(vectors) if vectors.reads_pairs else self._scores(vectors)
+        scores = self._scores_of_pairs(vectors) if vectors.is_cross_encoder else self._scores(vectors)
         predicted = scores.argmax(1)
         return {"accuracy": accuracy(predicted, self.labels), "macro_f1": macro_f1(predicted, self.labels)}
 

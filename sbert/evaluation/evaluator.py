@@ -9,18 +9,17 @@ import math
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from collections.abc import Sequence as Listed
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from sbert.atomic import write_text
-from sbert.distributed import ALONE, Ranks
-from sbert.engine.plan import unique
-from sbert.prompts import ROLES, default_prompt, prompt_text
+from sbert.inputs.prompts import ROLES, default_prompt, prompt_text
+from sbert.pipeline.batching import unique
+from sbert.pipeline.ranks import ALONE, Ranks
+from sbert.storage.atomic import write_text
 
 # What evaluators ask for, and the methods of a model that give it, the first that it has.
 _METHODS = {"text": ("encode",), "query": ("encode_query", "encode"), "document": ("encode_document", "encode")}
@@ -56,16 +55,16 @@ class Vectors:
         self._tables: dict[tuple[str, str | None], np.ndarray] = {}
 
     @property
-    def reads_pairs(self) -> bool:
+    def is_cross_encoder(self) -> bool:
         """Whether the model gives scores of pairs, and no vectors."""
-        return bool(getattr(self.model, "reads_pairs", not hasattr(self.model, "encode")))
+        return bool(getattr(self.model, "is_cross_encoder", not hasattr(self.model, "encode")))
 
     @property
     def _options(self) -> dict[str, Any]:
         """What a model's methods are given beside texts: of models that are not ours, nothing is known."""
-        return {"show_progress_bar": self.show_progress_bar} if hasattr(self.model, "reads_pairs") else {}
+        return {"show_progress_bar": self.show_progress_bar} if hasattr(self.model, "is_cross_encoder") else {}
 
-    def __call__(self, texts: Listed[str], kind: str = "text", prompt: str | None = None) -> np.ndarray:
+    def __call__(self, texts: Sequence[str], kind: str = "text", prompt: str | None = None) -> np.ndarray:
         """Vectors of texts, kept for whoever asks for them again.
 
         Args:
@@ -89,9 +88,9 @@ class Vectors:
             places.update({text: len(places) + i for i, text in enumerate(new)})
         return self._tables[key][np.fromiter((places[text] for text in texts), np.int64, len(texts))]
 
-    def fresh(self, texts: Listed[str], kind: str = "text", prompt: str | None = None) -> np.ndarray:
+    def fresh(self, texts: Sequence[str], kind: str = "text", prompt: str | None = None) -> np.ndarray:
         """The same without keeping them, for texts that are many and asked for once."""
-        if self.reads_pairs:
+        if self.is_cross_encoder:
             raise TypeError(
                 f"a {type(self.model).__name__} gives scores of pairs, and this evaluator asks for vectors; pass a"
                 " SentenceEncoder"
@@ -104,7 +103,7 @@ class Vectors:
             self._check_prompt(kind)
         encode = next(getattr(self.model, name) for name in _METHODS[kind] if hasattr(self.model, name))
 
-        def vectors(part: Listed[str]) -> np.ndarray:
+        def vectors(part: Sequence[str]) -> np.ndarray:
             found = _array(encode(list(part), **options))
             if found.ndim != 2 or len(found) != len(part):
                 raise ValueError(
@@ -125,7 +124,7 @@ class Vectors:
                 f" {kind}_prompt=, a prompt's name or its text, and '' for none"
             )
 
-    def pairs(self, first: Listed[str], second: Listed[str]) -> np.ndarray:
+    def pairs(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
         """The scores of pairs by a model that reads two texts at once, each different pair scored once.
 
         Shape:
@@ -135,7 +134,7 @@ class Vectors:
         scores = self._shared(different, lambda part: _array(self.model.predict(list(part), **self._options)))
         return np.take(scores, places, axis=0)
 
-    def _shared(self, items: Listed[Any], action: Callable[[Listed[Any]], np.ndarray]) -> np.ndarray:
+    def _shared(self, items: Sequence[Any], action: Callable[[Sequence[Any]], np.ndarray]) -> np.ndarray:
         """What an action makes of the items, each rank having done its part of them."""
         ranks = self.ranks
         # A rank without a part does one item all the same, for the shape of what comes out.
@@ -157,7 +156,7 @@ def _array(found: Any) -> np.ndarray:
     return np.asarray(found, np.float32)
 
 
-def _finite(found: np.ndarray, items: Listed[Any]) -> np.ndarray:
+def _finite(found: np.ndarray, items: Sequence[Any]) -> np.ndarray:
     """What was found, if all of it is finite: comparisons with NaN are false, and figures of them look like figures."""
     wrong = np.flatnonzero(~np.isfinite(found).all(axis=tuple(range(1, found.ndim))))
     if len(wrong):
@@ -215,11 +214,11 @@ class Evaluator(ABC):
             name = getattr(model, "name_or_path", type(model).__name__)
             named = {"time": when, "model": name, "evaluator": type(self).__name__}
             # If it fails, it fails on all ranks, none of which goes on alone.
-            ranks.lead(lambda: write_line(output, {**named, **found}))
+            ranks.run_on_main(lambda: write_line(output, {**named, **found}))
         return found
 
 
-class Sequence(Evaluator):
+class SequentialEvaluator(Evaluator):
     """Several evaluators as one, which share the vectors of the texts that they have in common.
 
     Args:
@@ -233,7 +232,7 @@ class Sequence(Evaluator):
         >>> from sbert.evaluation import SimilarityEvaluator
         >>> first = SimilarityEvaluator(["A cat.", "A cat."], ["A kitten.", "Taxes rise."], [4.5, 0])
         >>> second = SimilarityEvaluator(["A cat.", "A cat."], ["A kitten.", "A dog."], [4.5, 3])
-        >>> Sequence({"far": first, "near": second})(model)["far_spearman"]
+        >>> SequentialEvaluator({"far": first, "near": second})(model)["far_spearman"]
         1.0
     """
 

@@ -7,11 +7,11 @@ from operator import index
 
 import numpy as np
 
-from sbert.arguments import check_positive
 from sbert.evaluation.checks import texts
 from sbert.evaluation.evaluator import Evaluator, Vectors
 from sbert.evaluation.thresholds import cuts
 from sbert.functional import check_similarity
+from sbert.inputs.arguments import check_positive
 from sbert.search import paraphrase_mining
 
 

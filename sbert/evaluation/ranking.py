@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sbert.arguments import check_positive
+from sbert.inputs.arguments import check_positive
 
 Grades = np.ndarray | Sequence[float] | Sequence[Sequence[float]]
 

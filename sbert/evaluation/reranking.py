@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from sbert.arguments import check_positive
 from sbert.evaluation.checks import texts
 from sbert.evaluation.evaluator import Evaluator, Vectors
-from sbert.evaluation.pairs import scores_of
+from sbert.evaluation.pair_scores import scores_of
 from sbert.evaluation.ranking import average_precision_at, ndcg_at, reciprocal_rank_at
 from sbert.functional import SIMILARITIES, check_similarity
+from sbert.inputs.arguments import check_positive
 
 
 class RerankingEvaluator(Evaluator):
@@ -72,7 +72,7 @@ class RerankingEvaluator(Evaluator):
         self.k, self.similarity = check_positive("k", k) or 1, check_similarity(similarity)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        scores = self._scores_of_pairs(vectors) if vectors.reads_pairs else self._scores(vectors)
+        scores = self._scores_of_pairs(vectors) if vectors.is_cross_encoder else self._scores(vectors)
         ranked = np.zeros((len(scores), max(map(len, scores))))  # (samples, most candidates)
         for row, own, positive in zip(ranked, scores, self.positives, strict=True):
             good = np.arange(len(own)) < positive

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from sbert.arguments import check_positive
 from sbert.evaluation.checks import texts
 from sbert.evaluation.evaluator import Evaluator, Vectors
 from sbert.evaluation.ranking import average_precision_at, hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank_at
 from sbert.functional import check_similarity
+from sbert.inputs.arguments import check_positive
 from sbert.search import semantic_search
 
 Relevant = Mapping[Any, Iterable[Any] | Mapping[Any, float]]

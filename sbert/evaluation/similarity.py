@@ -9,7 +9,7 @@ import numpy as np
 from sbert.evaluation.checks import as_many, texts
 from sbert.evaluation.evaluator import Evaluator, Vectors
 from sbert.evaluation.metrics import pearson, spearman
-from sbert.evaluation.pairs import Similarity, compared, prefixed
+from sbert.evaluation.pair_scores import Similarity, compared, prefixed
 
 
 class SimilarityEvaluator(Evaluator):

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from sbert.arguments import check_choice
 from sbert.data.sts import read_sick, read_sts, read_sts_year
 from sbert.data.tables import check_folder, located
 from sbert.evaluation.checks import names
 from sbert.evaluation.evaluator import Evaluator, Vectors
 from sbert.evaluation.metrics import spearman
-from sbert.evaluation.pairs import compared
+from sbert.evaluation.pair_scores import compared
+from sbert.inputs.arguments import check_choice
 
 # Pairs and scores of a sub-set.
 Pairs = tuple[list[str], list[str], np.ndarray]
@@ -82,7 +82,7 @@ class STSSuite(Evaluator):
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         pairs = [pair for parts in self.sets.values() for pair in parts.values()]
-        if not vectors.reads_pairs:
+        if not vectors.is_cross_encoder:
             texts = dict.fromkeys(text for first, second, _ in pairs for text in (*first, *second))
             vectors(list(texts), prompt=self.prompt)
         whole, means = {}, {}

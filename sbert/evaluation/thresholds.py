@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sbert.arguments import check_choice
 from sbert.evaluation.checks import Numbers, binary, finite, rows
+from sbert.inputs.arguments import check_choice
 
 
 def cuts(scores: Numbers, labels: Numbers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

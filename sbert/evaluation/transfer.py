@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbert.arguments import check_positive
 from sbert.data.transfer import TransferTask, read_transfer, tasks_in
 from sbert.evaluation.checks import names
 from sbert.evaluation.evaluator import Evaluator, Vectors
 from sbert.evaluation.metrics import accuracy, f1
-from sbert.extras import missing
-from sbert.report import progress_bar
+from sbert.inputs.arguments import check_positive
+from sbert.inputs.extras import missing
+from sbert.pipeline.progress import progress_bar
 
 TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 

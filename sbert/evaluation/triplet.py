@@ -8,7 +8,7 @@ import numpy as np
 
 from sbert.evaluation.checks import as_many, texts
 from sbert.evaluation.evaluator import Evaluator, Vectors
-from sbert.evaluation.pairs import scores_of
+from sbert.evaluation.pair_scores import scores_of
 from sbert.functional import check_similarity, pairwise_similarity
 
 
@@ -63,7 +63,7 @@ class TripletEvaluator(Evaluator):
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         others, half = [*self.positives, *self.negatives], len(self.anchors)
-        if vectors.reads_pairs:
+        if vectors.is_cross_encoder:
             scores = scores_of(vectors, [*self.anchors, *self.anchors], others)
             near, far = scores[:half], scores[half:]
         else:

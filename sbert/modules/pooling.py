@@ -8,9 +8,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from sbert.arguments import known_arguments
 from sbert.batch import TokenEmbeddings
 from sbert.functional import accumulation_dtype, segment_sum
+from sbert.inputs.arguments import known_arguments
 from sbert.modules.registry import check_free
 
 Function = TypeVar("Function", bound=Callable[[TokenEmbeddings], Tensor])

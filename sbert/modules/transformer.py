@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from sbert.arguments import known_arguments
+from sbert.backends import cpu_training as trained
+from sbert.backends import huggingface, packed
+from sbert.backends.bert import loading as light
+from sbert.backends.bert.model import BertModel
+from sbert.backends.bert.tokenizer import PlainTokenizer
+from sbert.backends.hooks import watched
+from sbert.backends.parity import difference, same_when_trained
 from sbert.batch import TokenBatch, TokenEmbeddings
-from sbert.folders import read_whole
-from sbert.hub import resolve
-from sbert.modules import huggingface, light, packed, trained
-from sbert.modules.bert import BertModel
-from sbert.modules.comparison import difference, same_when_trained
-from sbert.modules.plain_tokenizer import PlainTokenizer
-from sbert.modules.tokenization import FastTokenizer, count_special, without_lone_surrogates
+from sbert.inputs.arguments import known_arguments
+from sbert.modules.tokenizer import FastTokenizer, count_special, without_lone_surrogates
+from sbert.storage.folders import read_whole
+from sbert.storage.hub import resolve
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -93,7 +96,7 @@ class Transformer(nn.Module):
         self._limit = huggingface.default_limit(model, tokenizer)
         # Only the last layer is read, so a decoder need not keep keys and values for a next token.
         self._options: dict[str, Any] = {"use_cache": False} if huggingface.accepts(model, "use_cache") else {}
-        self._padded_because = None if isinstance(model, BertModel) else packed.adopt(model)
+        self._padding_reason = None if isinstance(model, BertModel) else packed.adopt(model)
         if max_seq_length is not None:
             self.max_seq_length = max_seq_length
 
@@ -103,20 +106,20 @@ class Transformer(nn.Module):
             packed.register()  # Another process may have sent the model.
 
     def __getattr__(self, name: str) -> Any:
-        return self.furnish() if name == "auto_model" else super().__getattr__(name)
+        return self.materialize() if name == "auto_model" else super().__getattr__(name)
 
     @property
     def network(self) -> Any:
         """The modules that hold the weights: ``auto_model``, or what stands in its place until somebody wants that."""
         return self._modules["auto_model"]
 
-    def furnish(self) -> Any:
+    def materialize(self) -> Any:
         """Have the Hugging Face model run from now on, and return it."""
         if isinstance(self.network, BertModel):
             with huggingface.lock:
                 if isinstance(self.network, BertModel):
                     model = light.model(self.network)
-                    self._padded_because = packed.adopt(model)
+                    self._padding_reason = packed.adopt(model)
                     self.auto_model = model
         return self.network
 
@@ -136,7 +139,7 @@ class Transformer(nn.Module):
     def train(self, mode: bool = True) -> Transformer:
         """As for every module; what learns is the Hugging Face model."""
         if mode:
-            self.furnish()
+            self.materialize()
         return super().train(mode)
 
     @property
@@ -150,14 +153,14 @@ class Transformer(nn.Module):
         return huggingface.vocab_size(self.network)
 
     @property
-    def padded_because(self) -> str | None:
+    def padding_reason(self) -> str | None:
         """Why batches are padded, if they are; the first batch may show a reason that was not known before."""
-        known = self._padded_because is not None or isinstance(self.network, BertModel)
-        return self._padded_because if known else packed.displaced(self.network)
+        known = self._padding_reason is not None or isinstance(self.network, BertModel)
+        return self._padding_reason if known else packed.displaced(self.network)
 
-    @padded_because.setter
-    def padded_because(self, reason: str | None) -> None:
-        self._padded_because = reason
+    @padding_reason.setter
+    def padding_reason(self, reason: str | None) -> None:
+        self._padding_reason = reason
 
     @property
     def max_seq_length(self) -> int | None:
@@ -232,8 +235,8 @@ class Transformer(nn.Module):
         if len(batch.ids) == 0:
             return batch.embeddings(torch.zeros(0, self.dim, dtype=self.network.dtype, device=batch.ids.device))
         learns = self.training or torch.is_grad_enabled()
-        if isinstance(self.network, BertModel) and (learns or packed.watched(self.network)):
-            self.furnish()
+        if isinstance(self.network, BertModel) and (learns or watched(self.network)):
+            self.materialize()
         if self._packs(batch.ids.device):
             return batch.embeddings(self._unpadded(batch))
         return batch.embeddings(self.padded_forward(batch))
@@ -252,11 +255,11 @@ class Transformer(nn.Module):
 
     def _packs(self, device: torch.device) -> bool:
         """Whether batches on a device run without padding; before the first, both ways are compared."""
-        if self.padded_because is not None or device.type == "mps" or isinstance(self.network, BertModel):
+        if self.padding_reason is not None or device.type == "mps" or isinstance(self.network, BertModel):
             return False
         reason = None if torch.compiler.is_compiling() else difference(self, device)
         if reason is not None:
-            self._padded_because = reason
+            self._padding_reason = reason
         return reason is None
 
     def padded_forward(self, batch: TokenBatch) -> Tensor:

@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from sbert import files, hub
-from sbert.files import UnreadableError, read_json, read_object, required
-from sbert.folders import read_whole
+from sbert.backends import huggingface
+from sbert.backends.bert import loading as light
 from sbert.functional import SIMILARITIES
 from sbert.modules import (
     LSTM,
@@ -26,14 +25,12 @@ from sbert.modules import (
     StaticEmbedding,
     Transformer,
     WordEmbeddings,
-    huggingface,
-    light,
 )
+from sbert.modules.dense import ACTIVATIONS
 from sbert.modules.pooling import POOLINGS
-from sbert.modules.projection import ACTIVATIONS
 from sbert.modules.registry import registered
-from sbert.modules.tokenization import ReadsText, check_ids
-from sbert.saving.names import (
+from sbert.modules.tokenizer import ReadsText
+from sbert.saving.format import (
     LSTM_CONFIG,
     MODULES,
     OURS,
@@ -46,7 +43,11 @@ from sbert.saving.names import (
     WORDS_VOCABULARY,
     Settings,
 )
-from sbert.weights import WEIGHTS, Header, read_header, read_weights, warn_of_unused, weights_file, within
+from sbert.storage import files, hub
+from sbert.storage.files import UnreadableError, read_json, read_object, required
+from sbert.storage.folders import read_whole
+from sbert.storage.vocabularies import check_ids
+from sbert.storage.weight_files import WEIGHTS, Header, read_header, read_weights, warn_of_unused, weights_file, within
 
 _MOST_MODULES = 100
 

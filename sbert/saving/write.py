@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sbert.files import write_json
+from sbert.backends import huggingface
 from sbert.modules import (
     LSTM,
     Dense,
@@ -20,10 +20,9 @@ from sbert.modules import (
     StaticEmbedding,
     Transformer,
     WordEmbeddings,
-    huggingface,
 )
 from sbert.modules.registry import check_name
-from sbert.saving.names import (
+from sbert.saving.format import (
     LSTM_CONFIG,
     MODULES,
     OURS,
@@ -35,6 +34,7 @@ from sbert.saving.names import (
     WORDS_VOCABULARY,
     Settings,
 )
+from sbert.storage.files import write_json
 
 
 def write_folder(folder: Path, modules: Sequence[nn.Module], widths: Sequence[int], settings: Settings) -> None:

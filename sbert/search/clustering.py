@@ -9,12 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from sbert.arguments import check_choice, check_count, check_positive, check_seed, check_threshold, known_arguments
-from sbert.extras import missing
 from sbert.functional import directions
+from sbert.inputs.arguments import (
+    check_choice,
+    check_count,
+    check_positive,
+    check_seed,
+    check_threshold,
+    known_arguments,
+)
+from sbert.inputs.extras import missing
+from sbert.inputs.texts import rows_of
 from sbert.search.communities import community_detection
 from sbert.search.corpus import held
-from sbert.texts import rows_of
 
 METHODS = ("kmeans", "agglomerative", "community")
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from sbert.arguments import check_count, check_threshold, known_arguments
-from sbert.search.compare import Queries, Rows, rows
+from sbert.inputs.arguments import check_count, check_threshold, known_arguments
 from sbert.search.corpus import held
-from sbert.search.pairs import pairs_above, tiles
+from sbert.search.paraphrases import pairs_above, tiles
+from sbert.search.scoring import Queries, Rows, rows
 
 # Centres whose neighbours are looked up at once, and rows that these are compared with at once.
 _CENTRES, _BLOCK = 128, 16384

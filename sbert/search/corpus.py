@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbert.files import is_failure, one_line
-from sbert.quantization import check_ranges, dequantize
-from sbert.vectors import matrix, tensor_of, vectors_of
+from sbert.inputs.vectors import matrix, tensor_of, vectors_of
+from sbert.pipeline.quantization import check_ranges, dequantize
+from sbert.storage.files import is_failure, one_line
 
 # Numbers that are read and compared at once, on a CPU and on a GPU.
 _NUMBERS, _NUMBERS_OF_GPU = 6 << 20, 1 << 26

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from sbert.arguments import check_choice, check_count, check_positive, known_arguments
-from sbert.atomic import replacing
-from sbert.folders import read_whole
 from sbert.functional import check_similarity
-from sbert.processes import Lock
-from sbert.quantization import check_coding, check_ranges, quantize
-from sbert.search import stored
-from sbert.search.approximate import BACKENDS, Graph, check_backend
+from sbert.inputs.arguments import check_choice, check_count, check_positive, known_arguments
+from sbert.pipeline.quantization import check_coding, check_ranges, quantize
+from sbert.search import index_files as stored
+from sbert.search.ann import BACKENDS, Graph, check_backend
 from sbert.search.corpus import held
-from sbert.search.kept import Found, Id, Kept, ids_of
-from sbert.search.nearest import Hits, rescored, semantic_search
+from sbert.search.semantic import Hits, rescored, semantic_search
+from sbert.search.store import Id, IndexHits, VectorStore, ids_of
+from sbert.storage.atomic import replacing
+from sbert.storage.folders import read_whole
+from sbert.storage.processes import Lock
 
 # Candidates of a graph, of which the best by exact scores are returned, to each that is asked for.
 _OVERSAMPLE = 4
@@ -41,7 +41,7 @@ class Index:
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or, where all are compared, ``"manhattan"``.
         precision: In which vectors are kept: ``"float32"`` or, where all are compared, ``"int8"``, ``"binary"`` or
             ``"ubinary"``. They are given as floats in any case.
-        ranges: Of int8, from ``sbert.quantization.calibrate``.
+        ranges: Of int8, from ``sbert.search.calibrate``.
 
     Raises:
         ImportError: If the backend is not installed.
@@ -80,7 +80,7 @@ class Index:
         self.ranges = None if ranges is None else check_ranges(ranges, self.dim)
         if self.ranges is not None:
             self.dim = self.ranges.shape[1]
-        self._kept = Kept()
+        self._kept = VectorStore()
         self._graph: Graph | None = None
 
     def __len__(self) -> int:
@@ -136,7 +136,7 @@ class Index:
             self._graph = None
 
     @known_arguments
-    def search(self, queries: Any, top_k: int = 10) -> Found:
+    def search(self, queries: Any, top_k: int = 10) -> IndexHits:
         """The vectors that are most similar to each query.
 
         Args:
@@ -158,7 +158,7 @@ class Index:
         else:
             coding: dict[str, Any] = {"precision": self.precision, "ranges": self.ranges}
             hits = semantic_search(asked, iter(self._kept.blocks), k, similarity=self.similarity, **coding)
-        return Found(hits.scores, self._kept.array()[hits.indices])
+        return IndexHits(hits.scores, self._kept.array()[hits.indices])
 
     def _approximate(self, asked: Any, k: int) -> Hits:
         candidates = self._built().search(asked.float().cpu().numpy(), min(len(self), k * _OVERSAMPLE))

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sbert.distributed import ALONE, Ranks
-from sbert.engine.devices import default_batch_tokens
-from sbert.engine.plan import plan, unique
-from sbert.engine.tokenize import PromptedTokens, Tokens
+from sbert.inputs.prompts import column_prompts
 from sbert.losses.signature import Signature
-from sbert.prompts import column_prompts
+from sbert.pipeline.batching import plan, unique
+from sbert.pipeline.devices import default_batch_tokens
+from sbert.pipeline.ranks import ALONE, Ranks
+from sbert.pipeline.tokenize import PromptedTokens, Tokens
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def backward(
     place = torch.from_numpy(np.argsort(np.concatenate(chunks))).to(device)  # Of each text among the chunks'.
     if not replicated:
         # A rank with fewer chunks takes part in the others' with a text whose vector is not used.
-        chunks += [np.zeros(1, np.int64)] * (ranks.most(len(chunks), device) - len(chunks))
+        chunks += [np.zeros(1, np.int64)] * (ranks.all_max(len(chunks), device) - len(chunks))
     cached = cached and len(chunks) > 1
     autocast = torch.autocast(device.type, dtype) if dtype != torch.float32 else nullcontext()
 

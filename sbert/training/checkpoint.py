@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbert.atomic import remove, remove_left, replacing
-from sbert.files import UnreadableError, check_file, read_object, reading, write_json
-from sbert.folders import read_whole
 from sbert.saving import check_replaceable, foreign_file
+from sbert.storage.atomic import remove, remove_left, replacing
+from sbert.storage.files import UnreadableError, check_file, read_object, reading, write_json
+from sbert.storage.folders import read_whole
 
 _NAME = re.compile(r"step-(\d+)")
 _HALF = re.compile(r"\.(step-\d+)\.")

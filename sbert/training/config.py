@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sbert.arguments import known_arguments
-from sbert.engine.devices import parse_dtype
-from sbert.prompts import Prompts
+from sbert.inputs.arguments import known_arguments
+from sbert.inputs.prompts import Prompts
+from sbert.pipeline.devices import parse_dtype
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from sbert.training.rows import Rows
+    from sbert.training.dataset import Rows
 
     Sampler = str | Callable[[Rows, int, np.random.Generator], Sequence[Any]]
 

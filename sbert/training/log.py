@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sbert.atomic import write_text
-from sbert.report import progress_bar
+from sbert.pipeline.progress import progress_bar
+from sbert.storage.atomic import write_text
 
 _EVERY = 0.2  # Seconds between two looks of the bar.
 

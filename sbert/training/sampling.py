@@ -11,7 +11,7 @@ from weakref import WeakSet
 import numpy as np
 
 if TYPE_CHECKING:
-    from sbert.training.rows import Rows
+    from sbert.training.dataset import Rows
 
 # Batches whose rows are sorted by length together: neighbours are alike, and still no batch is the same twice.
 _POOL = 50

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from sbert.arguments import known_arguments_or, nearest_argument, warn
-from sbert.distributed import Ranks
+from sbert.inputs.arguments import known_arguments_or, nearest_argument, warn
+from sbert.inputs.prompts import by_column, column_prompts
 from sbert.losses.checks import Data
 from sbert.losses.signature import Loss
-from sbert.prompts import by_column, column_prompts
+from sbert.pipeline.ranks import Ranks
 from sbert.training.backward import TrainingBatch
 from sbert.training.config import TrainingConfig
-from sbert.training.rows import Rows
-from sbert.training.run import Run, own_randomness
+from sbert.training.dataset import Rows
+from sbert.training.loop import Run, own_randomness
 from sbert.training.sampling import SAMPLERS, interleave, name_of
 
 if TYPE_CHECKING:
@@ -97,13 +97,13 @@ class Trainer:
                 _of(columns, name, "columns"),
                 _of(label, name, "label"),
                 name,
-                pairs=model.reads_pairs,
+                pairs=model.is_cross_encoder,
             )
             for name, rows in datasets.items()
         }
         for name, rows in self.rows.items():
             _check_data(self.losses[name], rows, config)
-        if not model.reads_pairs and any(map(_repeats, self.rows.values())) and not _has_dropout(model):
+        if not model.is_cross_encoder and any(map(_repeats, self.rows.values())) and not _has_dropout(model):
             warn(
                 "rows hold one text twice, and the model has no dropout, so that both get the same vector and teach"
                 " nothing; take a model with dropout, or other pairs"
@@ -127,7 +127,7 @@ class Trainer:
     def _prompts(self) -> dict[str, list[str]]:
         """The text that stands before each column of each dataset."""
         given = self.config.prompts
-        if self.model.reads_pairs:
+        if self.model.is_cross_encoder:
             if given:
                 raise ValueError(
                     f"a {type(self.model).__name__} reads two texts as one input, with no prompt before them; leave"
@@ -276,5 +276,5 @@ def _repeats(rows: Rows) -> bool:
 
 def _has_dropout(model: Any) -> bool:
     reader = model[0]
-    modules = [*model.modules(), *(reader.furnish().modules() if hasattr(reader, "furnish") else ())]
+    modules = [*model.modules(), *(reader.materialize().modules() if hasattr(reader, "materialize") else ())]
     return any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in modules)

@@ -1,0 +1,230 @@
+"""Attention over rows that lie end to end, without padding."""
+
+from __future__ import annotations
+
+import warnings
+from inspect import signature
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sbert.batch import Ragged, TokenBatch
+from sbert.storage.files import is_failure, one_line
+
+_HALF = (torch.bfloat16, torch.float16)
+# In half precision a CPU takes keys in blocks, and a broken block as long as two: a few hidden keys fill it up.
+_BLOCK, _FILLER = 16, 11
+# Sizes of heads that the kernel for rows of any length takes: up to this one, and multiples of this one.
+_LARGEST, _MULTIPLE = 256, 8
+# What that kernel fails with, by dtype, device and size of a head: torch may be built without it, as for Windows.
+kernel_failures: dict[tuple[torch.dtype, torch.device, int], str | None] = {}
+# What a call costs beside its arithmetic, in scores of the same time.
+_CALL, _CALL_ACCELERATOR = 200_000, 20_000_000
+
+
+def one_kernel(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
+    """Whether one kernel takes rows of any length at once: in half precision, on a GPU of capability 8.0 or more.
+
+    Args:
+        dtype: Of queries, keys and values.
+        device: Where they are.
+        dim: Of a head.
+    """
+    if dtype not in _HALF or dim > _LARGEST or not _capable(device):
+        return False
+    key = dtype, device, dim
+    if key not in kernel_failures and not torch.compiler.is_compiling():
+        kernel_failures[key] = _tried(dtype, device, dim)
+    return kernel_failures.get(key) is None
+
+
+def _capable(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def _tried(dtype: torch.dtype, device: torch.device, dim: int) -> str | None:
+    """What the kernel fails with on two rows, whose means it is to give; None if it gives them."""
+    rows = TokenBatch.from_rows([[1, 2], [3]]).to(device)
+    value = torch.tensor([1.0, 3.0, 5.0], dtype=dtype, device=device).view(3, 1, 1).expand(3, 1, dim).contiguous()
+    try:
+        found = _one_call(torch.zeros_like(value), torch.zeros_like(value), value, rows, None, {})
+        if found.float().flatten(1).mean(1).sub(torch.tensor([2.0, 2.0, 5.0], device=device)).abs().max() < 0.1:
+            return None
+        reason = "gives other vectors"
+    except Exception as error:
+        if not is_failure(error):
+            raise
+        reason = f"fails ({one_line(error)})"
+    warnings.warn(f"attention runs slower than it could: torch's varlen_attn {reason}", stacklevel=2)
+    return reason
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rows: Ragged,
+    *,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    causal: bool = False,
+    window: tuple[int, int] = (-1, -1),
+) -> Tensor:
+    """Each token attends to the tokens of its own row.
+
+        out_i = sum_j softmax_j(scale q_i k_j + bias_ij) v_j
+
+    One kernel for all rows where there is one, or else a call for each run of rows of equal length: rows that are
+    sorted by length make few calls. Either is exact, with no arithmetic for padding.
+
+    Args:
+        query: Of every token.
+        key: Of every token; with fewer heads, each is shared by several of the queries'.
+        value: Of every token; as many heads as the keys.
+        rows: Where the rows begin and end.
+        bias: Added to the scores, the same for every row.
+        scale: Of the scores; 1 / sqrt(dim) where it is not given.
+        dropout: Probability with which a weight is dropped.
+        causal: Whether a token sees only itself and those before it.
+        window: How many tokens to the left and to the right a token sees; -1 for all.
+
+    Shape:
+        query: (tokens, heads, dim). key, value: (tokens, key heads, dim). bias: (heads, longest, longest).
+        Output: (tokens, heads, dim).
+
+    Example:
+        >>> from sbert import TokenBatch
+        >>> rows = TokenBatch.from_rows([[1, 2], [3]])
+        >>> value = torch.tensor([1.0, 3.0, 5.0]).view(3, 1, 1)
+        >>> attend(torch.zeros(3, 1, 1), torch.zeros(3, 1, 1), value, rows).flatten()
+        tensor([2., 2., 5.])
+    """
+    sees = (window[0], 0) if causal else window
+    if bias is None and dropout == 0 and one_kernel(query.dtype, query.device, query.shape[-1]):
+        options = _options(sees)
+        if options is not None:
+            return _one_call(query, key, value, rows, scale, options)
+    if dropout and _pads(rows, query.shape[1]):
+        return _padded(query, key, value, rows, bias=bias, scale=scale, dropout=dropout, causal=causal, window=window)
+    pieces, start = [], 0
+    for count, length in rows.groups:
+        end = start + count * length
+        q, k, v = (x[start:end].view(count, length, *x.shape[1:]).transpose(1, 2) for x in (query, key, value))
+        # (count, heads, length, dim)
+        mask = _mask(length, bias, causal, window, query)
+        filler = -length % _BLOCK
+        if query.device.type == "cpu" and query.dtype in _HALF and 0 < filler <= _FILLER and not causal:
+            k, v = F.pad(k, (0, 0, 0, filler)), F.pad(v, (0, 0, 0, filler))
+            seen = query.new_zeros(length, length) if mask is None else mask
+            mask = F.pad(seen, (0, filler), value=-torch.inf)
+        out = F.scaled_dot_product_attention(
+            q, k, v, mask, dropout, is_causal=causal and mask is None, scale=scale, enable_gqa=k.shape[1] != q.shape[1]
+        )
+        pieces.append(out.transpose(1, 2).flatten(0, 1))
+        start = end
+    if not pieces:
+        return torch.empty_like(query)
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+
+_known: list[frozenset[str]] = []  # Not a cache of functools, which torch.compile does not look through.
+
+
+def _takes() -> frozenset[str]:
+    """What torch's kernel for rows of any length can be told: that of 2.10 knows no scale and no window."""
+    from torch.nn.attention import varlen
+
+    if not _known:
+        _known.append(frozenset(signature(varlen.varlen_attn).parameters))
+    return _known[0]
+
+
+def _options(sees: tuple[int, int]) -> dict[str, Any] | None:
+    """How to tell the kernel what a token sees; None where it cannot be told."""
+    if sees == (-1, -1):
+        return {}
+    if "window_size" in _takes():
+        return {"window_size": sees}
+    return {"is_causal": True} if sees == (-1, 0) and "is_causal" in _takes() else None
+
+
+def _one_call(
+    query: Tensor, key: Tensor, value: Tensor, rows: Ragged, scale: float | None, options: dict[str, Any]
+) -> Tensor:
+    """Attention by the kernel for rows of any length, to which heads are filled up with zeros."""
+    from torch.nn.attention import varlen
+
+    dim, filler = query.shape[-1], -query.shape[-1] % _MULTIPLE
+    scale = dim**-0.5 if scale is None else scale
+    default = (dim + filler) ** -0.5
+    if scale != default and "scale" in _takes():
+        options = {**options, "scale": scale}
+    elif scale != default:
+        query = query * (scale / default)
+    repeats = query.shape[1] // key.shape[1]
+    if repeats > 1:
+        key, value = (x.repeat_interleave(repeats, dim=1) for x in (key, value))
+    if filler:
+        query, key, value = (F.pad(x, (0, filler)) for x in (query, key, value))
+    offsets = rows.offsets.to(torch.int32)
+    out: Any = varlen.varlen_attn(query, key, value, offsets, offsets, rows.longest, rows.longest, **options)
+    mixed: Tensor = out[..., :dim]
+    return mixed
+
+
+def _pads(rows: Ragged, heads: int) -> bool:
+    """Whether one call for all rows, padded, is cheaper than one for each length.
+
+    With dropout, a call is made of many small steps; without, padding costs more than calls.
+    """
+    call = _CALL if rows.offsets.device.type == "cpu" else _CALL_ACCELERATOR
+    grouped = sum(count * length**2 for count, length in rows.groups) * heads + len(rows.groups) * call
+    return rows.rows * rows.longest**2 * heads + call < grouped
+
+
+def _padded(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rows: Ragged,
+    *,
+    bias: Tensor | None,
+    scale: float | None,
+    dropout: float,
+    causal: bool,
+    window: tuple[int, int],
+) -> Tensor:
+    """Attention in one call, of rows that are filled up to the longest; padding is not seen."""
+    shape = rows.rows, rows.longest
+    slots, filler = rows.grid
+
+    def spread(x: Tensor) -> Tensor:  # (tokens, heads, dim) to (rows, heads, longest, dim)
+        flat = x.new_zeros(shape[0] * shape[1], *x.shape[1:]).index_copy(0, slots, x)
+        return flat.view(*shape, *x.shape[1:]).transpose(1, 2)
+
+    mask = filler.to(query.dtype)[:, None, None]  # (rows, 1, 1, longest)
+    own = _mask(rows.longest, bias, causal, (window[0], 0) if causal else window, query)
+    if own is not None:
+        mask = mask + own
+    out = F.scaled_dot_product_attention(
+        spread(query), spread(key), spread(value), mask, dropout, scale=scale, enable_gqa=key.shape[1] != query.shape[1]
+    )
+    return out.transpose(1, 2).flatten(0, 1).index_select(0, slots)
+
+
+def _mask(length: int, bias: Tensor | None, causal: bool, window: tuple[int, int], like: Tensor) -> Tensor | None:
+    """What is added to the scores of a row: the bias, and minus infinity where a token does not see."""
+    left, right = window
+    hides = (0 <= left < length - 1) or (0 <= right < length - 1)
+    if bias is not None:
+        bias = bias[:, :length, :length]
+    if not hides and (bias is None or not causal):
+        return bias
+    place = torch.arange(length, device=like.device)
+    ahead = place[None, :] - place[:, None]  # (length, length)
+    hidden = (ahead > (0 if causal else right if right >= 0 else length)) | (-ahead > (left if left >= 0 else length))
+    zeros = torch.zeros(length, length, dtype=like.dtype, device=like.device) if bias is None else bias
+    return zeros.masked_fill(hidden, -torch.inf)

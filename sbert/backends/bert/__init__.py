@@ -1,0 +1,1 @@
+"""A minimal BERT and its tokenizer, which load without the transformers library."""

@@ -1,0 +1,212 @@
+"""BERT as Hugging Face lays it out, for whoever only encodes: importing transformers takes longer than importing torch.
+
+The modules have the names, the order and the weights of Hugging Face's ``BertModel``, which can take them over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sbert.backends.architectures import ACTIVATIONS
+from sbert.backends.bert.source import Origin
+
+_ACTIVATE = {"gelu": F.gelu, "gelu_tanh": partial(F.gelu, approximate="tanh"), "relu": F.relu}
+_POOLER = {"pooler.dense.weight", "pooler.dense.bias"}
+# Keys of a config.json that change nothing, and those that change nothing while they have these values.
+_NOTES: dict[str, type] = {
+    "_name_or_path": str,
+    "transformers_version": str,
+    "use_cache": bool,
+    "directionality": str,
+    "pooler_type": str,
+    "pooler_fc_size": int,
+    "pooler_num_attention_heads": int,
+    "pooler_num_fc_layers": int,
+    "pooler_size_per_head": int,
+}
+_USUAL: dict[str, tuple[Any, ...]] = {
+    "model_type": ("bert",),
+    "architectures": (["BertModel"], ["BertForMaskedLM"]),
+    "dtype": ("float32", "float16", "bfloat16"),
+    "torch_dtype": ("float32", "float16", "bfloat16"),
+    "position_embedding_type": ("absolute",),
+    "gradient_checkpointing": (False,),
+    "classifier_dropout": (None,),
+    "is_decoder": (False,),
+    "add_cross_attention": (False,),
+    "tie_word_embeddings": (True,),
+    "bos_token_id": (None,),
+    "eos_token_id": (None,),
+    "id2label": ({"0": "LABEL_0"},),
+    "label2id": ({"LABEL_0": 0},),
+    "tokenizer_class": ("BertTokenizer", "BertTokenizerFast", None),
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """The values of a config.json that BERT depends on, under Hugging Face's names."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int
+    type_vocab_size: int
+    pad_token_id: int
+    hidden_act: str
+    hidden_dropout_prob: float
+    attention_probs_dropout_prob: float
+    layer_norm_eps: float
+    initializer_range: float
+    model_type: ClassVar[str] = "bert"
+
+
+# Read from the annotations: what JSON has to hold.
+_FIELDS = {field.name: {"int": int, "float": float, "str": str}[str(field.type)] for field in fields(Config)}
+
+
+def read_config(given: Any) -> Config | None:
+    """The configuration if it is BERT's own, complete and without anything that this file knows nothing about."""
+    if not isinstance(given, dict) or given.get("model_type") != "bert":
+        return None
+    for key, value in given.items():
+        if key in _USUAL:
+            if not any(type(value) is type(usual) and value == usual for usual in _USUAL[key]):
+                return None
+        elif type(value) is not {**_FIELDS, **_NOTES}.get(key):
+            return None
+    if not set(_FIELDS) <= set(given):
+        return None
+    config = Config(**{name: given[name] for name in _FIELDS})
+    sizes = [getattr(config, name) for name, kind in _FIELDS.items() if kind is int and name != "pad_token_id"]
+    shares = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
+    fits = min(sizes) > 0 and config.hidden_size % config.num_attention_heads == 0
+    fits = fits and 0 <= config.pad_token_id < config.vocab_size and all(0 <= share <= 1 for share in shares)
+    return config if fits and config.hidden_act in ACTIVATIONS else None
+
+
+class Output(NamedTuple):
+    """What a forward gives, under Hugging Face's name. Shape: (rows, tokens, dim)."""
+
+    last_hidden_state: Tensor
+
+
+class BertModel(nn.Module):
+    """The modules of Hugging Face's ``BertModel``, without weights as yet, in eval mode.
+
+    Args:
+        config: Sizes.
+        origin: Where it was read.
+
+    Shape:
+        Input: ids and mask of (rows, tokens). Output: (rows, tokens, dim).
+    """
+
+    def __init__(self, config: Config, origin: Origin) -> None:
+        super().__init__()
+        self.config, self.origin = config, origin
+        width, eps = config.hidden_size, config.layer_norm_eps
+        self.embeddings = nn.ModuleDict(
+            {
+                "word_embeddings": _table(config.vocab_size, width, config.pad_token_id),
+                "position_embeddings": _table(config.max_position_embeddings, width),
+                "token_type_embeddings": _table(config.type_vocab_size, width),
+                "LayerNorm": nn.LayerNorm(width, eps, device="meta"),
+                "dropout": nn.Dropout(config.hidden_dropout_prob),
+            }
+        )
+        layers = nn.ModuleList(_layer(config) for _ in range(config.num_hidden_layers))
+        self.encoder = nn.ModuleDict({"layer": layers})
+        self.pooler = nn.ModuleDict({"dense": nn.Linear(width, width, device="meta")})
+        self.eval()
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights."""
+        return next(self.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The table of the tokens' vectors."""
+        return self.embeddings["word_embeddings"]
+
+    def load(self, weights: dict[str, Tensor]) -> bool:
+        """Take over weights by name, and say whether they were all there and no others.
+
+        The pooler's may be missing, which no token embedding needs: they are random then, as Hugging Face has it.
+        """
+        missing, unexpected = self.load_state_dict(weights, strict=False, assign=True)
+        if unexpected or set(missing) not in (set(), _POOLER):
+            return False
+        if missing:
+            dense: Any = self.pooler["dense"]
+            for name, weight in list(dense.named_parameters()):  # to_empty() would import sympy, for a quarter second.
+                setattr(dense, name, nn.Parameter(torch.empty(weight.shape, dtype=self.dtype)))
+            nn.init.normal_(dense.weight, 0.0, self.config.initializer_range)
+            nn.init.zeros_(dense.bias)
+        return True
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Output:
+        table: Any = self.embeddings
+        x = table.word_embeddings(input_ids) + table.token_type_embeddings(torch.zeros_like(input_ids))
+        x = x + table.position_embeddings(torch.arange(input_ids.shape[1], device=input_ids.device))
+        x = table.LayerNorm(x)
+        seen = None if attention_mask is None else attention_mask.bool()[:, None, None]  # (rows, 1, 1, tokens)
+        activate: Any = _ACTIVATE[ACTIVATIONS[self.config.hidden_act]]
+        layers: Any = self.encoder["layer"]
+        for layer in layers:
+            own, after = layer.attention.self, layer.attention.output
+            query, key, value = (
+                part(x).unflatten(-1, (self.config.num_attention_heads, -1)).transpose(1, 2)
+                for part in (own.query, own.key, own.value)
+            )  # (rows, heads, tokens, dim / heads)
+            mixed = F.scaled_dot_product_attention(query, key, value, seen).transpose(1, 2).flatten(2)
+            x = after.LayerNorm(after.dense(mixed) + x)
+            x = layer.output.LayerNorm(layer.output.dense(activate(layer.intermediate.dense(x))) + x)
+        return Output(x)
+
+
+def _table(rows: int, width: int, padding: int | None = None) -> nn.Embedding:
+    # Without random weights, for which torch imports so much, on the device "meta", that it takes a second.
+    return nn.Embedding(rows, width, padding, _weight=torch.empty(rows, width, device="meta"))
+
+
+def _layer(config: Config) -> nn.ModuleDict:
+    width, inner, eps = config.hidden_size, config.intermediate_size, config.layer_norm_eps
+
+    def ending(given: int) -> dict[str, nn.Module]:
+        return {
+            "dense": nn.Linear(given, width, device="meta"),
+            "LayerNorm": nn.LayerNorm(width, eps, device="meta"),
+            "dropout": nn.Dropout(config.hidden_dropout_prob),
+        }
+
+    heads: dict[str, nn.Module] = {name: nn.Linear(width, width, device="meta") for name in ("query", "key", "value")}
+    heads["dropout"] = nn.Dropout(config.attention_probs_dropout_prob)
+    attention = nn.ModuleDict({"self": nn.ModuleDict(heads), "output": nn.ModuleDict(ending(width))})
+    intermediate = nn.ModuleDict({"dense": nn.Linear(width, inner, device="meta")})
+    return nn.ModuleDict({"attention": attention, "intermediate": intermediate, "output": nn.ModuleDict(ending(inner))})
+
+
+def move(ours: nn.Module, theirs: nn.Module) -> None:
+    """Put our innermost modules in the places of those of Hugging Face's model: the same weights, the same hooks."""
+    vars(theirs).update({name: value for name, value in vars(ours).items() if "hook" in name})
+    theirs.training = ours.training
+    for name, part in ours._modules.items():
+        target = theirs._modules[name]
+        if isinstance(part, (nn.ModuleDict, nn.ModuleList)) and target is not None:
+            move(part, target)
+        else:
+            theirs._modules[name] = part

@@ -1,0 +1,131 @@
+"""CUDA graphs for single queries: a forward of a hundred small kernels, launched at once."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import Counter
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sbert.backends.fused import FusedEncoder, apart_by
+from sbert.batch import TokenBatch
+from sbert.storage.files import is_failure, one_line
+from sbert.storage.processes import Lock
+
+# A graph has one shape: so many tokens, of which the last are filler.
+_TOKENS = (16, 32, 64, 128, 256, 512)
+_ROWS = 8
+# To capture takes as long as a few hundred queries, so a size is captured when it comes again.
+_SEEN = 2
+# By how much the token embeddings of a replay may differ, as a part of their size: by the rounding of half precision.
+_APART = 0.1
+
+# CUDA captures one graph at a time in a process.
+_capturing = Lock()
+
+
+class Captured(NamedTuple):
+    """A graph, what it reads and what it writes; and an event behind the last use of the two."""
+
+    graph: torch.cuda.CUDAGraph
+    static: TokenBatch
+    output: Tensor
+    free: torch.cuda.Event
+
+
+class Graphs:
+    """A fused encoder that replays small batches.
+
+    Its attention has to be one kernel for rows of any length, which takes their offsets from a tensor. What a new
+    graph replays is compared with what it was captured from; once that differs, or a capture fails, no graph is used
+    any more, and ``failure`` says why.
+
+    Args:
+        fused: The encoder, on a GPU.
+    """
+
+    def __init__(self, fused: FusedEncoder) -> None:
+        self._fused = fused
+        self._seen: Counter[int] = Counter()
+        self._captured: dict[int, Captured] = {}
+        self._lock = threading.Lock()
+        self.failure: str | None = None
+
+    def __call__(self, batch: TokenBatch) -> Tensor:
+        tokens = len(batch.ids)
+        size = next((size for size in _TOKENS if tokens <= size <= self._fused.longest), None)
+        if size is None or batch.rows > _ROWS or self.failure:
+            return self._fused(batch)
+        with self._lock, torch.cuda.device(batch.ids.device):
+            self._seen[size] += 1
+            if self._seen[size] >= _SEEN and size not in self._captured and not self.failure:
+                self._try_to_capture(size, batch.ids.device)
+            if size in self._captured:
+                return self._replay(self._captured[size], batch)
+        return self._fused(batch)
+
+    def _replay(self, captured: Captured, batch: TokenBatch) -> Tensor:
+        stream = torch.cuda.current_stream(batch.ids.device)
+        stream.wait_event(captured.free)  # The caller before this one may be on another stream.
+        fill(captured.static, batch)
+        captured.graph.replay()
+        output = captured.output[: len(batch.ids)].clone()
+        captured.free.record(stream)
+        return output
+
+    def _try_to_capture(self, size: int, device: torch.device) -> None:
+        """Capture a graph and compare what it replays, or note why there is to be none."""
+        try:
+            with _capturing:
+                captured = self._capture(size, device)
+            probe = _probe(size, self._fused.vocab_size).to(device)
+            apart = apart_by(self._replay(captured, probe), self._fused(probe))
+            if apart <= _APART:
+                self._captured[size] = captured
+                return
+            self.failure = f"what is replayed differs by {apart:.1e} of the vectors' size"
+        except Exception as error:
+            if not is_failure(error) and not isinstance(error, torch.OutOfMemoryError):
+                raise
+            self.failure = f"to capture one failed ({one_line(error)})"
+        warnings.warn(f"short texts are encoded without CUDA graphs: {self.failure}; please report it", stacklevel=2)
+
+    def _capture(self, size: int, device: torch.device) -> Captured:
+        static = empty(size, device)
+        # A first run outside of the graph sets up the libraries.
+        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            self._fused(static)
+        torch.cuda.current_stream(device).wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        # A stream of the current device, or of the first one to capture ever, would leave the graph empty.
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            output = self._fused(static)
+        return Captured(graph, static, output, torch.cuda.Event())  # type: ignore[no-untyped-call]
+
+
+def _probe(size: int, vocab: int) -> TokenBatch:
+    """Rows of different lengths, to compare a replay by."""
+    lengths = (size // 2, size // 4, 1)
+    return TokenBatch.from_rows([[(7 * i + 3) % vocab for i in range(length)] for length in lengths])
+
+
+def empty(size: int, device: torch.device) -> TokenBatch:
+    """A batch of ``size`` tokens whose rows may be set anew; the last row holds the filler."""
+    ids = torch.zeros(size, dtype=torch.int64, device=device)
+    offsets = torch.zeros(_ROWS + 2, dtype=torch.int64, device=device)
+    offsets[-1] = size
+    return TokenBatch(ids, offsets, size)
+
+
+def fill(static: TokenBatch, batch: TokenBatch) -> None:
+    """Set the rows of ``static`` to those of ``batch``, then rows without tokens, then one of filler."""
+    tokens, rows = len(batch.ids), batch.rows
+    static.ids[:tokens] = batch.ids
+    static.ids[tokens:] = 0
+    static.offsets[: rows + 1] = batch.offsets
+    static.offsets[rows + 1 : -1] = tokens

@@ -1,0 +1,24 @@
+"""Hooks: what watches a model's modules run, and so has to see them run."""
+
+from __future__ import annotations
+
+from torch import nn
+
+FORWARD = ("_forward_hooks", "_forward_pre_hooks")
+ALL = (*FORWARD, "_backward_hooks", "_backward_pre_hooks")
+
+
+def walk(model: nn.Module) -> list[nn.Module]:
+    """The module and all below it: ``modules()``, without the cost of its names, which a single sentence feels."""
+    found, seen = [model], {model}
+    for module in found:
+        for child in module._modules.values():
+            if child is not None and child not in seen:
+                seen.add(child)
+                found.append(child)
+    return found
+
+
+def watched(model: nn.Module, kinds: tuple[str, ...] = FORWARD) -> bool:
+    """Whether any module of a model has hooks of these kinds."""
+    return any(getattr(module, kind) for module in walk(model) for kind in kinds)

@@ -1,0 +1,350 @@
+"""The one place that knows how Hugging Face's transformers loads and saves."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from sbert.inputs.extras import missing
+from sbert.storage.files import UnreadableError, blame, check_files, is_failure, one_line, read_object, reading
+from sbert.storage.processes import Lock
+from sbert.storage.vocabularies import check_ids
+from sbert.storage.weight_files import read_header, warn_of_unused, weights_file, within
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+TOKENIZER_FILES = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+]
+ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
+# How often a configuration has transformers repeat something before there is a model whose weights could be counted.
+_MOST = {"layer": 1000, "layers": 1000, "labels": 100_000}
+# Other values can make transformers fetch a kernel, which is code.
+ATTENTIONS = ("eager", "sdpa")
+
+
+# Held while transformers is imported, loads or saves. Its modules import each other in circles, in which two threads
+# find half of a module; and it loads and saves with switches of the whole process, which two threads put back wrong.
+lock = Lock()
+
+
+def imported(name: str, module: str = "transformers") -> Any:
+    """What a module of transformers calls so, imported by one thread at a time.
+
+    ``from transformers import x`` fails while another thread, of whatever program, is importing transformers, as it
+    then looks into a module that gives way to another.
+    """
+    with lock:
+        import_module("transformers")  # All of it, for whoever is importing it fails where another looks for a part.
+        return getattr(import_module(module), name)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bar for reading a file, no report of weights that nobody asked for; one thread at a time."""
+    with lock:
+        logging = imported("logging", "transformers.utils")
+        level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(level)
+            if bars:
+                logging.enable_progress_bar()
+
+
+def merged(model: Any) -> Any:
+    """The model; or, where peft has put adapters into it, a copy whose weights have taken them up.
+
+    So a saved folder is an ordinary model, which needs neither peft nor the model that the adapters were made for.
+    """
+    if "peft" not in sys.modules:  # Without it there are no adapters.
+        return model
+    from peft import PeftModel
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    if not any(isinstance(module, BaseTunerLayer) for module in model.modules()):
+        return model
+    model = copy.deepcopy(model)
+    if isinstance(model, PeftModel):
+        return model.merge_and_unload()
+    for name, module in list(model.named_modules()):
+        if isinstance(module, BaseTunerLayer):
+            module.merge()
+            model.set_submodule(name, module.get_base_layer())
+    model._hf_peft_config_loaded = False
+    vars(model).pop("_weight_conversions", None)  # The adapter's names, where transformers has loaded one.
+    return model
+
+
+def load_adapter(model: PreTrainedModel, folder: Path) -> None:
+    """Put the adapter of a folder into a transformer."""
+    try:
+        with lock:
+            import_module("transformers")
+            import_module("peft")
+    except ImportError as error:
+        path = folder / "adapter_config.json"
+        raise missing(f"the adapter of {path}", "peft", "adapters") from error
+    check_files(folder)
+    header = read_header(folder, ADAPTER_FILES)
+    header.check_dtypes()
+    with quiet(), reading(folder, "an adapter"), within(header, folder / "adapter_config.json"):
+        model.load_adapter(str(folder), is_trainable=True)
+    model.eval()
+
+
+def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
+    """The configuration in ``config.json``; ``options`` replace its values."""
+    path = folder / "config.json"
+    if not path.exists():
+        raise UnreadableError(folder, "holds no config.json, so it is no model", "pass the folder of a model")
+    check_files(folder)
+    values = read_object(path)
+    model_type = values.get("model_type")
+    _check_counts({**values, **options}, path)
+    try:
+        with quiet():
+            config = imported("AutoConfig").from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False, **options
+            )
+    except Exception as error:
+        if "trust_remote_code" in str(error):
+            reason = f"needs code from its folder (model_type {model_type!r}), which is never run"
+            raise UnreadableError(path, reason, "use a model that transformers knows") from error
+        raise UnreadableError(path, f"is no configuration that transformers knows ({one_line(error)})") from error
+    for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
+        size = getattr(config, name, None)
+        if isinstance(size, int) and size < 1:
+            raise UnreadableError(path, f"gives {name}={size} where at least 1 is expected")
+    if getattr(config, "_attn_implementation", None) not in (None, *ATTENTIONS):
+        config._attn_implementation = None
+    if getattr(config, "is_causal", True) is None:
+        del config.is_causal  # transformers would look both ways in padded batches, and back alone in others.
+    return config
+
+
+def _check_counts(values: dict[str, Any], path: Path) -> None:
+    """Raise a ValueError for more layers or labels than any model has, also in a part of the configuration."""
+    for key, value in values.items():
+        most = _MOST.get(key.rpartition("_")[2])
+        if isinstance(value, dict):
+            _check_counts(value, path)
+        elif most is not None and isinstance(value, int) and value > most:
+            raise UnreadableError(path, f"gives {key}={value} where at most {most} is expected")
+
+
+def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None) -> PreTrainedModel:
+    """The transformer in ``folder``; of an encoder-decoder only its encoder.
+
+    Raises:
+        ValueError: If a file is damaged, or weights are missing that the configuration asks for.
+    """
+    # The same class for most models, but for T5 and its kin the encoder alone.
+    known = type(config) in imported("MODEL_FOR_TEXT_ENCODING_MAPPING")
+    if config.is_encoder_decoder and not known:
+        reason = f"describes an encoder-decoder ({config.model_type}), whose encoder cannot be had alone"
+        raise UnreadableError(folder / "config.json", reason, "use an encoder, or one of T5's kin")
+    kind = imported("AutoModelForTextEncoding" if known else "AutoModel")
+    model, missing = _read(kind, folder, config, dtype, attention)
+    # The pooler of BERT is not part of the token embeddings, and many checkpoints come without it.
+    _refuse_missing(folder, [name for name in missing if not name.startswith("pooler.")])
+    return model
+
+
+def rebuild(config: PretrainedConfig, weights: dict[str, Tensor], dtype: torch.dtype) -> PreTrainedModel:
+    """The transformer that ``load_model`` gives, from weights that were read before."""
+    # Random numbers are the caller's: he may have set a seed since he loaded the weights.
+    with quiet(), torch.random.fork_rng(devices=[]):
+        kind: Any = imported("MODEL_FOR_TEXT_ENCODING_MAPPING")[type(config)]
+        return kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype).eval()
+
+
+def load_classifier(folder: Path, config: PretrainedConfig, dtype: torch.dtype, fresh: bool) -> PreTrainedModel:
+    """The transformer in ``folder`` with the head that scores whole inputs.
+
+    Args:
+        folder: Of the model.
+        config: Whose ``num_labels`` says how many scores there are.
+        dtype: Of the weights.
+        fresh: Whether the head is a new one, of random weights; otherwise it has to be in the folder.
+
+    Raises:
+        ValueError: If a file is damaged, weights are missing, or there is a head where a new one is wanted.
+    """
+    path = folder / "config.json"
+    known = type(config) in imported("MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING")
+    if config.is_encoder_decoder or not known:
+        reason = f"describes a model ({config.model_type}) that scores no pairs in one pass"
+        raise UnreadableError(path, reason, "use an encoder such as BERT")
+    model, missing = _read(imported("AutoModelForSequenceClassification"), folder, config, dtype, None)
+    if not fresh:
+        _refuse_missing(folder, missing)
+        return model
+    backbone = f"{model.base_model_prefix}."
+    _refuse_missing(folder, [name for name in missing if name.startswith(backbone) and ".pooler." not in name])
+    head = [name for name, _ in model.named_parameters() if not name.startswith(backbone)]
+    if not set(head) & set(missing):  # Parts of a head may come from pretraining, as ModernBERT's do.
+        kind = (config.architectures or ["nothing"])[0]
+        reason = f"names {kind}, and the weights hold {head[0]}, of a head made for something else"
+        remedy = "use the backbone alone; or, if the head does score pairs, name its class under architectures"
+        raise UnreadableError(path, reason, remedy)
+    return model
+
+
+def _read(
+    kind: Any, folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None
+) -> tuple[PreTrainedModel, list[str]]:
+    """A model of some kind, in eval mode, and the names of weights that the folder does not hold."""
+    header = read_header(folder)
+    header.check_dtypes()
+    weights = header.path
+    options: dict[str, Any] = {"attn_implementation": attention} if attention in ATTENTIONS else {}
+    try:
+        with quiet(), within(header, folder / "config.json"):
+            model, report = kind.from_pretrained(
+                folder,
+                config=config,
+                dtype=dtype,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors="safetensors" in weights.name,
+                ignore_mismatched_sizes=True,  # Its error names no weight, and the report does.
+                output_loading_info=True,
+                **options,
+            )
+    except UnreadableError:
+        raise
+    except Exception as error:
+        raise blame(folder, ["config.json", weights.name], error) from error
+    for name, found, asked in sorted(report["mismatched_keys"]):
+        reason = f"gives {name} the shape {tuple(found)}, where config.json asks for {tuple(asked)}"
+        raise UnreadableError(weights, reason)
+    warn_of_unused(header, report["unexpected_keys"], model, model.base_model_prefix)
+    return model.eval(), sorted(report["missing_keys"])
+
+
+def _refuse_missing(folder: Path, missing: list[str]) -> None:
+    if missing:
+        reason = f"lacks {len(missing)} of the weights that config.json asks for, such as {missing[0]}"
+        raise UnreadableError(weights_file(folder), reason)
+
+
+def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizerBase:
+    """The tokenizer in ``folder``, without the truncation and padding that its file may carry."""
+    check_files(folder)
+    for name in TOKENIZER_FILES:
+        if (folder / name).exists():
+            if name.endswith("_config.json"):
+                read_object(folder / name)
+            elif name in ("tokenizer.json", "vocab.json"):
+                check_ids(folder / name)
+    try:
+        with quiet():
+            kind = imported("AutoTokenizer")
+            tokenizer = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        raise blame(folder, TOKENIZER_FILES, error) from error
+    if tokenizer is None or not len(tokenizer):
+        raise UnreadableError(folder, f"holds no tokenizer ({', '.join(TOKENIZER_FILES[:2])})")
+    if tokenizer.is_fast:
+        tokenizer.backend_tokenizer.no_truncation()
+        tokenizer.backend_tokenizer.no_padding()
+    return tokenizer
+
+
+def position_limit(model: nn.Module) -> int | None:
+    """How many tokens a model with a table of positions can read; None where there is no table.
+
+    RoBERTa and its kin start counting behind the padding token's index and so lose padding_idx + 1 rows.
+    """
+    table = _positions(model)
+    if table is None:
+        return None
+    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+
+
+def position_padding(model: nn.Module) -> int | None:
+    """The padding token's id, where positions count from behind it; None where they count from 0."""
+    table = _positions(model)
+    return None if table is None else table.padding_idx
+
+
+def _positions(model: nn.Module) -> nn.Embedding | None:
+    for name, part in model.named_children():
+        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
+            return part
+        # The table is asked for at every batch, and stands before the many layers.
+        found = None if isinstance(part, nn.ModuleList) else _positions(part)
+        if found is not None:
+            return found
+    return None
+
+
+def vocab_size(model: Any) -> int | None:
+    """How many tokens a model has vectors for; None where it has no table of them."""
+    try:
+        table = model.get_input_embeddings()
+    except NotImplementedError:
+        return None
+    return table.num_embeddings if isinstance(table, nn.Embedding) else None
+
+
+def default_limit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """The longest input, in tokens, that the tokenizer, the configuration and the positions agree on."""
+    stated = [
+        tokenizer.model_max_length,
+        getattr(model.config, "max_position_embeddings", None),
+        position_limit(model),
+    ]
+    # Tokenizers that know no limit say 10**30, configurations say -1.
+    limits = [limit for limit in stated if isinstance(limit, int) and 0 < limit < 10**9]
+    return min(limits, default=None)
+
+
+def check_limit(model: nn.Module, length: int | None, least: int) -> int | None:
+    """The length if the model can read inputs of so many tokens; for None, the most that it can read.
+
+    Raises:
+        TypeError: If it is no whole number.
+        ValueError: If it is less than ``least``, or more than the model has positions for.
+    """
+    positions = position_limit(model)
+    if length is None:
+        return positions
+    if isinstance(length, bool) or not isinstance(length, int):
+        raise TypeError(f"max_seq_length is {length!r}; pass a number of tokens or None")
+    if length < least:
+        raise ValueError(f"max_seq_length={length} leaves no room for text; pass at least {least}")
+    if positions is not None and length > positions:
+        raise ValueError(
+            f"max_seq_length={length} exceeds the {positions} positions of the model; pass at most {positions}"
+        )
+    return length
+
+
+def accepts(model: nn.Module, name: str) -> bool:
+    """Whether a model's forward has an argument of this name."""
+    return name in inspect.signature(model.forward).parameters

@@ -1,0 +1,74 @@
+"""What vectors in fewer bits lose: how many of the nearest ones are found all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sbert.pipeline.quantization import calibrate, quantize
+from sbert.search import semantic_search
+from sbert.search.corpus import held
+
+# How a corpus is kept: its codes, and what the best of these are compared by once more.
+WAYS: dict[str, tuple[str, str | None]] = {
+    "int8": ("int8", None),
+    "binary": ("ubinary", None),
+    "binary, rescored by int8": ("ubinary", "int8"),
+    "binary, rescored by float32": ("ubinary", "float32"),
+}
+
+
+def recall_by_precision(queries: Any, corpus: Any, top_k: int = 10, oversample: int = 4) -> dict[str, dict[str, float]]:
+    """Recall of searches in int8 and in bits: the part of the ``top_k`` of float32 that they find, too.
+
+        recall = mean_q |found(q) ∩ found_float32(q)| / k
+
+    Queries stay float32. The ranges of int8 are those of the corpus.
+
+    Args:
+        queries: Array or tensor.
+        corpus: Array or tensor, of two rows or more.
+        top_k: How many are looked for; all, where the corpus has fewer.
+        oversample: With rescoring, so many times ``top_k`` are looked for in bits.
+
+    Returns:
+        By the way that a corpus is kept, ``recall`` and ``bytes``, those of a vector with what it is rescored by.
+
+    Shape:
+        queries: (queries, dim). corpus: (rows, dim).
+
+    Raises:
+        ValueError: If there are no queries, the corpus has fewer than two rows, the dims differ, or a number is NaN or
+            infinite.
+
+    References:
+        Shakir et al., 2024. https://huggingface.co/blog/embedding-quantization
+
+    Example:
+        >>> from sbert.cli.benchmark import recall_by_precision
+        >>> corpus = np.array([[1.0, 0.1], [1.0, 0.3], [1.0, -0.2], [-1.0, 0.0]])
+        >>> found = recall_by_precision(np.array([[1.0, 0.3]]), corpus, top_k=1, oversample=3)
+        >>> found["binary"]["recall"], found["binary, rescored by float32"]["recall"]
+        (0.0, 1.0)
+    """
+    asked, kept = held("queries", queries), held("corpus", corpus).float()
+    if not len(asked):
+        raise ValueError("there are no queries; pass at least one")
+    expected = semantic_search(asked, kept, top_k).indices
+    ranges = calibrate(kept)
+    codes = {name: quantize(kept, name, ranges if name == "int8" else None) for name in ("float32", "int8", "ubinary")}
+    found: dict[str, dict[str, float]] = {}
+    for way, (coarse, fine) in WAYS.items():
+        hits = semantic_search(
+            asked,
+            codes[coarse],
+            top_k,
+            ranges=ranges if "int8" in (coarse, fine) else None,
+            rescore=None if fine is None else codes[fine],
+            oversample=None if fine is None else oversample,
+        )
+        same = (hits.indices[:, :, None] == expected[:, None]).any(2)  # (queries, k)
+        size = sum(codes[name][0].nbytes for name in (coarse, fine) if name)
+        found[way] = {"bytes": size, "recall": float(np.mean(same))}
+    return found

@@ -1,0 +1,79 @@
+"""What the engine chose for a model on this machine, and why: ``sbert doctor``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from sbert.backends.attention import kernel_failures, one_kernel
+from sbert.backends.select import choose
+from sbert.modules.transformer import Transformer
+from sbert.pipeline.devices import default_batch_tokens, inference_dtype
+from sbert.pipeline.eval_mode import evaluating
+from sbert.saving.verification import versions
+
+if TYPE_CHECKING:
+    from sbert.encoder import SentenceEncoder
+
+
+def diagnose(model: SentenceEncoder) -> dict[str, str]:
+    """How ``encode`` runs a model here: device, dtype, forward, attention, threads, batches, versions.
+
+    Args:
+        model: The model, on the device that it is to run on.
+
+    Returns:
+        What was chosen, and why, by the name of the choice.
+
+    Example:
+        >>> sorted(diagnose(model))
+        ['attention', 'batches', 'device', 'dtype', 'forward', 'threads', 'versions']
+    """
+    device = model.device
+    dtype, why = inference_dtype(model.dtype, model.automatic_dtype, device)
+    facts = {
+        "device": _device(device),
+        "dtype": f"{_name(dtype)}: {why}",
+        "forward": "no transformer",
+        "attention": "none",
+        "threads": f"{torch.get_num_threads()} of torch; OMP_NUM_THREADS or torch.set_num_threads changes it",
+        "batches": f"{default_batch_tokens(device)} tokens at most, of texts of like length; batch_tokens= changes it",
+        "versions": ", ".join(f"{name} {number}" for name, number in versions().items()),
+    }
+    for _ in range(3):  # Some ways are tried when they are first used, and CUDA graphs later still.
+        model.encode("a", prompt="")
+    for module in model:
+        if isinstance(module, Transformer):
+            with evaluating(model):
+                chosen = choose(module, dtype)
+            facts["forward"] = str(chosen)
+            facts["attention"] = _attention(module, chosen.fused is not None, dtype, device)
+    return facts
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _device(device: torch.device) -> str:
+    if device.type == "cuda":
+        major, minor = torch.cuda.get_device_capability(device)
+        return f"{device}: {torch.cuda.get_device_name(device)}, compute capability {major}.{minor}"
+    if device.type == "cpu":
+        bfloat16 = "fast" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "slow"
+        found = "" if torch.cuda.is_available() or torch.backends.mps.is_available() else "; no accelerator was found"
+        return f"cpu: {torch.backends.cpu.get_cpu_capability()}, bfloat16 is {bfloat16}{found}"
+    return str(device)
+
+
+def _attention(module: Transformer, fused: bool, dtype: torch.dtype, device: torch.device) -> str:
+    if not fused and (module.padding_reason is not None or device.type == "mps"):
+        return f"that of the Hugging Face module, on padded batches of like length: {module.padding_reason or 'MPS'}"
+    config = module.network.config
+    dim = getattr(config, "head_dim", None) or module.dim // config.num_attention_heads
+    if one_kernel(dtype, device, dim):
+        return "without padding, one kernel for rows of any length (torch's varlen_attn)"
+    failure = kernel_failures.get((dtype, device, dim))
+    because = f", as varlen_attn {failure}" if failure else ""
+    return f"without padding, a call of scaled_dot_product_attention for each length{because}"

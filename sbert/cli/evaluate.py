@@ -1,0 +1,201 @@
+"""``sbert evaluate``: a model's figures on the field's data sets, from a folder that holds them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sbert.data.nli import CLASSES
+from sbert.data.retrieval import is_retrieval, read_retrieval
+from sbert.data.tables import check_folder
+from sbert.data.transfer import read_transfer, tasks_in
+
+if TYPE_CHECKING:
+    from sbert.evaluation import Evaluator
+    from sbert.pipeline.ranks import Ranks
+
+_INFERENCE = ("SICK-E", "SNLI", "MNLI")
+
+# ----------------------------------------------------------------------------------------------------- arguments
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the options of ``sbert evaluate``.
+
+    Example:
+        >>> parser = argparse.ArgumentParser()
+        >>> add_arguments(parser)
+        >>> parser.parse_args(["--suite", "sts,nli", "--data", "data"]).suite
+        ['sts', 'nli']
+    """
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter  # Keeps the lines of the table.
+    parser.epilog = "suites, and what DIR holds for them:\n" + "\n".join(
+        f"  {name:10} {about}" for name, (_, about) in SUITES.items()
+    )
+    parser.epilog += "\n\nprocesses share the work: torchrun --nproc-per-node 2 -m sbert evaluate ..."
+    parser.add_argument("--suite", required=True, type=_names, metavar="A,B", help="some of those below")
+    parser.add_argument("--data", required=True, metavar="DIR", help="the folder that holds the data")
+    parser.add_argument("--cross-encoder", action="store_true", help="the model reads two texts at once; sts and nli")
+    parser.add_argument("--prompt", help="before every text of sts, transfer and nli: a name of the model's, or a text")
+    parser.add_argument("--query-prompt", metavar="PROMPT", help="before every query of retrieval")
+    parser.add_argument("--document-prompt", metavar="PROMPT", help="before every document of retrieval")
+    parser.add_argument("--output", metavar="FILE", help="add the figures to a file as a line: .csv, or else JSONL")
+    parser.add_argument("--json", action="store_true", help="for programs: fractions, where the table has percent")
+    parser.add_argument("--quiet", action="store_true", help="no progress bars")
+
+
+def _names(text: str) -> list[str]:
+    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in SUITES:
+            raise argparse.ArgumentTypeError(f"{name!r} is unknown; pass some of {', '.join(SUITES)}")
+    return names
+
+
+# -------------------------------------------------------------------------------------------------------- suites
+
+
+def _sts(arguments: argparse.Namespace) -> Evaluator:
+    from sbert.evaluation import STSSuite
+
+    return STSSuite(arguments.data, prompt=arguments.prompt)
+
+
+def _transfer(arguments: argparse.Namespace) -> Evaluator:
+    from sbert.evaluation import TransferSuite
+
+    if arguments.cross_encoder:
+        raise ValueError("a cross-encoder has no vectors of single texts, which --suite transfer needs; leave it out")
+    return TransferSuite(arguments.data, prompt=arguments.prompt)
+
+
+def _nli(arguments: argparse.Namespace) -> Evaluator:
+    from sbert.evaluation import LabelEvaluator, SequentialEvaluator, TransferSuite
+
+    folder = arguments.data
+    tasks = [name for name in _INFERENCE if name in tasks_in(folder)]
+    if not tasks:
+        raise FileNotFoundError(f"{folder} has no {' or '.join(_INFERENCE)}; sbert evaluate --help says where")
+    if not arguments.cross_encoder:
+        return TransferSuite(folder, tasks, prompt=arguments.prompt)
+    evaluators: dict[str, Evaluator] = {}
+    for name in tasks:
+        task = read_transfer(folder, name)
+        first, second, labels = ([row[column] for row in task.splits["test"]] for column in (*task.columns, "label"))
+        evaluators[name] = LabelEvaluator(first, second, labels)
+    return SequentialEvaluator(evaluators)
+
+
+def _retrieval(arguments: argparse.Namespace) -> Evaluator:
+    from sbert.evaluation import RetrievalEvaluator, SequentialEvaluator
+
+    if arguments.cross_encoder:
+        raise ValueError("a cross-encoder cannot search a corpus, as --suite retrieval does; leave it out")
+    folder, prompts = arguments.data, {name: getattr(arguments, name) for name in ("query_prompt", "document_prompt")}
+    check_folder(folder)
+    root = Path(folder)
+    found = [root] if is_retrieval(root) else [path for path in sorted(root.iterdir()) if is_retrieval(path)]
+    if not found:
+        raise FileNotFoundError(f"{folder} has no corpus with qrels, nor has a folder in it; name another folder")
+    return SequentialEvaluator(
+        {path.resolve().name: RetrievalEvaluator(*read_retrieval(path), **prompts) for path in found}
+    )
+
+
+SUITES: Mapping[str, tuple[Callable[[argparse.Namespace], Evaluator], str]] = {
+    "sts": (
+        _sts,
+        "Spearman on STS12-16, STSb and SICK-R: sts/STS12/*.tsv, stsb/test.tsv, sick/test.tsv; or SentEval's",
+    ),
+    "transfer": (_transfer, "accuracy on MR, CR, SUBJ, MPQA, SST2, TREC, MRPC: senteval/*.tsv, or SentEval's"),
+    "nli": (
+        _nli,
+        f"accuracy on {', '.join(_INFERENCE)}: sick/*.tsv, nli/*.tsv, snli_1.0, multinli_1.0. Of a logistic\n"
+        f"{'':13}regression of |u - v| and u * v; with --cross-encoder, of the model's own classes, which\n"
+        f"{'':13}are {', '.join(CLASSES)}",
+    ),
+    "retrieval": (_retrieval, "nDCG, MAP, MRR, recall: a folder in BEIR's layout, or folders of that kind in it"),
+}
+
+
+# ----------------------------------------------------------------------------------------------------------- run
+
+
+def evaluate(arguments: argparse.Namespace) -> None:
+    """Run ``sbert evaluate``.
+
+    Args:
+        arguments: As ``add_arguments`` has them parsed, with ``model``, ``device`` and ``dtype``.
+
+    Raises:
+        FileNotFoundError: If the folder has not what a suite needs.
+        ValueError: If the data does not fit, or the suite does not fit the model.
+    """
+    # What can be wrong with the data is said before the model is loaded.
+    _check_prompts(arguments)
+    suites = {name: SUITES[name][0](arguments) for name in arguments.suite}
+    from sbert.evaluation import SequentialEvaluator, Vectors, write_line
+
+    model, ranks = _load(arguments)
+    figures = SequentialEvaluator(suites).measure(
+        Vectors(model, ranks, show_progress_bar=False if arguments.quiet else None)
+    )
+    if not ranks.first:
+        return
+    missing = {name: list(getattr(suite, "missing", ())) for name, suite in suites.items()}
+    if arguments.json:
+        finite = {name: None if math.isnan(value) else value for name, value in figures.items()}
+        print(json.dumps({"model": arguments.model, "figures": finite, "missing": missing}, indent=2))
+    else:
+        print(_table(figures, missing, arguments.data))
+    if arguments.output is not None:  # Last, so that a file that cannot be written costs nobody the figures.
+        named = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "model": arguments.model}
+        write_line(arguments.output, {**named, "evaluator": ",".join(suites), **figures})
+
+
+def _check_prompts(arguments: argparse.Namespace) -> None:
+    """Raise a ValueError for a prompt that nothing would read."""
+    retrieval, others = "retrieval" in arguments.suite, set(arguments.suite) - {"retrieval"}
+    for option, read in (("prompt", bool(others)), ("query_prompt", retrieval), ("document_prompt", retrieval)):
+        if getattr(arguments, option) is None:
+            continue
+        name = f"--{option.replace('_', '-')}"
+        if arguments.cross_encoder:
+            raise ValueError(f"a cross-encoder puts no prompt before its texts; leave {name} out")
+        if not read:
+            raise ValueError(f"no suite among {', '.join(arguments.suite)} reads {name}; leave it out")
+
+
+def _load(arguments: argparse.Namespace) -> tuple[Any, Ranks]:
+    """The model, and the processes that share the work: those that torchrun started, each on a GPU of its own."""
+    import torch
+
+    from sbert.cross_encoder import CrossEncoder
+    from sbert.encoder import SentenceEncoder
+    from sbert.pipeline.ranks import Ranks
+
+    kind = CrossEncoder if arguments.cross_encoder else SentenceEncoder
+    model = kind(arguments.model, device=arguments.device, dtype=arguments.dtype)
+    ranks = Ranks.join(model.device.type)
+    if ranks.world > 1 and model.device.type == "cuda":
+        model.to(torch.device("cuda", torch.cuda.current_device()))
+    return model, ranks
+
+
+def _table(figures: Mapping[str, float], missing: Mapping[str, list[str]], folder: str) -> str:
+    """The figures in percent, a block a suite, whose name its first line is."""
+    width = max(map(len, figures))
+    lines = []
+    for suite, names in missing.items():
+        own = {name: value for name, value in figures.items() if name.startswith(f"{suite}_")}
+        lines.append(suite)
+        lines += [f"{name.removeprefix(suite + '_'):{width}} {100 * value:6.2f}" for name, value in own.items()]
+        if names:
+            lines.append(f"not in {folder}: {', '.join(names)}")
+        lines.append("")
+    return "\n".join(lines[:-1])

@@ -1,0 +1,210 @@
+"""Vectors of a file's texts, kept beside the file, so that each is encoded once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import warnings
+import zlib
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sbert.storage import files
+from sbert.storage.atomic import replacing
+from sbert.storage.folders import foreign
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+    from sbert.encoder import SentenceEncoder
+
+# As the command line names them, and the library.
+PRECISIONS = {"float32": "float32", "int8": "int8", "binary": "ubinary"}
+
+_VECTORS, _DESCRIPTION = "vectors.npy", "vectors.json"
+# Texts that say which ranges the codes of int8 must hold.
+_SAMPLE = 2048
+
+
+class CachedVectors(NamedTuple):
+    """Vectors or codes of texts, and the ranges of codes of int8."""
+
+    vectors: np.ndarray
+    ranges: Any
+
+
+def folder_of(path: str, *settings: str | None) -> Path | None:
+    """Where the vectors of a file are kept under these settings; None for what is no file, such as a pipe.
+
+    Example:
+        >>> folder_of("none.txt", "minilm", "float32") is None
+        True
+    """
+    if not os.path.isfile(path):
+        return None
+    name = re.sub(r"[^\w.-]+", "-", Path(settings[0] or "").name)
+    return Path(f"{path}.sbert-vectors", f"{name}-{_digest(map(repr, settings))[:12]}")
+
+
+def document_vectors(
+    model: SentenceEncoder, source: Path, texts: list[str], precision: str, place: Path | None, quiet: bool = False
+) -> CachedVectors:
+    """The vectors of documents: those that are kept, where texts and model are still the same, or else new ones.
+
+    Args:
+        model: Encodes them.
+        source: The folder that the model was loaded from.
+        texts: The documents.
+        precision: One of ``PRECISIONS``.
+        place: The folder to keep them in; None for none. What was kept there is replaced in one step.
+        quiet: Whether there is no progress bar.
+    """
+    if place is None:
+        return _encoded(model, texts, precision, quiet)
+    key = _key(model, source, texts, precision)
+    found = _read(place, key)
+    if found is not None:
+        return found
+    try:
+        with replacing(place, _check) as work:
+            _, ranges = _encoded(model, texts, precision, quiet, work / _VECTORS)
+            described = {**key, "ranges": None if ranges is None else ranges.tolist()}
+            sealed = {**described, "crc32": _checksum(work / _VECTORS, described)}
+            files.write_json(work / _DESCRIPTION, sealed)
+        found = _read(place, key)
+    except OSError as error:
+        found = _read(place, key)  # Another process may have been faster.
+        if found is None:
+            reason = files.one_line(error)
+            warnings.warn(f"{place} cannot be written ({reason}), so the vectors are not kept", stacklevel=2)
+    finally:
+        with suppress(OSError):  # It is not empty, as a rule.
+            place.parent.rmdir()
+    return found or _encoded(model, texts, precision, quiet)
+
+
+def _encoded(
+    model: SentenceEncoder, texts: list[str], precision: str, quiet: bool, out: Path | None = None
+) -> CachedVectors:
+    from sbert.pipeline.quantization import calibrate
+
+    ranges = None
+    if precision == "int8":
+        sample = texts[:: -(-len(texts) // _SAMPLE)]
+        sample = sample if len(sample) > 1 else sample * 2  # The ranges of one are its numbers.
+        ranges = calibrate(model.encode_document(sample, show_progress_bar=False, on_truncate="ignore"))
+    show = False if quiet else None
+    return CachedVectors(
+        model.encode_document(texts, precision=PRECISIONS[precision], ranges=ranges, out=out, show_progress_bar=show),
+        ranges,
+    )
+
+
+def _read(place: Path, key: dict[str, Any]) -> CachedVectors | None:
+    """What is kept; None if that is nothing, something else, or damaged."""
+    import numpy as np
+
+    from sbert.search.corpus import opened
+
+    try:
+        described = files.read_object(place / _DESCRIPTION)
+        vectors = opened("vectors", place / _VECTORS)
+        # Once more, for another process may have put vectors of other texts there in between.
+        if files.read_object(place / _DESCRIPTION) != described:
+            return None
+        checksum = described.pop("crc32", None)
+        if checksum != _checksum(place / _VECTORS, described):
+            return None
+        ranges = described.pop("ranges", None)
+        if described != key:
+            return None
+        kept = CachedVectors(vectors, None if ranges is None else np.array(ranges, np.float32))
+    except (OSError, ValueError):
+        return None
+    return kept if [*vectors.shape, str(vectors.dtype)] == key["shape"] else None
+
+
+def _checksum(path: Path, described: dict[str, Any]) -> int:
+    """Of the vectors and of what is said of them."""
+    return files.checksum(path, zlib.crc32(json.dumps(described, sort_keys=True).encode()))
+
+
+def _check(place: Path) -> None:
+    """Raise an error where keeping vectors would take away something else."""
+    if os.path.lexists(place):
+        found = foreign(place, {_VECTORS, _DESCRIPTION}.__contains__)
+        if found is not None:
+            raise FileExistsError(f"it holds {found!r}, which is somebody's own")
+
+
+# ------------------------------------------------------------------------------- what vectors depend on
+
+
+def _key(model: SentenceEncoder, source: Path, texts: list[str], precision: str) -> dict[str, Any]:
+    import numpy as np
+
+    from sbert.pipeline.devices import inference_dtype
+    from sbert.pipeline.quantization import PRECISIONS as DTYPES
+    from sbert.saving import verification
+
+    dim = model.get_sentence_embedding_dimension()
+    width = -(-dim // 8) if precision == "binary" else dim
+    return {
+        "format": "vectors of sbert search, version 3",
+        "texts": _digest(texts),
+        "model": _digest_of_model(model, source),
+        "dtype": str(inference_dtype(model.dtype, model.automatic_dtype, model.device)[0]),
+        "device": _processor(model.device),
+        "precision": precision,
+        "shape": [len(texts), width, str(np.dtype(DTYPES[PRECISIONS[precision]]))],
+        "versions": verification.versions(),
+    }
+
+
+def _processor(device: torch.device) -> str:
+    """What computes: in few bits, vectors are another's by far more than rounding."""
+    import torch
+
+    if device.type == "cuda":
+        return f"cuda {torch.cuda.get_device_name(device)}"
+    return f"cpu {torch.backends.cpu.get_cpu_capability()}" if device.type == "cpu" else device.type
+
+
+def _digest(texts: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        written = text.encode("utf-8", "surrogatepass")
+        digest.update(b"%d " % len(written))
+        digest.update(written)
+    return digest.hexdigest()
+
+
+def _digest_of_model(model: SentenceEncoder, source: Path) -> str:
+    """Of the weights as they were loaded, an adapter's base among them, and of the small files of the folder.
+
+    The folder's name or revision would not tell a model that was trained anew.
+    """
+    import torch
+
+    digest = hashlib.sha256(_digest(_descriptions(source)).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        values = tensor.detach().cpu().contiguous()
+        digest.update(f"{name} {tuple(values.shape)} {values.dtype}".encode())
+        digest.update(values.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _descriptions(source: Path) -> list[str]:
+    """Names and contents of what describes a model and its tokenizer, without its weights."""
+    from sbert.saving.format import MODULES
+
+    listed = files.read_json(source / MODULES) if (source / MODULES).exists() else []
+    folders = dict.fromkeys(["", *(entry.get("path", "") for entry in listed)])
+    paths = [path for folder in folders for path in sorted((source / folder).glob("*"))]
+    small = [path for path in paths if path.suffix in (".json", ".txt", ".model", ".jinja") and path.is_file()]
+    return [part for path in small for part in (str(path.relative_to(source)), path.read_bytes().decode("latin-1"))]

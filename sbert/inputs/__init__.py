@@ -1,0 +1,1 @@
+"""What callers pass: arguments, texts, vectors, prompts and devices, checked before anything is computed."""

@@ -1,0 +1,144 @@
+"""Modules that map a text's vector to another: Normalize, Dense, LayerNorm, Dropout."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sbert.functional import directions
+from sbert.inputs.arguments import known_arguments
+
+# The closed table of a Dense module's activations. Names read from a file are looked up here and nowhere else.
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    name: getattr(nn, name)
+    for name in (
+        "CELU ELU GELU Hardswish Hardtanh Identity LeakyReLU LogSigmoid Mish ReLU ReLU6 SELU SiLU Sigmoid"
+        " Softplus Softsign Tanh Tanhshrink"
+    ).split()
+}
+
+
+class Normalize(nn.Module):
+    """Scales each vector to length 1.
+
+        y = x / |x|_2, and 0 for a vector of zeros
+
+    Shape:
+        Input: (rows, dim). Output: (rows, dim).
+
+    Example:
+        >>> Normalize()(torch.tensor([[3.0, 4.0]]))
+        tensor([[0.6000, 0.8000]])
+    """
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return directions(vectors)
+
+
+class Dense(nn.Module):
+    """A linear layer with an activation.
+
+        y = f(W x + b), with ``residual`` + x or, where the widths differ, + V x
+
+    Args:
+        in_features: Width of the input.
+        out_features: Width of the output.
+        bias: Whether there is a b.
+        activation: f, one of the activations of ``torch.nn`` that take no arguments.
+        residual: Whether the input is added to the output.
+
+    Shape:
+        Input: (rows, in_features). Output: (rows, out_features).
+
+    Raises:
+        ValueError: If the activation is not in the table.
+
+    Example:
+        >>> Dense(384, 128)(torch.zeros(2, 384)).shape
+        torch.Size([2, 128])
+    """
+
+    @known_arguments
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        activation: str = "Tanh",
+        residual: bool = False,
+    ) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation {activation!r} is unknown; pass one of {', '.join(ACTIVATIONS)}")
+        self.activation = activation
+        self.linear = nn.Linear(in_features, out_features, bias=bias)
+        self.activation_function = ACTIVATIONS[activation]()
+        self.use_residual = residual
+        if residual and in_features != out_features:
+            self.residual = nn.Linear(in_features, out_features, bias=False)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        vectors = vectors.to(self.linear.weight.dtype)
+        output: Tensor = self.activation_function(self.linear(vectors))  # (rows, out_features)
+        if not self.use_residual:
+            return output
+        same = self.linear.in_features == self.linear.out_features
+        return output + (vectors if same else self.residual(vectors))
+
+    def extra_repr(self) -> str:
+        return f"residual={self.use_residual}"
+
+
+class LayerNorm(nn.Module):
+    """Layer normalisation of each text's vector.
+
+        y = (x - mean(x)) / sqrt(var(x) + 1e-5) * w + b
+
+    Args:
+        dim: Width of the vectors.
+
+    Shape:
+        Input: (rows, dim). Output: (rows, dim).
+
+    References:
+        Ba et al., 2016. https://arxiv.org/abs/1607.06450
+
+    Example:
+        >>> LayerNorm(2)(torch.tensor([[1.0, 3.0]]))
+        tensor([[-1.0000,  1.0000]], grad_fn=<NativeLayerNormBackward0>)
+    """
+
+    @known_arguments
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        output: Tensor = self.norm(vectors.to(self.norm.weight.dtype))
+        return output
+
+
+class Dropout(nn.Module):
+    """While training, sets each number to zero with probability p and scales the others by 1 / (1 - p).
+
+    Args:
+        p: The probability.
+
+    Shape:
+        Input: (rows, dim). Output: (rows, dim).
+
+    Example:
+        >>> Dropout(0.5).eval()(torch.ones(1, 2))
+        tensor([[1., 1.]])
+    """
+
+    @known_arguments
+    def __init__(self, p: float = 0.2) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return F.dropout(vectors, self.p, self.training)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"

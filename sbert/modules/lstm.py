@@ -1,0 +1,61 @@
+"""A recurrent layer over the vectors of a text's tokens."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from sbert.batch import TokenEmbeddings
+from sbert.inputs.arguments import known_arguments
+
+
+class LSTM(nn.Module):
+    """A long short-term memory over each text's tokens, in one direction or both.
+
+    Args:
+        in_features: Width of the token embeddings.
+        hidden: Width of the memory; the output is twice as wide where it runs in both directions.
+        layers: How many are stacked.
+        dropout: Probability between the layers, while training.
+        bidirectional: Whether a second one reads backwards.
+
+    Shape:
+        Input: TokenEmbeddings of (tokens, in_features). Output: TokenEmbeddings of (tokens, hidden) or
+        (tokens, 2 * hidden).
+
+    References:
+        Conneau et al., 2017, section 3.2 (BiLSTM with max pooling). https://arxiv.org/abs/1705.02364
+
+    Example:
+        >>> tokens = TokenEmbeddings(torch.zeros(3, 8), torch.tensor([0, 2, 3]))
+        >>> LSTM(8, 4)(tokens).values.shape
+        torch.Size([3, 8])
+    """
+
+    @known_arguments
+    def __init__(
+        self, in_features: int, hidden: int, layers: int = 1, dropout: float = 0.0, bidirectional: bool = True
+    ) -> None:
+        super().__init__()
+        self.encoder = nn.LSTM(
+            in_features,
+            hidden,
+            num_layers=layers,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            batch_first=True,
+        )
+
+    def forward(self, tokens: TokenEmbeddings) -> TokenEmbeddings:
+        width = self.encoder.hidden_size * (2 if self.encoder.bidirectional else 1)
+        if tokens.longest == 0:
+            return TokenEmbeddings(tokens.values.new_zeros(0, width), tokens.offsets, 0, tokens.prompt_tokens)
+        values, _ = tokens.padded()  # (rows, longest, in_features)
+        packed = nn.utils.rnn.pack_padded_sequence(
+            values, tokens.lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
+        )
+        hidden, _ = nn.utils.rnn.pad_packed_sequence(
+            self.encoder(packed)[0], batch_first=True, total_length=tokens.longest
+        )  # (rows, longest, width)
+        return TokenEmbeddings(
+            hidden.flatten(0, 1)[tokens.slot_of_token], tokens.offsets, tokens.longest, tokens.prompt_tokens
+        )

@@ -1,1 +1,0 @@
-"""Passages of long documents: where to cut, and vectors of passages within their documents."""

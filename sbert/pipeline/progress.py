@@ -1,0 +1,160 @@
+"""What a caller is told while sentences are encoded: progress, texts that were cut, vectors that are no numbers."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sbert.inputs.arguments import warn
+from sbert.storage.processes import Lock
+
+_lock = Lock()
+# A bar for fewer texts would be gone before it was read.
+_BAR_FROM = 2000
+_FINITE_ROWS = 8192
+# The rate as so many units a second, also where it is below one.
+_BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{postfix}]"
+# Tokens that are not in the vocabulary are worth a warning above this share and from this number on: a rare symbol in
+# a text of a language that the model knows is not.
+_UNKNOWN_SHARE, _UNKNOWN_LEAST = 0.05, 3
+_UNKNOWN = "unknown tokens"
+TRUNCATION = ("warn", "ignore", "error")
+
+
+def progress_bar(show: bool | None, **options: Any) -> Any:
+    """A bar of tqdm; None where there is to be none. Where ``show`` is None, it appears if somebody looks on."""
+    if show is False:
+        return None
+    return _bars().tqdm(disable=False if show else None, bar_format=_BAR, **options)
+
+
+def _bars() -> Any:
+    """tqdm, imported once: threads that leave ``catch_warnings`` in another order switch warnings off for good."""
+    with _lock:
+        if "tqdm.auto" not in sys.modules:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # A notebook without widgets gets a bar of text.
+                import_module("tqdm.auto")
+    return import_module("tqdm.auto")
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """How many tokens of texts a tokenizer does not know, of how many, special tokens and prompt left out."""
+
+    count: int = 0
+    tokens: int = 0
+
+    @classmethod
+    def of(cls, reader: Any, texts: list[str], rows: list[list[int]], prompt_tokens: int | None = None) -> Unknown:
+        """Of texts of which a reader has made rows of ids; it says what it leaves out, or which id is the unknown one.
+
+        Args:
+            reader: The first module of an encoder.
+            texts: The texts, behind the prompt.
+            rows: Their ids.
+            prompt_tokens: How many of each row are those of the prompt, with the special tokens before it.
+        """
+        leading, trailing = reader.special_tokens
+        around = trailing + (leading if prompt_tokens is None else prompt_tokens)
+        tokens = sum(map(len, rows)) - around * len(rows)
+        if hasattr(reader, "left_out"):
+            count = reader.left_out(texts, rows)
+            return cls(count, tokens + count)
+        number = getattr(reader, "unknown_id", None)
+        return cls(0 if number is None else sum(row.count(number) for row in rows), tokens)
+
+    def __add__(self, other: Unknown) -> Unknown:
+        return Unknown(self.count + other.count, self.tokens + other.tokens)
+
+    def tell(self, told: set[str], what: str = "sentences") -> None:
+        """Warn if the share is notable, once for a model.
+
+        Args:
+            told: What has been said about the model, which this adds to.
+            what: What the caller calls the texts.
+        """
+        if self.count < _UNKNOWN_LEAST or self.count <= _UNKNOWN_SHARE * self.tokens or _UNKNOWN in told:
+            return
+        told.add(_UNKNOWN)
+        warn(
+            f"{_UNKNOWN}: {self.count / max(self.count, self.tokens):.0%} of the tokens of these {what} are not in the"
+            " model's vocabulary, so the model cannot tell them apart; use a model for that language"
+        )
+
+
+class Report:
+    """A bar that counts sentences, and one warning each for the sentences that were cut and for unknown tokens.
+
+    Args:
+        total: Number of sentences, if it is known.
+        show: Whether there is a bar; where it is None, from 2,000 sentences on, on a terminal or in a notebook.
+        on_truncate: ``"warn"``, ``"ignore"`` or ``"error"``.
+        limit: Longest input in tokens.
+        what: What the caller calls the rows.
+        told: What the user has been told about the model once and for all; None for no word about unknown tokens.
+    """
+
+    def __init__(
+        self,
+        total: int | None,
+        show: bool | None,
+        on_truncate: str,
+        limit: int | None,
+        what: str = "sentences",
+        told: set[str] | None = None,
+    ) -> None:
+        self.told, self.unknown = told, Unknown()
+        self.on_truncate, self.limit, self.what = on_truncate, limit, what
+        self.rows = self.cut = 0
+        if show is None and total is not None and total < _BAR_FROM:
+            show = False
+        self._bar = progress_bar(show, total=total, unit=f" {what}", desc="Encoding")
+
+    def cut_rows(self, rows: np.ndarray, sentences: int) -> None:
+        """Take note of which rows of this window are too long, and of how many sentences that is with their repeats.
+
+        Raises:
+            ValueError: If there are any, and they count as an error.
+        """
+        if len(rows) and self.on_truncate == "error":
+            raise ValueError(
+                f"{self.what}[{self.rows + int(rows[0])}] has more than max_seq_length={self.limit} tokens;"
+                " split what is too long, or pass on_truncate='warn'"
+            )
+        self.cut += sentences
+
+    def done(self, sentences: int) -> None:
+        """Count so many more sentences as encoded."""
+        if self._bar is not None:
+            self._bar.update(sentences)
+
+    def __enter__(self) -> Report:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        if kind is None and self.cut and self.on_truncate == "warn":
+            warn(
+                f"{self.cut} of {self.rows} {self.what} were cut to max_seq_length={self.limit} tokens;"
+                " pass on_truncate='ignore' to silence or 'error' to refuse"
+            )
+        if kind is None and self.told is not None:
+            self.unknown.tell(self.told, self.what)
+
+
+def check_finite(vectors: Tensor, before: int, what: str = "the vector of sentences") -> None:
+    """Raise a ValueError that names the first row with a NaN or an infinity; ``before`` rows came earlier."""
+    for start in range(0, len(vectors), _FINITE_ROWS):  # The check takes several times the memory of what it checks.
+        finite = torch.isfinite(vectors[start : start + _FINITE_ROWS]).all(1)
+        if not finite.all():
+            row = before + start + int((~finite).nonzero()[0])
+            raise ValueError(f"{what}[{row}] is not finite; check the weights, or use dtype='float32' if they are half")

@@ -1,0 +1,188 @@
+"""Vectors in fewer bits."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sbert.inputs.arguments import check_positive, known_arguments
+from sbert.inputs.vectors import matrix, tensor_of, vectors_of
+
+PRECISIONS = {"float32": np.float32, "binary": np.int8, "ubinary": np.uint8, "int8": np.int8}
+
+# What codes of a dtype may be.
+_CODES = {torch.uint8: ("ubinary",), torch.int8: ("int8", "binary")}
+
+# The values of int8: so many steps, the first of which has this code.
+_STEPS, _FIRST = 255, -128
+
+
+def check_precision(precision: str) -> str:
+    """Return ``precision`` if there is one of that name, else raise a ValueError that lists those there are."""
+    if not isinstance(precision, str) or precision not in PRECISIONS:
+        raise ValueError(f"precision={precision!r:.60} is unknown; pass one of {', '.join(PRECISIONS)}")
+    return precision
+
+
+def check_coding(precision: str, ranges: Any) -> None:
+    """Raise a ValueError unless there is such a precision, and ranges for int8 alone."""
+    if (check_precision(precision) == "int8") != (ranges is not None):
+        needed = "needs ranges" if ranges is None else "takes no ranges"
+        raise ValueError(f"precision={precision!r} {needed}; for int8, pass ranges=calibrate(some vectors)")
+
+
+def calibrate(vectors: Any) -> np.ndarray:
+    """The least and the greatest of each number of a sample of vectors: the ranges of int8 codes.
+
+    Take a few thousand vectors of the kind that will be coded. What lies outside the ranges gets the nearest code.
+
+    Args:
+        vectors: Array or tensor.
+
+    Shape:
+        vectors: (rows, dim), two rows or more. Output: (2, dim) float32.
+
+    Raises:
+        ValueError: If there are fewer than two rows, or a number is NaN or infinite.
+
+    Example:
+        >>> calibrate(np.array([[0.0, 1.0], [0.5, -1.0]])).tolist()
+        [[0.0, -1.0], [0.5, 1.0]]
+    """
+    sample = vectors_of("vectors", vectors).detach().cpu().float().numpy()
+    if len(sample) < 2:
+        raise ValueError(f"the sample has the shape {sample.shape}; pass two vectors or more, better some thousands")
+    _check_no_nan(torch.from_numpy(sample))
+    return check_ranges(np.stack([sample.min(0), sample.max(0)]), sample.shape[1])
+
+
+def check_ranges(ranges: Any, dim: int | None = None) -> np.ndarray:
+    """The ranges as float32, if they are such, of vectors of this dim or of any; else a ValueError."""
+    try:
+        found = np.asarray(ranges, np.float32)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"ranges are {ranges!r:.60}; pass those that calibrate(vectors) returns") from error
+    dim = dim or (found.shape[1] if found.ndim == 2 else 0)
+    if found.shape != (2, dim) or not np.isfinite(found).all() or (found[0] > found[1]).any():
+        raise ValueError(
+            f"ranges of shape {found.shape} do not fit vectors of dim {dim or 'any'}: each number needs a finite least"
+            " and a greatest value, (2, dim); take those that calibrate(vectors) returns"
+        )
+    return found
+
+
+@overload
+def quantize(vectors: np.ndarray, precision: str, ranges: Any = None) -> np.ndarray: ...
+@overload
+def quantize(vectors: Tensor, precision: str, ranges: Any = None) -> Tensor: ...
+@known_arguments
+def quantize(vectors: Any, precision: str, ranges: Any = None) -> Any:
+    """Vectors in the given precision: float32 as they are, one byte a number, or one bit a number, eight to a byte.
+
+    A bit is 1 where the number is positive, the first number in the byte's highest bit. ``"ubinary"`` gives
+    the bytes as uint8, ``"binary"`` the same less 128, as int8. ``"int8"`` cuts the range of each number into 255
+    steps:
+
+        code = min(floor((x - least) / step), 255) - 128,    step = (greatest - least) / 255
+
+    Args:
+        vectors: Array or tensor of floats.
+        precision: ``"float32"``, ``"int8"``, ``"binary"`` or ``"ubinary"``.
+        ranges: Of int8, from ``calibrate``: never of the vectors that are coded alone, or a vector's code would depend
+            on its neighbours.
+
+    Shape:
+        vectors: (rows, dim). Output: (rows, dim), or (rows, ceil(dim / 8)) for bits, NumPy where they are NumPy.
+
+    Raises:
+        ValueError: If the precision is unknown, the ranges do not fit or are missing, or a number is NaN, for which
+            there is no code, naming its row.
+
+    Example:
+        >>> quantize(torch.tensor([[0.5, -1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 1.0]]), "ubinary")
+        tensor([[161]], dtype=torch.uint8)
+        >>> quantize(torch.tensor([[0.5, -1.0]]), "int8", ranges=[[0, -1], [1, 1]])
+        tensor([[  -1, -128]], dtype=torch.int8)
+    """
+    check_coding(precision, ranges)
+    if precision == "float32":
+        return vectors
+    values = vectors_of("vectors", vectors).detach()
+    _check_no_nan(values)
+    if precision == "int8":
+        least, step = _scale(ranges, values)
+        step = torch.where(step == 0, 1.0, step)
+        codes = ((values - least) / step).floor_().clamp_(0, _STEPS).add_(_FIRST).to(torch.int8)
+    else:
+        packed = np.packbits(values.cpu().numpy() > 0, axis=1)
+        if precision == "binary":
+            packed = (packed.astype(np.int16) - 128).astype(np.int8)
+        codes = torch.from_numpy(packed).to(values.device)
+    return codes.numpy() if isinstance(vectors, np.ndarray) else codes
+
+
+@overload
+def dequantize(codes: np.ndarray, precision: str, ranges: Any = None, dim: int | None = None) -> np.ndarray: ...
+@overload
+def dequantize(codes: Tensor, precision: str, ranges: Any = None, dim: int | None = None) -> Tensor: ...
+@known_arguments
+def dequantize(codes: Any, precision: str, ranges: Any = None, dim: int | None = None) -> Any:
+    """The vectors that codes stand for: the middle of an int8's step, and 1 or -1 for a bit.
+
+    Args:
+        codes: As ``quantize`` makes them.
+        precision: Of the codes.
+        ranges: Those with which codes of int8 were made; without, the codes are taken for the numbers.
+        dim: Of the vectors, where it is not eight times the bytes.
+
+    Shape:
+        codes: (rows, dim) or, for bits, (rows, ceil(dim / 8)). Output: (rows, dim) float32, NumPy where they are NumPy.
+
+    Raises:
+        ValueError: If the precision is unknown or another than that of the codes, or the ranges or the dim do not fit.
+
+    Example:
+        >>> dequantize(torch.tensor([[-1, -128]], dtype=torch.int8), "int8", ranges=[[0, -1], [1, 1]]).round(decimals=2)
+        tensor([[ 0.5000, -1.0000]])
+        >>> dequantize(torch.tensor([[161]], dtype=torch.uint8), "ubinary", dim=3)
+        tensor([[ 1., -1.,  1.]])
+    """
+    given = tensor_of(matrix("codes", codes))
+    check_precision(precision)
+    possible = _CODES.get(given.dtype, ("float32",))
+    if precision not in (*possible, "float32"):
+        raise ValueError(
+            f"codes of {given.dtype} are not {precision!r}; pass precision={' or '.join(map(repr, possible))}"
+        )
+    if precision == "int8" and ranges is not None:
+        least, step = _scale(ranges, given)
+        vectors = (given.float() - (_FIRST - 0.5)) * step + least
+    elif precision in ("float32", "int8"):
+        vectors = given.float()
+    else:
+        vectors = _unpacked(given.int() + 128 if precision == "binary" else given.int(), check_positive("dim", dim))
+    return vectors.numpy() if isinstance(codes, np.ndarray) else vectors
+
+
+def _unpacked(bytes_: Tensor, dim: int | None) -> Tensor:
+    """1 and -1 for the bits of bytes, in which each byte's eight are looked up."""
+    if dim is not None and dim > 8 * bytes_.shape[1]:
+        raise ValueError(f"dim={dim} exceeds the {8 * bytes_.shape[1]} bits of each row; pass the dim of the vectors")
+    numbers = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32) * 2 - 1
+    return F.embedding(bytes_, torch.from_numpy(numbers).to(bytes_.device)).flatten(1)[:, :dim].contiguous()
+
+
+def _check_no_nan(vectors: Tensor) -> None:
+    wrong = vectors.isnan().any(1).nonzero()
+    if len(wrong):
+        raise ValueError(f"vectors[{int(wrong[0])}] has a NaN; leave that row out, or mend it")
+
+
+def _scale(ranges: Any, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """The least number and the width of a step, 0 for a number that is always the same; each (dim,)."""
+    least, greatest = torch.from_numpy(check_ranges(ranges, vectors.shape[1])).to(vectors.device)
+    return least, (greatest - least) / _STEPS

@@ -1,0 +1,183 @@
+"""Several processes that train or measure one model."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from sbert.pipeline.roll_call import RollCall
+
+T = TypeVar("T")
+
+# Numbers of the gradient that travel together.
+_BUCKET = 1 << 23
+# Seconds in which processes that start together find each other, at least.
+_START = 600.0
+
+_present: RollCall | None = None
+
+
+def _call() -> AbstractContextManager[None]:
+    """Around a collective operation: its errors name the rank that is missing."""
+    return nullcontext() if _present is None else _present.call()
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The place of this process among those that train together; alone by default.
+
+    Row i of a batch belongs to rank i modulo the number of ranks.
+
+    Args:
+        rank: Of this process, from 0.
+        world: How many there are.
+    """
+
+    rank: int = 0
+    world: int = 1
+
+    @classmethod
+    def join(cls, kind: str = "cpu", timeout: float | None = None) -> Ranks:
+        """The processes that ``torchrun`` started, or that the caller's process group has.
+
+        Args:
+            kind: Of the model's device. On GPUs each process takes the one that ``LOCAL_RANK`` names.
+            timeout: Seconds that a rank waits for the others, 600 where it is not given; of a process group that the
+                caller has made, its own holds.
+        """
+        global _present
+        if not dist.is_available():
+            return cls()
+        cuda = kind == "cuda"
+        if cuda and "LOCAL_RANK" in os.environ:
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        ours = not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1
+        if ours:
+            start = timedelta(seconds=max(_START, timeout or 0))
+            dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=start)
+            atexit.register(leave)  # Its threads must not outlive the interpreter.
+        ranks = cls(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else cls()
+        if ranks.world > 1 and (_present is None or _present.process_group is not dist.group.WORLD):
+            _present = RollCall(ranks.rank, ranks.world, timeout or _START, ours)
+        elif _present is not None and timeout is not None:
+            _present.limit_to(timeout)
+        return ranks
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that writes and speaks."""
+        return self.rank == 0
+
+    def gather(self, columns: Tensor, rows: int) -> Tensor:
+        """The columns of a whole batch from those of each rank's rows; only this rank's carry a gradient.
+
+        Shape:
+            columns: (own rows, columns, dim). Output: (rows, columns, dim), in the order of the batch.
+        """
+        if self.world == 1:
+            return columns
+        most = -(-rows // self.world)
+        sent = columns.new_zeros(most, *columns.shape[1:])
+        sent[: len(columns)] = columns.detach()
+        parts = [torch.empty_like(sent) for _ in range(self.world)]
+        with _call():
+            dist.all_gather(parts, sent)
+        parts[self.rank] = torch.cat([columns, sent[len(columns) :]])
+        return torch.stack(parts, dim=1).flatten(0, 1)[:rows]  # Row i stands at (i // world, i % world).
+
+    def reduce(self, parameters: Iterable[nn.Parameter], mean: bool) -> None:
+        """Replace each gradient by the sum, or the mean, of all ranks'; where no rank has one, there is none."""
+        listed = list(parameters)
+        if self.world == 1 or not listed:
+            return
+        reached = torch.tensor([parameter.grad is not None for parameter in listed], device=listed[0].device).byte()
+        with _call():
+            dist.all_reduce(reached, dist.ReduceOp.MAX)
+        waiting: list[Tensor] = []
+        for parameter, somewhere in zip(listed, reached.tolist(), strict=True):
+            if not somewhere:
+                continue
+            if parameter.grad is None:  # No row of this rank's has reached it.
+                parameter.grad = torch.zeros_like(parameter)
+            waiting.append(parameter.grad)
+            if sum(gradient.numel() for gradient in waiting) >= _BUCKET:
+                self._reduce(waiting, mean)
+                waiting = []
+        self._reduce(waiting, mean)
+
+    def _reduce(self, gradients: list[Tensor], mean: bool) -> None:
+        if not gradients:
+            return
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        with _call():
+            dist.all_reduce(flat)
+        if mean:
+            flat /= self.world
+        for gradient, reduced in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
+            gradient.copy_(reduced.view_as(gradient))
+
+    def all_max(self, number: int, device: torch.device) -> int:
+        """The greatest of all ranks' whole numbers."""
+        if self.world == 1:
+            return number
+        tensor = torch.tensor(number, device=device)
+        with _call():
+            dist.all_reduce(tensor, dist.ReduceOp.MAX)
+        return int(tensor)
+
+    def broadcast(self, tensors: Iterable[Tensor]) -> None:
+        """Overwrite every rank's tensors with those of the first."""
+        if self.world > 1:
+            for tensor in tensors:
+                with _call():
+                    dist.broadcast(tensor.detach(), 0)
+
+    def at(self, step: int) -> AbstractContextManager[None]:
+        """Within this, errors that another rank is the cause of name it and the step."""
+        if self.world == 1 or _present is None:
+            return nullcontext()
+        _present.step = step
+        return _present.named()
+
+    def together(self, action: Callable[[], T]) -> T:
+        """Do something on every rank, and wait for the others, for however long their processes run.
+
+        Raises:
+            RuntimeError: If it fails on another rank, where its own error is raised, or another rank is stopped.
+        """
+        if self.world == 1 or _present is None:
+            return action()
+        result: T
+        result, failure, failed = _present.wait_for(action)
+        if failure is not None:
+            raise failure
+        if failed:
+            raise RuntimeError("another process has failed, and says why")
+        return result
+
+    def run_on_main(self, action: Callable[[], object]) -> None:
+        """Do something on the first rank, while the others wait; if it fails there, it fails on all."""
+        self.together(lambda: action() if self.first else None)
+
+
+def leave() -> None:
+    """Part from the others, as a process that ``Ranks.join`` has brought to them does when it ends."""
+    if _present is not None:
+        _present.end()
+    # gloo's thread lets go of the tensors of its last call, for which it needs the interpreter, while there is one.
+    time.sleep(0.1)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+ALONE = Ranks()

@@ -1,0 +1,51 @@
+"""Run planned batches through the modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from sbert.batch import TokenBatch
+from sbert.pipeline.tokenize import Tokens
+
+Output = TypeVar("Output")
+Item = TypeVar("Item")
+
+
+def ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
+    """The same items, each made in a thread while the one before it is in use."""
+    source, end = iter(items), object()
+    with ThreadPoolExecutor(1, "sbert-ahead") as pool:
+        coming = pool.submit(next, source, end)
+        while (item := coming.result()) is not end:
+            coming = pool.submit(next, source, end)
+            yield item  # type: ignore[misc]
+
+
+def run(
+    forward: Callable[[TokenBatch], Output], tokens: Tokens, batches: Iterable[np.ndarray], device: torch.device
+) -> Iterator[tuple[np.ndarray, Output]]:
+    """Each batch of rows with what ``forward`` makes of it.
+
+    A batch that does not fit the memory is halved until it does.
+    """
+    for batch in batches:
+        waiting = [batch]
+        while waiting:
+            rows = waiting.pop()
+            try:
+                output = forward(tokens.batch(rows).to(device))
+            except torch.OutOfMemoryError:
+                if len(rows) == 1:
+                    raise
+                output = None
+            if output is None:  # Outside of the except clause, whose traceback holds the batch's memory.
+                if device.type == "cuda":
+                    torch.cuda.empty_cache()
+                waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
+            else:
+                yield rows, output

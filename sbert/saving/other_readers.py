@@ -1,0 +1,74 @@
+"""Which programs of others would compute something else from a folder than this library does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torch import nn
+
+from sbert.modules import Dense, Dropout, Normalize, Pooling, Transformer
+from sbert.modules.registry import is_built_in, registered
+from sbert.saving.format import POOLING_KEYS
+
+_TEI, _LLAMA = "text-embeddings-inference", "llama.cpp's converter"
+# What text-embeddings-inference knows of a list of modules. Whatever else it meets there, it leaves out every Dense.
+_KNOWN = (Transformer, Pooling, Dense, Normalize)
+_MODES = set(POOLING_KEYS.values())
+_POOLINGS = ("cls", "mean", "lasttoken")
+_ACTIVATIONS = ("Tanh", "Identity")
+
+
+def differences(modules: Sequence[nn.Module]) -> str | None:
+    """What other programs do not read of a chain as it is, and why; None where there is nothing to say.
+
+    Read in the sources of text-embeddings-inference and of llama.cpp's ``convert_hf_to_gguf.py``. Both read
+    transformers alone, so that there is nothing to say of chains that begin with something else.
+    """
+    kinds = [type(module) for module in modules]
+    reasons = _of_own(modules)
+    if kinds[0] is Transformer and not reasons:
+        reasons = [reason for module in modules for reason in _of_module(module)]
+        lost = _named(kind for kind in kinds if kind not in (Transformer, Pooling, Normalize, Dropout))
+        unknown = _named(kind for kind in kinds if kind not in _KNOWN)
+        if lost and unknown:
+            reasons.append(f"{_TEI} leaves out {lost}, as it does not know {unknown}")
+        if lost:
+            reasons.append(f"{_LLAMA} leaves out {lost}")
+    return "; ".join(dict.fromkeys(reasons)) or None
+
+
+def _named(kinds: Iterable[type[nn.Module]]) -> str:
+    return ", ".join(dict.fromkeys(kind.__name__ for kind in kinds))
+
+
+def _of_own(modules: Sequence[Any]) -> list[str]:
+    """What is to be said of modules and poolings of the user's."""
+    modes = [mode for module in modules if type(module) is Pooling for mode in module.modes]
+    own = [type(module) for module in modules if not is_built_in(type(module))]
+    names = ", ".join(dict.fromkeys([kind.__name__ for kind in own] + [m for m in modes if m not in _MODES]))
+    reasons = [f"{names} is known to sbert alone, and no other library loads this model"] if names else []
+    unregistered = _named(kind for kind in own if registered().get(kind.__name__) is not kind)
+    if unregistered:
+        reasons.append(f"sbert loads it once {unregistered} is registered: put @register_module before the class")
+    return reasons
+
+
+def _of_module(module: Any) -> list[str]:
+    """What is wrong with the settings of one module."""
+    reasons = []
+    if type(module) is Pooling:
+        if len(module.modes) > 1 or module.modes[0] not in _POOLINGS:
+            modes = " + ".join(module.modes)
+            reasons.append(f"{_TEI} and {_LLAMA} pool by one of {', '.join(_POOLINGS)}, and not by {modes}")
+        if not module.include_prompt:
+            reasons.append(f"{_TEI} and {_LLAMA} pool the tokens of the prompt, too")
+    elif type(module) is Dense:
+        if module.activation not in _ACTIVATIONS:
+            known = " and ".join(_ACTIVATIONS)
+            reasons.append(f"{_TEI} refuses {module.activation} in Dense, as it knows {known} alone")
+        if module.use_residual:
+            reasons.append(f"{_TEI} leaves out the residual of Dense")
+    elif type(module) is Transformer and module.lower_case:
+        reasons.append(f"{_TEI} and {_LLAMA} do not put texts in lower case first")
+    return reasons

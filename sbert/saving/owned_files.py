@@ -1,0 +1,103 @@
+"""Which files make up a model's folder: these a save may replace, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from sbert.backends import huggingface
+from sbert.saving.format import (
+    LSTM_CONFIG,
+    MODULES,
+    REFERENCE,
+    SETTINGS,
+    TRANSFORMER_CONFIGS,
+    WORDS_CONFIG,
+    WORDS_VOCABULARY,
+)
+from sbert.storage.files import UnreadableError, read_json, read_object
+from sbert.storage.folders import check_own, foreign
+
+_CONFIG, _CARD = "config.json", "README.md"
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_INDEXES = tuple(f"{name}.index.json" for name in _WEIGHTS)
+_TEMPLATES = "additional_chat_templates"
+# What this library, transformers and peft write for one module, at the top or in the module's own folder.
+_OF_MODULES = {
+    *(_CONFIG, "generation_config.json", *_WEIGHTS, *_INDEXES),
+    *("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"),
+    *(*huggingface.TOKENIZER_FILES, "tokenizer.model", "spm.model", "sentencepiece.model", "bpe.codes"),
+    *("chat_template.jinja", "chat_template.json"),
+    *(*TRANSFORMER_CONFIGS, WORDS_CONFIG, WORDS_VOCABULARY, LSTM_CONFIG),
+}
+_OF_MODELS = {_CARD, MODULES, SETTINGS, REFERENCE}
+
+
+def check_replaceable(target: Path, also: Collection[str] = ()) -> None:
+    """Raise an error where saving a model to ``target`` would delete a file that no save of a model writes.
+
+    A folder is a model's if its modules.json lists modules, or else if its config.json describes one. It may hold
+    files of the names that are written for a model, the parts of weights that its index lists, and the folders of
+    its modules with such files. A link may lead to something of another's, so it may not be there.
+
+    Args:
+        target: The folder; or none, or an empty one.
+        also: Paths of other files that are the caller's own, relative to ``target``, with slashes.
+
+    Raises:
+        ValueError: If there is something else, with its name.
+    """
+    check_own(target, "a model", lambda folder: foreign_file(folder, also))
+
+
+def foreign_file(folder: Path, also: Collection[str] = ()) -> str | None:
+    """The first file or folder that ``check_replaceable`` refuses, relative to ``folder``; None for none."""
+    modules = _modules(folder)
+    if modules is None:
+        return foreign(folder, lambda _: False)
+    shards = {str(module / name) for module in modules for name in _shards(folder / module)}
+    folders = {*modules, *(module / _TEMPLATES for module in modules), *(PurePosixPath(name).parent for name in also)}
+
+    def is_known(name: str) -> bool:
+        path = PurePosixPath(name)
+        if path.parent in modules:
+            at_top = not path.parent.name and path.name in _OF_MODELS
+            return at_top or path.name in _OF_MODULES or name in shards
+        is_template = path.parent.name == _TEMPLATES and path.parent.parent in modules and path.suffix == ".jinja"
+        return is_template or name in also
+
+    return foreign(folder, is_known, {str(path) for each in folders for path in (each, *each.parents)})
+
+
+def _modules(folder: Path) -> set[PurePosixPath] | None:
+    """The folders of a model's modules, relative to the model's; None for a folder that is no model's."""
+    try:
+        if (folder / MODULES).is_file():
+            listed = read_json(folder / MODULES)
+            return {PurePosixPath(), *map(_path, listed)} if isinstance(listed, list) and listed else None
+        config = read_object(folder / _CONFIG)
+    except (UnreadableError, TypeError):
+        return None
+    described = isinstance(config.get("model_type"), str) or isinstance(config.get("architectures"), list)
+    return {PurePosixPath()} if described else None
+
+
+def _path(entry: Any) -> PurePosixPath:
+    if not isinstance(entry, dict) or not isinstance(entry.get("type"), str):
+        raise TypeError("no module")
+    return PurePosixPath(entry.get("path") or "")
+
+
+def _shards(folder: Path) -> set[str]:
+    """The files of weights that an index lists."""
+    found: set[str] = set()
+    for name in _INDEXES:
+        try:
+            listed = read_object(folder / name, missing_ok=True).get("weight_map")
+        except UnreadableError:
+            continue
+        if isinstance(listed, dict):
+            suffix = Path(name.removesuffix(".index.json")).suffix
+            found.update(str(file) for file in listed.values() if str(file).endswith(suffix))
+    return found

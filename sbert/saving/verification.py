@@ -1,0 +1,94 @@
+"""A few texts with their vectors, kept in a model's folder, to notice when they change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sbert.storage.files import UnreadableError, field, read_object, required
+
+# Letters with accents, several scripts, digits, punctuation, white space and capitals: what tokenizers change.
+TEXTS = [
+    "The quick brown fox jumps over the lazy dog.",
+    "Ünïcödé, naïve café: 3.14 × 2 = 6.28 (50 %)!",
+    "  white\tspace \n and CAPITALS  ",
+    "문장의 의미를 벡터로 나타낸다. 文の意味 смысл предложения",
+    "def f(x): return x**2  # code_with_underscores",
+]
+_PACKAGES = ("sbert", "torch", "transformers", "tokenizers")
+
+
+@dataclass(frozen=True)
+class Verification:
+    """By how much a model's vectors differ from those it was saved with.
+
+    Args:
+        max_difference: Greatest absolute difference of one number.
+        min_cosine: Least cosine between a text's two vectors.
+        tolerance: Greatest difference that counts as none.
+        versions: Packages whose version has changed, with the version then and now.
+    """
+
+    max_difference: float
+    min_cosine: float
+    tolerance: float
+    versions: dict[str, tuple[str, str]]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the difference is within the tolerance."""
+        return self.max_difference <= self.tolerance
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        changed = ", ".join(f"{name} {then} → {now}" for name, (then, now) in self.versions.items())
+        return (
+            f"{'same' if self.ok else 'DIFFERENT'} vectors: max difference {self.max_difference:.1e}"
+            f" (tolerance {self.tolerance:.0e}), min cosine {self.min_cosine:.6f};"
+            f" versions changed since saving: {changed or 'none'}"
+        )
+
+
+def versions() -> dict[str, str]:
+    """Versions of the packages that a vector depends on."""
+    return {name: version(name) for name in _PACKAGES}
+
+
+def record(vectors: np.ndarray) -> dict[str, Any]:
+    """What is kept of the vectors of TEXTS. Shape: (texts, dim)."""
+    return {"texts": TEXTS, "vectors": [[float(x) for x in row] for row in vectors], "versions": versions()}
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """What ``record`` made, as it stands in a folder's file; None where there is no such file."""
+    if not path.exists():
+        return None
+    recorded = read_object(path)
+    texts, rows = required(recorded, path, "texts", list), required(recorded, path, "vectors", list)
+    try:
+        vectors = np.array(rows, dtype=np.float32)
+    except (TypeError, ValueError):
+        vectors = np.empty(0, np.float32)
+    if vectors.ndim != 2 or len(vectors) != len(texts) or not all(isinstance(text, str) for text in texts):
+        raise UnreadableError(path, "holds no texts with a vector each")
+    return {"texts": texts, "vectors": vectors, "versions": field(recorded, path, "versions", dict, {})}
+
+
+def compare(recorded: dict[str, Any], vectors: np.ndarray, tolerance: float) -> Verification:
+    """Compare vectors with the recorded ones of the same texts."""
+    before = np.asarray(recorded["vectors"], np.float32)
+    if before.shape != vectors.shape:
+        raise ValueError(f"vectors of shape {vectors.shape} now, {before.shape} when saved; load the saved model")
+    lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(vectors, axis=1)
+    cosines = (before * vectors).sum(1) / np.maximum(lengths, 1e-12)
+    now = versions()
+    changed = {
+        name: (str(then), now[name]) for name, then in recorded["versions"].items() if name in now and then != now[name]
+    }
+    return Verification(float(np.abs(before - vectors).max()), float(cosines.min()), tolerance, changed)

@@ -1,0 +1,137 @@
+"""From a model's name to a folder on this machine."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+# Everything that describes a model, and its weights in the one format that cannot hold code.
+_WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
+# The model that comes with the library, and its folder.
+OWN, _OWN_FOLDER = "sbert-mini", Path(__file__).parent.parent / "default_model"
+# Characters of a name that an error shows.
+_NAME = 60
+_OTHER_RUNTIMES = ["onnx/*", "openvino/*", "coreml/*", "*.onnx", "flax_model*", "tf_model*"]
+
+
+def _looks_like_a_path(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1 or name.endswith("/")
+
+
+def resolve(
+    name: str | os.PathLike[str],
+    *,
+    organisation: str | None = None,
+    revision: str | None = None,
+    token: str | bool | None = None,
+    cache_folder: str | None = None,
+    local_files_only: bool = False,
+) -> Path:
+    """The folder of a model, downloaded from the Hugging Face hub if it is not one already.
+
+    Args:
+        name: A folder, a name on the hub, or ``"sbert-mini"`` for the model that comes with the library, before a
+            folder of that name.
+        organisation: Where to look first for a name without one.
+        revision: Branch, tag or commit on the hub.
+        token: Access token, for private models.
+        cache_folder: Where downloads are kept; the hub's own default otherwise.
+        local_files_only: Use only what has been downloaded before.
+
+    Raises:
+        FileNotFoundError: If there is neither such a folder nor such a model.
+    """
+    path = Path(name).expanduser()
+    if name == OWN:  # Whatever lies where the program was started, as this is what no name at all stands for.
+        if path.is_dir():
+            warnings.warn(f"{OWN} is the model that comes with the library; pass ./{OWN} for the folder", stacklevel=2)
+        return _OWN_FOLDER
+    if path.is_dir():
+        return path
+    text = os.fspath(name)
+    if not isinstance(name, str) or _looks_like_a_path(text) or path.exists():
+        what = "is a file" if path.exists() else "does not exist"
+        raise FileNotFoundError(f"{path} {what}; pass a model's folder or its name on the hub")
+
+    names = [f"{organisation}/{text}"] if organisation and "/" not in text else []
+    failures: list[Exception] = []
+    for candidate in [*names, text]:
+        try:
+            return _download(candidate, revision, token, cache_folder, local_files_only)
+        except Exception as error:  # The HTTP library beneath the hub's client has errors of its own, and changes.
+            failures.append(error)
+    what = text if revision is None else f"{text} at revision {revision}"
+    raise FileNotFoundError(_remedy(what, failures, local_files_only)) from failures[-1]
+
+
+def _remedy(name: str, failures: list[Exception], local: bool) -> str:
+    """What to do about a model that cannot be had, and why; one line, since a terminal cuts long ones."""
+    from huggingface_hub import constants, errors
+
+    model = repr(name if len(name) <= _NAME else f"{name[:_NAME]}…")
+    if any(isinstance(error, errors.GatedRepoError) for error in failures):
+        return f"accept the terms of {model} on its page and pass your token: the hub gives it to nobody else"
+    absent = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.HFValidationError)
+    others = [error for error in failures if not isinstance(error, absent)]
+    if not others:
+        return f"check the name and, for a private model, the token: {model} is neither a folder nor a model on the hub"
+    asked_nobody = isinstance(others[-1], (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled))
+    if asked_nobody and (local or constants.HF_HUB_OFFLINE):
+        setting = "local_files_only" if local else "HF_HUB_OFFLINE"
+        return f"unset {setting}, or pass a model's folder: {model} is none, and has not been downloaded"
+    # The hub's client puts an error of its own before what has happened.
+    reason = type(others[-1].__cause__ or others[-1]).__name__
+    return f"check the connection, or pass a model's folder: {model} is not in the cache, no hub reached ({reason})"
+
+
+def _download(name: str, revision: str | None, token: str | bool | None, cache_folder: str | None, local: bool) -> Path:
+    from huggingface_hub import snapshot_download
+
+    def fetch(patterns: list[str]) -> Path:
+        return Path(
+            snapshot_download(
+                name,
+                revision=revision,
+                token=token,
+                cache_dir=cache_folder,
+                local_files_only=local,
+                allow_patterns=patterns,
+                ignore_patterns=_OTHER_RUNTIMES,
+            )
+        )
+
+    folder = fetch(_WANTED)
+    pickled = [f"{part}pytorch_model*.bin" for part in _parts(folder) if not list((folder / part).glob("*.safe*"))]
+    return fetch([*_WANTED, *pickled]) if pickled and not local else folder
+
+
+def _parts(folder: Path) -> list[str]:
+    """The sub-folders of the modules that hold weights, '' for the top, each with a trailing slash."""
+    from sbert.storage.files import UnreadableError, read_json
+
+    modules = folder / "modules.json"
+    if not modules.exists():
+        return [""]
+    weightless = ("Pooling", "Normalize", "Dropout")
+    try:
+        listed = read_json(modules)
+    except UnreadableError:
+        return []  # Whoever reads the folder says so.
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    paths = [m.get("path", "") for m in entries if not str(m.get("type", "")).endswith(weightless)]
+    return [f"{path}/" if path else "" for path in paths]
+
+
+def upload(
+    folder: Path, repository: str, *, token: str | bool | None, private: bool | None, message: str, revision: str | None
+) -> str:
+    """Upload a folder to the hub, making the repository if there is none, and return the commit's address."""
+    from huggingface_hub import HfApi
+
+    api = HfApi(token=token)
+    api.create_repo(repository, private=private, exist_ok=True)
+    if revision is not None:
+        api.create_branch(repository, branch=revision, exist_ok=True)
+    commit = api.upload_folder(repo_id=repository, folder_path=folder, commit_message=message, revision=revision)
+    return str(commit.commit_url)

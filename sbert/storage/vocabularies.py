@@ -1,0 +1,40 @@
+"""Vocabularies in files, whose ids a damaged or hostile one may set to anything."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from sbert.storage.files import UnreadableError, check_file, reading
+
+# The Rust library goes through all ids up to the last when a tokenizer is copied.
+_LAST_ID = 10_000_000
+# Bytes of a vocabulary with such a number that are parsed, to see whether it is an id.
+_PARSED = 10_000_000
+_LARGE_ID = re.compile(rb":\s*[1-9]\d{7}")
+
+
+def check_ids(path: Path, content: bytes | None = None) -> None:
+    """Raise a ValueError if a vocabulary gives a token an id beyond those of any table.
+
+    Args:
+        path: A tokenizer.json or a vocab.json.
+        content: What it holds, where it was read before.
+    """
+    with reading(path, "JSON"):
+        if content is None:
+            check_file(path)
+            content = path.read_bytes()
+        if not _LARGE_ID.search(content):  # A tenth of the time that it takes to parse them.
+            return
+        if len(content) > _PARSED:
+            reason = f"is {len(content)} bytes long and gives a number beyond {_LAST_ID}"
+            raise UnreadableError(path, reason, "do not trust the folder")
+        value = json.loads(content)
+        vocabulary = value["model"]["vocab"] if path.name == "tokenizer.json" else value
+        ids = vocabulary.items() if isinstance(vocabulary, dict) else ()
+        token, last = max(ids, key=lambda item: item[1], default=("", 0))
+        if last > _LAST_ID:
+            reason = f"gives the token {token!r:.40} the id {last}, where at most {_LAST_ID} is expected"
+            raise UnreadableError(path, reason)

@@ -1,0 +1,212 @@
+"""The weights of a model folder: what their header declares is checked before anything of that size is made."""
+
+from __future__ import annotations
+
+import re
+import threading
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
+
+from sbert.storage import pickle_files as pickled
+from sbert.storage.files import UnreadableError, check_file, field, inside, read_object, reading
+
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+_HEADER = 10_000_000  # Bytes of a safetensors header: those of the largest models hold one.
+_FLOATS = {"F64", "F32", "F16", "BF16"}
+# Tables of positions and masks that old versions of transformers saved among the weights.
+_TABLES = re.compile(r"(^|\.)(position_ids|token_type_ids|inv_freq|num_batches_tracked|att(entio)?n\.(masked_)?bias)$")
+# What a model may be made of beyond the weights in its file: a pooler, a head, tables of positions that are computed.
+_MORE_NUMBERS, _MORE_PARTS = 1 << 24, 1000
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file of weights declares.
+
+    Args:
+        path: The file; of several, the one that lists them.
+        tensors: By name.
+    """
+
+    path: Path
+    tensors: dict[str, pickled.Tensor]
+
+    @property
+    def numbers(self) -> int:
+        """Of all tensors together."""
+        return sum(prod(tensor.shape) for tensor in self.tensors.values())
+
+    def check_dtypes(self, integers: Iterable[str] = ()) -> None:
+        """Raise a ValueError for weights that are no floating-point numbers.
+
+        Args:
+            integers: Names of tensors that may hold integers.
+        """
+        for name, tensor in self.tensors.items():
+            if tensor.dtype not in _FLOATS and name not in integers and not _TABLES.search(name):
+                reason = f"holds {name} as {tensor.dtype}, where {', '.join(sorted(_FLOATS))} is expected"
+                raise UnreadableError(self.path, reason, "use a copy of the model with floating-point weights")
+
+
+def weights_file(folder: Path, names: Sequence[str] = WEIGHTS) -> Path:
+    """The file that holds a folder's weights, or lists those that hold them."""
+    for name in names:
+        if (folder / name).exists():
+            return folder / name
+    single = [name for name in names if not name.endswith(".json")]
+    raise UnreadableError(folder, f"holds neither {' nor '.join(single)}")
+
+
+def read_header(folder: Path, names: Sequence[str] = WEIGHTS) -> Header:
+    """What the weights of a folder declare.
+
+    Args:
+        folder: That holds them.
+        names: Of files that may hold them, the first one first.
+
+    Raises:
+        ValueError: If there are none, or a file of them is damaged, with its name.
+    """
+    path = weights_file(folder, names)
+    if path.suffix != ".json":
+        return Header(path, _declared(path))
+    tensors: dict[str, pickled.Tensor] = {}
+    for shard in sorted({str(shard) for shard in field(read_object(path), path, "weight_map", dict, {}).values()}):
+        tensors.update(_declared(inside(folder, shard, path)))
+    return Header(path, tensors)
+
+
+def _declared(path: Path) -> dict[str, pickled.Tensor]:
+    with reading(path, "safetensors weights" if path.suffix == ".safetensors" else "weights"):
+        check_file(path)
+        if path.suffix != ".safetensors":
+            return pickled.declared(path)
+        from safetensors import safe_open
+
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+        if size > _HEADER:
+            raise UnreadableError(path, f"begins with a header of {size} bytes, where at most {_HEADER} are expected")
+        with safe_open(path, "pt") as file:
+            slices = ((name, file.get_slice(name)) for name in file.keys())  # noqa: SIM118 (it is no dict)
+            return {name: pickled.Tensor(part.get_dtype(), tuple(part.get_shape())) for name, part in slices}
+
+
+def read_weights(folder: Path, integers: Iterable[str] = ()) -> dict[str, torch.Tensor]:
+    """The tensors of ``model.safetensors``, or else of ``pytorch_model.bin`` (never running its code).
+
+    Args:
+        folder: That holds them.
+        integers: Names of tensors that may hold integers.
+    """
+    from safetensors.torch import load_file
+
+    header = read_header(folder)
+    header.check_dtypes(integers)
+    with reading(header.path, "weights"):
+        if header.path.suffix == ".safetensors":
+            return dict(load_file(header.path))
+        return dict(torch.load(header.path, map_location="cpu", weights_only=True))
+
+
+@contextmanager
+def within(header: Header, source: Path) -> Iterator[None]:
+    """Stop the making of modules as soon as they have more weights than a file holds, and some to spare.
+
+    Weights are counted as they are put into modules, whatever class makes them: before they are filled, and on the
+    device "meta" before there is any memory of theirs.
+
+    Args:
+        header: Of the file.
+        source: The file that asks for the modules, for the error's message.
+
+    Raises:
+        ValueError: If there are more.
+    """
+    here = threading.get_ident()
+    numbers = dict.fromkeys(("parameters", "buffers"), 2 * header.numbers + _MORE_NUMBERS)
+    left = {(kind, meta): [numbers[kind], 4 * len(header.tensors) + _MORE_PARTS] for kind in numbers for meta in (0, 1)}
+    modules = 16 * len(header.tensors) + 8 * _MORE_PARTS
+    seen: set[int] = set()  # A tied weight is put into several modules, and a module into one again.
+
+    def refuse() -> None:
+        held = f"{len(header.tensors)} weights of {header.numbers} numbers"
+        raise UnreadableError(source, f"asks for far more than the {held} that {header.path} holds")
+
+    def count(kind: str, tensor: torch.Tensor | None) -> None:
+        if tensor is None or threading.get_ident() != here or id(tensor) in seen:
+            return
+        seen.add(id(tensor))
+        remaining = left[kind, int(tensor.is_meta)]
+        remaining[0] -= tensor.numel()
+        remaining[1] -= 1
+        if min(remaining) < 0:
+            refuse()
+
+    def count_module() -> None:
+        nonlocal modules
+        if threading.get_ident() == here:
+            modules -= 1
+            if modules < 0:
+                refuse()
+
+    hooks: list[Any] = [
+        register_module_parameter_registration_hook(lambda _module, _name, tensor: count("parameters", tensor)),
+        register_module_buffer_registration_hook(lambda _module, _name, tensor: count("buffers", tensor)),
+        register_module_module_registration_hook(lambda _module, _name, _part: count_module()),
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+# Of models for pretraining and for tasks, under the names that transformers gives them.
+_HEADS = set(
+    "cls classifier decoder discriminator_predictions embed_out entity_predictions generator_lm_head"
+    " generator_predictions head lm_head lm_loss lm_predictions logit_scale logits_proj mask_predictions pooler"
+    " pre_classifier pred_layer predictions qa_outputs score seq_relationship sequence_summary sop_classifier"
+    " vocab_layer_norm vocab_projector vocab_transform".split()
+)
+
+
+def warn_of_unused(header: Header, unused: Iterable[str], model: nn.Module, prefix: str = "") -> None:
+    """Warn once of weights that no part of a model took, other than heads for other tasks.
+
+    Args:
+        header: Of the file.
+        unused: Their names.
+        model: That was read.
+        prefix: Under which a model with a head has this one.
+    """
+    parts = {name for name, _ in model.named_children()}
+    headed = prefix not in parts and any(name.startswith(f"{prefix}.") for name in header.tensors)
+
+    def known(name: str) -> bool:
+        if headed and not name.startswith(f"{prefix}."):
+            return True  # The file is of a model with a head, and the head is not wanted.
+        first = name.removeprefix(f"{prefix}.").partition(".")[0]
+        return bool(_TABLES.search(name)) or (first in _HEADS and first not in parts)
+
+    names = sorted(name for name in unused if not known(name))
+    if names:
+        more = "" if len(names) <= 3 else f" and {len(names) - 3} more"
+        warnings.warn(
+            f"{header.path} holds weights that the model has no place for: {', '.join(names[:3])}{more};"
+            " check that config.json is the one they were saved with",
+            stacklevel=2,
+        )
