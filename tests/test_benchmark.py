@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import multiprocessing
 import os
@@ -27,6 +28,7 @@ from sbert.cli.benchmark.measure import Contender, Field, _latency, _linearity, 
 from sbert.cli.benchmark.workloads import made_up, mixed, short
 from sbert.cli.main import main
 from tests import small
+from tests.benchmarks.__main__ import listing
 from tests.test_families import build
 
 
@@ -318,3 +320,17 @@ def test_errors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "at least 1 round" in capsys.readouterr().err
     assert main(["benchmark", str(folder), "--dtype", "bfloat16"]) == 2
     assert "--dtype" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------- the measuring programs
+
+
+def test_every_measuring_program_is_listed_with_one_line() -> None:
+    programs = listing()
+    assert {"batches", "search", "training"} <= programs.keys()
+    assert all(line.endswith((".", ")")) and len(line) < 125 for line in programs.values())
+
+
+@pytest.mark.parametrize("name", listing())
+def test_every_measuring_program_can_be_imported_and_has_a_main(name: str) -> None:
+    assert callable(importlib.import_module(f"tests.benchmarks.{name}").main)

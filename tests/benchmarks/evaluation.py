@@ -1,8 +1,8 @@
-"""What evaluating STSb during training costs beside encoding its different sentences once, on all-MiniLM-L6-v2.
+"""Time of evaluating STSb compared with encoding its distinct sentences once, with all-MiniLM-L6-v2.
 
-python -m tests.measure_evaluation --data FOLDER [--rounds 9] [--split dev]
+python -m tests.benchmarks.evaluation --data FOLDER [--rounds 9] [--split dev]
 
-The two are timed in turns, on the pairs of FOLDER/stsb/SPLIT.tsv; the ratio is that of each round's two times.
+Both are timed in turns, on the pairs of FOLDER/stsb/SPLIT.tsv. The ratio is the median over the rounds.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ def main() -> None:
     rows = list(read_rows(Path(options.data) / "stsb" / f"{options.split}.tsv", ["sentence1", "sentence2"], "score"))
     evaluator = SimilarityEvaluator(*([row[name] for row in rows] for name in ("sentence1", "sentence2", "label")))
     model = SentenceEncoder(str(get_model_path()), device="cpu")
-    different = list(dict.fromkeys([*evaluator.first, *evaluator.second]))
-    ways: list[Callable[[], object]] = [lambda: evaluator(model), lambda: model.encode(different)]
+    distinct = list(dict.fromkeys([*evaluator.first, *evaluator.second]))
+    ways: list[Callable[[], object]] = [lambda: evaluator(model), lambda: model.encode(distinct)]
     for way in ways:
-        way()  # The first call chooses how to compute.
+        way()  # The first call selects a backend.
     times: list[list[float]] = [[], []]
     for number in range(options.rounds):
         for which in (0, 1) if number % 2 else (1, 0):
             times[which].append(seconds(ways[which]))
     ratios = [one / two for one, two in zip(*times, strict=True)]
-    print(f"{len(rows)} pairs, {len(different)} different sentences, {options.rounds} rounds")
-    print(f"evaluate  median {statistics.median(times[0]):.3f} s, least {min(times[0]):.3f} s")
-    print(f"encode    median {statistics.median(times[1]):.3f} s, least {min(times[1]):.3f} s")
-    print(f"ratio     median {statistics.median(ratios):.3f}, of the least {min(times[0]) / min(times[1]):.3f}")
+    print(f"{len(rows)} pairs, {len(distinct)} distinct sentences, {options.rounds} rounds")
+    print(f"evaluate  median {statistics.median(times[0]):.3f} s, minimum {min(times[0]):.3f} s")
+    print(f"encode    median {statistics.median(times[1]):.3f} s, minimum {min(times[1]):.3f} s")
+    print(f"ratio     median {statistics.median(ratios):.3f}, of the minima {min(times[0]) / min(times[1]):.3f}")
 
 
 if __name__ == "__main__":

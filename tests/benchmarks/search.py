@@ -1,12 +1,13 @@
-"""Search, mining and communities beside sentence-transformers (and faiss, if it is there), in turns, results compared.
+"""Time of search, mining and communities compared with sentence-transformers (and faiss, if it is installed).
 
-python -m tests.measure_search [--rows 1000000] [--queries 100] [--dim 384] [--top-k 10] [--pairs-of 10000]
+python -m tests.benchmarks.search [--rows 1000000] [--queries 100] [--dim 384] [--top-k 10] [--pairs-of 10000]
     [--communities-of 100000] [--rounds 5] [--only search,pair,mining,communities,memory]
     [--vectors FILE.npy] [--file FILE.npy --gigabytes 10]
 
-Vectors are random directions around a few thousand centres, so that some are near each other as those of sentences are;
-or the rows of a .npy file. A ratio is the median over rounds of theirs / ours. "memory" writes a file of so many
-gigabytes, if it is not there, searches it in a process of its own, and prints the most memory that was resident.
+Vectors are random directions around a few thousand centres, so that some are similar, as vectors of sentences are; or
+the rows of a .npy file. The libraries run in turns, and their results are compared. A ratio is the median over rounds
+of theirs / ours. "memory" writes the file if it does not exist, searches it in a separate process, and prints the peak
+resident memory.
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ Ways = dict[str, Callable[[], Any]]
 
 
 def directions(rows: int, dim: int, seed: int = 0) -> torch.Tensor:
-    """Unit vectors, each near one of many centres."""
+    """Unit vectors (rows, dim), each near one of many centres."""
     generator = torch.Generator().manual_seed(seed)
     centres = torch.randn(max(1, rows // 40), dim, generator=torch.Generator().manual_seed(99))
-    found = torch.empty(rows, dim)
+    vectors = torch.empty(rows, dim)
     for start in range(0, rows, 1 << 16):
-        part = found[start : start + (1 << 16)]
+        part = vectors[start : start + (1 << 16)]
         near = centres[torch.randint(len(centres), (len(part),), generator=generator)]
         spread = torch.rand(len(part), 1, generator=generator) + 0.3
         part.copy_(near + spread * torch.randn(len(part), dim, generator=generator))
         part /= part.norm(dim=1, keepdim=True)
-    return found
+    return vectors
 
 
-def compared(name: str, ways: Ways, rounds: int, same: Callable[[dict[str, Any]], str]) -> None:
-    """Time the ways in turns, the first of which is ours, and print a line each."""
-    results = {way: action() for way, action in ways.items()}  # Warms up, too.
+def compare(name: str, ways: Ways, rounds: int, same: Callable[[dict[str, Any]], str]) -> None:
+    """Time the ways in turns and print one line each; the first way is ours, the reference of the ratios."""
+    results = {way: action() for way, action in ways.items()}  # This also warms up.
     times: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(rounds):
         for way in list(ways)[:: -1 if number % 2 else 1]:
@@ -62,7 +63,7 @@ def compared(name: str, ways: Ways, rounds: int, same: Callable[[dict[str, Any]]
 def search(options: argparse.Namespace) -> None:
     from sentence_transformers import util
 
-    corpus, queries = given(options, options.rows), directions(options.queries, options.dim, 1)
+    corpus, queries = load_vectors(options, options.rows), directions(options.queries, options.dim, 1)
     k = options.top_k
     ways: Ways = {
         "sbert": lambda: semantic_search(queries, corpus, k),
@@ -86,21 +87,21 @@ def search(options: argparse.Namespace) -> None:
         if "faiss IndexFlatIP" in results:
             others["faiss"] = results["faiss IndexFlatIP"][1]
         equal = ", ".join(f"{(indices == other).mean():.5f} of {name}" for name, other in others.items())
-        return f"the same places as {equal}; scores differ by {off:.1e} at most"
+        return f"indices equal to {equal}; maximum difference of scores {off:.1e}"
 
-    compared(f"top {k} of {len(corpus)} for {len(queries)}", ways, options.rounds, same)
+    compare(f"top {k} of {len(corpus)} for {len(queries)}", ways, options.rounds, same)
     one = queries[:1]
     first: Ways = {
         "sbert": lambda: semantic_search(one, corpus, k),
         "sentence-transformers": lambda: util.semantic_search(one, corpus, top_k=k),
     }
-    compared(f"top {k} of {len(corpus)} for 1", first, options.rounds, lambda results: "")
+    compare(f"top {k} of {len(corpus)} for 1", first, options.rounds, lambda results: "")
 
 
 def pair(options: argparse.Namespace) -> None:
     from sentence_transformers.util import paraphrase_mining_embeddings as theirs
 
-    vectors = given(options, options.pairs_of)
+    vectors = load_vectors(options, options.pairs_of)
     ways: Ways = {
         "sbert": lambda: most_similar_pair(vectors),
         "sentence-transformers": lambda: theirs(vectors),
@@ -111,13 +112,13 @@ def pair(options: argparse.Namespace) -> None:
         score, first, second = results["sentence-transformers"][0]
         return f"ours {results['sbert']}, theirs ({score}, {first}, {second})"
 
-    compared(f"most similar pair of {len(vectors)}", ways, options.rounds, same)
+    compare(f"most similar pair of {len(vectors)}", ways, options.rounds, same)
 
 
 def mining(options: argparse.Namespace) -> None:
     from sentence_transformers.util import paraphrase_mining_embeddings as theirs
 
-    vectors = given(options, options.pairs_of)
+    vectors = load_vectors(options, options.pairs_of)
     ways: Ways = {"sbert": lambda: paraphrase_mining(vectors), "sentence-transformers": lambda: theirs(vectors)}
 
     def same(results: dict[str, Any]) -> str:
@@ -126,13 +127,13 @@ def mining(options: argparse.Namespace) -> None:
         others = {(first, second) for _, first, second in results["sentence-transformers"]}
         return f"{len(ours)} pairs and {len(others)}, of which {len(ours & others)} are the same"
 
-    compared(f"mining of {len(vectors)}", ways, options.rounds, same)
+    compare(f"mining of {len(vectors)}", ways, options.rounds, same)
 
 
 def communities(options: argparse.Namespace) -> None:
     from sentence_transformers.util import community_detection as theirs
 
-    vectors = given(options, options.communities_of)
+    vectors = load_vectors(options, options.communities_of)
     ways: Ways = {
         "sbert": lambda: community_detection(vectors),
         "sentence-transformers": lambda: theirs(vectors),
@@ -140,18 +141,18 @@ def communities(options: argparse.Namespace) -> None:
 
     def same(results: dict[str, Any]) -> str:
         found, others = results["sbert"], results["sentence-transformers"]
-        # Members stand by their cosine with the centre; theirs is in float32, which does not tell all of them apart.
+        # Members are ordered by their cosine with the centre; in float32 some of theirs are equal.
         same = sum(one[0] == two[0] and {*one} == {*two} for one, two in zip(found, others, strict=False))
         ordered = sum(one == two for one, two in zip(found, others, strict=False))
         return (
             f"{len(found)} communities and {len(others)}, {same} with the same centre and members, {ordered} in order"
         )
 
-    compared(f"communities of {len(vectors)}", ways, min(options.rounds, 3), same)
+    compare(f"communities of {len(vectors)}", ways, min(options.rounds, 3), same)
 
 
 def memory(options: argparse.Namespace) -> None:
-    """Search a file larger than what may be resident, in a process of its own."""
+    """Search a file that is larger than the resident memory should be, in a separate process."""
     path, rows = Path(options.file), int(options.gigabytes * 1e9 / 4 / options.dim)
     if not path.exists():
         written = np.lib.format.open_memmap(path, "w+", np.float32, (rows, options.dim))
@@ -161,7 +162,7 @@ def memory(options: argparse.Namespace) -> None:
             written[start : start + len(part)] = np.roll(part, start // len(block), axis=1)
             written.flush()
         del written
-    command = [sys.executable, "-m", "tests.measure_search", "--only", "resident", "--file", str(path)]
+    command = [sys.executable, "-m", "tests.benchmarks.search", "--only", "resident", "--file", str(path)]
     subprocess.run([*command, "--dim", str(options.dim), "--queries", str(options.queries)], check=True)
 
 
@@ -176,15 +177,15 @@ def resident(options: argparse.Namespace) -> None:
 
 
 def peak() -> int:
-    """The most memory that was resident, in bytes, maps of files included."""
+    """Peak resident memory in bytes, memory-mapped files included."""
     status = Path("/proc/self/status")
-    if status.exists():  # What getrusage says is not less than what the process that started this one had.
+    if status.exists():  # getrusage reports at least the peak of the parent process.
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def given(options: argparse.Namespace, rows: int) -> torch.Tensor:
+def load_vectors(options: argparse.Namespace, rows: int) -> torch.Tensor:
     if options.vectors:
         return torch.from_numpy(np.load(options.vectors)[:rows])
     return directions(rows, options.dim)
@@ -204,7 +205,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="search,pair,mining,communities")
     parser.add_argument("--vectors")
-    parser.add_argument("--file", default="vectors-of-measure-search.npy")
+    parser.add_argument("--file", default="vectors-of-the-search-benchmark.npy")
     parser.add_argument("--gigabytes", type=float, default=10)
     options = parser.parse_args()
     parts = options.only.split(",")

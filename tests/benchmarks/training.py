@@ -1,10 +1,10 @@
-"""Train all-MiniLM-L6-v2 here and in sentence-transformers, in turns: rows a second, and what it is worth.
+"""Training speed and quality compared with sentence-transformers, starting from all-MiniLM-L6-v2.
 
-python -m tests.compare_training --data FOLDER [--task nli|stsb] [--rows N] [--seeds N] [--dtypes float32,bfloat16]
+python -m tests.benchmarks.training --data FOLDER [--task nli|stsb] [--rows N] [--seeds N] [--dtypes float32,bfloat16]
 
-The same rows, seed, recipe and start weights, the head's included: batches of 16, one epoch, AdamW at 2e-5, warm-up
-over a tenth, linear decay. FOLDER/nli/snli_train_subset.tsv.gz gives the rows of "nli" (SoftmaxLoss),
-FOLDER/stsb/train.tsv those of "stsb" (CosineSimilarityLoss); FOLDER/stsb/dev.tsv is what both are measured on.
+Both libraries get the same rows, seed, recipe and initial weights, the head's included: batches of 16, one epoch, AdamW
+at 2e-5, warm-up over a tenth, linear decay. FOLDER/nli/snli_train_subset.tsv.gz gives the rows of "nli" (SoftmaxLoss),
+FOLDER/stsb/train.tsv those of "stsb" (CosineSimilarityLoss); both are evaluated on FOLDER/stsb/dev.tsv.
 """
 
 from __future__ import annotations

