@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
+import importlib
 import json
 import os
 import re
@@ -24,7 +24,8 @@ from tests import small
 from tests.test_imports import seconds
 
 FOLDER = Path(sbert.__file__).parent / "default_model"
-EXAMPLES = Path(__file__).parent.parent / "examples"
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples" / "default_model"
 TEXTS = ["A cat sleeps on the sofa.", "Taxes rise.", "", "Ünïcödé and 문장", "word " * 300]
 # In a process of its own: no network, and nothing of transformers.
 OFFLINE = """
@@ -45,17 +46,8 @@ def own() -> SentenceEncoder:
 
 @pytest.fixture(scope="module")
 def training() -> ModuleType:
-    """The program that has trained it."""
-    sys.path.insert(0, str(EXAMPLES))
-    try:
-        spec = importlib.util.spec_from_file_location("train_default", EXAMPLES / "train_default.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(EXAMPLES))
-    return module
+    """The program that trained it."""
+    return importlib.import_module("examples.default_model.train")
 
 
 def test_it_is_small() -> None:
@@ -138,10 +130,10 @@ def test_first_vector_costs_little_more_than_torch() -> None:
 
 
 def test_log_and_curve_are_there() -> None:
-    entries = [json.loads(line) for line in (FOLDER / "history.jsonl").read_text(encoding="utf-8").splitlines()]
+    entries = [json.loads(line) for line in (EXAMPLES / "history.jsonl").read_text(encoding="utf-8").splitlines()]
     losses = [entry["loss"] for entry in entries if "loss" in entry]
     assert losses[-1] < losses[0]
-    assert (FOLDER / "training.png").read_bytes().startswith(b"\x89PNG")
+    assert (EXAMPLES / "training.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
@@ -206,7 +198,7 @@ def test_nothing_is_learned_of_what_is_measured(training: ModuleType, tmp_path: 
 
 
 def test_its_card_shows_a_program_that_runs(training: ModuleType) -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", sys.modules["default_card"]._CARD, re.DOTALL)
+    (program,) = re.findall(r"```python\n(.*?)```", training.card.__globals__["_CARD"], re.DOTALL)
     program = program.format(least=64)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -223,9 +215,9 @@ def test_it_does_not_go_on_with_what_other_settings_made(training: ModuleType, t
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_short_run_learns(training: ModuleType, data: Path, tmp_path: Path) -> None:
-    command = [sys.executable, str(EXAMPLES / "train_default.py"), "--smoke", "--data", str(data), "--output", "."]
-    command += ["--set", "most=8000"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    command = [sys.executable, "-m", "examples.default_model.train", "--smoke", "--data", str(data)]
+    command += ["--output", str(tmp_path), "--set", "most=8000"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     said = next(line for line in done.stdout.splitlines() if line.startswith("STSb dev"))
     print(f"\n{said}")

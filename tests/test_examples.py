@@ -21,15 +21,21 @@ from safetensors.torch import load_file
 from sbert import Pooling, SentenceEncoder, Transformer
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
 TRAINING = ["train_nli", "train_stsb", "train_triplets", "custom_loss", "distil"]
+
+
+def program(name: str) -> list[str]:
+    """The words that start an example: a file, or a module of a package such as ``examples.paper``."""
+    return ["-m", f"examples.{name}"] if "." in name else [str(EXAMPLES / f"{name}.py")]
 
 
 def output(name: str, folder: Path, *words: object) -> str:
     """What an example prints, in an empty folder, with an empty hub and no network; a warning ends it."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), *map(str, words)],
+        [sys.executable, "-W", "error", *program(name), *map(str, words)],
         cwd=folder,
-        env={**os.environ, "HF_HUB_CACHE": str(folder / "hub"), "HF_HUB_OFFLINE": "1"},
+        env={**ENVIRONMENT, "HF_HUB_CACHE": str(folder / "hub"), "HF_HUB_OFFLINE": "1"},
         capture_output=True,
         text=True,
         timeout=300,
@@ -86,35 +92,35 @@ SMALL = ["--layers", "1", "--width", "32", "--dtype", "float32", "--device", "cp
 @pytest.mark.slow
 def test_pretraining_without_data(tmp_path: Path) -> None:
     """In seconds there is a model that guesses better than at first, and that a SentenceEncoder takes."""
-    said = output("pretrain", tmp_path, "--output", "out", "--steps", 40, "--device", "cpu")
+    said = output("paper.pretrain", tmp_path, "--output", "out", "--steps", 40, "--device", "cpu")
     before, after = figures(said)
     assert after < before - 0.5
     model = SentenceEncoder(Transformer(tmp_path / "out" / "model"), Pooling(), device="cpu")
     assert model.encode(["A woman sings a song in the park."]).shape == (1, 256)
     assert model[0].tokenizer.unk_token_id not in model.tokens(["a woman sings in the park"]).ids
-    again = output("pretrain", tmp_path, "--output", "out", "--steps", 40, "--device", "cpu")
+    again = output("paper.pretrain", tmp_path, "--output", "out", "--steps", 40, "--device", "cpu")
     assert "steps 40 to 40" in again
     with pytest.raises(AssertionError, match=r"was begun with .*'width': 256"):
-        output("pretrain", tmp_path, "--output", "out", "--width", 128)
+        output("paper.pretrain", tmp_path, "--output", "out", "--width", 128)
 
 
 @pytest.mark.slow
 def test_pretraining_killed_and_resumed(tmp_path: Path) -> None:
     """It ends with the weights and the history of a run that nobody killed."""
-    output("pretrain", tmp_path, "--output", "whole", *SMALL)
+    output("paper.pretrain", tmp_path, "--output", "whole", *SMALL)
     killed = tmp_path / "killed"
     killed.mkdir()
     # The trainer of vocabularies breaks ties by chance.
     shutil.copytree(tmp_path / "whole" / "vocabulary", killed / "vocabulary")
-    command = [sys.executable, str(EXAMPLES / "pretrain.py"), "--output", str(killed), *SMALL, "--save-every", "20"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    command = [sys.executable, *program("paper.pretrain"), "--output", str(killed), *SMALL, "--save-every", "20"]
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         while not (killed / "checkpoint.pt").exists() and process.poll() is None:
             time.sleep(0.005)
         time.sleep(0.1)
         process.send_signal(signal.SIGKILL)
     assert not (killed / "model").exists()
     done = torch.load(killed / "checkpoint.pt", weights_only=True)["step"]
-    said = output("pretrain", tmp_path, "--output", "killed", *SMALL)
+    said = output("paper.pretrain", tmp_path, "--output", "killed", *SMALL)
     assert f"steps {done} to 300" in said
     first, second = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "killed"))
     assert first.keys() == second.keys()

@@ -21,20 +21,15 @@ from sbert.losses import SoftmaxLoss
 from sbert.training.log import Log
 from tests import small
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
 WORDS = [word for line in small.CORPUS[:2] for word in line.split()]
 TEXTS = ["a small boat", "", "nobodyknows thisword", "The red fox, over the hills!"]
 
 
 @pytest.fixture(scope="module")
 def examples() -> Any:
-    """The programs of the paper, which import each other by their plain names."""
-    sys.path.insert(0, str(EXAMPLES))
-    names = ("systems", "paper_figures", "paper_tables", "paper_claims", "paper_cells", "paper")
-    try:
-        yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
-    finally:
-        sys.path.remove(str(EXAMPLES))
+    """The modules of the paper's reproduction."""
+    names = ("systems", "published", "report", "claims", "cells", "reproduce")
+    return SimpleNamespace(**{name: importlib.import_module(f"examples.paper.{name}") for name in names})
 
 
 def sentence(draw: random.Random) -> str:
@@ -185,7 +180,7 @@ def test_samples_and_files(examples: Any, folder: Path, tmp_path: Path) -> None:
         write(data / "nli" / name, "header", [])
     names = [path.name for path in examples.systems.inference_files(data)]
     assert names == ["multinli_1.0_train.txt", "snli_1.0_train.txt"]
-    made = examples.paper.sample(data, tmp_path / "sample")
+    made = examples.reproduce.sample(data, tmp_path / "sample")
     lines = (made / "stsb/train.tsv").read_text(encoding="utf-8").splitlines()
     whole = (data / "stsb/train.tsv").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 301
@@ -193,7 +188,7 @@ def test_samples_and_files(examples: Any, folder: Path, tmp_path: Path) -> None:
     assert set(lines) < set(whole)
     assert (made / "sick/SICK.txt").read_text() == "whole\n"
     assert sorted(path.name for path in (made / "nli").iterdir()) == names
-    assert examples.paper.sample(folder / "data", made) == made
+    assert examples.reproduce.sample(folder / "data", made) == made
     assert not (made / "senteval").exists()
 
 
@@ -208,16 +203,16 @@ def test_markdown(examples: Any) -> None:
         {"table": 6, "system": "MEAN", "seed": 0, "figures": {"STSb": 0.9}},
         {"table": 7, "system": "SBERT", "seed": 0, "figures": {"in input order": 1234.5}},
     ]
-    rows = [(row, examples.paper_figures.paper(6, row)) for row in ("MEAN", "MAX", "(|u-v|)")]
-    table = examples.paper_tables.collect(results, 6, rows)
-    assert examples.paper_tables.markdown(table).splitlines()[2:] == [
+    rows = [(row, examples.published.paper(6, row)) for row in ("MEAN", "MAX", "(|u-v|)")]
+    table = examples.report.collect(results, 6, rows)
+    assert examples.report.markdown(table).splitlines()[2:] == [
         "|  | NLI | STSb |",
         "| --- | ---: | ---: |",
         "| MEAN | 80.00 (80.78) | 90.00 (87.44) |",
         "| (\\|u-v\\|) | 71.00 ± 1.41 (69.78) | – |",
     ]
-    table = examples.paper_tables.collect(results, 7, [("SBERT", examples.paper_figures.paper(7, "SBERT"))])
-    assert "| SBERT | 1,234 (44) |" in examples.paper_tables.markdown(table)
+    table = examples.report.collect(results, 7, [("SBERT", examples.published.paper(7, "SBERT"))])
+    assert "| SBERT | 1,234 (44) |" in examples.report.markdown(table)
 
 
 def test_averages_are_over_the_same_columns(examples: Any) -> None:
@@ -226,8 +221,8 @@ def test_averages_are_over_the_same_columns(examples: Any) -> None:
         {"table": 1, "system": "BERT CLS-vector", "seed": 0, "figures": figures},
         {"table": 1, "system": "Avg. BERT embeddings", "seed": 0, "figures": {"SICK-R": 0.6}},
     ]
-    rows = [(row, examples.paper_figures.paper(1, row)) for row in ("Avg. BERT embeddings", "BERT CLS-vector")]
-    table = examples.paper_tables.collect(results, 1, rows)
+    rows = [(row, examples.published.paper(1, row)) for row in ("Avg. BERT embeddings", "BERT CLS-vector")]
+    table = examples.report.collect(results, 1, rows)
     assert table.columns == ["STS12", "SICK-R", "Avg."]
     assert "Avg." not in table.rows[0].here
     assert table.rows[1].here["Avg."] == pytest.approx([60])
@@ -245,7 +240,7 @@ def test_averages_are_over_the_same_columns(examples: Any) -> None:
     ],
 )
 def test_the_papers_figures(examples: Any, where: tuple[Any, ...], expected: float) -> None:
-    assert examples.paper_figures.paper(*where)["STS13"] == (expected,)
+    assert examples.published.paper(*where)["STS13"] == (expected,)
 
 
 def test_the_papers_figures_agree_with_its_averages(examples: Any) -> None:
@@ -256,12 +251,12 @@ def test_the_papers_figures_agree_with_its_averages(examples: Any) -> None:
     }
     for number, rows in printed.items():
         for row, average in rows.items():
-            figures = [figure for (figure,) in examples.paper_figures.paper(number, row).values()]
+            figures = [figure for (figure,) in examples.published.paper(number, row).values()]
             assert np.mean(figures) == pytest.approx(average, abs=0.031)
-    assert examples.paper_figures.paper(2, "SBERT-NLI-STSb") == {"STSb": (85.35, 0.17)}
-    assert examples.paper_figures.paper(2, "BERT-STSb") == {"STSb": (84.30, 0.76)}
-    assert examples.paper_figures.paper(2, "BERT-STSb", "SRoBERTa") == {}
-    assert examples.paper_figures.paper(7, "SBERT", device="cuda")["smart batching"] == (2042,)
+    assert examples.published.paper(2, "SBERT-NLI-STSb") == {"STSb": (85.35, 0.17)}
+    assert examples.published.paper(2, "BERT-STSb") == {"STSb": (84.30, 0.76)}
+    assert examples.published.paper(2, "BERT-STSb", "SRoBERTa") == {}
+    assert examples.published.paper(7, "SBERT", device="cuda")["smart batching"] == (2042,)
 
 
 # --------------------------------------------------------------------------------------------------------- paper
@@ -275,7 +270,7 @@ def test_paper_stopped_and_resumed(
     pytest.importorskip("sklearn")
     words = ["--data", folder / "data", "--backbone", folder / "bert", "--output", tmp_path / "out", "--device", "cpu"]
     monkeypatch.setattr(sys, "argv", ["paper.py", *map(str, words), "--quick", "--seeds", "1", "--hidden", "8"])
-    file, real, left = tmp_path / "out" / "results.jsonl", examples.paper.write_line, [12]
+    file, real, left = tmp_path / "out" / "results.jsonl", examples.reproduce.write_line, [12]
 
     def breaks_off(*arguments: Any) -> None:
         real(*arguments)
@@ -285,12 +280,12 @@ def test_paper_stopped_and_resumed(
                 half.write('{"cell": [2, "SB')
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(examples.paper, "write_line", breaks_off)
+    monkeypatch.setattr(examples.reproduce, "write_line", breaks_off)
     with pytest.raises(KeyboardInterrupt):
-        examples.paper.main()
+        examples.reproduce.main()
     before = file.read_text(encoding="utf-8").splitlines()
     assert len(before) == 13
-    examples.paper.main()
+    examples.reproduce.main()
     lines = file.read_text(encoding="utf-8").splitlines()
     assert lines[:12] == before[:12]
     cells = [tuple(json.loads(line)["cell"]) for line in lines]
@@ -307,11 +302,11 @@ def test_paper_stopped_and_resumed(
     kept = sorted(path.name for path in (tmp_path / "out" / "models").iterdir())
     assert "sbert-nli-mean-u-v-0" not in kept
     assert "sbert-nli-mean-u-v-difference-0" in kept
-    examples.paper.main()
+    examples.reproduce.main()
     assert file.read_text(encoding="utf-8").splitlines() == lines
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--learning-rate", "0.5"])
     with pytest.raises(SystemExit):
-        examples.paper.main()
+        examples.reproduce.main()
     assert "was begun with" in capsys.readouterr().err
 
 
@@ -322,7 +317,7 @@ def test_what_is_not_there_is_left_out(
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "stsb").symlink_to(folder / "data" / "stsb")
     options.data, options.vectors, options.seeds = tmp_path / "data", None, 3
-    study = examples.paper_cells.Study(options)
+    study = examples.cells.Study(options)
     found = {table: [(cell.system, cell.seed) for cell in study.cells(table)] for table in (1, 2, 5, 6, 7)}
     assert found[1] == [("Avg. BERT embeddings", 0), ("BERT CLS-vector", 0)]
     assert found[2] == [

@@ -8,7 +8,6 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -325,14 +324,10 @@ def test_21_a_slow_bar_counts_units_a_second(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.fixture(scope="module")
-def examples() -> Iterator[Any]:
-    """The programs of the paper, which import each other by their plain names."""
-    sys.path.insert(0, str(ROOT / "examples"))
-    names = ("paper_figures", "paper_tables", "paper_claims", "paper_cells")
-    try:
-        yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
-    finally:
-        sys.path.remove(str(ROOT / "examples"))
+def examples() -> Any:
+    """The modules of the paper's reproduction."""
+    names = ("published", "report", "claims", "cells")
+    return SimpleNamespace(**{name: importlib.import_module(f"examples.paper.{name}") for name in names})
 
 
 def claims(examples: Any, number: int, figures: dict[str, dict[str, list[float]]], kind: str = "SBERT") -> list[str]:
@@ -343,9 +338,9 @@ def claims(examples: Any, number: int, figures: dict[str, dict[str, list[float]]
         for column, values in columns.items()
         for seed, value in enumerate(values)
     ]
-    rows = [(row, examples.paper_figures.paper(number, row, kind)) for row in figures]
-    table = examples.paper_tables.collect(results, number, rows)
-    found = examples.paper_claims.claims(table)
+    rows = [(row, examples.published.paper(number, row, kind)) for row in figures]
+    table = examples.report.collect(results, number, rows)
+    found = examples.claims.claims(table)
     return [line.removeprefix("- ") for line in found[1].splitlines()] if found else []
 
 
@@ -376,18 +371,18 @@ def test_22_what_the_paper_does_not_have_is_said(examples: Any) -> None:
     said = claims(examples, 2, {"BERT-STSb": {"STSb": three[0]}, "BERT-NLI-STSb": {"STSb": three[1]}}, "SRoBERTa")
     assert said[0].endswith(": not in the paper")
     for table, row in ((1, "Averaging network, NLI"), (5, "Averaging network, NLI"), (7, "Averaging network")):
-        assert examples.paper_figures.paper(table, row) == {}
+        assert examples.published.paper(table, row) == {}
     # 84.30 ± 0.76 and 84.67 ± 0.19: the paper itself leaves this open.
     said = claims(examples, 2, {"SBERT-STSb": {"STSb": three[1]}, "BERT-STSb": {"STSb": three[0]}})
     assert said[0].endswith(": the paper does not decide it (paper: 84.67 ± 0.19 ≈ 84.30 ± 0.76)")
 
 
 def test_22_table_1_does_not_say_that_nothing_was_trained_on_scores(examples: Any) -> None:
-    rows = [(row, examples.paper_figures.paper(1, row)) for row in examples.paper_cells.ROWS[1]]
+    rows = [(row, examples.published.paper(1, row)) for row in examples.cells.ROWS[1]]
     results = [
         {"table": 1, "system": row, "seed": seed, "figures": {"SICK-R": 0.5}} for row, _ in rows for seed in range(2)
     ]
-    said = examples.paper_tables.markdown(examples.paper_tables.collect(results, 1, rows))
+    said = examples.report.markdown(examples.report.collect(results, 1, rows))
     assert "no scores were seen" not in said
     assert "SBERT-NLI-STSb was trained on the scores of STSb; the others saw no scores." in said
     # In the paper, the table has no such row.
@@ -395,10 +390,10 @@ def test_22_table_1_does_not_say_that_nothing_was_trained_on_scores(examples: An
 
 
 def test_22_every_pair_is_of_rows_that_a_table_has(examples: Any) -> None:
-    for number, pairs_of_rows in examples.paper_claims.PAIRS.items():
-        columns = {*examples.paper_figures.COLUMNS[number], examples.paper_tables.AVERAGE}
+    for number, pairs_of_rows in examples.claims.PAIRS.items():
+        columns = {*examples.published.COLUMNS[number], examples.report.AVERAGE}
         for one, two, where in pairs_of_rows:
-            assert {one, two} <= set(examples.paper_cells.ROWS[number])
+            assert {one, two} <= set(examples.cells.ROWS[number])
             assert set(where) <= columns
 
 
@@ -455,7 +450,7 @@ def test_22_the_readme_says_of_the_paper_what_its_figures_say(examples: Any) -> 
     for heading, words, (one, two), columns, sign in cases:
         assert words in said[heading].replace("\\|", "|"), (heading, words)
         for column in columns:
-            assert examples.paper_claims.relation(figure(one, column), figure(two, column)) == sign, (one, two, column)
+            assert examples.claims.relation(figure(one, column), figure(two, column)) == sign, (one, two, column)
     assert "one seed" in said["Not decided"]
     assert "As in the paper" not in section
 

@@ -1,11 +1,12 @@
 """The tables of the Sentence-BERT paper, measured here and printed beside the paper's figures.
 
-python examples/paper.py --data FOLDER --backbone NAME_OR_FOLDER --output FOLDER [--tables 1,2] [--quick] [--seeds N]
+python -m examples.paper.reproduce --data FOLDER --backbone NAME_OR_FOLDER --output FOLDER
+    [--tables 1,2] [--quick] [--seeds N]
 
-FOLDER holds stsb, sts, sick, nli, senteval, and vectors with a GloVe file; what is not there is left out, and said.
-The backbone is a transformer, from the hub or in a folder: bert-base-uncased is the paper's. The tables go to
-OUTPUT/tables.md and OUTPUT/*.png. Each figure is kept in OUTPUT/results.jsonl as soon as it is known, and trainings
-write checkpoints: stopped and started again, this goes on where it was.
+FOLDER holds stsb, sts, sick, nli, senteval, and vectors with a GloVe file; the program reports and skips what is
+missing. The backbone is a transformer, from the hub or in a folder; the paper's is bert-base-uncased. The tables go to
+OUTPUT/tables.md and OUTPUT/*.png. Each result is written to OUTPUT/results.jsonl at once, and trainings write
+checkpoints, so that an interrupted run continues where it stopped.
 """
 
 import argparse
@@ -18,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from paper_cells import ROWS, Study, word_vectors
-from paper_claims import claims
-from paper_figures import COLUMNS, paper
-from paper_tables import AVERAGE, Table, chart, collect, markdown
-from systems import inference_files
 
+from examples.paper.cells import ROWS, Study, word_vectors
+from examples.paper.claims import claims
+from examples.paper.published import COLUMNS, paper
+from examples.paper.report import AVERAGE, Table, chart, collect, markdown
+from examples.paper.systems import inference_files
 from sbert import Transformer
 from sbert.evaluation import write_line
 

@@ -1,4 +1,4 @@
-"""The card of the model that examples/train_default.py makes: figures, training, data, limits."""
+"""The card of the model that examples/default_model/train.py makes: figures, training, data, limits."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file
-from shared import load
 
+from examples.shared import load
 from sbert import SentenceEncoder
 from sbert.data import read_retrieval
 from sbert.evaluation import RetrievalEvaluator, STSSuite
@@ -58,7 +58,8 @@ sentences of these sets were taken out of what was. Retrieval: nDCG@10 on Cranfi
 The student imitates the teacher's vectors of {sentences:,} sentences and the similarities between them. It knows the
 teacher's vectors by their {width} widest directions, the widest first: so the first dimensions hold the most. In the
 last part it went over {last:,} of the sentences again: those that say what is seen in a picture, and a quarter as many
-others. No pair of sentences was labelled for it. The log is in history.jsonl, the curve in training.png. On the STS
+others. No pair of sentences was labelled for it. The log and the curve are in the repository's
+examples/default_model. On the STS
 benchmark's dev part, {before:.1f} became {after:.1f}.
 
 Made with {versions}.

@@ -9,9 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from paper_figures import SPEEDS, STS, TRANSFER
-from systems import CHOSEN, CONCATENATIONS, Systems, averaging_network, bilstm, inference_files, similarity_rows
 
+from examples.paper.published import SPEEDS, STS, TRANSFER
+from examples.paper.systems import (
+    CHOSEN,
+    CONCATENATIONS,
+    Systems,
+    averaging_network,
+    bilstm,
+    inference_files,
+    similarity_rows,
+)
 from sbert import CrossEncoder, SentenceEncoder, Transformer
 from sbert.evaluation import SimilarityEvaluator, STSSuite, TransferSuite, spearman
 

@@ -1,12 +1,13 @@
-"""Train the model that comes with the library: a small BERT that learns a teacher's vectors of plain text.
+"""Train the default model: a small BERT that imitates a teacher's vectors of plain text.
 
-python examples/train_default.py --data FOLDER --output FOLDER [--teacher MODEL] [--smoke] [--device cuda]
+python -m examples.default_model.train --data FOLDER --output FOLDER [--teacher MODEL] [--smoke] [--device cuda]
     [--set NAME=VALUE ...]
 
-Reads the sentences of FOLDER (nli, captions, paraphrase, qqp, text_imdb, text_reuters21578), without those that models
-are measured on, and writes OUTPUT/model; sbert/default_model is a copy of that. The student imitates the teacher's
-vectors of every sentence, then once more those of the sentences that say what is seen in a picture. Killed and run
-again, it goes on where it was. --smoke does all of it on a small sample, in minutes.
+Reads the sentences of FOLDER (nli, captions, paraphrase, qqp, text_imdb, text_reuters21578), except those of the
+evaluation data sets. Writes OUTPUT/model, which sbert/default_model is a copy of, and OUTPUT/history.jsonl and
+OUTPUT/training.png. The student imitates the teacher's vectors of all sentences, and in a second part those of the
+sentences that describe pictures. An interrupted run continues where it stopped. --smoke runs everything on a small
+sample, in minutes.
 """
 
 import argparse
@@ -22,14 +23,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from default_card import card
-from pretrain import HELD_OUT, cells, key, make_tokenizer
 from safetensors.torch import load_file
 from safetensors.torch import save as as_bytes
-from shared import load
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
+from examples.default_model.card import card
+from examples.paper.pretrain import HELD_OUT, cells, key, make_tokenizer
+from examples.shared import load
 from sbert import Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.data import read_sts
 from sbert.evaluation import SimilarityEvaluator
@@ -234,7 +235,7 @@ def dims_of(settings: Settings) -> list[int]:
 
 
 def write(student: SentenceEncoder, folder: Path, output: Path, reads: int) -> SentenceEncoder:
-    """Save the model with weights in half precision, and the log and the curve of its training; return what is read."""
+    """Save the model with weights in float16, and the log and the curve of the training; return the model as loaded."""
     with torch.no_grad():
         for weight in student.parameters():
             weight.copy_(weight.half())
@@ -245,8 +246,8 @@ def write(student: SentenceEncoder, folder: Path, output: Path, reads: int) -> S
     halves = {name: weight.half() for name, weight in load_file(file).items()}
     file.write_bytes(as_bytes(halves, metadata={"format": "pt"}))
     entries = history(output)
-    (folder / "history.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
-    training_curves(entries, folder / "training.png")
+    (output / "history.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
+    training_curves(entries, output / "training.png")
     return SentenceEncoder(folder)
 
 
@@ -301,7 +302,7 @@ def main() -> None:
             keep=1,
         )
         Trainer(student, some, Imitation(settings.weight), config, evaluator=dev).fit(resume=True)
-    command = ["python examples/train_default.py --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
+    command = ["python -m examples.default_model.train --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
     command += ["--set", *options.set] if options.set else []
     folder = output / "model"
     after = dev(write(student, folder, output, settings.reads))["spearman"]

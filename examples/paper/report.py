@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paper_figures import COLUMNS, TITLES
+from examples.paper.published import COLUMNS, TITLES
 
 AVERAGE = "Avg."
 # The only row of Table 1 that was trained on scores.

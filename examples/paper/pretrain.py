@@ -1,6 +1,6 @@
 """Pretrain a small BERT by masked language modelling, from plain text alone: a backbone where there is no hub.
 
-python examples/pretrain.py [--data FOLDER] --output FOLDER [--steps N] [--layers N] [--width N] [--device cuda]
+python -m examples.paper.pretrain [--data FOLDER] --output FOLDER [--steps N] [--layers N] [--width N] [--device cuda]
 
 Reads the reviews, news, premises, hypotheses and captions of FOLDER, without the sentences that models are measured
 on, and writes OUTPUT/model, a Hugging Face folder. Killed and run again, it goes on where it was. Without a data
@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from shared import ACTIONS, PEOPLE, PLACES, sentence
 from tokenizers import BertWordPieceTokenizer
 from tokenizers.models import WordPiece
 from torch import nn
 from tqdm import tqdm
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
+from examples.shared import ACTIONS, PEOPLE, PLACES, sentence
 from sbert import TokenBatch, Transformer
 
 LONG = ["text_imdb/*.tsv.gz:text", "text_reuters21578/docs.tsv.gz:body"]

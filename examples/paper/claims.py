@@ -2,7 +2,7 @@
 
 import math
 
-from paper_tables import AVERAGE, Row, Table, mean_and_deviation, shown
+from examples.paper.report import AVERAGE, Row, Table, mean_and_deviation, shown
 
 # Nothing of these is random, so they are measured once.
 FIXED = ("Avg. GloVe embeddings", "Avg. BERT embeddings", "BERT CLS-vector")
