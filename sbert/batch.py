@@ -1,4 +1,4 @@
-"""Rows of tokens laid end to end: what flows between the modules of an encoder."""
+"""Rows of tokens stored end to end, without padding: the data that flows between the modules of an encoder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AnyRagged = TypeVar("AnyRagged", bound="Ragged")
 
 
 def move(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """The tensor on a device; a GPU reads it from pinned memory while the host goes on."""
+    """Copy a tensor to a device. Copies from CPU to GPU are asynchronous, through pinned memory."""
     if torch.device(device).type == "cuda" and tensor.device.type == "cpu":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
@@ -23,15 +23,15 @@ def move(tensor: Tensor, device: torch.device | str) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Rows of different lengths, laid end to end without padding.
+    """Rows of different lengths, stored end to end without padding.
 
     Row i is ``values[offsets[i] : offsets[i + 1]]``.
 
     Args:
-        values: One entry a token.
-        offsets: Where each row starts, and behind the last row the number of tokens.
-        longest: Length of the longest row; computed where it is not given.
-        prompt_tokens: How many leading tokens of each row belong to the prompt, if there is one.
+        values: One entry per token.
+        offsets: Index of the first token of each row, then the number of tokens.
+        longest: Number of tokens of the longest row. Default: computed from ``offsets``.
+        prompt_tokens: Number of leading tokens of each row that belong to a prompt; None without a prompt.
 
     Shape:
         values: (tokens, ...). offsets: (rows + 1,). prompt_tokens: (rows,).
@@ -59,43 +59,43 @@ class Ragged:
 
     @cached_property
     def groups(self) -> list[tuple[int, int]]:
-        """Runs of neighbouring rows of equal length, as (rows, tokens a row); rows without tokens are left out."""
+        """Runs of consecutive rows of equal length, as (rows, tokens per row). Empty rows are left out."""
         runs = groupby(self.lengths.tolist())
         return [(len(list(run)), length) for length, run in runs if length]
 
     @property
     def row_of_token(self) -> Tensor:
-        """The row that each token stands in. Shape: (tokens,)."""
+        """Index of each token's row. Shape: (tokens,)."""
         rows = torch.arange(self.rows, device=self.offsets.device)
         return rows.repeat_interleave(self.lengths, output_size=len(self.values))
 
     @property
     def position_of_token(self) -> Tensor:
-        """Each token's place in its row, from 0. Shape: (tokens,)."""
+        """Position of each token in its row, from 0. Shape: (tokens,)."""
         tokens = torch.arange(len(self.values), device=self.offsets.device)
         return tokens - self.offsets[self.row_of_token]
 
     @property
     def slot_of_token(self) -> Tensor:
-        """Each token's place in the flattened padded matrix. Shape: (tokens,)."""
+        """Index of each token in the flattened padded matrix. Shape: (tokens,)."""
         return self.row_of_token * self.longest + self.position_of_token
 
     @cached_property
     def grid(self) -> tuple[Tensor, Tensor]:
-        """``slot_of_token``, and what hides padding when it is added to scores: 0 at tokens, -inf behind them.
+        """``slot_of_token``, and an additive attention mask: 0 at tokens, -inf at padding.
 
         Shape: (tokens,) and (rows, longest).
         """
-        ahead = torch.arange(self.longest, device=self.offsets.device) - self.lengths[:, None]
+        ahead = torch.arange(self.longest, device=self.offsets.device) - self.lengths[:, None]  # (rows, longest)
         return self.slot_of_token, torch.zeros(ahead.shape, device=ahead.device).masked_fill(ahead >= 0, -torch.inf)
 
     def padded(self, fill: float = 0, *, rows: int | None = None, longest: int | None = None) -> tuple[Tensor, Tensor]:
-        """The same rows as a matrix, filled up on the right.
+        """The rows as one matrix, padded on the right.
 
         Args:
-            fill: Stands where a row has ended.
-            rows: Of the matrix, if it is to have more.
-            longest: Width of the matrix, if it is to be wider.
+            fill: Value at padding.
+            rows: Number of rows of the matrix. Default: the number of rows.
+            longest: Number of columns of the matrix. Default: the length of the longest row.
 
         Returns:
             The values, (rows, longest, ...), and a boolean mask, (rows, longest), true at tokens.
@@ -117,13 +117,13 @@ class Ragged:
             if isinstance(value := vars(self)[field.name], Tensor)
         }
         copy = replace(self, **moved)
-        # Known before the rows move, or else an accelerator would be waited for.
+        # Computed before the copy: afterwards it would force a synchronization with the GPU.
         copy.__dict__["groups"] = self.groups
         return copy
 
 
 class TokenBatch(Ragged):
-    """Token ids of several texts: what the first module of an encoder takes.
+    """Token ids of several texts: the input of the first module of an encoder.
 
     Shape:
         ids: (tokens,) int64. offsets: (rows + 1,). prompt_tokens: (rows,).
@@ -144,11 +144,11 @@ class TokenBatch(Ragged):
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[int]], prompt_tokens: int | None = None) -> TokenBatch:
-        """Lay rows of ids end to end.
+        """Concatenate rows of token ids.
 
         Args:
-            rows: Token ids, one sequence a text.
-            prompt_tokens: How many leading tokens of every row belong to the prompt.
+            rows: Token ids, one sequence per text.
+            prompt_tokens: Number of leading tokens of every row that belong to the prompt.
         """
         lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
         ids = torch.tensor([token for row in rows for token in row], dtype=torch.int64)
@@ -158,16 +158,16 @@ class TokenBatch(Ragged):
         return cls(ids, offsets, max(map(len, rows), default=0), prompt)
 
     def embeddings(self, values: Tensor) -> TokenEmbeddings:
-        """Vectors of this batch's tokens, (tokens, dim), with this batch's rows."""
+        """Combine token vectors, (tokens, dim), with the row structure of this batch."""
         return TokenEmbeddings(values, self.offsets, self.longest, self.prompt_tokens)
 
 
 @dataclass(frozen=True, eq=False)
 class TokenEmbeddings(Ragged):
-    """A vector a token: what a pooling takes.
+    """One vector per token: the input of a pooling.
 
     Args:
-        skipped: How many tokens were cut off the front of each row, if any were.
+        skipped: Number of leading tokens removed from each row; None if none were removed.
 
     Shape:
         values: (tokens, dim). offsets: (rows + 1,). prompt_tokens, skipped: (rows,).
@@ -181,10 +181,10 @@ class TokenEmbeddings(Ragged):
     skipped: Tensor | None = None
 
     def without_prompt(self) -> TokenEmbeddings:
-        """Only the tokens behind each row's prompt."""
+        """The tokens after the prompt of each row."""
         if self.prompt_tokens is None:
             return self
-        kept = self.position_of_token >= self.prompt_tokens[self.row_of_token]
+        is_text = self.position_of_token >= self.prompt_tokens[self.row_of_token]  # (tokens,)
         offsets = torch.zeros_like(self.offsets)
         torch.cumsum(self.lengths - self.prompt_tokens, 0, out=offsets[1:])
-        return TokenEmbeddings(self.values[kept], offsets, skipped=self.prompt_tokens)
+        return TokenEmbeddings(self.values[is_text], offsets, skipped=self.prompt_tokens)

@@ -1,9 +1,8 @@
-"""Pure functions of vectors: similarities, and sums and maxima over rows of different lengths.
+"""Pure functions of vectors: similarity, normalization, truncation, and sums over rows of different lengths.
 
-Similarities of vectors in half precision are computed and returned in float32, those of float64 in float64. A cosine
-is that of the directions, whatever the lengths, 0 for a vector of zeros, and never beyond -1 to 1. A vector with NaN
-or an infinity has no direction: its cosines are NaN. ``sbert.search``, which puts scores in order, names its row
-instead.
+Half-precision vectors are compared in float32, float64 vectors in float64; the scores have that dtype. A cosine always
+lies in [-1, 1]. It is 0 if one vector is all zeros, and NaN if one vector contains NaN or infinity. Very long and very
+short vectors neither overflow nor underflow. ``sbert.search`` ranks scores, so it raises an error for NaN instead.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ Vectors = Any  # (rows, dim) or (dim,): ndarray, Tensor, or lists of floats
 
 
 def _compare(compute: Callable[[Tensor, Tensor], Tensor], a: Vectors, b: Vectors) -> Any:
-    """Apply ``compute`` to two matrices of float32, or of float64 where one is; NumPy in, NumPy out."""
+    """Apply ``compute`` to two matrices, in float64 if either is float64, else in float32. NumPy in, NumPy out."""
     first, second = vectors_of("a", a), vectors_of("b", b)
     if first.shape[1] != second.shape[1]:
         raise ValueError(
             f"vectors of dim {first.shape[1]} and {second.shape[1]} cannot be compared; encode both with the same model"
-            " and truncate_dim"
+            " and the same truncate_dim"
         )
     dtype = torch.promote_types(first.dtype, second.dtype)
     kind = first.device.type
-    # The caller's autocast would make the products bfloat16 again.
+    # The caller's autocast would compute the products in bfloat16.
     with torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext():
         scores = compute(first.to(dtype), second.to(first.device, dtype))
     return scores.numpy() if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) else scores
@@ -42,43 +41,43 @@ def _compare(compute: Callable[[Tensor, Tensor], Tensor], a: Vectors, b: Vectors
 def _same_rows(first: Tensor, second: Tensor) -> None:
     if len(first) != len(second):
         raise ValueError(
-            f"{len(first)} rows and {len(second)} rows cannot be compared pair by pair; pass as many of each"
+            f"{len(first)} rows and {len(second)} rows cannot be compared pair by pair; pass equal numbers of rows"
         )
 
 
-def _usual(greatest: Tensor) -> Tensor:
-    """Whether the squares of numbers of this size, and sums of them, keep all their digits; also of 0."""
-    kind = torch.finfo(greatest.dtype)
-    usual: Tensor = ((greatest >= kind.tiny**0.4) & (greatest <= kind.max**0.4)) | (greatest == 0)
-    return usual
+def _squares_exactly(magnitude: Tensor) -> Tensor:
+    """Whether squares of values of this magnitude, and their sums, neither overflow nor lose digits. True for 0."""
+    limits = torch.finfo(magnitude.dtype)
+    exact: Tensor = ((magnitude >= limits.tiny**0.4) & (magnitude <= limits.max**0.4)) | (magnitude == 0)
+    return exact
 
 
 def in_range(vectors: Tensor) -> Tensor:
-    """The same directions, from vectors so long or so short that their squares overflow or vanish.
+    """Rescale rows whose squares would overflow or underflow; the directions stay the same.
 
-    Such a row is divided by its greatest number; all others are left as they are, to the bit.
+    Such a row is divided by its largest absolute value. All other rows stay bit-identical.
 
     Shape:
-        vectors: (rows, dim), float32 or float64. Output: the same.
+        vectors: (rows, dim), float32 or float64. Output: (rows, dim).
 
     Example:
         >>> in_range(torch.tensor([[1e30, 2e30], [3.0, 4.0]]))
         tensor([[0.5000, 1.0000], [3.0000, 4.0000]])
     """
-    greatest = vectors.detach().abs().amax(1, keepdim=True)  # (rows, 1)
-    usual = _usual(greatest)
-    if vectors.device.type == "cpu" and bool(usual.all()):
+    magnitude = vectors.detach().abs().amax(1, keepdim=True)  # (rows, 1)
+    exact = _squares_exactly(magnitude)
+    if vectors.device.type == "cpu" and bool(exact.all()):
         return vectors
-    return vectors / torch.where(usual, 1, greatest)
+    return vectors / torch.where(exact, 1, magnitude)
 
 
 def directions(vectors: Tensor) -> Tensor:
-    """Each row divided by its length, whatever that is; a row of zeros stays one.
+    """Normalize each row to unit length (L2), at any scale; a row of zeros stays zero.
 
-    ``torch.nn.functional.normalize`` makes zeros of rows of 1e30, and leaves rows of 1e-30 short.
+    ``torch.nn.functional.normalize`` returns zeros for values near 1e30 and rows that are too short near 1e-30.
 
     Shape:
-        vectors: (rows, dim), float32 or float64. Output: the same.
+        vectors: (rows, dim), float32 or float64. Output: (rows, dim).
 
     Example:
         >>> directions(torch.tensor([[3e30, 4e30], [3e-30, 4e-30], [0.0, 0.0]]))
@@ -90,23 +89,23 @@ def directions(vectors: Tensor) -> Tensor:
 
 
 def _cosines(scores: Tensor) -> Tensor:
-    """Products of directions, without what rounding adds beyond 1.
+    """Clamp products of unit vectors to [-1, 1], which rounding may exceed.
 
-    The gradient is that of the products: that of a clamp would be 0 wherever two vectors are nearly parallel.
+    Outside the graph: the gradient of a clamp would be 0 where two vectors are nearly parallel.
     """
     with torch.no_grad():
         return scores.clamp_(-1, 1)
 
 
-def _wide(compute: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """The same in float64 where numbers are so large or so small that their products leave float32.
+def _in_float64_if_needed(compute: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """Compute in float64 where products of the values would overflow or underflow in float32.
 
-    On a CPU alone: on another device, to look at the numbers would make it wait.
+    Only on a CPU: on another device, reading the values would force a synchronization.
     """
 
     def computed(first: Tensor, second: Tensor) -> Tensor:
-        numbers = [each.detach() for each in (first, second) if each.numel()]
-        if first.device.type != "cpu" or all(_usual(each.abs().max()) for each in numbers):
+        matrices = [each.detach() for each in (first, second) if each.numel()]
+        if first.device.type != "cpu" or all(_squares_exactly(each.abs().max()) for each in matrices):
             return compute(first, second)
         return compute(first.double(), second.double()).to(first.dtype)
 
@@ -114,7 +113,7 @@ def _wide(compute: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tens
 
 
 def _distances(first: Tensor, second: Tensor, p: float) -> Tensor:
-    # The default of cdist goes through a matrix product, which loses the digits of small distances.
+    # By default, cdist uses a matrix product, which is inaccurate for small distances.
     return -torch.cdist(first, second, p=p, compute_mode="donot_use_mm_for_euclid_dist")
 
 
@@ -125,14 +124,14 @@ def cos_sim(a: Vectors, b: Vectors) -> Any:
         score_ij = a_i . b_j / (|a_i| |b_j|)
 
     Args:
-        a: Vectors, as NumPy array, tensor or lists.
-        b: Vectors of the same dim.
+        a: Vectors: a NumPy array, a tensor, or lists of floats.
+        b: Vectors of the same dimension.
 
     Shape:
-        a: (n, dim) or (dim,). b: (m, dim) or (dim,). Output: (n, m), NumPy where both are NumPy.
+        a: (n, dim) or (dim,). b: (m, dim) or (dim,). Output: (n, m), NumPy if both are NumPy.
 
     Raises:
-        ValueError: If the dims differ.
+        ValueError: If the dimensions differ.
 
     Example:
         >>> cos_sim(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 1.0], [0.0, 2.0]]))
@@ -148,66 +147,66 @@ def dot_score(a: Vectors, b: Vectors) -> Any:
         score_ij = a_i . b_j
 
     Args:
-        a: Vectors, as NumPy array, tensor or lists.
-        b: Vectors of the same dim.
+        a: Vectors: a NumPy array, a tensor, or lists of floats.
+        b: Vectors of the same dimension.
 
     Shape:
-        a: (n, dim) or (dim,). b: (m, dim) or (dim,). Output: (n, m), NumPy where both are NumPy.
+        a: (n, dim) or (dim,). b: (m, dim) or (dim,). Output: (n, m), NumPy if both are NumPy.
 
     Raises:
-        ValueError: If the dims differ.
+        ValueError: If the dimensions differ.
 
     Example:
         >>> dot_score(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
         array([[11.]])
     """
-    return _compare(_wide(lambda x, y: x @ y.T), a, b)
+    return _compare(_in_float64_if_needed(lambda x, y: x @ y.T), a, b)
 
 
 @known_arguments
 def euclidean(a: Vectors, b: Vectors) -> Any:
-    """Negative Euclidean distance between every row of a and every row of b, so that greater is closer.
+    """Negative Euclidean distance between every row of a and every row of b: larger means closer.
 
         score_ij = -|a_i - b_j|_2
 
     Args:
-        a: Vectors, as NumPy array, tensor or lists.
-        b: Vectors of the same dim.
+        a: Vectors: a NumPy array, a tensor, or lists of floats.
+        b: Vectors of the same dimension.
 
     Shape:
-        a: (n, dim) or (dim,). b: (m, dim) or (dim,). Output: (n, m), NumPy where both are NumPy.
+        a: (n, dim) or (dim,). b: (m, dim) or (dim,). Output: (n, m), NumPy if both are NumPy.
 
     Raises:
-        ValueError: If the dims differ.
+        ValueError: If the dimensions differ.
 
     Example:
         >>> euclidean(np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]]))
         array([[-5.]])
     """
-    return _compare(_wide(lambda x, y: _distances(x, y, 2.0)), a, b)
+    return _compare(_in_float64_if_needed(lambda x, y: _distances(x, y, 2.0)), a, b)
 
 
 @known_arguments
 def manhattan(a: Vectors, b: Vectors) -> Any:
-    """Negative Manhattan distance between every row of a and every row of b, so that greater is closer.
+    """Negative Manhattan distance between every row of a and every row of b: larger means closer.
 
         score_ij = -|a_i - b_j|_1
 
     Args:
-        a: Vectors, as NumPy array, tensor or lists.
-        b: Vectors of the same dim.
+        a: Vectors: a NumPy array, a tensor, or lists of floats.
+        b: Vectors of the same dimension.
 
     Shape:
-        a: (n, dim) or (dim,). b: (m, dim) or (dim,). Output: (n, m), NumPy where both are NumPy.
+        a: (n, dim) or (dim,). b: (m, dim) or (dim,). Output: (n, m), NumPy if both are NumPy.
 
     Raises:
-        ValueError: If the dims differ.
+        ValueError: If the dimensions differ.
 
     Example:
         >>> manhattan(np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]]))
         array([[-7.]])
     """
-    return _compare(_wide(lambda x, y: _distances(x, y, 1.0)), a, b)
+    return _compare(_in_float64_if_needed(lambda x, y: _distances(x, y, 1.0)), a, b)
 
 
 SIMILARITIES: dict[str, Callable[[Vectors, Vectors], Any]] = {
@@ -219,23 +218,23 @@ SIMILARITIES: dict[str, Callable[[Vectors, Vectors], Any]] = {
 
 _PAIRWISE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cosine": lambda x, y: _cosines((directions(x) * directions(y)).sum(1)),
-    "dot": _wide(lambda x, y: (x * y).sum(1)),
-    "euclidean": _wide(lambda x, y: -(x - y).norm(dim=1)),
-    "manhattan": _wide(lambda x, y: -(x - y).abs().sum(1)),
+    "dot": _in_float64_if_needed(lambda x, y: (x * y).sum(1)),
+    "euclidean": _in_float64_if_needed(lambda x, y: -(x - y).norm(dim=1)),
+    "manhattan": _in_float64_if_needed(lambda x, y: -(x - y).abs().sum(1)),
 }
 
 
 @known_arguments
 def pairwise_similarity(a: Vectors, b: Vectors, name: str = "cosine") -> Any:
-    """Similarity of each row of a with the same row of b.
+    """Similarity of row i of a and row i of b, for every i.
 
     Args:
-        a: Vectors, as NumPy array, tensor or lists.
-        b: As many vectors of the same dim.
+        a: Vectors: a NumPy array, a tensor, or lists of floats.
+        b: Vectors of the same shape.
         name: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; the last two are negative distances.
 
     Shape:
-        a: (rows, dim) or (dim,). b: the same. Output: (rows,), NumPy where both are NumPy.
+        a, b: (rows, dim) or (dim,). Output: (rows,), NumPy if both are NumPy.
 
     Raises:
         ValueError: If the shapes differ, or the name is unknown.
@@ -254,7 +253,7 @@ def pairwise_similarity(a: Vectors, b: Vectors, name: str = "cosine") -> Any:
 
 
 def check_similarity(name: str) -> str:
-    """Return ``name`` if it names a similarity, else raise a ValueError that lists those there are."""
+    """Return ``name`` if it is a key of ``SIMILARITIES``, else raise a ValueError that lists the keys."""
     if not isinstance(name, str) or name not in SIMILARITIES:
         what = name if isinstance(name, str) else getattr(name, "__name__", name)
         as_name = "" if isinstance(name, str) else " by its name"
@@ -263,19 +262,19 @@ def check_similarity(name: str) -> str:
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype for sums of values of ``dtype``: never less than float32."""
+    """The dtype in which values of ``dtype`` are summed: float32 or float64."""
     return torch.promote_types(dtype, torch.float32)
 
 
 def segment_sum(values: Tensor, offsets: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Sum of each row's tokens, in float32 or better; an empty row gives zeros.
+    """Sum the token vectors of each row in float32 or float64; an empty row gives zeros.
 
         sum_i = sum over the tokens t of row i of w_t x_t
 
     Args:
-        values: Vectors of the tokens.
-        offsets: Where each row starts, and the number of tokens.
-        weights: A factor for each token; 1 where it is not given.
+        values: One vector per token.
+        offsets: Index of the first token of each row, then the number of tokens.
+        weights: One factor per token. Default: 1.
 
     Shape:
         values: (tokens, dim). offsets: (rows + 1,). weights: (tokens,). Output: (rows, dim).
@@ -296,13 +295,14 @@ def segment_sum(values: Tensor, offsets: Tensor, weights: Tensor | None = None) 
 
 
 def truncate(vectors: Tensor, dim: int | None) -> Tensor:
-    """The first ``dim`` numbers of each vector.
+    """Keep the first ``dim`` dimensions of each vector; None keeps all.
 
     Shape:
-        vectors: (rows, width). Output: (rows, dim).
+        vectors: (rows, full dim). Output: (rows, dim).
 
     Raises:
-        ValueError: If ``dim`` is not between 1 and the vectors' width.
+        TypeError: If ``dim`` is not an integer.
+        ValueError: If ``dim`` is not between 1 and the dimension of the vectors.
 
     Example:
         >>> truncate(torch.eye(3), 2).shape

@@ -53,7 +53,7 @@ def test_few_and_none() -> None:
     assert community_detection(np.empty((0, 3))) == []
     assert community_detection(np.ones((3, 2)), min_community_size=4) == []
     assert community_detection(np.zeros((3, 2)), min_community_size=1) == []
-    with pytest.raises(ValueError, match=r"threshold=75 is no cosine"):
+    with pytest.raises(ValueError, match=r"threshold=75 is not a cosine"):
         community_detection(np.ones((3, 2)), 75)
     with pytest.raises(ValueError, match=r"vectors\[2\] has a NaN"):
         community_detection(np.array([[1.0], [2.0], [np.nan]]))
@@ -95,7 +95,7 @@ def test_clusters_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
             cluster(vectors, **options)
     with pytest.raises(ValueError, match=r"vectors\[0\] has a NaN"):
         cluster(np.array([[np.nan], [1]]), clusters=1)
-    with pytest.raises(ValueError, match=r"vectors\[1\] has the length 0 and no direction"):
+    with pytest.raises(ValueError, match=r"vectors\[1\] has length 0 and no direction"):
         cluster(np.array([[1, 0], [0, 0], [0, 1]]), "agglomerative", threshold=0.5)
     monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
     with pytest.raises(ImportError, match=r'pip install "sbert\[cluster\]", or'):

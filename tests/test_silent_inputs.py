@@ -162,7 +162,7 @@ def test_04_a_frame_of_training_data_says_what_is_wrong_with_it(model: SentenceE
     assert Rows(frame.iloc[:1], loss, columns=["one", "two"]).labels.tolist() == [0.5]  # type: ignore[union-attr]
     with pytest.raises(TypeError, match=r"data, row 1: column 1 holds nan of type float"):
         Rows(frame, loss, columns=["one", "two"])
-    with pytest.raises(ValueError, match=r"two columns of the DataFrame have one name: a, a"):
+    with pytest.raises(ValueError, match=r"two columns of the DataFrame have the same name: a, a"):
         Rows(pandas.DataFrame([["x", "y"]], columns=["a", "a"]), loss)
     with pytest.raises(TypeError, match=r"anchor, row 0 is of type str \(a dict of columns .*data frame"):
         Trainer(model, PAIRS, MultipleNegativesRankingLoss())

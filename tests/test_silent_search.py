@@ -385,7 +385,7 @@ V = random(6, 4).astype(np.float32)
 W, CUBE = V[:, :3], np.zeros((2, 3, 4), np.float32)
 CODES = np.zeros((3, 1), np.uint8)
 M = Model()
-ENCODE = r"pass what model\.encode\(texts\) gives"
+ENCODE = r"pass the result of model\.encode\(texts\)"
 NUMBERS = rf"must hold numbers, not text \(.*\); {ENCODE}"
 HISTORY: Any = [{"step": 1, "loss": 0.5, "learning_rate": 1e-5}]
 
@@ -402,13 +402,16 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a model": (lambda: cos_sim(M, V), "a must be an array, .* not of type Model"),
     "a dict": (lambda: cos_sim({"a": 1}, V), "not of type dict"),
-    "ragged": (lambda: cos_sim([[1, 2], [3]], V), f"a must hold vectors of one dim, and they differ; {ENCODE}"),
+    "ragged": (lambda: cos_sim([[1, 2], [3]], V), f"a must hold vectors of the same dim, and they differ; {ENCODE}"),
     "three dims": (
         lambda: cos_sim(CUBE, V),
         rf"a must have the shape \(rows, dim\) or \(dim,\), not \(2, 3, 4\); {ENCODE}",
     ),
     "nothing": (lambda: cos_sim([], []), r"not \(0,\)"),
-    "dims": (lambda: cos_sim(V, W), "dim 4 and 3 cannot be compared; encode both with the same model and truncate_dim"),
+    "dims": (
+        lambda: cos_sim(V, W),
+        "dim 4 and 3 cannot be compared; encode both with the same model and the same truncate_dim",
+    ),
     "complex": (lambda: cos_sim(np.ones((2, 3), complex), V), "a must hold real numbers, not complex128"),
     "objects": (lambda: cos_sim(np.array([[1, None]]), V), "a must hold real numbers, not object"),
     "sparse": (lambda: cos_sim(torch.eye(3).to_sparse(), torch.eye(3)), "a must be a dense tensor"),
@@ -442,7 +445,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "top_k": (lambda: semantic_search(V, V, top_k=5.0), r"top_k is 5\.0; pass a whole number"),
     "by place": (
         lambda: semantic_search(V, V, 5, "dot"),
-        "takes queries, corpus, top_k by their places, and 4 .*similarity=",
+        "takes queries, corpus, top_k by position, and 4 .*similarity=",
     ),
     "mining swapped": (
         lambda: paraphrase_mining(TEXTS, M),
@@ -466,12 +469,12 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "community threshold": (lambda: community_detection(V, "0.5"), "threshold is '0.5'; pass a number"),
     "clusters of texts": (lambda: cluster(["a", "b"]), rf"vectors {NUMBERS}"),
     "clusters of two texts": (lambda: cluster(["a", "b"], clusters=2), rf"vectors {NUMBERS}"),
-    "clusters by place": (lambda: cluster(V, 3), "method=3 is a number; for so many clusters, pass clusters=3"),
-    "cluster threshold": (lambda: cluster(V, "agglomerative", threshold=5), "threshold=5 is no cosine; pass -1 to 1"),
+    "clusters by place": (lambda: cluster(V, 3), "method=3 is a number; to get 3 clusters, pass clusters=3"),
+    "cluster threshold": (lambda: cluster(V, "agglomerative", threshold=5), "threshold=5 is not a cosine; pass -1"),
     "cluster nan": (lambda: cluster(V, "agglomerative", threshold=np.nan), "threshold=nan is no"),
     "cluster seed": (lambda: cluster(V, clusters=2, seed=1.5), "seed is 1.5; pass a whole number"),
     "labels as text": (lambda: topic_words(TEXTS, "abc"), "labels are 'abc'; pass the cluster of each text"),
-    "labels between": (lambda: topic_words(TEXTS, [0.5, 1, 1]), r"labels\[0\] is 0\.5; number the clusters"),
+    "labels between": (lambda: topic_words(TEXTS, [0.5, 1, 1]), r"labels\[0\] is 0\.5; pass integers"),
     "no labels": (lambda: topic_words(TEXTS, None), "labels are None"),
     "negatives swapped": (
         lambda: mine_hard_negatives([("a b", "c d")], M),

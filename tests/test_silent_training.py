@@ -105,9 +105,9 @@ def test_07_a_default_prompt_without_columns_is_an_error(prompted: SentenceEncod
 @pytest.mark.parametrize(
     ("prompts", "words"),
     [
-        ({"anchor": "query"}, "says nothing of the column 'positive'"),
-        ({}, "says nothing of the column 'anchor'"),
-        ({"anchor": "qeury", "positive": ""}, "'qeury' is no prompt of the model, .* did you mean 'query'"),
+        ({"anchor": "query"}, "no entry for the column 'positive'"),
+        ({}, "no entry for the column 'anchor'"),
+        ({"anchor": "qeury", "positive": ""}, "'qeury' is not a prompt of the model, .* did you mean 'query'"),
         ({"ancor": "query", "positive": ""}, "the column 'ancor', which no data has.*did you mean 'anchor'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Arguments that several functions take, checked in one way."""
+"""Checks of arguments that several functions share, and errors that name the nearest known argument."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# What sentence-transformers and scikit-learn call arguments whose names here are not like theirs; () for those that
-# nothing here is like.
+# Argument names of sentence-transformers and scikit-learn, and the names used here; () if there is no equivalent.
 _ELSEWHERE = {
     "absolute_margin": ("margin",),
     "calibration_embeddings": ("ranges", "vectors"),
@@ -37,7 +36,7 @@ _ELSEWHERE = {
 
 
 def nearest_argument(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like another, British spelling or not, or has it as initials; None where none is.
+    """The known name nearest to ``name``: by its initials, or by spelling (American or British); None if none is near.
 
     Example:
         >>> nearest_argument("normalise_embeddings", ["batch_size", "normalize_embeddings"])
@@ -50,8 +49,8 @@ def nearest_argument(name: str, known: Iterable[str]) -> str | None:
         if name == "".join(word[:1] for word in each.split("_")):
             return each
     spelt = {_spelling(each): each for each in known}
-    found = difflib.get_close_matches(_spelling(name), spelt, n=1)
-    return spelt[found[0]] if found else None
+    nearest = difflib.get_close_matches(_spelling(name), spelt, n=1)
+    return spelt[nearest[0]] if nearest else None
 
 
 def _spelling(name: str) -> str:
@@ -59,11 +58,11 @@ def _spelling(name: str) -> str:
 
 
 def known_arguments(function: Callable[P, R], config: type | None = None) -> Callable[P, R]:
-    """Have a function answer an argument that it does not take with the name of the nearest one that it does.
+    """Decorator: for an unknown argument, raise a TypeError that names the nearest known argument.
 
     Args:
-        function: Without ``**`` parameters.
-        config: A class of settings that the function takes as ``config``, whose arguments are looked through, too.
+        function: A function without ``**`` parameters.
+        config: Class of the function's argument ``config``; its arguments are searched as well.
 
     Example:
         >>> @known_arguments
@@ -74,40 +73,44 @@ def known_arguments(function: Callable[P, R], config: type | None = None) -> Cal
     """
     parameters = [each for each in inspect.signature(function).parameters.values() if each.name != "self"]
     names = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
-    any_number = any(each.kind is each.VAR_POSITIONAL for each in parameters)
-    placed = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    variadic = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     called = function.__qualname__.removesuffix(".__init__")
-    own = len(inspect.signature(function).parameters) - len(parameters)  # 1 where there is a self.
+    bound = len(inspect.signature(function).parameters) - len(parameters)  # 1 if there is a self.
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
             if name not in names:
-                elsewhere = [each for each in _ELSEWHERE.get(name, ()) if each in names]
-                meant = elsewhere[0] if elsewhere else None if name in _ELSEWHERE else nearest_argument(name, names)
-                hint = f"; did you mean {meant!r}? It takes" if meant else ", only"
-                if not meant and config is not None:
-                    setting = nearest_argument(name, inspect.signature(config).parameters)
-                    hint = f"; pass config={config.__name__}({setting}=...); it takes" if setting else hint
-                raise TypeError(f"{called}() takes no argument {name!r}{hint} {', '.join(names)}")
-        if len(args) - own > len(placed) and not any_number:
-            later = ", ".join(f"{name}=" for name in names[len(placed) :]) or "nothing else"
+                raise TypeError(f"{called}() takes no argument {name!r}{_hint(name, names, config)} {', '.join(names)}")
+        if len(args) - bound > len(positional) and not variadic:
+            later = ", ".join(f"{name}=" for name in names[len(positional) :]) or "nothing else"
             raise TypeError(
-                f"{called}() takes {', '.join(placed)} by their places, and {len(args) - own} arguments were given;"
-                f" pass the others by their names: {later}"
+                f"{called}() takes {', '.join(positional)} by position, and {len(args) - bound} arguments were given;"
+                f" pass the others by name: {later}"
             )
         return function(*args, **kwargs)
 
     return checked
 
 
+def _hint(name: str, names: list[str], config: type | None) -> str:
+    equivalents = [each for each in _ELSEWHERE.get(name, ()) if each in names]
+    meant = next(iter(equivalents), None) if name in _ELSEWHERE else nearest_argument(name, names)
+    if meant:
+        return f"; did you mean {meant!r}? It takes"
+    if config is not None and (setting := nearest_argument(name, inspect.signature(config).parameters)):
+        return f"; pass config={config.__name__}({setting}=...); it takes"
+    return ", only"
+
+
 def known_arguments_or(config: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """``known_arguments`` of a function that takes settings of this class as ``config``."""
+    """``known_arguments`` for a function whose argument ``config`` is of this class."""
     return lambda function: known_arguments(function, config)
 
 
 def warn(message: str) -> None:
-    """Warn at the line of the caller's own code, however deep in this package the reason is found."""
+    """Issue a warning that points to the line of the user's code, not to a line of this package."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "sbert":
         level, frame = level + 1, frame.f_back
@@ -115,13 +118,13 @@ def warn(message: str) -> None:
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Raise a ValueError for a value that is none of the choices."""
+    """Raise a ValueError if ``value`` is not one of the choices."""
     if value not in choices:
         raise ValueError(f"{name}={value!r} is unknown; pass one of {', '.join(map(repr, choices))}")
 
 
 def check_positive(name: str, value: int | None) -> int | None:
-    """The number if it is whole and at least 1, or None; else raise a TypeError or ValueError."""
+    """Return ``value`` if it is None or an integer of at least 1, else raise a TypeError or ValueError."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, Integral):
@@ -132,19 +135,19 @@ def check_positive(name: str, value: int | None) -> int | None:
 
 
 def check_count(name: str, value: int) -> int:
-    """The number if it is whole and at least 1; else raise a TypeError or ValueError."""
+    """Return ``value`` if it is an integer of at least 1, else raise a TypeError or ValueError."""
     if value is None:
         raise TypeError(f"{name} is None; pass a whole number")
     return check_positive(name, value) or 1
 
 
 def is_model(given: object, method: str = "encode") -> bool:
-    """Whether this encodes texts, as a str, which has the method ``encode``, does not."""
+    """Whether ``given`` has this method and is not a str (which has ``encode`` as well)."""
     return not isinstance(given, str) and callable(getattr(given, method, None))
 
 
 def check_model(name: str, model: object, other: str, method: str = "encode") -> None:
-    """Raise a TypeError unless this encodes; it names the argument with which a caller may have changed places."""
+    """Raise a TypeError if ``model`` is not a model; ``other`` may have been passed in its place."""
     if not is_model(model, method):
         raise TypeError(
             f"{name} must be a SentenceEncoder, not of type {type(model).__name__}; pass the model first, then {other}"
@@ -152,7 +155,7 @@ def check_model(name: str, model: object, other: str, method: str = "encode") ->
 
 
 def check_number(name: str, value: float) -> float:
-    """The number if it is real and finite; else raise a TypeError or ValueError."""
+    """Return ``value`` as a float if it is real and finite, else raise a TypeError or ValueError."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} is {value!r:.60}; pass a number")
     if not math.isfinite(value):
@@ -161,14 +164,14 @@ def check_number(name: str, value: float) -> float:
 
 
 def check_threshold(value: float) -> float:
-    """The least cosine, if it is one; else raise a TypeError or ValueError."""
+    """Return a threshold for cosines if it is in [-1, 1], else raise a TypeError or ValueError."""
     if isinstance(value, Real) and not -1 <= value <= 1:
-        raise ValueError(f"threshold={value} is no cosine; pass -1 to 1")
+        raise ValueError(f"threshold={value} is not a cosine; pass -1 to 1")
     return check_number("threshold", value)
 
 
 def check_seed(value: int) -> int:
-    """The seed if it is a whole number from 0 to 2^32 - 1; else raise a TypeError or ValueError."""
+    """Return the seed if it is an integer in [0, 2^32), else raise a TypeError or ValueError."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"seed is {value!r:.60}; pass a whole number")
     if not 0 <= value < 2**32:

@@ -1,16 +1,16 @@
-"""Packages that a part of the library needs and that do not come with it."""
+"""Optional dependencies: the error that says how to install them."""
 
 from __future__ import annotations
 
 
 def missing(what: str, package: str, extra: str, otherwise: str = "") -> ImportError:
-    """The error to raise where a package is not installed, with the command that installs it.
+    """The error for a package that is not installed, with the command that installs it.
 
     Args:
-        what: What needs the package, as the caller knows it.
-        package: Its name on PyPI.
-        extra: The extra of this library that brings it.
-        otherwise: What to do instead, if there is a way.
+        what: The feature that needs the package.
+        package: Name of the package on PyPI.
+        extra: The extra of this library that installs it.
+        otherwise: An alternative to installing it, if there is one.
 
     Example:
         >>> print(missing("a plot", "matplotlib", "plot"))

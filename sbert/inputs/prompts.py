@@ -1,4 +1,4 @@
-"""Which prompt stands before which text, where the caller names it by its name or writes it out."""
+"""Prompts that are put before texts: given by name or as text, for all columns or by column."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 from sbert.inputs.arguments import nearest_argument
 
-# Names that authors give the prompts of these, in the order in which they are looked up.
+# Common names of the prompts for queries and documents, in the order in which they are looked up.
 ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
-# A prompt of a model by its name, or the text itself; one for all columns, or by column.
+# A prompt is given by its name in the model or as text; one for all columns, or one per column.
 Prompts = str | Mapping[str, str]
 
 
 def default_prompt(model: Any) -> str:
-    """The text that ``encode`` puts before every text unless told otherwise; empty where there is none.
+    """The prompt that ``encode`` puts before every text by default; empty if there is none.
 
     Example:
         >>> default_prompt(model)
@@ -26,16 +26,16 @@ def default_prompt(model: Any) -> str:
 
 
 def prompt_text(model: Any, prompt: str, argument: str = "prompt") -> str:
-    """The text of a prompt that is given by its name or written out.
+    """The text of a prompt that is given by its name or as text.
 
     Args:
-        model: Whose prompts have names.
-        prompt: A name among them, or a text.
-        argument: What the caller calls it, for errors.
+        model: The model, whose ``prompts`` have names.
+        prompt: A name of one of them, or a text.
+        argument: Name of the caller's argument, for errors.
 
     Raises:
-        TypeError: If it is no str.
-        ValueError: If it is a bare word that is no name: as a text, it would become part of the first word.
+        TypeError: If it is not a str.
+        ValueError: If it is one word and not a known name: as a prompt, it would merge with the first word of the text.
 
     Example:
         >>> encoder = SentenceEncoder(minilm, prompts={"query": "query: "})
@@ -51,17 +51,21 @@ def prompt_text(model: Any, prompt: str, argument: str = "prompt") -> str:
         nearest = nearest_argument(prompt, known)
         meant = f"did you mean {nearest!r}? " if nearest else ""
         raise ValueError(
-            f"{argument}={prompt!r} is no prompt of the model, which has {', '.join(map(repr, known)) or 'none'};"
-            f" {meant}A text of your own ends with what parts it from the sentence, as '{prompt}: ' does"
+            f"{argument}={prompt!r} is not a prompt of the model, which has {', '.join(map(repr, known)) or 'none'};"
+            f" {meant}To pass a prompt as text, end it with a separator: '{prompt}: '"
         )
     return prompt
 
 
 def by_column(prompts: Prompts | None, columns: Sequence[tuple[str, ...]]) -> list[str]:
-    """What is given for each column, a name or a text; empty for none.
+    """The prompt of each column, as a name or a text; empty for none.
+
+    Args:
+        prompts: One prompt for all columns, or prompts by column.
+        columns: For each column, the names it may have.
 
     Raises:
-        ValueError: If prompts are given by column, and one has none.
+        ValueError: If prompts are given by column and one column is missing.
 
     Example:
         >>> by_column({"anchor": "query", "positive": ""}, [("question", "anchor"), ("answer", "positive")])
@@ -69,31 +73,31 @@ def by_column(prompts: Prompts | None, columns: Sequence[tuple[str, ...]]) -> li
     """
     if prompts is None or isinstance(prompts, str):
         return [prompts or ""] * len(columns)
-    found = []
+    by_place = []
     for names in columns:
         name = next((name for name in names if name in prompts), None)
         if name is None:
             raise ValueError(
-                f"prompts says nothing of the column {names[0]!r}, only of {', '.join(map(repr, prompts)) or 'none'};"
-                f" add {names[0]!r}: '' if no prompt stands before its texts"
+                f"prompts has no entry for the column {names[0]!r}, only for {', '.join(map(repr, prompts)) or 'none'};"
+                f" add {names[0]!r}: '' if its texts take no prompt"
             )
-        found.append(prompts[name])
-    return found
+        by_place.append(prompts[name])
+    return by_place
 
 
 def column_prompts(
     model: Any, prompts: Prompts | None, columns: Sequence[tuple[str, ...]], who: str = "the model"
 ) -> list[str]:
-    """The text that stands before the texts of each column of a data set.
+    """The text of the prompt of each column of a data set.
 
     Args:
-        model: Whose prompts have names.
+        model: The model, whose ``prompts`` have names.
         prompts: As in ``TrainingConfig``.
-        columns: Of each column, the names that it may be called by.
+        columns: For each column, the names it may have.
         who: What errors call the model.
 
     Raises:
-        ValueError: If nothing is said and the model has a default prompt, or a column has none where others have.
+        ValueError: If ``prompts`` is None and the model has a default prompt, or a column is missing from ``prompts``.
 
     Example:
         >>> encoder = SentenceEncoder(minilm, prompts={"query": "query: "})
@@ -104,8 +108,8 @@ def column_prompts(
     if prompts is None and default:
         named = ", ".join(f"{names[0]!r}: ..." for names in columns)
         raise ValueError(
-            f"{who} has the default prompt {model.default_prompt_name!r} ({default!r}), and nothing says which columns"
-            f" it belongs to; pass prompts={{{named}}}, each with a prompt's name or text and '' for none, or one such"
-            " str for all columns"
+            f"{who} has the default prompt {model.default_prompt_name!r} ({default!r}), and it is not clear which"
+            f" columns take it; pass prompts={{{named}}}, each with the name or the text of a prompt, or '' for none;"
+            " or pass one str for all columns"
         )
     return [prompt_text(model, given, "prompts") for given in by_column(prompts, columns)]

@@ -1,4 +1,4 @@
-"""The texts and rows that a caller gives: checked, one by one, whatever holds them."""
+"""Texts and rows from the caller: lists, generators, arrays, data frames and tables, checked one by one."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any
 
 import numpy as np
 
-# As many columns as an error lists.
+# Number of columns that an error lists.
 _LISTED = 8
 
 
 def is_one(sentences: object) -> bool:
-    """Whether this is one sentence and not several."""
+    """Whether this is a single sentence, not several."""
     return isinstance(sentences, str)
 
 
 def rows_of(sentences: Any, name: str = "sentences") -> Iterator[str]:
-    """The sentences in order; a single str is one sentence.
+    """Iterate over the sentences in order; a single str is one sentence.
 
     Args:
         sentences: A str; or an ordered iterable of str: list, array, Series, Arrow array, column, generator.
-        name: What the caller calls them, for errors.
+        name: Name of the caller's argument, for errors.
 
     Raises:
-        TypeError: If this is no iterable of str, naming the row that is something else; or if it has columns, of
-            which an iteration would give the names.
+        TypeError: If an item is not a str, naming the row; or if this is a table, where iterating would give the
+            column names.
     """
     if is_one(sentences):
         sentences = [sentences]
@@ -38,7 +38,7 @@ def rows_of(sentences: Any, name: str = "sentences") -> Iterator[str]:
         )
     if isinstance(sentences, np.ndarray) and sentences.ndim != 1:
         raise TypeError(f"{name} is an array of shape {sentences.shape}; pass an array of one dimension")
-    # Arrow's arrays hold scalars of their own.
+    # Arrow arrays hold Arrow scalars, not str.
     return _checked(sentences.to_pylist() if hasattr(sentences, "to_pylist") else sentences, name)
 
 
@@ -55,10 +55,10 @@ def _checked(sentences: Iterable[Any], name: str) -> Iterator[str]:
 
 
 def texts_of(texts: Any, name: str) -> list[str]:
-    """Several texts as a list.
+    """The texts as a list.
 
     Raises:
-        TypeError: As ``rows_of``, and if they are a single str.
+        TypeError: As ``rows_of``, and for a single str.
     """
     if is_one(texts):
         raise TypeError(f"{name} is of type {type(texts).__name__}; pass a list of str")
@@ -69,7 +69,7 @@ def texts_of(texts: Any, name: str) -> list[str]:
 
 
 def columns_of(data: Any) -> list[Any] | None:
-    """The names of the columns of a dict, a data frame, a table or a structured array; None if it has no columns.
+    """Column names of a dict, data frame, table or structured array; None for anything else.
 
     Example:
         >>> columns_of({"id": [1], "text": ["A cat."]}), columns_of(["A cat."])
@@ -79,9 +79,9 @@ def columns_of(data: Any) -> list[Any] | None:
         return list(data)
     if isinstance(data, np.ndarray):
         return None if data.dtype.names is None else list(data.dtype.names)
-    if hasattr(data, "collect_schema"):  # Of polars, whose lazy frames have no cheap other way.
+    if hasattr(data, "collect_schema"):  # polars; for lazy frames this is the only cheap way.
         return list(data.collect_schema().names())
-    for attribute in ("column_names", "columns"):  # The second holds, in pyarrow, the columns themselves.
+    for attribute in ("column_names", "columns"):  # In pyarrow, ``columns`` holds the data, so it comes second.
         names = getattr(data, attribute, None)
         if isinstance(names, Iterable) and not isinstance(names, str):
             return list(names)
@@ -89,7 +89,7 @@ def columns_of(data: Any) -> list[Any] | None:
 
 
 def records_of(data: Any) -> Any:
-    """The rows of a data frame or table as dicts; what is neither, as it is.
+    """The rows of a data frame or table as dicts; anything else is returned unchanged.
 
     Example:
         >>> import pandas
@@ -100,33 +100,34 @@ def records_of(data: Any) -> Any:
         return data
     columns = columns_of(data) or []
     if len(set(columns)) < len(columns):
-        raise ValueError(f"two columns of the {type(data).__name__} have one name: {_listed(columns)}; rename one")
-    if hasattr(data, "to_pylist"):  # Arrow's.
+        raise ValueError(f"two columns of the {type(data).__name__} have the same name: {_listed(columns)}; rename one")
+    if hasattr(data, "to_pylist"):  # Arrow
         return data.to_pylist()
-    if hasattr(data, "collect_schema"):  # Polars'; of its lazy frames too.
+    if hasattr(data, "collect_schema"):  # polars, also its lazy frames
         return (data.collect() if hasattr(data, "collect") else data).to_dicts()
-    return data.to_dict("records") if hasattr(data, "to_dict") and hasattr(data, "columns") else data  # Of pandas.
+    return data.to_dict("records") if hasattr(data, "to_dict") and hasattr(data, "columns") else data  # pandas
 
 
 def _columns_and_remedy(data: Any, columns: list[Any], name: str) -> str:
-    found = f" with the {'keys' if isinstance(data, Mapping) else 'columns'} {_listed(columns)}"
+    listed = f" with the {'keys' if isinstance(data, Mapping) else 'columns'} {_listed(columns)}"
     if isinstance(data, Mapping) and any(isinstance(value, str) for value in data.values()):
-        return f"{found}; pass its texts: list({name}.values())"
+        return f"{listed}; pass its texts: list({name}.values())"
     texts = _text_columns(data, columns) or columns
     if not texts:
         return "; pass a list of str"
-    return f"{found}; pass the texts of one of them: {' or '.join(f'{name}[{column!r}]' for column in texts[:_LISTED])}"
+    choices = " or ".join(f"{name}[{column!r}]" for column in texts[:_LISTED])
+    return f"{listed}; pass the texts of one of them: {choices}"
 
 
 def _text_columns(data: Any, columns: list[Any]) -> list[Any]:
-    """The columns whose first value is a str; none where looking might be expensive."""
-    found = []
+    """The columns whose first value is a str; none for lazy frames, where reading a value may be expensive."""
+    texts = []
     for column in columns if isinstance(data, Sized) else ():
         values = data[column]
         first: Any = next(iter(values), None) if isinstance(values, Iterable) else None
         if isinstance(first.as_py() if hasattr(first, "as_py") else first, str):
-            found.append(column)
-    return found
+            texts.append(column)
+    return texts
 
 
 def _listed(names: list[Any]) -> str:

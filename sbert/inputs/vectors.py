@@ -1,4 +1,4 @@
-"""Vectors that a caller gives, in whatever holds them: checked in one way."""
+"""Vectors from the caller, as arrays, tensors or lists: checked and converted."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_ENCODE = "pass what model.encode(texts) gives"
+_ENCODE = "pass the result of model.encode(texts)"
 
 
 def matrix(name: str, given: Any) -> np.ndarray | Tensor:
-    """Vectors as an array or a tensor of real numbers with two dimensions; one vector becomes one row.
+    """Convert vectors to a two-dimensional array or tensor of real numbers; a single vector becomes one row.
 
     Args:
-        name: What the caller calls them.
-        given: Array, tensor, list of vectors, or what NumPy makes an array of.
+        name: Name of the caller's argument, for errors.
+        given: An array, a tensor, a list of vectors, or an object with ``__array__``.
 
     Shape:
         given: (rows, dim) or (dim,). Output: (rows, dim).
 
     Raises:
-        TypeError: If these are texts, a model, or other things than real numbers.
-        ValueError: If the shape is another.
+        TypeError: If this is not real numbers, for example texts or a model.
+        ValueError: If the shape is wrong.
 
     Example:
         >>> matrix("queries", [1.0, 2.0]).shape
         (1, 2)
         >>> matrix("queries", ["A cat.", "A dog."])
         Traceback (most recent call last):
-        TypeError: queries must hold numbers, not text (['A cat.', 'A dog.']); pass what model.encode(texts) gives
+        TypeError: queries must hold numbers, not text (['A cat.', 'A dog.']); pass the result of model.encode(texts)
     """
     if isinstance(given, (str, bytes)):
         raise TypeError(f"{name} must hold numbers, not text ({given!r:.60}); {_ENCODE}")
@@ -62,31 +62,31 @@ def _arrayed(name: str, given: Any) -> np.ndarray | Tensor:
             return torch.stack(list(given))
         array: np.ndarray = np.asarray(given)
         return array
-    except (ValueError, RuntimeError) as error:  # Of rows that differ in length.
-        raise ValueError(f"{name} must hold vectors of one dim, and they differ; {_ENCODE}") from error
+    except (ValueError, RuntimeError) as error:  # The rows differ in length.
+        raise ValueError(f"{name} must hold vectors of the same dim, and they differ; {_ENCODE}") from error
 
 
 def tensor_of(array: np.ndarray | Tensor) -> Tensor:
-    """A tensor, of the array's own memory where that can be; int8 and uint8 stay what they are."""
+    """Convert to a tensor, sharing memory if possible; int8 and uint8 keep their dtype."""
     if isinstance(array, Tensor):
         return array
     if array.dtype not in (np.float16, np.float32, np.float64, np.int8, np.uint8):
         array = array.astype(np.float32)
     if not (array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative):
-        # torch warns of arrays that it could write to but must not.
+        # torch.from_numpy warns about read-only arrays.
         array = np.array(array, array.dtype.newbyteorder("="), order="C")
     return torch.from_numpy(array)
 
 
 def vectors_of(name: str, given: Any) -> Tensor:
-    """Vectors all of which are in memory, as floats of 32 bits or 64.
+    """Convert vectors in memory to a float32 or float64 tensor.
 
     Shape:
         given: (rows, dim) or (dim,). Output: (rows, dim).
 
     Raises:
-        TypeError: If these are texts, codes, or other things than real numbers.
-        ValueError: If the shape is another.
+        TypeError: If this is not floats, for example texts or quantized codes.
+        ValueError: If the shape is wrong.
 
     Example:
         >>> vectors_of("vectors", np.ones(3, np.float16))
