@@ -1,4 +1,4 @@
-"""Groups of vectors around one of their own."""
+"""Community detection: groups of vectors around a central vector."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ from sbert.search.corpus import held
 from sbert.search.paraphrases import pairs_above, tiles
 from sbert.search.scoring import Queries, Rows, rows
 
-# Centres whose neighbours are looked up at once, and rows that these are compared with at once.
+# Number of centres, and of rows, that are compared in one step.
 _CENTRES, _BLOCK = 128, 16384
 
 
 @known_arguments
 def community_detection(vectors: Any, threshold: float = 0.75, min_community_size: int = 10) -> list[list[int]]:
-    """Groups of vectors whose cosine with the centre of their group is at least a threshold, the largest first.
+    """Groups of vectors whose cosine with the centre of their group reaches a threshold, largest group first.
 
-    The vector with the most neighbours is the centre of the first group, and its neighbours are its members. Of the
-    vectors that are left, the one that had the most neighbours is next, if enough of these are left. Of as many, the
-    first row comes first.
+    Two vectors are neighbours if their cosine is at least ``threshold``. The vector with the most neighbours becomes
+    the first centre, and its neighbours are the members. Then the next vector in the order of neighbour counts becomes
+    a centre, if enough of its neighbours are still without a group, and so on. Among equal counts, the lower row comes
+    first. No vector belongs to two groups.
 
-    Neighbours are counted first, and looked up for those alone that become centres, so that they need not be held:
-    there may be as many as pairs.
+    The neighbours of all rows may be as many as all pairs and are not stored: a first pass counts them, a second pass
+    looks up those of the centres.
 
     Args:
         vectors: Array or tensor.
-        threshold: The least cosine of a member with the centre.
-        min_community_size: Of a group, its centre included.
+        threshold: Minimum cosine between a member and the centre, from -1 to 1.
+        min_community_size: Minimum size of a group, its centre included.
 
     Returns:
-        The rows of each group: its centre, and the others by their cosine with it, of equal ones the first row first.
+        For each group a list of rows: the centre, then the members by decreasing cosine with it; ties by row.
 
     Shape:
         vectors: (rows, dim).
 
     Raises:
-        ValueError: If the threshold is no cosine, or a number is NaN or infinite, naming its row.
+        ValueError: If the threshold is not a cosine, or a value is NaN or infinite; the message names its row.
 
     Example:
         >>> vectors = np.array([[1, 0], [0, 1], [0.9, 0.1], [0.8, 0.1], [0.1, 1]])
@@ -51,14 +52,14 @@ def community_detection(vectors: Any, threshold: float = 0.75, min_community_siz
     values = held("vectors", vectors)
     if not len(values):
         return []
-    # What is just as great as the threshold counts, too.
+    # The comparisons below are strict, and a cosine equal to the threshold counts.
     limit = float(np.nextafter(np.float32(threshold), np.float32(-np.inf)))
     block = rows(values, "vectors", "cosine", exact=True)
     return _groups(block, limit, _counts(block, limit), size)
 
 
 def _counts(block: Rows, limit: float) -> np.ndarray:
-    """How many neighbours each row has, itself included. Shape: (rows,)."""
+    """The number of neighbours of each row, itself included. Shape: (rows,)."""
     total = len(block.values)
     counts = (block.norms > 0).long() if limit >= 0 else torch.ones(total, dtype=torch.int64, device=block.norms.device)
     for queries, low, part, start in tiles(block, "cosine"):
@@ -68,31 +69,31 @@ def _counts(block: Rows, limit: float) -> np.ndarray:
 
 
 def _groups(block: Rows, limit: float, counts: np.ndarray, size: int) -> list[list[int]]:
-    """The groups, once it is known how many neighbours each row has."""
+    """The groups, from the number of neighbours of each row."""
     order = np.argsort(-counts, kind="stable")
     order = order[counts[order] >= size]
     used = np.zeros(len(counts), bool)
-    found: list[list[int]] = []
-    at = 0
-    while at < len(order):
-        # Those that became members while the ones before were looked at are centres no more.
+    groups: list[list[int]] = []
+    position = 0
+    while position < len(order):
+        # Rows that became members of an earlier group cannot be centres.
         centres: list[int] = []
-        while at < len(order) and len(centres) < _CENTRES:
-            if not used[order[at]]:
-                centres.append(int(order[at]))
-            at += 1
+        while position < len(order) and len(centres) < _CENTRES:
+            if not used[order[position]]:
+                centres.append(int(order[position]))
+            position += 1
         for centre, members in zip(centres, _neighbours(block, limit, np.array(centres, np.int64)), strict=True):
             if used[centre]:
                 continue
             left = members[~used[members]]
             if len(left) >= size:
-                found.append([centre, *left[left != centre].tolist()])
+                groups.append([centre, *left[left != centre].tolist()])
                 used[left] = used[centre] = True
-    return sorted(found, key=len, reverse=True)
+    return sorted(groups, key=len, reverse=True)
 
 
 def _neighbours(block: Rows, limit: float, centres: np.ndarray) -> list[np.ndarray]:
-    """The neighbours of each centre, the most similar first."""
+    """The neighbours of each centre by decreasing cosine."""
     if not len(centres):
         return []
     queries = Queries(block.values[torch.from_numpy(centres).to(block.values.device)], "cosine")
