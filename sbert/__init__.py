@@ -1,4 +1,145 @@
-"""Sentence embeddings: encode sentences as vectors, compare them, train the models that do."""
+"""Sentence embeddings: encode sentences as vectors, compare them, train the models that do.
+
+A sentence embedding is a vector that represents the meaning of a sentence: sentences of similar meaning have vectors of
+similar direction. With vectors, comparing 10,000 sentences takes 10,000 runs of a neural network and not 50 million
+([Reimers and Gurevych, 2019](https://arxiv.org/abs/1908.10084)).
+
+| guide | about |
+|---|---|
+| this page | encoding, prompts, the model of the library, coming from sentence-transformers |
+| ``sbert.search`` | search, index, paraphrase mining, clustering, hard negatives, int8 and bits |
+| ``sbert.chunking`` | long documents |
+| ``sbert.training`` | trainer, large batches, several processes, cross-encoders |
+| ``sbert.losses`` | which loss for which data, a loss of your own |
+| ``sbert.evaluation`` | evaluators, suites, an evaluator of your own |
+| ``sbert.data`` | reading texts, training rows and the field's data sets |
+| ``sbert.modules`` | building a model, a module of your own |
+| ``sbert.saving`` | model folders, verification, the hub |
+| ``sbert.backends`` | speed: which way runs when, ``sbert doctor``, ``sbert benchmark`` |
+| ``sbert.visualization`` | maps, heatmaps, training curves |
+| ``sbert.cli`` | the command line |
+
+## Encode and compare
+
+>>> from sbert import SentenceEncoder
+>>> model = SentenceEncoder()  # the model of the library; or a name on the hub, or a folder
+>>> sentences = ["The cat sleeps.", "A kitten is napping.", "Taxes go up."]
+>>> vectors = model.encode(sentences)  # NumPy, float32
+>>> vectors.shape
+(3, 256)
+>>> scores = model.similarity(vectors, vectors)  # (3, 3), cosine
+>>> bool(scores[0, 1] > scores[0, 2])
+True
+
+``encode`` takes a string, or any list, tuple, array, Series, Arrow array, ``datasets`` column or generator of strings.
+Equal sentences are encoded once, in batches of similar length. A vector depends on its text, the prompt and the
+settings, and not on the other texts of the call. The options of ``encode``:
+
+| argument | effect |
+|---|---|
+| ``prompt_name=``, ``prompt=`` | put one of the model's prompts, or a text, before each sentence |
+| ``batch_tokens=``, ``batch_size=`` | how much the model reads at once, in tokens or in sentences |
+| ``normalize_embeddings=True`` | scale each vector to length 1 |
+| ``truncate_dim=64`` | keep the first 64 dimensions of each vector |
+| ``convert_to_tensor=True`` | a tensor on the model's device, ready for autograd |
+| ``output_value="token_embeddings"`` | one tensor (tokens, dim) per sentence |
+| ``precision="ubinary"`` | one bit per dimension, eight to a byte |
+| ``ranges=`` of ``precision="int8"`` | one byte per dimension; ``sbert.search.calibrate`` computes the ranges |
+| ``on_truncate="error"`` | refuse sentences that are too long; the default warns once, with their number |
+| ``out="vectors.npy"`` | write to a file while reading: neither sentences nor vectors need fit in memory |
+| ``show_progress_bar=`` | by default there is a bar from 2,000 sentences on |
+
+## Prompts
+
+Some models need to know what a text is for. They come with prompts, and ``encode_query`` and ``encode_document`` choose
+the right one:
+
+>>> questions = model.encode_query(["Who sleeps?"])
+>>> documents = model.encode_document(sentences)
+>>> sentences[int(model.similarity(questions, documents).argmax())]
+'The cat sleeps.'
+
+## The model of the library
+
+``SentenceEncoder()`` is ``sbert-mini``: for English, 7.0 million parameters in 15 MB, vectors of 256 dimensions.
+``examples/train_default.py`` trained it on two cores in less than two hours: it imitates the vectors of
+all-MiniLM-L6-v2 on 1.57 million sentences, and never sees a score or a label. ``sbert/default_model/README.md`` is its
+card, with the data, their terms, the settings and the limits.
+
+| | STS12 | STS14 | STS15 | STSb | SICK-R | sentences per second |
+|---|---|---|---|---|---|---|
+| ``sbert-mini`` | 72.3 | 75.7 | 84.2 | 81.4 | 75.7 | 4,506 |
+| all-MiniLM-L6-v2, its teacher | 72.4 | 75.6 | 85.4 | 82.0 | 77.1 | 937 |
+
+Spearman times 100, by ``sbert evaluate --suite sts --data path/to/data``, on sets whose sentences were removed from its
+training data; speed by ``python -m tests.benchmarks.default_model --data path/to/data``, in turns on two cores: 4.8
+times as fast.
+
+Far from everyday language it falls behind: on Cranfield's aerodynamics its nDCG@10 is 40.7, and its teacher's 50.6
+(``python examples/search.py --data path/to/cranfield``). It reads the first 128 tokens of a text: it learned from
+sentences, and with 256 tokens that figure is 37.5. With ``truncate_dim=128`` and ``64``, similarity stays near (STSb
+80.2 and 77.0), and retrieval does not: 38.7 and 31.3.
+
+## Coming from sentence-transformers
+
+``from sbert import SentenceEncoder as SentenceTransformer`` is all that a script needs that uses these and nothing
+else; each gives what it gives in sentence-transformers:
+
+- ``SentenceTransformer(name_or_folder)`` with ``device=``, ``prompts=``, ``default_prompt_name=``,
+  ``similarity_fn_name=``, ``truncate_dim=``, ``revision=``, ``token=``, ``cache_folder=``, ``local_files_only=``;
+- ``encode(sentences)`` with ``prompt_name=``, ``prompt=``, ``batch_size=``, ``show_progress_bar=``,
+  ``output_value="token_embeddings"``, ``convert_to_numpy=``, ``convert_to_tensor=``, ``device=``,
+  ``normalize_embeddings=``, ``truncate_dim=``, ``precision="binary"``, ``precision="ubinary"``;
+- of a ``model``: ``encode_query``, ``encode_document``, ``similarity``, ``similarity_pairwise``,
+  ``similarity_fn_name``, ``prompts``, ``default_prompt_name``, ``max_seq_length``, ``tokenizer``, ``device``,
+  ``dtype``, ``truncate_dim``, ``get_sentence_embedding_dimension()``, ``model[0].auto_model``, ``to(device)``,
+  ``eval()``, ``save(path)``, ``push_to_hub(repo_id)``.
+
+These raise an error:
+
+- ``SentenceTransformer(name_or_folder)`` with ``model_name_or_path=``, ``modules=``, ``model_kwargs=``,
+  ``tokenizer_kwargs=``, ``processor_kwargs=``, ``config_kwargs=``, ``model_card_data=``, ``trust_remote_code=``,
+  ``backend=``, ``use_auth_token=``;
+- ``encode(sentences)`` with ``pool=``, ``chunk_size=``, ``device=["cuda:0", "cuda:1"]``, ``output_value=None``,
+  ``precision="int8"``, ``precision="uint8"``;
+- of a ``model``: ``start_multi_process_pool``, ``encode_multi_process``, ``stop_multi_process_pool``, ``fit``,
+  ``evaluate``, ``save_pretrained``, ``save_to_hub``, ``get_max_seq_length``, ``get_embedding_dimension``,
+  ``get_sentence_features``, ``preprocess``, ``truncate_sentence_embeddings``, ``set_pooling_include_prompt``,
+  ``add_adapter``, ``load_adapter``, ``_first_module``, ``tokenize(texts)["input_ids"]``, ``save(path, model_name=)``,
+  ``similarity(embeddings1=)``;
+- imported from ``sbert``: ``util``, ``models``, ``InputExample``, ``SentenceTransformerTrainer``, ``SparseEncoder``.
+
+What differs, on purpose:
+
+- ``None``, NaN and numbers among the sentences are refused, with their row; sentence-transformers embeds them as text.
+- Arguments of ``encode`` after the sentences are given by name. An unknown one is a TypeError; ``prompt`` together with
+  ``prompt_name`` is an error, so neither silently wins.
+- ``similarity`` returns NumPy arrays for NumPy arrays, and a tensor for tensors.
+- Vectors are float32 whatever dtype the weights have. Weights are float32 unless you pass ``dtype``; float16 becomes
+  float32 on a CPU, which only emulates it. On a GPU the arithmetic is bfloat16 unless you pass ``dtype="float32"``.
+- Texts that are truncated to ``max_seq_length`` are counted in a warning.
+- Models that bring their own code, image models and models of sparse vectors are refused. Pickled weights are read as
+  numbers only.
+
+Evaluators measure the same under other names, except ``TripletEvaluator`` and ``TranslationEvaluator``, whose names are
+the same. The figure ``cosine_spearman`` is called ``spearman`` here; ``evaluator(model, output="results.csv")`` adds
+one line per run, and ``TrainingConfig(metric="pearson")`` chooses the best model by another figure than the first.
+Their names and ours:
+
+- ``EmbeddingSimilarityEvaluator(sentences1, sentences2, scores)``: ``SimilarityEvaluator(first, second, scores)``
+- ``BinaryClassificationEvaluator(sentences1, sentences2, labels)``:
+  ``PairClassificationEvaluator(first, second, labels)``
+- ``LabelAccuracyEvaluator(dataloader, softmax_model=loss)``: ``LabelEvaluator(first, second, labels, loss)``
+- ``InformationRetrievalEvaluator(queries, corpus, relevant_docs)``: ``RetrievalEvaluator(queries, corpus, relevant)``
+- ``RerankingEvaluator(samples, at_k)``: ``RerankingEvaluator(samples, k)``
+- ``ParaphraseMiningEvaluator(sentences_map, duplicates_list)``: ``ParaphraseMiningEvaluator(sentences, duplicates)``,
+  with row numbers instead of ids
+- ``SequentialEvaluator([one, two])``: ``SequentialEvaluator({"one": one, "two": two})``
+
+## Limits
+
+Encoding in several processes at once, and models that read images, are not supported.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

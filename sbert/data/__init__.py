@@ -1,4 +1,34 @@
-"""Texts and training rows from files, and readers of the field's data sets."""
+r"""Texts and training rows from files, and readers of the field's data sets.
+
+``read_texts`` reads texts for ``encode``. ``read_rows`` reads rows that a ``sbert.Trainer`` takes, from TSV, CSV,
+JSONL, JSON and Parquet files. The other readers know the layout in which the field's data sets are published:
+
+| reader | data |
+|---|---|
+| ``read_sts``, ``read_sts_year``, ``read_sick`` | STS benchmark and KorSTS; a year of STS12 to STS16 by sub-set; SICK |
+| ``read_nli``, ``read_triplets`` | SNLI, MultiNLI, KorNLI; the triplets of AllNLI |
+| ``read_transfer`` | a task of SentEval with its parts; SICK-E, SNLI and MNLI, too |
+| ``read_retrieval`` | a folder in BEIR's layout: ``RetrievalEvaluator(*read_retrieval(folder))`` |
+
+They return rows with the names that losses expect (``first``, ``second``, ``label``), and scores from 0 to 1:
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> from sbert.data import read_sts
+>>> with tempfile.TemporaryDirectory() as folder:
+...     _ = Path(folder, "test.tsv").write_text("score\tsentence1\tsentence2\n5\tA cat.\tThe cat.\n0\tA cat.\tTaxes.\n")
+...     rows = list(read_sts(f"{folder}/test.tsv"))
+>>> rows[0]
+{'first': 'A cat.', 'second': 'The cat.', 'label': 1.0}
+
+A data frame of pandas, polars or Arrow needs no reader: the trainer takes it as it is.
+
+## Pitfalls
+
+- The format of a file follows from its first line, or from its ending ``.json`` or ``.parquet``.
+- A quotation mark in a sentence of a TSV file is a character, not the begin of a quoted field.
+- A line that does not fit is an error with its number. Nothing is skipped.
+"""
 
 from sbert.data.nli import read_nli, read_triplets
 from sbert.data.records import FORMATS

@@ -1,4 +1,66 @@
-"""Evaluation: how good a model's vectors are."""
+"""Evaluation: how good a model's vectors are.
+
+An evaluator holds texts and what is known about them, and measures any model: it returns a flat dict of floats.
+
+| evaluator | measures |
+|---|---|
+| ``SimilarityEvaluator`` | Spearman and Pearson correlation of similarities and human scores |
+| ``LabelEvaluator`` | accuracy and macro F1 of the head of a ``SoftmaxLoss`` |
+| ``PairClassificationEvaluator`` | average precision, and accuracy and F1 at their best thresholds, of pairs |
+| ``TripletEvaluator`` | how often an anchor is nearer to its positive than to its negative |
+| ``RetrievalEvaluator`` | nDCG, accuracy, precision, recall, MRR and MAP at k |
+| ``RerankingEvaluator`` | MAP, MRR and nDCG of each query's own candidates |
+| ``ParaphraseMiningEvaluator`` | whether the most similar of all pairs are those that mean the same |
+| ``TranslationEvaluator`` | whether a sentence and its translation are nearest to each other, both ways |
+| ``STSSuite`` | Spearman on STS12 to STS16, STS benchmark and SICK |
+| ``TransferSuite`` | accuracy of a logistic regression on MR, CR, SUBJ, MPQA, SST2, TREC and MRPC |
+
+``SequentialEvaluator`` runs several of them and encodes each text once:
+
+>>> import tempfile
+>>> from sbert import SentenceEncoder
+>>> from sbert.evaluation import RetrievalEvaluator, SequentialEvaluator, SimilarityEvaluator
+>>> first, second = ["The cat sleeps."] * 3, ["A kitten is napping.", "The dog sleeps.", "Taxes go up."]
+>>> similarity = SimilarityEvaluator(first, second, scores=[4.6, 2.5, 0.0])
+>>> answers = {"a": "A kitten is napping.", "b": "Taxes go up."}
+>>> retrieval = RetrievalEvaluator({"q": "Who sleeps?"}, answers, relevant={"q": {"a"}})
+>>> everything = SequentialEvaluator({"sts": similarity, "search": retrieval})
+>>> model = SentenceEncoder()
+>>> figures = everything(model, output=f"{tempfile.mkdtemp()}/results.csv")  # adds a line; .jsonl works, too
+>>> figures["search_ndcg@10"]
+1.0
+
+Given to a ``sbert.Trainer``, an evaluator runs every ``evaluate_every`` steps, and its first figure decides which model
+is the best. Under ``torchrun`` the processes share the work. The model may be any object with ``encode(list of str)``;
+``prompt=``, or ``query_prompt=`` and ``document_prompt=``, replace the model's own prompts. A ``sbert.CrossEncoder`` is
+accepted where pairs are scored: similarity, labels, pair classification, triplets and reranking.
+
+## An evaluator of your own
+
+It is a class with one method. ``vectors`` encodes texts, and each text only once for all evaluators:
+
+>>> from sbert.evaluation import Evaluator
+>>> class Spread(Evaluator):
+...     '''The standard deviation of the vectors of some sentences: 0 if all vectors are equal.'''
+...
+...     def measure(self, vectors):
+...         return {"spread": vectors(second).std(axis=0).mean()}
+>>> Spread()(model)["spread"] > 0
+True
+
+The figures are functions of arrays, too: ``ndcg_at``, ``average_precision``, ``best_threshold`` and others.
+
+## Pitfalls
+
+- ``STSSuite``: the figure of a year is that of all its pairs in one list (SentEval's *all*), as in most tables.
+  ``STS12_mean`` and so on are the means over the sub-sets. Other papers report these: compare like with like.
+- ``RetrievalEvaluator``: relevance is a set of ids, or grades by id, which are the gain of nDCG. The corpus is encoded
+  and searched in blocks, so its vectors need not fit in memory.
+- ``PairClassificationEvaluator`` chooses the threshold on the data that it measures: a figure for a product needs a
+  threshold from other data (``best_threshold``).
+- ``TransferSuite`` follows SentEval's protocol and needs ``pip install "sbert[evaluation]"``.
+- Equal scores share a rank; no figure depends on the order of rows.
+"""
 
 from sbert.evaluation.classification import LabelEvaluator, PairClassificationEvaluator
 from sbert.evaluation.evaluator import Evaluator, SequentialEvaluator, Vectors, write_line

@@ -3,24 +3,70 @@
 A loss never sees the model; the trainer does: ``Trainer(model, rows, CosineSimilarityLoss())``. The names of its
 parameters are those of the data's columns; ``sbert.training.Signature`` has the rule.
 
-**Rows that teach nothing.** Some losses compare the rows of a batch: MultipleNegativesRankingLoss without negatives
-needs two rows, CoSENTLoss and AnglELoss two of different labels, OnlineContrastiveLoss two, the losses of batch
-triplets two of one label and one of another. Losses with a classifier or of scores (SoftmaxLoss, CrossEntropyLoss,
-BinaryCrossEntropyLoss, SquaredErrorLoss) need labels that differ, or one answer would do for all texts. All others
-learn from any row: CosineSimilarityLoss and ContrastiveLoss from labels that are all 1, too, which draw texts together
-and none apart, so put others beside them.
+## Which loss for which data
 
-- Data that can teach a loss nothing is an error of the trainer before the first step, by the loss's ``check_data``.
+| data | loss |
+|---|---|
+| two texts and a score | ``CoSENTLoss``, ``AnglELoss``, ``CosineSimilarityLoss`` |
+| a question and its answer, with or without hard negatives | ``MultipleNegativesRankingLoss`` |
+| anchor, positive, negative | ``TripletLoss``, or ``MultipleNegativesRankingLoss`` |
+| two texts, and whether they belong together | ``OnlineContrastiveLoss``, ``ContrastiveLoss`` |
+| two texts and a class, such as entailment | ``SoftmaxLoss``, with any concatenation of the paper's ablation |
+| single texts and a class | ``BatchAllTripletLoss``, ``BatchHardTripletLoss``, ``BatchSemiHardTripletLoss`` |
+| scores or vectors of a teacher | ``MarginMSELoss``, ``DistillKLDivLoss``, ``MSELoss`` |
+| pairs for a ``sbert.CrossEncoder`` | ``CrossEntropyLoss``, ``BinaryCrossEntropyLoss``, ``SquaredErrorLoss`` |
+
+Two wrappers take other losses: ``MatryoshkaLoss`` trains vectors that can be truncated, and ``WeightedSum`` adds
+losses.
+
+>>> from sbert.losses import CosineSimilarityLoss
+>>> loss = CosineSimilarityLoss()
+>>> loss(torch.eye(2), torch.ones(2, 2), labels=torch.ones(2)).round(decimals=4)
+tensor(0.0858)
+
+## A loss of your own
+
+It is a function. Chunks, several processes, deduplication and the wrappers work with it without further code:
+
+>>> import torch
+>>> import torch.nn.functional as F
+>>> def hardest_negative(anchor, positive):
+...     '''Each anchor is nearer to its own positive than to that of any other row, by a margin.'''
+...     scores = F.normalize(anchor) @ F.normalize(positive).T  # (rows, rows)
+...     own = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+...     hardest = scores.masked_fill(own, -torch.inf).amax(1)  # (rows,)
+...     return F.relu(hardest - scores.diagonal() + 0.3).mean()
+>>> hardest_negative(torch.eye(3), torch.eye(3))
+tensor(0.)
+
+``Trainer(model, rows, hardest_negative, config)`` trains it on rows with the columns ``anchor`` and ``positive``:
+
+>>> import tempfile
+>>> from sbert import SentenceEncoder, Trainer, TrainingConfig
+>>> pairs = [{"anchor": f"There are {i} cats.", "positive": f"I see {i} cats."} for i in range(64)]
+>>> settings = {"batch_size": 32, "chunk_tokens": 256, "sampler": "no_duplicates"}
+>>> config = TrainingConfig(output=tempfile.mkdtemp(), **settings)
+>>> history = Trainer(SentenceEncoder(device="cpu"), pairs, hardest_negative, config).fit()
+>>> history[-1]["step"]
+2
+
+It may also have two methods: ``check_labels(labels)`` raises for labels that it does not take, and
+``check_data(data)`` for data that can teach it nothing. It sees ``data.rows`` of the largest batch, ``data.columns`` of
+text, and all ``data.labels``.
+
+## Pitfalls: rows that teach nothing
+
+Some losses compare the rows of a batch: MultipleNegativesRankingLoss without negatives needs two rows, CoSENTLoss and
+AnglELoss two of different labels, OnlineContrastiveLoss two, the batch triplet losses two of one label and one of
+another. Losses with a classifier or of scores (SoftmaxLoss, CrossEntropyLoss, BinaryCrossEntropyLoss,
+SquaredErrorLoss) need labels that differ, or one answer would be right for all texts. All others learn from any row:
+CosineSimilarityLoss and ContrastiveLoss from labels that are all 1, too, which draw texts together and none apart, so
+add rows with other labels.
+
+- Data that can teach a loss nothing is an error of the trainer before the first step.
 - A batch that happens to teach nothing, such as the last of an epoch with one row, has the value 0 and no gradient.
   One class in a batch still teaches a classifier.
-
-A loss of your own may have both methods, too: ``check_labels(labels)`` raises for labels that it does not take, and
-``check_data(data)`` by ``data.rows`` of the largest batch, ``data.columns`` of text, and all ``data.labels``.
-
-Example:
-    >>> loss = CosineSimilarityLoss()
-    >>> loss(torch.eye(2), torch.ones(2, 2), labels=torch.ones(2)).round(decimals=4)
-    tensor(0.0858)
+- Labels are checked before the first step, and the error names the row.
 """
 
 from sbert.losses.batch_triplet import BatchAllTripletLoss, BatchHardTripletLoss, BatchSemiHardTripletLoss

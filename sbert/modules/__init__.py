@@ -1,4 +1,66 @@
-"""The modules that an encoder chains."""
+"""Modules: the parts of which an encoder is a chain.
+
+The first module reads texts: a ``Transformer``, or ``WordEmbeddings`` and ``StaticEmbedding``, which only look up
+vectors. The next pools the token vectors to one vector per text. Others may follow.
+
+| module | input → output |
+|---|---|
+| ``Transformer``, ``WordEmbeddings`` | texts → token vectors |
+| ``StaticEmbedding`` | texts → vectors, the mean of the tokens' own |
+| ``LSTM`` | token vectors → token vectors |
+| ``Pooling`` | token vectors → vectors |
+| ``Dense``, ``LayerNorm``, ``Dropout``, ``Normalize`` | vectors → vectors |
+
+>>> from sbert import Normalize, Pooling, SentenceEncoder, Transformer
+>>> base = SentenceEncoder(Transformer(minilm), Pooling("mean"), Normalize())  # or "bert-base-uncased"
+>>> base.encode("A cat sleeps.").shape
+(384,)
+
+``Pooling`` has the modes ``mean``, ``max``, ``cls``, ``mean_sqrt_len``, ``weightedmean`` and ``lasttoken``, and takes a
+list of them.
+
+``Transformer`` takes every encoder that transformers knows: BERT, RoBERTa, XLM-R, MPNet, DistilBERT, ALBERT, ELECTRA,
+DeBERTa, ModernBERT, the encoder of T5, and decoders such as Qwen3. ``WordEmbeddings.from_text_file`` reads GloVe and
+word2vec files.
+
+## A module of your own
+
+A module has one input and one output. Token vectors come without padding, laid end to end (``sbert.TokenEmbeddings``):
+row *i* is ``tokens.values[tokens.offsets[i] : tokens.offsets[i + 1]]``, and ``tokens.padded()`` is a padded matrix with
+its mask.
+
+>>> import tempfile
+>>> import warnings
+>>> import torch
+>>> from sbert import register_module
+>>> @register_module  # model folders may contain it from now on: what is saved loads again
+... class FirstAndLast(torch.nn.Module):
+...     '''The vectors of the first and of the last token, side by side.'''
+...
+...     def forward(self, tokens):
+...         first = tokens.values[tokens.offsets[:-1]]  # (rows, dim)
+...         last = tokens.values[tokens.offsets[1:] - 1]  # (rows, dim)
+...         return torch.cat([first, last], dim=1)  # (rows, 2 * dim)
+>>> own = SentenceEncoder(base[0], FirstAndLast(), Normalize())
+>>> own.encode("A cat sleeps.").shape
+(768,)
+>>> folder = tempfile.mkdtemp()
+>>> with warnings.catch_warnings():
+...     warnings.simplefilter("ignore")  # save warns that no other library can load FirstAndLast
+...     own.save(f"{folder}/my-model")
+>>> again = SentenceEncoder(f"{folder}/my-model")
+>>> bool((again.encode("A cat sleeps.") == own.encode("A cat sleeps.")).all())
+True
+
+A module with arguments keeps them in an attribute ``config``, a dict; its weights are saved with it.
+``register_pooling`` does the same for a mode of ``Pooling``. ``examples/custom_pooling.py`` has the padded form.
+
+## Pitfalls
+
+- A class must be registered before a folder with it is loaded: import its file first.
+- ``Normalize`` at the end scales vectors to length 1, so dot products are cosine similarities.
+- Decoders need ``Pooling("lasttoken")``: the first token of a decoder has seen nothing but itself.
+"""
 
 from sbert.modules.dense import Dense, Dropout, LayerNorm, Normalize
 from sbert.modules.lstm import LSTM

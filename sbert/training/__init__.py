@@ -1,4 +1,71 @@
-"""Training: rows and a loss in, a better model out."""
+"""Training: rows and a loss in, a better model out.
+
+A loss is a function of vectors (``sbert.losses``). It never sees a model, and its parameters name the columns of the
+data. Rows are tuples of texts with the label last, or dicts; ``sbert.data.read_rows`` reads them from files, and data
+frames of pandas, polars and Arrow are taken as they are.
+
+>>> import tempfile
+>>> from sbert import SentenceEncoder, Trainer, TrainingConfig
+>>> from sbert.losses import CosineSimilarityLoss
+>>> rows = [("The cat sleeps.", "A kitten is napping.", 0.9), ("The cat sleeps.", "Taxes go up.", 0.0)]
+>>> student = SentenceEncoder(device="cpu")
+>>> output = tempfile.mkdtemp()
+>>> config = TrainingConfig(output=f"{output}/cats", epochs=2, learning_rate=2e-5)  # the rest: the paper's recipe
+>>> history = Trainer(student, rows, CosineSimilarityLoss(), config).fit(resume=True)
+>>> history[-1]["step"]
+2
+
+The output folder then contains ``final`` (a model), the newest ``checkpoints``, and ``history.jsonl``, which
+``sbert.visualization.training_curves`` draws. ``fit(resume=True)`` continues from the last checkpoint, if there is one;
+on a CPU, a run that is stopped and resumed ends with the same weights, bit by bit.
+
+With ``evaluator=``, a function from a model to a figure or to a dict of figures such as
+``sbert.evaluation.SimilarityEvaluator``, the best model is saved in ``best``; ``TrainingConfig(metric=…)`` chooses it
+by another figure than the first.
+
+## Options
+
+- **Prompts**: ``TrainingConfig(prompts={"anchor": "query", "positive": "document"})``, by column; each is the name of
+  one of the model's prompts, a text, or ``""``. A model with a default prompt needs this setting before it trains.
+- **Large batches in little memory**: ``chunk_tokens=4096`` computes the same gradient of any loss in chunks (gradient
+  caching).
+- **Repeated texts** of a batch are encoded once. ``deduplicate=False`` encodes each of them. Rows ``(text, text)``
+  train two dropout views of a text, as SimCSE does, if the model has dropout; ``sbert-mini`` has none.
+- **Samplers**: ``"random"``; ``"no_duplicates"``, no text twice in a batch, so that the positive of one row is never a
+  negative of another; ``"group_by_label"`` for the batch triplet losses; ``"length"``; or a function.
+- **Several datasets**: ``Trainer(model, {"nli": nli, "sts": sts}, {"nli": loss, "sts": other})``, in turns or by size.
+- **bfloat16**: ``TrainingConfig(dtype="bfloat16")``; weights, losses and the optimizer stay in float32.
+- **Several processes**: ``torchrun --nproc-per-node 2 train.py`` runs the same program. ``batch_size`` counts the rows
+  of all processes, the loss sees all of them, and the result is that of one process, except for dropout's random
+  numbers. ``sharded=True`` distributes weights, gradients and the optimizer's state (FSDP2). If a process dies, hangs
+  or is stopped, the others end with an error that names it and the step, at most half a minute after ``timeout=600``
+  seconds.
+- **Adapters**: give the transformer an adapter of ``peft`` (``student[0].auto_model.add_adapter(config)``) and train.
+  Saved models have it merged in and do not need ``peft``; folders with an adapter alone load together with their
+  model.
+
+## Pairs as one input
+
+A ``sbert.CrossEncoder`` reads two texts together and scores them. It is more accurate than two vectors and much slower,
+so it reranks the results of a search. It trains with the same trainer:
+
+>>> from sbert import CrossEncoder
+>>> scorer = CrossEncoder(minilm, classes=1)  # a folder or a name on the hub; the new head is random until trained
+>>> _ = scorer.fit(rows)
+>>> len(scorer.rank("Who sleeps?", ["The cat sleeps.", "Taxes go up."]))
+2
+
+## Pitfalls
+
+- A loss with weights, such as ``SoftmaxLoss``, starts from torch's random numbers: call ``torch.manual_seed`` before
+  you create it.
+- In-batch negatives are wrong if two rows of a batch have the same answer: use ``sampler="no_duplicates"``.
+  ``MultipleNegativesRankingLoss`` masks equal texts by itself; a loss of your own does not.
+- Compare runs on development data, with more than one seed: differences of 0.5 points are often noise.
+
+The programs ``train_nli.py``, ``train_stsb.py``, ``train_triplets.py``, ``custom_loss.py`` and ``distil.py`` in the
+folder ``examples`` run in a minute without any data, and take ``--data`` for the full run.
+"""
 
 from sbert.losses.signature import Signature
 from sbert.pipeline.ranks import Ranks

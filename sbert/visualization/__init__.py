@@ -1,4 +1,31 @@
-"""Pictures: training curves, similarities of texts, and maps of a corpus."""
+"""Pictures: maps of a corpus, similarities of texts, and training curves.
+
+| function | draws |
+|---|---|
+| ``corpus_map`` | vectors as points, an image |
+| ``map_page`` | the same as one HTML page with search and zoom, without a network |
+| ``similarity_heatmap`` | the similarities of all pairs of a few texts |
+| ``training_curves`` | the loss and the figures of a training run, from its ``history.jsonl`` |
+
+Images need ``pip install "sbert[plot]"``, which also brings the better layout of maps (t-SNE); pages need nothing.
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> from sbert import SentenceEncoder
+>>> from sbert.visualization import similarity_heatmap
+>>> model = SentenceEncoder()
+>>> with tempfile.TemporaryDirectory() as folder:
+...     _ = similarity_heatmap(["The cat sleeps.", "A kitten naps.", "Taxes go up."], model, f"{folder}/heat.png")
+...     Path(f"{folder}/heat.png").exists()
+True
+
+On the command line, ``sbert map texts.txt -o map.html`` does all of it: encode, lay out, draw.
+
+## Pitfalls
+
+- A map shows neighbours. Distances between far groups, and the size of a group, mean nothing.
+- Pass ``labels`` (``sbert.search.cluster``) for colours: groups that the eye sees in a map may not be groups.
+"""
 
 from sbert.visualization.map_page import map_page
 from sbert.visualization.plots import corpus_map, similarity_heatmap, training_curves
