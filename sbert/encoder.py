@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence, Sized
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +23,7 @@ from sbert.inputs.prompts import ROLES
 from sbert.inputs.texts import is_one, rows_of
 from sbert.modules.tokenizer import ReadsText
 from sbert.pipeline.devices import default_batch_tokens, default_device, inference_dtype, parse_dtype
-from sbert.pipeline.encode import Encoding, widths
+from sbert.pipeline.encode import Encoding, chained, widths
 from sbert.pipeline.progress import TRUNCATION, Report
 from sbert.pipeline.quantization import check_coding
 from sbert.pipeline.tokenize import Tokens, tokenize
@@ -181,8 +181,8 @@ class SentenceEncoder(nn.Sequential):
 
     # ------------------------------------------------------------------------------------------------- encode
 
-    def forward(self, value: Any, steps: Iterable[Callable[[Any], Any]] | None = None) -> Any:
-        """What the modules make of a batch, one behind the other; ``encode`` says by which steps they run.
+    def forward(self, value: Any) -> Any:
+        """What the modules make of a batch, one behind the other.
 
         Raises:
             TypeError: If the input is no batch of tokens, such as a text.
@@ -192,9 +192,7 @@ class SentenceEncoder(nn.Sequential):
                 f"the model was called with a {type(value).__name__}; pass texts to encode(), or, where a gradient is"
                 " wanted, call it with model.tokenize(texts)"
             )
-        for step in self if steps is None else steps:
-            value = step(value)
-        return value
+        return chained(self, value)
 
     def tokenize(self, sentences: Iterable[str], prompt: str = "") -> TokenBatch:
         """One batch of the sentences in their order, for calling the encoder with a gradient.

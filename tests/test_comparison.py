@@ -14,8 +14,8 @@ from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
 from sbert.backends import packed
-from sbert.backends.parity import difference
-from sbert.modules.transformer import bucket
+from sbert.backends.padded import bucket
+from sbert.backends.select import _padding_reason
 from tests import small
 from tests.test_families import QWEN, SHAPE, build
 from tests.test_packed import ESM, MOBILE, ROWS, apart, hugging_face, plain, transformer
@@ -54,7 +54,9 @@ def test_neighbouring_tokens() -> None:
     """MobileBERT looks at the tokens beside each, which would be another text's."""
     module = of("MobileBertModel", MOBILE)
     module.train()
-    with pytest.warns(UserWarning, match="MobileBertModel runs slower than it could: without padding its vectors"):
+    with pytest.warns(
+        UserWarning, match="MobileBertModel runs by its plain, slower forward: without padding its vectors"
+    ):
         module(TokenBatch.from_rows(ROWS))
     assert "differ by" in str(module.padding_reason)
 
@@ -69,7 +71,9 @@ def test_a_wrong_forward(monkeypatch: pytest.MonkeyPatch) -> None:
         return right(*arguments) + 0.1
 
     monkeypatch.setattr(packed, "hidden_states", wrong)
-    with pytest.warns(UserWarning, match="AlbertModel runs slower than it could: without padding its vectors differ"):
+    with pytest.warns(
+        UserWarning, match="AlbertModel runs by its plain, slower forward: without padding its vectors differ"
+    ):
         vectors = other.encode(small.TEXTS)
     assert abs(vectors - expected).max() <= 1e-6
 
@@ -84,7 +88,7 @@ def test_nothing_is_disturbed(family: str) -> None:
         part.register_forward_hook(lambda part, given, made: seen.append(part))
         part.register_full_backward_hook(lambda part, given, made: seen.append(part))
     state, before = torch.random.get_rng_state(), {key: dict(vars(x)) for key, x in module.named_modules()}
-    assert difference(module, CPU) is None
+    assert _padding_reason(module.network, CPU) is None
     assert torch.equal(torch.random.get_rng_state(), state)
     assert {key: dict(vars(x)) for key, x in module.named_modules()} == before
     assert all(x.training for x in module.modules())
@@ -95,7 +99,7 @@ def test_nothing_is_disturbed(family: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_in_other_precisions(dtype: torch.dtype) -> None:
     for family in ("bert", "gemma3", "modernbert"):
-        assert difference(transformer(family, dtype), CPU) is None
+        assert _padding_reason(transformer(family, dtype).network, CPU) is None
 
 
 def test_under_autocast() -> None:

@@ -158,7 +158,7 @@ def test_06_torch_without_the_kernel(
     model.bfloat16()
     expected = model.encode(TEXTS)
     calls = stand_in(missing)
-    inference._made.clear()
+    inference._choices.clear()
     with pytest.warns(UserWarning, match="attention runs slower than it could: torch's varlen_attn fails"):
         assert np.abs(model.encode(TEXTS) - expected).max() <= 0.02
     assert np.abs(model.encode(TEXTS) - expected).max() <= 0.02  # It is said once.
@@ -304,7 +304,7 @@ def test_06_a_replay_that_differs_is_not_used(gpu: Gpu, fused: FusedEncoder, mon
     ) as said:
         assert wrong(graphs, fused) == 0
     assert len(said) == gpu.captures == 1
-    chosen = inference.Chosen(graphs, "F.linear, CUDA graphs for short texts")
+    chosen = inference.Choice(graphs, "F.linear, CUDA graphs for short texts")
     assert str(chosen).startswith("fused: F.linear, CUDA graphs for short texts, which are not used: what is replayed")
 
 
@@ -389,7 +389,7 @@ def test_06_a_fused_forward_that_fails_is_left(
         raise RuntimeError("no kernel image is available")
 
     if when == "at first":
-        inference._made.clear()
+        inference._choices.clear()
     monkeypatch.setattr(FusedEncoder, "__call__", broken)
     with pytest.warns(UserWarning, match="plain, slower forward: the fused forward failed.*no kernel image"):
         assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6
@@ -466,10 +466,10 @@ def test_06_a_change_of_some_rows_or_of_a_transposed_weight_is_seen(
 
 def test_06_samples_hold_no_model(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples, "_is_deferred", lambda device: True)
-    known, other = len(inference._made), copy.deepcopy(model)
+    known, other = len(inference._choices), copy.deepcopy(model)
     other.encode("lake")
     gone = weakref.ref(other[0]), weakref.ref(other[0].network.embeddings.word_embeddings.weight)
-    assert len(inference._made) == known + 1
+    assert len(inference._choices) == known + 1
     del other
     gc.collect()
     assert [reference() for reference in gone] == [None, None]

@@ -32,7 +32,7 @@ def both(module: Transformer, rows: list[list[int]]) -> tuple[list[Tensor], list
     torch.manual_seed(0)
     weights = torch.randn(len(batch.ids), module.dim, dtype=module.auto_model.dtype)
     for way in (
-        lambda: packed.hidden_states(module.auto_model, batch, module._options),
+        lambda: packed.hidden_states(module.auto_model, batch),
         lambda: trained.hidden_states(layers(module), batch, module.auto_model.dtype),
     ):
         module.zero_grad()
@@ -226,7 +226,9 @@ def test_a_forward_of_somebody_elses_is_noticed(calls: list[str]) -> None:
     layer = module.auto_model.encoder.layer[1]
     original = layer.forward
     layer.forward = lambda *arguments, **options: original(*arguments, **options) * 1.01
-    with pytest.warns(UserWarning, match="BertModel is trained slower than it could be: the vectors that its layers"):
+    with pytest.warns(
+        UserWarning, match="BertModel runs by its plain, slower forward: in training the vectors of its layers"
+    ):
         assert way(module, calls) == "packed"
 
 

@@ -9,14 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-# What follows the first linear layer of a feed-forward pair: the name in a configuration, and that of the function.
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "relu": "relu",
-}
+from sbert.backends.activations import ACTIVATIONS, Activation
 
 
 @dataclass(frozen=True)
@@ -52,7 +45,7 @@ class Backbone:
         norm: Of the sum of the two.
         layers: In order.
         heads: Of the attention.
-        activation: One of the values of ``ACTIVATIONS``.
+        activation: Behind the first linear layer of a feed-forward pair.
         dropout: Of the embeddings.
         token_types: Vectors of the parts of a pair, of which single texts have the first.
         widen: Between embeddings that are narrower than the layers, and these.
@@ -66,7 +59,7 @@ class Backbone:
     norm: nn.LayerNorm
     layers: tuple[Layer, ...]
     heads: int
-    activation: str
+    activation: Activation
     dropout: nn.Dropout
     token_types: nn.Embedding | None = None
     widen: nn.Linear | None = None
@@ -109,7 +102,7 @@ def describe(model: Any) -> Backbone | str:
     return backbone
 
 
-def _bert(model: Any, activation: str) -> Backbone:
+def _bert(model: Any, activation: Activation) -> Backbone:
     layers = (
         Layer(
             layer.attention.self.query,
@@ -140,11 +133,11 @@ def _bert(model: Any, activation: str) -> Backbone:
     )
 
 
-def _roberta(model: Any, activation: str) -> Backbone:
+def _roberta(model: Any, activation: Activation) -> Backbone:
     return replace(_bert(model, activation), padding=model.embeddings.padding_idx)
 
 
-def _mpnet(model: Any, activation: str) -> Backbone:
+def _mpnet(model: Any, activation: Activation) -> Backbone:
     layers = (
         Layer(
             layer.attention.attn.q,
@@ -161,12 +154,10 @@ def _mpnet(model: Any, activation: str) -> Backbone:
         )
         for layer in model.encoder.layer
     )
-    table = model.embeddings
+    table, encoder = model.embeddings, model.encoder  # Not the model, which must not be kept alive by this.
 
     def position_bias(length: int) -> Tensor:
-        bias: Tensor = model.encoder.compute_position_bias(
-            torch.empty(1, length, 0, device=table.LayerNorm.weight.device)
-        )
+        bias: Tensor = encoder.compute_position_bias(torch.empty(1, length, 0, device=table.LayerNorm.weight.device))
         return bias[0]
 
     return Backbone(
@@ -179,11 +170,11 @@ def _mpnet(model: Any, activation: str) -> Backbone:
         table.dropout,
         padding=table.padding_idx,
         position_bias=position_bias,
-        bias_table=model.encoder.relative_attention_bias,
+        bias_table=encoder.relative_attention_bias,
     )
 
 
-def _distilbert(model: Any, activation: str) -> Backbone:
+def _distilbert(model: Any, activation: Activation) -> Backbone:
     layers = (
         Layer(
             layer.attention.q_lin,
@@ -212,7 +203,7 @@ def _distilbert(model: Any, activation: str) -> Backbone:
     )
 
 
-_READERS: dict[str, Callable[[Any, str], Backbone]] = {
+_READERS: dict[str, Callable[[Any, Activation], Backbone]] = {
     "bert": _bert,
     "electra": _bert,
     "roberta": _roberta,

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from sbert.backends.activations import Activation
 from sbert.backends.architectures import Backbone, Layer, describe
 from sbert.backends.hooks import ALL, watched
 from sbert.backends.packed import positions
@@ -180,42 +181,66 @@ def _stacked(parts: list[Tensor], like: Tensor) -> Tensor:
     return torch.cat(parts, out=like.new_empty(0))
 
 
-def _activate(x: Tensor, activation: str) -> Tensor:
-    return F.relu(x) if activation == "relu" else F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
+class _Weights(NamedTuple):
+    """The weights of a layer, in the order in which autograd takes them."""
+
+    query: Tensor
+    query_bias: Tensor
+    key: Tensor
+    key_bias: Tensor
+    value: Tensor
+    value_bias: Tensor
+    out: Tensor
+    out_bias: Tensor
+    attention_norm: Tensor
+    attention_norm_bias: Tensor
+    up: Tensor
+    up_bias: Tensor
+    down: Tensor
+    down_bias: Tensor
+    norm: Tensor
+    norm_bias: Tensor
+
+    @classmethod
+    def of(cls, layer: Layer) -> _Weights:
+        modules = (getattr(layer, name) for name in cls._fields if not name.endswith("_bias"))
+        return cls(*(weight for module in modules for weight in (module.weight, module.bias)))
 
 
-def _activate_backward(gradient: Tensor, x: Tensor, activation: str) -> Tensor:
-    if activation == "relu":
-        return gradient * (x > 0)
-    approximate = "tanh" if activation == "gelu_tanh" else "none"
-    result: Tensor = torch.ops.aten.gelu_backward(gradient, x, approximate=approximate)
-    return result
+class _Options(NamedTuple):
+    """What a layer is beside its weights: the probabilities are those of dropout."""
+
+    activation: Activation
+    out_dropout: float
+    down_dropout: float
+    attention_norm_eps: float
+    norm_eps: float
 
 
 class _LayerStep(torch.autograd.Function):
-    """One layer. The weights are those of query, key, value, out, a norm, up, down and a norm, each with its bias."""
+    """One layer: its weights are ``_Weights``, one behind the other."""
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, attention: _Attention, options: tuple[str, float, float, float, float], *weights: Tensor
-    ) -> Tensor:
-        activation, out_dropout, down_dropout, eps1, eps2 = options
-        qw, qb, kw, kb, vw, vb, ow, ob, n1w, n1b, uw, ub, dw, db, n2w, n2b = weights
-        w, b = _stacked([qw, kw, vw], x), _stacked([qb, kb, vb], x)
-        ow, uw, dw, ob, ub, db = (part.to(x.dtype) for part in (ow, uw, dw, ob, ub, db))
+    def forward(ctx: Any, x: Tensor, attention: _Attention, options: _Options, *weights: Tensor) -> Tensor:
+        given = _Weights(*weights)
+        w = _stacked([given.query, given.key, given.value], x)
+        b = _stacked([given.query_bias, given.key_bias, given.value_bias], x)
+        ow, uw, dw = (part.to(x.dtype) for part in (given.out, given.up, given.down))
+        ob, ub, db = (part.to(x.dtype) for part in (given.out_bias, given.up_bias, given.down_bias))
+        n1w, n1b, n2w, n2b = given.attention_norm, given.attention_norm_bias, given.norm, given.norm_bias
         shape = x.shape[1:]
         mixed, saved = attention.forward(torch.addmm(b, x, w.t()))
         out = torch.addmm(ob, mixed, ow.t())
-        mask1 = _drop(out.shape, out_dropout, out)
+        mask1 = _drop(out.shape, options.out_dropout, out)
         h1 = _dropped(out, mask1).add_(x)
-        y1, mean1, rstd1 = torch.native_layer_norm(h1, shape, n1w, n1b, eps1)
+        y1, mean1, rstd1 = torch.native_layer_norm(h1, shape, n1w, n1b, options.attention_norm_eps)
         up = torch.addmm(ub, y1, uw.t())
-        activated = _activate(up, activation)
+        activated = options.activation.apply(up)
         down = torch.addmm(db, activated, dw.t())
-        mask2 = _drop(down.shape, down_dropout, down)
+        mask2 = _drop(down.shape, options.down_dropout, down)
         h2 = _dropped(down, mask2).add_(y1)
-        y2, mean2, rstd2 = torch.native_layer_norm(h2, shape, n2w, n2b, eps2)
-        ctx.attention, ctx.activation = attention, activation
+        y2, mean2, rstd2 = torch.native_layer_norm(h2, shape, n2w, n2b, options.norm_eps)
+        ctx.attention, ctx.activation = attention, options.activation
         ctx.save_for_backward(
             x, mixed, mask1, h1, mean1, rstd1, y1, up, activated, mask2, h2, mean2, rstd2,
             w, ow, uw, dw, n1w, n1b, n2w, n2b, *saved,
@@ -230,7 +255,7 @@ class _LayerStep(torch.autograd.Function):
         shape, all3 = x.shape[1:], [True, True, True]
         g_h2, g_n2w, g_n2b = torch.ops.aten.native_layer_norm_backward(g, h2, shape, mean2, rstd2, n2w, n2b, all3)
         g_down = _dropped(g_h2, mask2)
-        g_up = _activate_backward(g_down @ dw, up, ctx.activation)
+        g_up = ctx.activation.backward(g_down @ dw, up)
         g_y1 = torch.addmm(g_h2, g_up, uw)
         g_h1, g_n1w, g_n1b = torch.ops.aten.native_layer_norm_backward(g_y1, h1, shape, mean1, rstd1, n1w, n1b, all3)
         g_out = _dropped(g_h1, mask1)
@@ -295,16 +320,12 @@ def hidden_states(backbone: Backbone, batch: TokenBatch, dtype: torch.dtype) -> 
 
 def _run(layer: Layer, x: Tensor, backbone: Backbone, cut: list[Band]) -> Tensor:
     attention = _Attention(cut, _probability(layer.dropout))
-    parts = (
-        layer.query, layer.key, layer.value, layer.out, layer.attention_norm, layer.up, layer.down, layer.norm,
-    )  # fmt: skip
-    weights = [weight for part in parts for weight in (part.weight, part.bias)]
-    options = (
+    options = _Options(
         backbone.activation,
         _probability(layer.out_dropout),
         _probability(layer.down_dropout),
         layer.attention_norm.eps,
         layer.norm.eps,
     )
-    result: Tensor = _LayerStep.apply(x, attention, options, *weights)  # type: ignore[no-untyped-call]
+    result: Tensor = _LayerStep.apply(x, attention, options, *_Weights.of(layer))  # type: ignore[no-untyped-call]
     return result

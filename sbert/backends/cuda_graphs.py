@@ -10,7 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sbert.backends.fused import FusedEncoder, apart_by
+from sbert.backends.fused import FusedEncoder
+from sbert.backends.parity import gap, probe_of, tolerance
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, one_line
 from sbert.storage.processes import Lock
@@ -20,8 +21,6 @@ _TOKENS = (16, 32, 64, 128, 256, 512)
 _ROWS = 8
 # To capture takes as long as a few hundred queries, so a size is captured when it comes again.
 _SEEN = 2
-# By how much the token embeddings of a replay may differ, as a part of their size: by the rounding of half precision.
-_APART = 0.1
 
 # CUDA captures one graph at a time in a process.
 _capturing = Lock()
@@ -81,12 +80,12 @@ class Graphs:
         try:
             with _capturing:
                 captured = self._capture(size, device)
-            probe = _probe(size, self._fused.vocab_size).to(device)
-            apart = apart_by(self._replay(captured, probe), self._fused(probe))
-            if apart <= _APART:
+            probe = probe_of((size // 2, size // 4, 1), self._fused.vocab_size, device)
+            difference = gap(self._replay(captured, probe), self._fused(probe), probe)
+            if difference <= tolerance(self._fused.dtype, device):
                 self._captured[size] = captured
                 return
-            self.failure = f"what is replayed differs by {apart:.1e} of the vectors' size"
+            self.failure = f"what is replayed differs by {difference:.1e} of the vectors' norm"
         except Exception as error:
             if not is_failure(error) and not isinstance(error, torch.OutOfMemoryError):
                 raise
@@ -106,12 +105,6 @@ class Graphs:
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             output = self._fused(static)
         return Captured(graph, static, output, torch.cuda.Event())  # type: ignore[no-untyped-call]
-
-
-def _probe(size: int, vocab: int) -> TokenBatch:
-    """Rows of different lengths, to compare a replay by."""
-    lengths = (size // 2, size // 4, 1)
-    return TokenBatch.from_rows([[(7 * i + 3) % vocab for i in range(length)] for length in lengths])
 
 
 def empty(size: int, device: torch.device) -> TokenBatch:

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sbert.backends.activations import Activation
 from sbert.backends.architectures import Backbone, Layer
 from sbert.backends.attention import attend
 from sbert.backends.linear import Linear
@@ -30,7 +31,7 @@ class _Norm:
 class _Layer:
     """One layer: query, key and value by one matrix; GELU and residuals with the matrix before them."""
 
-    def __init__(self, layer: Layer, heads: int, activation: str, dtype: torch.dtype, packed: bool) -> None:
+    def __init__(self, layer: Layer, heads: int, activation: Activation, dtype: torch.dtype, packed: bool) -> None:
         self.heads, self.activation = heads, activation
         self.qkv = Linear([layer.query, layer.key, layer.value], dtype, packed)
         self.out, self.up, self.down = (Linear([x], dtype, packed) for x in (layer.out, layer.up, layer.down))
@@ -103,12 +104,6 @@ class FusedEncoder:
         if known is None or known.shape[1] < longest:
             known = self._bias = make(longest).to(self.dtype)
         return known
-
-
-def apart_by(found: Tensor, expected: Tensor) -> float:
-    """How far token embeddings are from others, as a part of their size."""
-    expected = expected.float()
-    return float((found.float() - expected).norm() / expected.norm().clamp(min=1e-12))
 
 
 def _rounded(batch: TokenBatch) -> TokenBatch:

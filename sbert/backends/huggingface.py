@@ -345,6 +345,11 @@ def check_limit(model: nn.Module, length: int | None, least: int) -> int | None:
     return length
 
 
+def without_cache(model: nn.Module) -> dict[str, Any]:
+    """Options of a forward that keeps no keys and values for a next token, where the model would."""
+    return {"use_cache": False} if accepts(model, "use_cache") else {}
+
+
 def accepts(model: nn.Module, name: str) -> bool:
     """Whether a model's forward has an argument of this name."""
     return name in inspect.signature(model.forward).parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -11,13 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "relu": F.relu,
-}
-# oneDNN's names for the same: attribute and algorithm.
-_FUSED = {"gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh"), "relu": ("relu", "")}
+from sbert.backends.activations import GELU, Activation
+
 # oneDNN is told how many tokens to expect; it takes any number.
 _EXPECTED_TOKENS = 1024
 
@@ -45,16 +40,16 @@ class Linear:
         self.packed = packed
         self.weight = _ops()._reorder_linear_weight(weight.contiguous(), _EXPECTED_TOKENS) if packed else weight
 
-    def __call__(self, x: Tensor, activation: str | None = None, residual: Tensor | None = None) -> Tensor:
+    def __call__(self, x: Tensor, activation: Activation | None = None, residual: Tensor | None = None) -> Tensor:
         if self.packed:
             ops = _ops()
             if residual is not None:
                 return ops._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")  # type: ignore[no-any-return]
-            attribute, algorithm = _FUSED[activation] if activation else ("none", "")
+            attribute, algorithm = activation.pointwise if activation else ("none", "")
             return ops._linear_pointwise(x, self.weight, self.bias, attribute, [], algorithm)  # type: ignore[no-any-return]
         y = F.linear(x, self.weight, self.bias)
         if activation:
-            y = ACTIVATIONS[activation](y)
+            y = activation.apply(y)
         return y if residual is None else y.add_(residual)
 
 
@@ -98,5 +93,5 @@ def _gain(plain: Linear, packed: Linear, x: Tensor) -> float:
 
 def _seconds(linear: Linear, x: Tensor) -> float:
     start = time.perf_counter()
-    linear(x, activation="gelu")
+    linear(x, activation=GELU)
     return time.perf_counter() - start

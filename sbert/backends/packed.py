@@ -72,29 +72,31 @@ class Probe(TokenBatch):
         return []
 
 
-def adopt(model: Any) -> str | None:
-    """Replace a transformer's attention by ours; or, where that cannot be, say why it has to pad."""
+def adopt(model: Any) -> None:
+    """Replace a transformer's attention by ours, where that is possible and the caller has not chosen another."""
     register()
-    name, config = type(model).__name__, model.config
+    if model.config._attn_implementation == "sdpa" and _foreign(model) is None:
+        model.set_attn_implementation(NAME)
+
+
+def unsupported(model: Any) -> str | None:
+    """Why a transformer cannot run without padding, from what it says of itself; None where it may."""
+    attention = model.config._attn_implementation
+    return _foreign(model) or (None if attention == NAME else f"its attention is set to {attention!r}")
+
+
+def _foreign(model: Any) -> str | None:
+    """Why our attention cannot replace that of a transformer."""
+    name = type(model).__name__
     if not getattr(model, "_supports_attention_backend", False):
         return f"{name} brings its own attention"
-    foreign = sorted(set(getattr(config, "layer_types", None) or ()) - _LAYERS)
-    if foreign:
-        return f"{name} has layers of {foreign[0]}"
-    if not huggingface.accepts(model, "position_ids"):
-        return f"{name} takes no positions"
-    if config._attn_implementation == "sdpa":
-        model.set_attn_implementation(NAME)
-    return displaced(model)
+    layers = sorted(set(getattr(model.config, "layer_types", None) or ()) - _LAYERS)
+    if layers:
+        return f"{name} has layers of {layers[0]}"
+    return None if huggingface.accepts(model, "position_ids") else f"{name} takes no positions"
 
 
-def displaced(model: Any) -> str | None:
-    """Why a transformer has to pad if its attention is not ours: somebody chose another, before or after we came."""
-    attention = model.config._attn_implementation
-    return None if attention == NAME else f"its attention is set to {attention!r}"
-
-
-def hidden_states(model: Any, batch: TokenBatch, options: dict[str, Any]) -> Tensor:
+def hidden_states(model: Any, batch: TokenBatch) -> Tensor:
     """The last layer's vectors of all tokens. Shape: (tokens, dim)."""
     padding = huggingface.position_padding(model)
     # A mask of four dimensions is passed on as it is: no other is built. Where somebody used it, all would be NaN.
@@ -104,7 +106,7 @@ def hidden_states(model: Any, batch: TokenBatch, options: dict[str, Any]) -> Ten
         attention_mask=unused,
         position_ids=positions(batch, padding)[None],
         sbert_rows=batch,
-        **options,
+        **huggingface.without_cache(model),
     )
     states: Tensor = output.last_hidden_state[0]
     return states
@@ -113,7 +115,7 @@ def hidden_states(model: Any, batch: TokenBatch, options: dict[str, Any]) -> Ten
 def positions(batch: TokenBatch, padding: int | None) -> Tensor:
     """The position of each token in its text, as the model counts. Shape: (tokens,).
 
-    RoBERTa and its kin count from ``padding + 1`` on; the padding token in a text has position ``padding``, and is
+    RoBERTa-family models count from ``padding + 1`` on; the padding token in a text has position ``padding``, and is
     not counted.
     """
     places = batch.position_of_token

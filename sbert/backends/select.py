@@ -1,47 +1,173 @@
-"""Which forward runs a module for inference, and why."""
+"""The one door to the ways a transformer runs: which of them a batch takes, and why.
+
+For training, and wherever the model is called with a gradient: its layers as steps of autograd (``cpu_training``), or
+the Hugging Face module without padding (``packed``), or with padding (``padded``). For ``encode``: a forward of our own
+from copies of the weights (``fused``), replayed as CUDA graphs for short texts (``cuda_graphs``), or else the module.
+Each way is compared once with a plainer one before it is used, and again after the weights change.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from typing import Any
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from sbert.backends.architectures import describe
+from sbert.backends import cpu_training, packed, padded
+from sbert.backends.architectures import Backbone, describe
 from sbert.backends.attention import one_kernel
+from sbert.backends.bert.model import BertModel
 from sbert.backends.cuda_graphs import Graphs
-from sbert.backends.fused import FusedEncoder, apart_by
-from sbert.backends.hooks import walk
+from sbert.backends.fused import FusedEncoder
+from sbert.backends.hooks import FORWARD, walk
 from sbert.backends.linear import packing
+from sbert.backends.parity import gap, probe, tolerance, twin
 from sbert.backends.weight_changes import Samples
-from sbert.batch import TokenBatch, TokenEmbeddings
-from sbert.modules.transformer import Transformer
+from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, one_line
 from sbert.storage.processes import Lock
 
-# By how much the token embeddings of two forwards may differ, as a part of their size: in half precision, and in
-# full; GPUs may be told to multiply float32 in TF32.
-_HALF, _FULL = 0.1, {"cpu": 1e-4}
+Output = TypeVar("Output")
+Forward = Callable[[TokenBatch], Tensor]
 
 _lock = Lock()
+_inference: ContextVar[Inference | None] = ContextVar("sbert_inference", default=None)
+# For each network, by kind of device and dtype: why it has to pad, if it has to.
+_padding_reasons: WeakKeyDictionary[nn.Module, dict[tuple[str, torch.dtype], str | None]] = WeakKeyDictionary()
+# For each network: whether its forward for training on a CPU gives the same vectors.
+_trained: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+
+def forward(network: Any, batch: TokenBatch) -> Tensor:
+    """The last layer's vectors of all tokens, by the way that is the fastest here.
+
+    Args:
+        network: A Hugging Face model, or a minimal BERT.
+        batch: At least one token.
+
+    Shape:
+        Output: (tokens, dim), of the network's dtype or that of autocast.
+    """
+    inference = _inference.get()
+    if inference is None or network.training or torch.is_grad_enabled():
+        return _module_forward(network, batch)
+    return inference.forward(network, batch)
+
+
+# ------------------------------------------------------------------------------------------ the module, for training
+
+
+def _module_forward(network: Any, batch: TokenBatch) -> Tensor:
+    """By way of the module or, for training on a CPU, of its layers."""
+    device = batch.ids.device
+    if isinstance(network, BertModel) or device.type == "mps" or _padding_reason(network, device) is not None:
+        return padded.hidden_states(network, batch)
+    learns = network.training or torch.is_grad_enabled()
+    if learns and device.type == "cpu" and not torch.compiler.is_compiling():
+        backbone = cpu_training.trainable(network)
+        if backbone is not None and _same_when_trained(network, backbone):
+            dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else network.dtype
+            with torch.autocast("cpu", enabled=False):
+                return cpu_training.hidden_states(backbone, batch, dtype)
+    return packed.hidden_states(network, batch)
+
+
+def padding_reason(network: Any) -> str | None:
+    """Why batches of a network are padded, if they are; the first batch may show a reason that was not known before."""
+    if isinstance(network, BertModel):
+        return None
+    known = _padding_reasons.get(network, {}).values()
+    return packed.unsupported(network) or next((reason for reason in known if reason), None)
+
+
+def _padding_reason(network: Any, device: torch.device) -> str | None:
+    """The same for a device; before the first batch, both ways are compared."""
+    reason = packed.unsupported(network)
+    if reason is not None or torch.compiler.is_compiling():
+        return reason
+    key = device.type, network.dtype
+    known = _padding_reasons.get(network)
+    if known is not None and key in known:
+        return known[key]
+    with _lock:
+        known = _padding_reasons.setdefault(network, {})
+        if key not in known:
+            known[key] = _compare_without_padding(network, device)
+    return known[key]
+
+
+def _compare_without_padding(network: Any, device: torch.device) -> str | None:
+    """Why a network has to pad although its attention is ours: its forward fails or gives other vectors.
+
+    Modes, hooks, gradients and random numbers stay as they are, whatever other threads do with the network.
+    """
+    name, batch = type(network).__name__, probe(network, device)
+    try:
+        copied = twin(network)
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            expected = padded.hidden_states(copied, batch)
+            found = packed.hidden_states(copied, batch)
+        windowed = _windowed(network.config)
+    except Exception as error:
+        if not is_failure(error):
+            raise
+        return f"{name} fails without padding ({one_line(error)})"
+    if windowed and not any(batch.windows):
+        return f"{name} does not tell its attention how far to look"
+    difference = gap(found, expected, batch)
+    if difference <= tolerance(expected.dtype, device) or not expected.isfinite().all():
+        return None  # From vectors that are not finite nothing can be concluded.
+    return _slower(network, f"without padding its vectors differ by {difference:.1e} of their norm")
+
+
+def _windowed(config: Any) -> bool:
+    """Whether a configuration promises layers that attend within a window, which a short probe cannot show."""
+    layers = getattr(config, "layer_types", None)
+    return "sliding_attention" in layers if layers else bool(getattr(config, "sliding_window", None))
+
+
+def _same_when_trained(network: Any, backbone: Backbone) -> bool:
+    """Whether the forward for training gives the vectors of the module, as it does unless that was changed."""
+    with _lock:
+        if network not in _trained:
+            copied, batch = twin(network), probe(network, torch.device("cpu"))
+            own = cpu_training.trainable(copied)
+            with torch.no_grad(), torch.autocast("cpu", enabled=False):
+                expected = packed.hidden_states(copied, batch)
+                found = cpu_training.hidden_states(own or backbone, batch, expected.dtype)
+            difference = gap(found, expected, batch)
+            _trained[network] = difference <= tolerance(expected.dtype, batch.ids.device)
+            if not _trained[network]:
+                _slower(network, f"in training the vectors of its layers differ by {difference:.1e} of their norm")
+    return _trained[network]
+
+
+def _slower(network: Any, reason: str) -> str:
+    name = type(network).__name__
+    warnings.warn(f"{name} runs by its plain, slower forward: {reason}; please report it", stacklevel=2)
+    return reason
+
+
+# ------------------------------------------------------------------------------------- our own forward, for inference
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """How a transformer runs.
+class Choice:
+    """How a network runs for inference.
 
     Args:
-        fused: Our own forward, from a batch to its token embeddings; None where the Hugging Face module runs.
+        fused: Our own forward, from a batch to its token embeddings; None where the module runs.
         why: In words.
     """
 
-    fused: Callable[[TokenBatch], Tensor] | None
+    fused: Forward | None
     why: str
 
     def __str__(self) -> str:
@@ -50,160 +176,162 @@ class Chosen:
         return f"{'fused' if self.fused else 'plain'}: {self.why}"
 
 
-# What was chosen, for which settings and weights, and samples of these. None of it may hold the module itself.
-_made: WeakKeyDictionary[Transformer, tuple[Chosen, object, Samples]] = WeakKeyDictionary()
+# What was chosen, for which settings and weights, and samples of these. None of it may refer to the network itself.
+_choices: WeakKeyDictionary[nn.Module, tuple[Choice, object, Samples]] = WeakKeyDictionary()
 
 
-def forwards(
-    modules: Iterable[nn.Module], dtype: torch.dtype, compiling: dict[str, Any] | None = None
-) -> list[Callable[[Any], Any]]:
-    """What to call for each module, one behind the other.
+class Inference:
+    """One call of ``encode``, in which weights do not change: what was chosen for its first batch serves all.
 
     Args:
-        modules: Of an encoder.
-        dtype: Of a transformer's arithmetic; its values come in that of its weights.
-        compiling: Options of ``torch.compile`` for transformers, if that is wanted.
+        dtype: Of the arithmetic; vectors come in the dtype of the weights.
+        compiling: Options of ``torch.compile``, if that is wanted.
     """
-    return [_forward(x, dtype, compiling) if isinstance(x, Transformer) else x for x in modules]
+
+    def __init__(self, dtype: torch.dtype, compiling: dict[str, Any] | None = None) -> None:
+        self.dtype, self.compiling = dtype, compiling
+        self._forwards: dict[nn.Module, Forward] = {}
+
+    def running(self, call: Callable[[TokenBatch], Output]) -> Callable[[TokenBatch], Output]:
+        """The same function, in which transformers run for inference."""
+
+        def run(batch: TokenBatch) -> Output:
+            token = _inference.set(self)
+            try:
+                return call(batch)
+            finally:
+                _inference.reset(token)
+
+        return run
+
+    def forward(self, network: Any, batch: TokenBatch) -> Tensor:
+        """The tokens' vectors. Shape: (tokens, dim)."""
+        if network not in self._forwards:
+            self._forwards[network] = _inference_forward(network, self.dtype, self.compiling)
+        return self._forwards[network](batch)
 
 
-def _forward(
-    module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None
-) -> Callable[[TokenBatch], TokenEmbeddings]:
-    (chosen, _, samples), plain = _entry(module, dtype, compiling), _plain(module, dtype, compiling)
+def _inference_forward(network: Any, dtype: torch.dtype, compiling: dict[str, Any] | None) -> Forward:
+    (choice, _, samples), plain = _entry(network, dtype, compiling), _plain(network, dtype, compiling)
     # What has to be waited for is asked for now, and looked at once the first batch is under way.
-    unchanged = samples.start() if chosen.fused is not None and samples.deferred else None
+    unchanged = samples.start() if choice.fused is not None and samples.deferred else None
 
-    def attempt(batch: TokenBatch) -> TokenEmbeddings:
-        nonlocal chosen
-        if chosen.fused is None:
+    def attempt(batch: TokenBatch) -> Tensor:
+        nonlocal choice
+        if choice.fused is None:
             return plain(batch)
         try:
-            return batch.embeddings(chosen.fused(batch).to(module.network.dtype))
+            with torch.autocast(batch.ids.device.type, enabled=False):
+                return choice.fused(batch).to(network.dtype)
         except Exception as error:
             if not is_failure(error):
                 raise
             reason = one_line(error)
-        tokens = plain(batch)  # Where this fails, too, it is not the forward's fault.
-        chosen = _dismissed(module, reason)
-        return tokens
+        vectors = plain(batch)  # Where this fails, too, it is not the forward's fault.
+        choice = _dismissed(network, reason)
+        return vectors
 
-    def run(batch: TokenBatch) -> TokenEmbeddings:
-        nonlocal chosen, unchanged
-        tokens, still = attempt(batch), unchanged
+    def run(batch: TokenBatch) -> Tensor:
+        nonlocal choice, unchanged
+        vectors, still = attempt(batch), unchanged
         unchanged = None
         if still is None or still():
-            return tokens
-        _made.pop(module, None)
-        chosen = choose(module, dtype, compiling)
+            return vectors
+        _choices.pop(network, None)
+        choice = choose(network, dtype, compiling)
         return attempt(batch)
 
     return run
 
 
-def _plain(
-    module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None
-) -> Callable[[TokenBatch], TokenEmbeddings]:
-    """The Hugging Face module, seen by whoever watches it."""
-    forward: Callable[[TokenBatch], TokenEmbeddings] = module
-    if compiling is not None and _state(module) is not None:
-        forward = torch.compile(module.forward, **compiling)
+def _plain(network: Any, dtype: torch.dtype, compiling: dict[str, Any] | None) -> Forward:
+    """The module, seen by its hooks."""
+    compiled = compiling is not None and _state(network) is not None
+    run_module = torch.compile(_module_forward, **(compiling or {})) if compiled else _module_forward
 
-    def run(batch: TokenBatch) -> TokenEmbeddings:
-        weights = module.network.dtype
+    def run(batch: TokenBatch) -> Tensor:
+        weights = network.dtype
         with torch.autocast(batch.ids.device.type, dtype) if dtype != weights else nullcontext():
-            tokens = forward(batch)
-        return replace(tokens, values=tokens.values.to(weights))
+            vectors: Tensor = run_module(network, batch)
+        return vectors.to(weights)
 
     return run
 
 
-def _dismissed(module: Transformer, reason: str) -> Chosen:
-    """Have the Hugging Face module run in place of a forward that failed, until the weights change."""
-    chosen = Chosen(None, _slower(module, f"the fused forward failed ({reason})"))
+def _dismissed(network: Any, reason: str) -> Choice:
+    """Have the module run in place of a forward that failed, until the weights change."""
+    choice = Choice(None, _slower(network, f"the fused forward failed ({reason})"))
     with _lock:
-        if module in _made:
-            _made[module] = (chosen, *_made[module][1:])
-    return chosen
+        if network in _choices:
+            _choices[network] = (choice, *_choices[network][1:])
+    return choice
 
 
-def _slower(module: Transformer, why: str) -> str:
-    name = type(module.network).__name__
-    warnings.warn(f"{name} runs by its plain, slower forward: {why}; please report it", stacklevel=2)
-    return why
+def choose(network: Any, dtype: torch.dtype, compiling: dict[str, Any] | None = None) -> Choice:
+    """The forward of a network for inference, made at its first use and again after its weights changed.
 
-
-def choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None = None) -> Chosen:
-    """The forward for a transformer, made at its first use and again after its weights changed.
-
-    It has to be called without gradient and in eval mode, as it compares the two forwards.
+    It has to be called without gradient and in eval mode, as it compares two forwards.
     """
-    return _entry(module, dtype, compiling)[0]
+    return _entry(network, dtype, compiling)[0]
 
 
-def _entry(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None) -> tuple[Chosen, object, Samples]:
-    settings = (dtype, compiling, torch.get_num_threads(), _state(module))
-    made = _made.get(module)
+def carry_over(network: nn.Module, successor: nn.Module) -> None:
+    """Keep what was chosen for a network that is replaced by another one with the same weights."""
+    with _lock:
+        if network in _choices:
+            _choices[successor] = _choices[network]
+
+
+def _entry(network: Any, dtype: torch.dtype, compiling: dict[str, Any] | None) -> tuple[Choice, object, Samples]:
+    settings = (dtype, compiling, torch.get_num_threads(), _state(network))
+    made = _choices.get(network)
     if made is not None and made[1] == settings and (made[2].deferred or made[2].start()()):
         return made
     with _lock:
-        samples = Samples(module.network)
-        made = _made[module] = _choose(module, dtype, compiling), settings, samples
+        samples = Samples(network)
+        made = _choices[network] = _choose(network, dtype, compiling), settings, samples
     return made
 
 
-def _choose(module: Transformer, dtype: torch.dtype, compiling: dict[str, Any] | None) -> Chosen:
-    if type(module).forward is not Transformer.forward:
-        return Chosen(None, f"{type(module).__name__} has a forward of its own")
-    device = module.network.device
+def _choose(network: Any, dtype: torch.dtype, compiling: dict[str, Any] | None) -> Choice:
+    device = network.device
     if device.type == "mps":
-        return Chosen(None, "MPS compiles for each shape, so batches are padded to few shapes")
-    if _state(module) is None:
-        return Chosen(None, "hooks are to see its modules run")
-    batch = _probe(module).to(device)
-    expected = module.padded_forward(batch).float()
+        return Choice(None, "MPS compiles for each shape, so batches are padded to few shapes")
+    if _state(network) is None:
+        return Choice(None, "hooks are to see its modules run")
+    batch = probe(network, device)
+    expected = padded.hidden_states(network, batch)
     if not expected.isfinite().all():
-        return Chosen(None, "its vectors are not finite")
-    backbone = describe(module.network)
+        return Choice(None, "its vectors are not finite")
+    backbone = describe(network)
     if isinstance(backbone, str):
-        return Chosen(None, backbone)
-    packed, how = False, "F.linear"
+        return Choice(None, backbone)
+    reordered, how = False, "F.linear"
     if compiling is not None:
         how = "torch.compile"
     elif device.type == "cpu":
-        packed, how = packing(dtype, torch.get_num_threads())
+        reordered, how = packing(dtype, torch.get_num_threads())
     try:
-        fused = FusedEncoder(backbone, dtype, packed, compiling)
-        apart = apart_by(fused(batch), expected)
+        fused = FusedEncoder(backbone, dtype, reordered, compiling)
+        difference = gap(fused(batch), expected, batch)
     except Exception as error:
         if not is_failure(error):
             raise
-        return Chosen(None, _slower(module, f"the fused forward failed ({one_line(error)})"))
-    if not apart <= _tolerance(dtype, device):
-        return Chosen(None, _slower(module, f"the fused forward differs by {apart:.1e} of the vectors' size"))
+        return Choice(None, _slower(network, f"the fused forward failed ({one_line(error)})"))
+    if not difference <= tolerance(dtype, device):
+        return Choice(None, _slower(network, f"the fused forward differs by {difference:.1e} of the vectors' norm"))
     if compiling is None and backbone.position_bias is None and one_kernel(dtype, device, backbone.head_dim):
-        return Chosen(Graphs(fused), f"{how}, CUDA graphs for short texts")
-    return Chosen(fused, how)
+        return Choice(Graphs(fused), f"{how}, CUDA graphs for short texts")
+    return Choice(fused, how)
 
 
-def _probe(module: Transformer) -> TokenBatch:
-    """Three rows of different lengths, to compare forwards by."""
-    longest, vocab = min(40, module.max_seq_length or 40), module.vocab_size or 100
-    lengths = (longest, max(1, longest // 4), 1)
-    return TokenBatch.from_rows([[(7 * i + 3) % vocab for i in range(length)] for length in lengths])
-
-
-def _tolerance(dtype: torch.dtype, device: torch.device) -> float:
-    return _HALF if dtype.itemsize < 4 else _FULL.get(device.type, 1e-2)
-
-
-def _state(model: nn.Module) -> object:
-    """What changes when somebody assigns or steps weights or replaces modules; None where hooks watch the modules."""
+def _state(network: nn.Module) -> object:
+    """What changes when weights are assigned or stepped, or modules replaced; None where hooks watch the modules."""
     if _has_any_global_hook():  # type: ignore[no-untyped-call]
         return None
     state: list[object] = []
-    for module in walk(model):
-        if module._forward_hooks or module._forward_pre_hooks:
+    for module in walk(network):
+        if any(getattr(module, hooks) for hooks in FORWARD):
             return None
         for parameter in module._parameters.values():
             if parameter is not None:

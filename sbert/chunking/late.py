@@ -1,4 +1,4 @@
-"""Late chunking: the transformer reads the document, and each passage is pooled from its own tokens."""
+"""Late chunking: the transformer reads the whole document, and each passage is pooled from its own tokens."""
 
 from __future__ import annotations
 
@@ -11,33 +11,32 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sbert.backends.select import forwards
 from sbert.batch import TokenEmbeddings, move
 from sbert.modules.pooling import Pooling
 from sbert.modules.tokenizer import LocatesTokens
 from sbert.pipeline.batching import plan
-from sbert.pipeline.encode import Encoding, outputs
+from sbert.pipeline.encode import Encoding, chained, outputs
 from sbert.pipeline.eval_mode import evaluating
 from sbert.pipeline.progress import Report, Unknown
 from sbert.pipeline.run import run
 from sbert.pipeline.tokenize import Tokens, tokenize
 
-# What a window shows of a long document on either side of its passages: a quarter of the window, 256 tokens at most.
+# Context on each side of the passages of a window: 1 / _PART of the window, and at most _CONTEXT tokens.
 _PART, _CONTEXT = 4, 256
-# Modes that look at one token of the text, which a passage in its middle does not hold.
+# Pooling modes that use one token of the text, which most passages do not contain.
 _ONE_TOKEN = ("cls", "lasttoken")
 
-# A row of the result, and where its passage starts and ends: in characters of a document, or in tokens.
+# (row of the result, start, end) of a passage; start and end count characters of a document, or tokens.
 Passage = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Window:
-    """What the transformer reads at once: a document, or as much of it as fits.
+    """One input of the transformer: a document, or as much of it as fits.
 
     Args:
-        ids: Of its tokens, special tokens and prompt among them.
-        passages: Those that are pooled from it, in tokens of the window.
+        ids: Token ids, including special tokens and prompt.
+        passages: The passages that are pooled from this window, in tokens of the window.
     """
 
     ids: list[int]
@@ -51,17 +50,20 @@ def late_vectors(
     passages: Sequence[Sequence[Passage]],
     report: Report,
 ) -> Iterator[tuple[list[int], Tensor]]:
-    """The passages' vectors, batch by batch, as rows of the result and (rows, dim).
+    """The vectors of the passages, batch by batch.
 
     Args:
-        job: The model, and the settings.
-        reader: The model's first module.
+        job: The model and the settings.
+        reader: First module of the model.
         documents: The documents.
-        passages: Of each document, in characters.
-        report: Is told of unknown tokens.
+        passages: The passages of each document, in characters.
+        report: Counts the unknown tokens.
+
+    Yields:
+        Rows of the result, and their vectors, (rows, dim).
 
     Raises:
-        ValueError: If the model cannot pool passages, or a passage holds no token, or more than a window.
+        ValueError: If the model cannot pool passages, or a passage has no tokens or more than fit into a window.
     """
     before, behind = _parts(job.model, job.device)
     located = reader.locate([job.prompt + document for document in documents])
@@ -76,8 +78,7 @@ def late_vectors(
     prompt_tokens = tokenize(reader, [], job.prompt).prompt_tokens
     tokens = Tokens(flat, offsets, np.zeros(len(read), bool), prompt_tokens)
     with evaluating(job.model):
-        model: Any = job.model
-        forward = partial(model.forward, steps=forwards(before, job.dtype, job.compiling))
+        forward = job.inference.running(partial(chained, before))
         for rows, output in run(forward, tokens, plan(tokens.lengths, job.batch_tokens), job.device):
             vectors: Any = _own_tokens(output, [read[row] for row in rows], prompt_tokens)
             for module in behind:
@@ -86,18 +87,18 @@ def late_vectors(
 
 
 def _parts(model: nn.Sequential, device: torch.device) -> tuple[list[nn.Module], list[nn.Module]]:
-    """The modules that give a vector a token, and those behind them."""
+    """The modules up to the last one with one vector per token, and the modules after it."""
     made = outputs(model, device)
     count = max((number for number, x in enumerate(made, start=1) if isinstance(x, TokenEmbeddings)), default=0)
     if not count:
-        raise ValueError(f"late=True pools vectors of tokens, and {type(model[0]).__name__} gives none; leave it out")
+        raise ValueError(f"late=True needs token vectors, and {type(model[0]).__name__} gives none; pass late=False")
     modules = list(model)
     for module in modules[count:]:
         for mode in module.modes if isinstance(module, Pooling) else ():
             if mode in _ONE_TOKEN:
                 raise ValueError(
-                    f"the model's pooling is {mode!r}, which takes one token of the whole text, so its passages have"
-                    " no vectors of their own; leave late=True out, or use a model with mean pooling"
+                    f"late=True needs a pooling over all tokens, and the model's pooling is {mode!r}, which takes one"
+                    " token of the whole text; pass late=False, or use a model with mean pooling"
                 )
     return modules[:count], modules[count:]
 
@@ -110,58 +111,58 @@ def _windows(
     passages: Sequence[Passage],
     prompt: str,
 ) -> Iterator[Window]:
-    """What the transformer reads of a document: each passage in one window, with what stands around it.
+    """The windows of a document: each passage is in one window, with context around it.
 
-    The first passage takes the leading special tokens and the prompt with it, and the last one the trailing ones,
-    so that a passage that is the whole document has the document's vector.
+    The first passage includes the leading special tokens and the prompt, and the last one the trailing special tokens.
+    So a passage that is the whole document has the vector of the document.
     """
     leading, trailing = reader.special_tokens
     last = len(ids) - trailing
     body = np.array(places[leading:last], np.int64).reshape(-1, 2) - len(prompt)  # (tokens, 2)
     starts, ends = np.maximum.accumulate(body).T
-    # The prompt's tokens stand before every window. One over the edge to the text is the prompt's.
+    # Every window begins with the prompt. A token that spans the end of the prompt belongs to the prompt.
     lead = leading + (int(np.searchsorted(starts, len(prompt.rstrip()) - len(prompt))) if prompt else 0)
     starts, ends, count = starts[lead - leading :], ends[lead - leading :], last - lead
     room = count if reader.max_seq_length is None else max(0, reader.max_seq_length - lead - trailing)
-    # White space belongs to whatever stands beside it.
+    # White space at the ends of the document belongs to the first and the last passage.
     visible = len(document) - len(document.lstrip()), len(document.rstrip())
-    found: list[Passage] = []
+    pending: list[Passage] = []  # In tokens of the text.
     for row, start, end in passages:
         first = 0 if start <= visible[0] else int(np.searchsorted(ends, start, side="right"))
         behind = count if end >= visible[1] else int(np.searchsorted(starts, end))
         if behind <= first:
-            raise ValueError(f"chunks[{row}] holds no token of its document; leave it out")
+            raise ValueError(f"chunks[{row}] has no tokens; remove it")
         if behind - first > room:
             raise ValueError(
-                f"chunks[{row}] holds {behind - first} tokens, and the model reads {room} of a document at once;"
-                " pass shorter ones"
+                f"chunks[{row}] has {behind - first} tokens, and the model can read {room} at once; pass shorter"
+                " passages"
             )
-        found.append((row, first, behind))
-    found.sort(key=lambda passage: passage[1:])
-    while found:
-        start, end, fitting = _window(found, count, room)
+        pending.append((row, first, behind))
+    pending.sort(key=lambda passage: passage[1:])
+    while pending:
+        start, end, fitting = _window(pending, count, room)
         own = [
             (row, lead + a - start if a else 0, lead + b - start + (trailing if b == count else 0))
-            for row, a, b in found[:fitting]
+            for row, a, b in pending[:fitting]
         ]
         yield Window(ids[:lead] + ids[lead + start : lead + end] + ids[last:], own)
-        del found[:fitting]
+        del pending[:fitting]
 
 
-def _window(found: list[Passage], count: int, room: int) -> tuple[int, int, int]:
-    """Where in the document's tokens the window of the first passages starts and ends, and how many of them it has."""
-    _, first, behind = found[0]
+def _window(passages: list[Passage], count: int, room: int) -> tuple[int, int, int]:
+    """The first window: its start and end in tokens of the document, and how many of the passages it contains."""
+    _, first, behind = passages[0]
     context = min(room // _PART, _CONTEXT)
     start = max(0, min(first - min(context, (room - (behind - first)) // 2), count - room))
     end = min(count, start + room)
     fitting = 1
-    while fitting < len(found) and (end == count or found[fitting][2] <= end - context):
+    while fitting < len(passages) and (end == count or passages[fitting][2] <= end - context):
         fitting += 1
     return start, end, fitting
 
 
 def _own_tokens(tokens: TokenEmbeddings, read: Sequence[Window], prompt_tokens: int | None) -> TokenEmbeddings:
-    """The tokens of the passages of windows, a row a passage; tokens that two passages share stand there twice."""
+    """The token vectors of the passages, one row per passage; tokens of overlapping passages are repeated."""
     ends = np.cumsum([len(window.ids) for window in read])
     spans = np.array(
         [
@@ -175,7 +176,7 @@ def _own_tokens(tokens: TokenEmbeddings, read: Sequence[Window], prompt_tokens: 
     places = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
     device = tokens.values.device
     prompt = None
-    if prompt_tokens is not None:  # It stands in the passage that begins with its window.
+    if prompt_tokens is not None:  # Only the first passage of a window may contain it.
         prompt = move(torch.from_numpy(np.where(firsts == 0, np.minimum(lengths, prompt_tokens), 0)), device)
     values = tokens.values[move(torch.from_numpy(places), device)]  # (tokens of the passages, dim)
     return TokenEmbeddings(values, move(torch.from_numpy(offsets), device), int(lengths.max()), prompt)

@@ -46,7 +46,7 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
     for module in model:
         if isinstance(module, Transformer):
             with evaluating(model):
-                chosen = choose(module, dtype)
+                chosen = choose(module.network, dtype)
             facts["forward"] = str(chosen)
             facts["attention"] = _attention(module, chosen.fused is not None, dtype, device)
     return facts

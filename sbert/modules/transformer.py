@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from sbert.backends import cpu_training as trained
-from sbert.backends import huggingface, packed
-from sbert.backends.bert import loading as light
+from sbert.backends import huggingface, packed, select
+from sbert.backends.bert import loading
 from sbert.backends.bert.model import BertModel
 from sbert.backends.bert.tokenizer import PlainTokenizer
 from sbert.backends.hooks import watched
-from sbert.backends.parity import difference, same_when_trained
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.inputs.arguments import known_arguments
 from sbert.modules.tokenizer import FastTokenizer, count_special, without_lone_surrogates
@@ -94,9 +92,8 @@ class Transformer(nn.Module):
         self.lower_case = lower_case
         self._copy: tuple[Any, int, FastTokenizer] | None = None
         self._limit = huggingface.default_limit(model, tokenizer)
-        # Only the last layer is read, so a decoder need not keep keys and values for a next token.
-        self._options: dict[str, Any] = {"use_cache": False} if huggingface.accepts(model, "use_cache") else {}
-        self._padding_reason = None if isinstance(model, BertModel) else packed.adopt(model)
+        if not isinstance(model, BertModel):
+            packed.adopt(model)
         if max_seq_length is not None:
             self.max_seq_length = max_seq_length
 
@@ -118,8 +115,9 @@ class Transformer(nn.Module):
         if isinstance(self.network, BertModel):
             with huggingface.lock:
                 if isinstance(self.network, BertModel):
-                    model = light.model(self.network)
-                    self._padding_reason = packed.adopt(model)
+                    model = loading.model(self.network)
+                    packed.adopt(model)
+                    select.carry_over(self.network, model)
                     self.auto_model = model
         return self.network
 
@@ -129,7 +127,7 @@ class Transformer(nn.Module):
         if isinstance(self._tokenizer, PlainTokenizer):
             with huggingface.lock:
                 if isinstance(self._tokenizer, PlainTokenizer):
-                    self._tokenizer = light.tokenizer(self._tokenizer)
+                    self._tokenizer = loading.tokenizer(self._tokenizer)
         return self._tokenizer
 
     @tokenizer.setter
@@ -155,12 +153,7 @@ class Transformer(nn.Module):
     @property
     def padding_reason(self) -> str | None:
         """Why batches are padded, if they are; the first batch may show a reason that was not known before."""
-        known = self._padding_reason is not None or isinstance(self.network, BertModel)
-        return self._padding_reason if known else packed.displaced(self.network)
-
-    @padding_reason.setter
-    def padding_reason(self, reason: str | None) -> None:
-        self._padding_reason = reason
+        return select.padding_reason(self.network)
 
     @property
     def max_seq_length(self) -> int | None:
@@ -237,48 +230,7 @@ class Transformer(nn.Module):
         learns = self.training or torch.is_grad_enabled()
         if isinstance(self.network, BertModel) and (learns or watched(self.network)):
             self.materialize()
-        if self._packs(batch.ids.device):
-            return batch.embeddings(self._unpadded(batch))
-        return batch.embeddings(self.padded_forward(batch))
-
-    def _unpadded(self, batch: TokenBatch) -> Tensor:
-        """The tokens' vectors by way of the Hugging Face module or, for training on a CPU, of its layers."""
-        learns = self.training or torch.is_grad_enabled()
-        if learns and batch.ids.device.type == "cpu" and not torch.compiler.is_compiling():
-            backbone = trained.trainable(self.network)
-            if backbone is not None and same_when_trained(self, backbone):
-                half = torch.is_autocast_enabled("cpu")
-                dtype = torch.get_autocast_dtype("cpu") if half else self.network.dtype
-                with torch.autocast("cpu", enabled=False):
-                    return trained.hidden_states(backbone, batch, dtype)
-        return packed.hidden_states(self.network, batch, self._options)
-
-    def _packs(self, device: torch.device) -> bool:
-        """Whether batches on a device run without padding; before the first, both ways are compared."""
-        if self.padding_reason is not None or device.type == "mps" or isinstance(self.network, BertModel):
-            return False
-        reason = None if torch.compiler.is_compiling() else difference(self, device)
-        if reason is not None:
-            self._padding_reason = reason
-        return reason is None
-
-    def padded_forward(self, batch: TokenBatch) -> Tensor:
-        """The tokens' vectors by way of a padded batch, which every transformer can take. Shape: (tokens, dim)."""
-        padding = self._tokenizer.pad_token_id or 0
-        if self.vocab_size is not None and padding >= self.vocab_size:
-            padding = 0  # Added to the tokenizer alone; and no text sees it.
-        rows, longest = batch.rows, batch.longest
-        if batch.ids.device.type == "mps":
-            rows, longest = bucket(rows, longest, huggingface.position_limit(self.network))
-        ids, mask = batch.padded(fill=padding, rows=rows, longest=longest)
-        full = len(batch.ids) == mask.numel()
-        if not full:
-            # Attention over nothing is NaN, which would reach the gradients: an empty row sees its padding.
-            mask[:, 0] = True
-        hidden: Tensor = self.network(
-            input_ids=ids, attention_mask=None if full else mask.long(), **self._options
-        ).last_hidden_state  # (rows, longest, dim)
-        return hidden.flatten(0, 1)[batch.row_of_token * longest + batch.position_of_token]
+        return batch.embeddings(select.forward(self.network, batch))
 
     def extra_repr(self) -> str:
         return f"max_seq_length={self.max_seq_length}, lower_case={self.lower_case}"
@@ -290,19 +242,8 @@ class Transformer(nn.Module):
 
 def _read(folder: Path, dtype: torch.dtype, tokenizer: Any) -> tuple[Any, Any]:
     """The model in a folder, and its tokenizer where none is given."""
-    found = light.load(folder, dtype)
+    found = loading.load(folder, dtype)
     if found:
         return found[0], tokenizer or found[1]
     model = huggingface.load_model(folder, huggingface.load_config(folder, {}), dtype, None)
     return model, tokenizer or huggingface.load_tokenizer(folder, {})
-
-
-def bucket(rows: int, longest: int, limit: int | None) -> tuple[int, int]:
-    """A batch's shape rounded up, for devices that compile for each shape anew: few shapes, and little padding.
-
-    Example:
-        >>> bucket(rows=5, longest=33, limit=512)
-        (8, 64)
-    """
-    wide = -(-longest // 32) * 32
-    return 1 << (rows - 1).bit_length(), wide if limit is None else max(longest, min(wide, limit))

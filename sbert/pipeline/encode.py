@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sbert.backends.select import forwards
+from sbert.backends.select import Inference
 from sbert.batch import Ragged, TokenEmbeddings
 from sbert.functional import directions, truncate
 from sbert.pipeline.batching import plan, unique
@@ -44,6 +44,13 @@ def outputs(model: nn.Sequential, device: torch.device) -> list[Any]:
 def widths(model: nn.Sequential, device: torch.device) -> list[int]:
     """Width of each module's output."""
     return [(made.values if isinstance(made, Ragged) else made).shape[-1] for made in outputs(model, device)]
+
+
+def chained(modules: Iterable[nn.Module], value: Any) -> Any:
+    """What modules make of a batch, one behind the other."""
+    for module in modules:
+        value = module(value)
+    return value
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,11 @@ class Encoding:
     to: torch.device
     ranges: Any = None
     compiling: dict[str, Any] | None = None
+
+    @property
+    def inference(self) -> Inference:
+        """How transformers run."""
+        return Inference(self.dtype, self.compiling)
 
     def vectors(self, texts: list[str], report: Report) -> Tensor:
         """The texts' vectors. Shape: (texts, dim), or what the precision makes of it."""
@@ -135,10 +147,9 @@ class Encoding:
         starts = range(0, len(texts), _WINDOW)
         windows = (tokenize(reader, texts[start : start + _WINDOW], self.prompt) for start in starts)
         with evaluating(self.model), closing(ahead(windows) if len(starts) > 1 else windows) as tokenized:
-            steps = forwards(modules, self.dtype, self.compiling)
-            model: Any = self.model
             # The model is called where all of it runs, so that its own hooks see it.
-            forward = partial(model if len(modules) == len(model) else model.forward, steps=steps)
+            whole = len(modules) == len(self.model)
+            forward = self.inference.running(self.model if whole else partial(chained, modules))
             for start, tokens in zip(starts, tokenized, strict=True):
                 cut = start + np.flatnonzero(tokens.truncated)
                 report.cut_rows(first[cut], int(counts[cut].sum()))

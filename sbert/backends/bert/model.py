@@ -6,17 +6,15 @@ The modules have the names, the order and the weights of Hugging Face's ``BertMo
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.backends.architectures import ACTIVATIONS
+from sbert.backends.activations import ACTIVATIONS
 from sbert.backends.bert.source import Origin
 
-_ACTIVATE = {"gelu": F.gelu, "gelu_tanh": partial(F.gelu, approximate="tanh"), "relu": F.relu}
 _POOLER = {"pooler.dense.weight", "pooler.dense.bias"}
 # Keys of a config.json that change nothing, and those that change nothing while they have these values.
 _NOTES: dict[str, type] = {
@@ -164,7 +162,7 @@ class BertModel(nn.Module):
         x = x + table.position_embeddings(torch.arange(input_ids.shape[1], device=input_ids.device))
         x = table.LayerNorm(x)
         seen = None if attention_mask is None else attention_mask.bool()[:, None, None]  # (rows, 1, 1, tokens)
-        activate: Any = _ACTIVATE[ACTIVATIONS[self.config.hidden_act]]
+        activate = ACTIVATIONS[self.config.hidden_act].apply
         layers: Any = self.encoder["layer"]
         for layer in layers:
             own, after = layer.attention.self, layer.attention.output
