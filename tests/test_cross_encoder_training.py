@@ -86,14 +86,14 @@ def test_losses_have_gradients_and_change_nothing(loss: Any, scores: Tensor, lab
         (BinaryCrossEntropyLoss(), SCORES, [0.0, 0.5, 1.5], r"labels\[2\] is 1.5; BinaryCrossEntropyLoss takes 0 to 1"),
         (BinaryCrossEntropyLoss(), SCORES, [0.0, -0.1, 1.0], r"labels\[1\] is -0.1"),
         (BinaryCrossEntropyLoss(), SCORES, [0.0, math.nan, 1.0], r"labels\[1\] is nan"),
-        (BinaryCrossEntropyLoss(), LOGITS, [0.0, 1.0], "takes 1 score a row, and the model gives 3"),
+        (BinaryCrossEntropyLoss(), LOGITS, [0.0, 1.0], "takes 1 score per row, but the model gives 3"),
         (BinaryCrossEntropyLoss(), SCORES, [0.0, 1.0], r"labels of shape \(3,\)"),
         (SquaredErrorLoss(), SCORES, [0.0, math.inf, 1.0], r"labels\[1\] is inf"),
-        (SquaredErrorLoss(nn.Sigmoid()), SCORES, [0.0, 5.0, 1.0], r"labels\[1\] is 5; .*0 to 1 behind a sigmoid"),
-        (SquaredErrorLoss(), LOGITS, [0.0, 1.0], "takes 1 score a row"),
+        (SquaredErrorLoss(nn.Sigmoid()), SCORES, [0.0, 5.0, 1.0], r"labels\[1\] is 5; .*0 to 1 with a sigmoid"),
+        (SquaredErrorLoss(), LOGITS, [0.0, 1.0], "takes 1 score per row"),
         (CrossEntropyLoss(3), LOGITS, [0, 3], r"labels\[1\] is 3; CrossEntropyLoss takes 0 to 2"),
         (CrossEntropyLoss(3), LOGITS, [-1, 0], r"labels\[0\] is -1"),
-        (CrossEntropyLoss(2), LOGITS, [1, 0], "takes 2 scores a row, and the model gives 3"),
+        (CrossEntropyLoss(2), LOGITS, [1, 0], "takes 2 scores per row, but the model gives 3"),
     ],
 )
 def test_labels_and_scores_that_do_not_fit(loss: Any, scores: Tensor, labels: list[float], message: str) -> None:
@@ -141,8 +141,8 @@ def test_rows_of_pairs() -> None:
         ),
         ([("a", 0.5)], squares, ValueError, r"those of data have 2 values \(str, float\)"),
         ([("a", "b", 0.5), ("a", 3, 0.5)], squares, TypeError, "data, row 1: column 1 holds 3 of type int"),
-        ([("a", "b", 0.5)], lambda first, second, labels: first, TypeError, "takes first, second; a model of pairs"),
-        ([("a", "b")], lambda scores, texts: scores, ValueError, "takes texts, which goes with texts' vectors"),
+        ([("a", "b", 0.5)], lambda first, second, labels: first, TypeError, "takes first, second; a cross-encoder"),
+        ([("a", "b")], lambda scores, texts: scores, ValueError, "takes texts, which belongs to the vectors of texts"),
         ([("a", "b", 0.5), ("a", "b", 2)], BinaryCrossEntropyLoss(), ValueError, r"data: labels\[1\] is 2"),
         ([("a", "b", 0), ("a", "b", 3)], CrossEntropyLoss(3), ValueError, r"data: labels\[1\] is 3"),
         ([("a", "b", 0.5), ("a", "b", 1)], CrossEntropyLoss(3), TypeError, "data: labels are torch.float32"),
@@ -156,7 +156,7 @@ def test_rows_that_do_not_fit(bert: Path, data: Any, loss: Any, kind: type[Excep
 
 def test_a_guide_is_refused(bert: Path) -> None:
     model = CrossEncoder(bert, device="cpu")
-    with pytest.raises(ValueError, match="takes guide, which goes with texts' vectors"):
+    with pytest.raises(ValueError, match="takes guide, which belongs to the vectors of texts"):
         Trainer(model, rows(), lambda scores, guide, labels: scores.mean(), guide=model)  # type: ignore[arg-type]
 
 
@@ -292,7 +292,7 @@ def test_what_mse_fits_is_what_predict_returns(bert: Path) -> None:
     assert ((found - labels) ** 2).mean() < 0.5 * ((before - labels) ** 2).mean()
     wide = CrossEncoder(bert, device="cpu", activation=nn.Identity())
     graded = [(first, second, 5 * label) for first, second, label in rows()]
-    with pytest.raises(ValueError, match="0 to 1 behind a sigmoid"):
+    with pytest.raises(ValueError, match="0 to 1 with a sigmoid"):
         model.fit(graded, "mse")
     history = wide.fit(graded, "mse", config(epochs=12), show_progress_bar=False)
     assert history[-1]["loss"] < 0.7 * history[0]["loss"]

@@ -85,7 +85,7 @@ def test_matryoshka(row: Row) -> None:
             both(*columns, **extras)
         return
     if row.name.startswith("MatryoshkaLoss") and row.name != "MatryoshkaLoss-plain":
-        with pytest.raises(ValueError, match="dims hold 8, but the vectors have dim 4; pass at most 4"):
+        with pytest.raises(ValueError, match="dims contains 8, but the vectors have dim 4; pass at most 4"):
             both(*columns, **extras)
         return
     short = (
@@ -589,23 +589,33 @@ WRONG: list[tuple[str, Any, type[Exception], str]] = [
     ("SoftmaxLoss-u,v", [True, False], TypeError, "labels are torch.bool; SoftmaxLoss takes whole numbers"),
     ("CoSENTLoss", [1, NAN], ValueError, "labels[1] is nan; CoSENTLoss takes finite numbers; leave out rows"),
     ("AnglELoss", [math.inf, 1], ValueError, "labels[0] is inf; AnglELoss takes finite numbers; leave out rows"),
-    ("ContrastiveLoss-cosine", [1, 2], ValueError, "labels[1] is 2; ContrastiveLoss takes 0 (different) or 1 (alike);"),
-    ("ContrastiveLoss-cosine", [1, NAN], ValueError, "labels[1] is nan; ContrastiveLoss takes 0 (different) or 1"),
+    (
+        "ContrastiveLoss-cosine",
+        [1, 2],
+        ValueError,
+        "labels[1] is 2; ContrastiveLoss takes 0 (dissimilar) or 1 (similar);",
+    ),
+    ("ContrastiveLoss-cosine", [1, NAN], ValueError, "labels[1] is nan; ContrastiveLoss takes 0 (dissimilar) or 1"),
     (
         "OnlineContrastiveLoss-cosine",
         [0.5, 1],
         ValueError,
-        "labels[0] is 0.5; OnlineContrastiveLoss takes 0 (different)",
+        "labels[0] is 0.5; OnlineContrastiveLoss takes 0 (dissimilar)",
     ),
     *((f"{name}-cosine", [0.0, 0.0], TypeError, f"labels are torch.float32; {name} takes whole") for name in GROUPS),
-    ("MarginMSELoss", [1, NAN], ValueError, "labels[1] is nan; MarginMSELoss takes finite numbers; look for a teacher"),
+    (
+        "MarginMSELoss",
+        [1, NAN],
+        ValueError,
+        "labels[1] is nan; MarginMSELoss takes finite numbers; check whether the teacher",
+    ),
     (
         "MarginMSELoss-cosine-2",
         [[1, 2], [3, NAN]],
         ValueError,
         "labels[1, 1] is nan; MarginMSELoss takes finite numbers",
     ),
-    ("MSELoss-1", [[0] * DIM, [NAN] * DIM], ValueError, "labels[1, 0] is nan; MSELoss takes finite numbers; look for"),
+    ("MSELoss-1", [[0] * DIM, [NAN] * DIM], ValueError, "labels[1, 0] is nan; MSELoss takes finite numbers; check"),
     ("DistillKLDivLoss", [[1, 2], [-math.inf, 0]], ValueError, "labels[1, 0] is -inf; DistillKLDivLoss takes finite"),
     ("MatryoshkaLoss", [0.0, 7.5], ValueError, "labels[1] is 7.5; CosineSimilarityLoss takes -1 to 1"),
     ("WeightedSum", [0.0, 7.5], ValueError, "labels[1] is 7.5; CosineSimilarityLoss takes -1 to 1"),
@@ -688,7 +698,7 @@ def test_columns_that_are_lacking() -> None:
         losses.DistillKLDivLoss()(vectors, vectors, labels=vectors)
     ranking = MultipleNegativesRankingLoss()
     with pytest.raises(
-        ValueError, match=r"texts are torch.int64 of shape \(2, 3\); pass whole numbers of shape \(2, 2\)"
+        ValueError, match=r"texts are torch.int64 of shape \(2, 3\); pass integer ids of shape \(2, 2\)"
     ):
         ranking(vectors, vectors, texts=torch.zeros(2, 3, dtype=torch.int64))
     with pytest.raises(TypeError, match=r"texts are torch\.float32"):
@@ -725,9 +735,9 @@ def test_columns_that_are_lacking() -> None:
         (lambda: MatryoshkaLoss(plain, []), "dims=(); pass one or more"),
         (lambda: MatryoshkaLoss(plain, [4, 0]), "dims=(4, 0); pass one or more"),
         (lambda: MatryoshkaLoss(plain, [4, 4]), "dims=(4, 4); pass one or more"),
-        (lambda: MatryoshkaLoss(plain, [4, 2], [1.0]), "1 weights for 2 dims; pass a weight for each"),
+        (lambda: MatryoshkaLoss(plain, [4, 2], [1.0]), "1 weights for 2 dims; pass one weight for each"),
         (lambda: MatryoshkaLoss(plain, [4, 2], [1.0, -1.0]), "weights=(1.0, -1.0); pass numbers of 0 or more"),
-        (WeightedSum, "WeightedSum was given nothing"),
+        (WeightedSum, "WeightedSum was given no losses"),
         (lambda: WeightedSum((plain, 0.0)), "weights=(0.0,); pass numbers of 0 or more, not all of them 0"),
         (
             lambda: WeightedSum((plain, 1.0), (losses.TripletLoss(), 1.0)),
@@ -783,9 +793,9 @@ def test_extras_go_to_those_that_ask() -> None:
     assert Signature.of(both) == Signature("MatryoshkaLoss", ("anchor", "positive"), "negatives", extras, True)
     expected = ranking(*vectors, texts=texts) + 0.5 * ranking_with_labels(*vectors, labels=labels)
     torch.testing.assert_close(both(*vectors, texts=texts, labels=labels), expected)
-    with pytest.raises(TypeError, match="labels given, which MultipleNegativesRankingLoss does not take; leave it out"):
+    with pytest.raises(TypeError, match="labels given, which no loss in MatryoshkaLoss takes; leave it out"):
         MatryoshkaLoss(ranking, [DIM])(*vectors, labels=labels)
-    with pytest.raises(TypeError, match="guide given, which plain and CoSENTLoss does not take"):
+    with pytest.raises(TypeError, match="guide given, which no loss in WeightedSum takes"):
         WeightedSum((plain, 1.0), (losses.CoSENTLoss(), 1.0))(*vectors[:2], labels=labels, guide=guide_vectors(2))
     with pytest.raises(TypeError, match="the loss is of type int; pass a function or a module"):
         MatryoshkaLoss(3, [4])  # type: ignore[arg-type]
@@ -810,7 +820,9 @@ def test_only_labels_that_are_vectors_are_truncated() -> None:
     assert nested(*vectors, labels=scores) == losses.MSELoss()(
         *(column[:, :2] for column in vectors), labels=scores[:, :2]
     )
-    with pytest.raises(ValueError, match="labels are vectors of dim 6, but the columns have dim 4; pass 4"):
+    with pytest.raises(
+        ValueError, match="labels are vectors of dim 6, but the columns have dim 4; pass labels of that dim"
+    ):
         MatryoshkaLoss(losses.MSELoss(), [2])(*vectors, labels=torch.zeros(ROWS, 6))
 
 

@@ -149,9 +149,9 @@ def test_18_a_default_makes_a_setting_everywhere(loss: Any) -> None:
 
 def test_18_columns_behind_what_is_no_column_are_refused() -> None:
     """They are given by position, and would be taken for the setting."""
-    with pytest.raises(TypeError, match="has the column 'negatives' behind 'margin'"):
+    with pytest.raises(TypeError, match="has the column 'negatives' after 'margin'"):
         Signature.of(lambda anchor, positive, margin=0.5, *negatives: 0)
-    with pytest.raises(TypeError, match="has the column 'second' behind 'labels'"):
+    with pytest.raises(TypeError, match="has the column 'second' after 'labels'"):
         Signature.of(lambda first, labels, second: 0)
     with pytest.raises(TypeError, match=r"the loss is the class TripletLoss; call it with its settings: TripletLoss\("):
         Trainer(model(), RANKING, TripletLoss)
@@ -296,13 +296,13 @@ ONES = [("a boat", "lake", 1), ("fox", "hill", 1), ("one", "two", 1)]
     [
         (CoSENTLoss(), [(*row[:2], 0.5) for row in ONES], {}, "every label is 0.5, which teaches CoSENTLoss nothing"),
         (AnglELoss(), ONES, {}, "every label is 1, which teaches AnglELoss nothing: only the order of labels matters"),
-        (SoftmaxLoss(16, 3), ONES, {}, "every label is 1, which teaches SoftmaxLoss nothing: one class would do"),
+        (SoftmaxLoss(16, 3), ONES, {}, "every label is 1, which teaches SoftmaxLoss nothing: the same class"),
         (MultipleNegativesRankingLoss(), RANKING[:1], {}, "at most 1 row teach MultipleNegativesRankingLoss nothing"),
         (
             MultipleNegativesRankingLoss(),
             RANKING,
             {"batch_size": 1},
-            "pass 2 rows or more, and a batch_size of as many",
+            "pass at least 2 rows and a batch_size of at least 2",
         ),
         (CoSENTLoss(), ORDERED, {"batch_size": 1}, "at most 1 row teach CoSENTLoss nothing"),
         (OnlineContrastiveLoss(), ONES[:1], {}, "at most 1 row teach OnlineContrastiveLoss nothing"),
@@ -327,7 +327,7 @@ def test_19_scores_of_one_label_are_refused(scorers: Callable[[int], CrossEncode
     for classes, loss in cases:
         name = type(loss).__name__
         for label in (1, 1.0) if classes == 1 else (1,):
-            with pytest.raises(ValueError, match=f"data: every label is 1, which teaches {name} nothing: one"):
+            with pytest.raises(ValueError, match=f"data: every label is 1, which teaches {name} nothing: the same"):
                 fit(scorers(classes), [(*row[:2], label) for row in ONES], loss)
 
 

@@ -1,4 +1,4 @@
-"""Triplets found in the batch by its labels: BatchAllTripletLoss, BatchHardTripletLoss, BatchSemiHardTripletLoss."""
+"""Triplets formed from the labels of a batch: BatchAllTripletLoss, BatchHardTripletLoss, BatchSemiHardTripletLoss."""
 
 from __future__ import annotations
 
@@ -19,52 +19,68 @@ from sbert.losses.checks import (
 from sbert.losses.distances import check_distance, distance_matrix
 
 
-def _check_groups(loss: nn.Module, data: Data) -> None:
-    """Raise unless rows of the data make a triplet: two of one label and one of another."""
-    check_several(loss, data, 3)
-    check_differ(loss, data, "a negative has another label than the anchor")
-    if data.labels is not None and int(torch.unique(data.labels, return_counts=True)[1].max()) < 2:
-        raise ValueError(
-            f"the {len(data.labels)} labels are all different, which teaches {type(loss).__name__} nothing: a positive"
-            " has the label of the anchor; add rows of the same labels"
-        )
+class _BatchTriplets(nn.Module):
+    """What the losses below share: a distance, a margin and the checks of the labels."""
+
+    def __init__(self, distance: str = "euclidean", margin: float | None = 5.0) -> None:
+        super().__init__()
+        self.distance = check_distance(distance)
+        self.margin = None if margin is None else check_margin(margin)
+
+    def check_labels(self, labels: Tensor) -> None:
+        """Raise unless the labels are integers."""
+        check_whole(self, labels, "number the groups")
+
+    def check_data(self, data: Data) -> None:
+        """Raise unless the data has a triplet: two rows with one label and a row with another."""
+        check_several(self, data, 3)
+        check_differ(self, data, "a negative has another label than the anchor")
+        if data.labels is not None and int(torch.unique(data.labels, return_counts=True)[1].max()) < 2:
+            raise ValueError(
+                f"the {len(data.labels)} labels are all different, which teaches {type(self).__name__} nothing: a"
+                " positive has the same label as the anchor; add rows with equal labels"
+            )
+
+    def extra_repr(self) -> str:
+        return f"distance={self.distance!r}, margin={self.margin}"
 
 
-def _alike(labels: Tensor) -> Tensor:
-    """(rows, rows), boolean: whether two rows have one label."""
+def _same_label(labels: Tensor) -> Tensor:
+    """Mask (rows, rows): whether two rows have the same label."""
     return labels[:, None] == labels
 
 
 def _pairs(distances: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Every anchor with every other row of its label.
+    """All pairs of an anchor and another row with the same label.
 
     Returns:
-        The distance of each pair, (pairs, 1); the distances of its anchor from every row, (pairs, rows); and whether
+        The distance of each pair, (pairs, 1); the distance from its anchor to every row, (pairs, rows); and whether
         that row has another label, (pairs, rows).
     """
-    alike = _alike(labels)
-    anchors, positives = alike.clone().fill_diagonal_(False).nonzero(as_tuple=True)
-    return distances[anchors, positives][:, None], distances[anchors], ~alike[anchors]
+    same = _same_label(labels)
+    anchors, positives = same.clone().fill_diagonal_(False).nonzero(as_tuple=True)
+    return distances[anchors, positives][:, None], distances[anchors], ~same[anchors]
 
 
 @without_model
-class BatchAllTripletLoss(nn.Module):
-    """TripletLoss of all triplets in the batch, averaged over those that are not yet fulfilled.
+class BatchAllTripletLoss(_BatchTriplets):
+    """TripletLoss of all triplets in the batch, averaged over the triplets with a loss above 0.
 
         loss = mean over a, p, n with l > 0 of l,  l = d(a, p) - d(a, n) + margin
 
-    where p has the label of a and n has another. Where all are fulfilled, or there are none, the loss is 0.
+    where p has the same label as a, and n another label. The loss is 0 if there is no such triplet.
 
     Args:
         distance: ``"euclidean"``, ``"cosine"`` (1 - cos) or ``"manhattan"``.
         margin: In units of the distance.
 
     Shape:
-        sentence: (rows, dim). labels: (rows,), whole numbers. Output: scalar. Memory: pairs of one label x rows.
+        sentence: (rows, dim). labels: (rows,), integers. Output: scalar.
+        Memory: pairs with the same label x rows.
 
     Raises:
-        ValueError: If a setting is unknown or negative, or the shapes do not fit.
-        TypeError: If the labels are not whole numbers.
+        ValueError: If a setting is unknown or negative, or the shapes do not match.
+        TypeError: If the labels are not integers.
 
     References:
         Hermans et al., 2017, section 2, L_BA with the mean over non-zero terms. https://arxiv.org/abs/1703.07737
@@ -75,10 +91,10 @@ class BatchAllTripletLoss(nn.Module):
         tensor(2.5000)
     """
 
+    margin: float
+
     def __init__(self, distance: str = "euclidean", margin: float = 5.0) -> None:
-        super().__init__()
-        self.distance = check_distance(distance)
-        self.margin = check_margin(margin)
+        super().__init__(distance, check_margin(margin))
 
     def forward(self, sentence: Tensor, *, labels: Tensor) -> Tensor:
         (sentence,) = same_shape(self, sentence)
@@ -87,38 +103,27 @@ class BatchAllTripletLoss(nn.Module):
         losses = torch.where(different, F.relu(near - far + self.margin), 0)  # (pairs, rows)
         return losses.sum() / (losses > 0).sum().clamp(min=1)
 
-    def check_labels(self, labels: Tensor) -> None:
-        """Raise unless the labels are whole numbers."""
-        check_whole(self, labels, "number the groups")
-
-    def check_data(self, data: Data) -> None:
-        """Raise unless one label stands twice, and not all are the same."""
-        _check_groups(self, data)
-
-    def extra_repr(self) -> str:
-        return f"distance={self.distance!r}, margin={self.margin}"
-
 
 @without_model
-class BatchHardTripletLoss(nn.Module):
-    """TripletLoss of each row with its farthest row of the same label and its nearest row of another.
+class BatchHardTripletLoss(_BatchTriplets):
+    """TripletLoss of each row with its farthest positive (same label) and its nearest negative (another label).
 
         loss = mean_a max( max_p d(a, p) - min_n d(a, n) + margin, 0 )
 
-    The mean is over the rows that have a positive; where none has, or all labels are the same, the loss is 0.
-    sentence-transformers counts the others, too, as if they were their own positive at distance 0; so a batch in which
-    a label stands alone gives another value here.
+    The mean is over the rows that have a positive. The loss is 0 if no row has one, or all labels are equal.
+    sentence-transformers also counts rows without a positive, with a positive distance of 0; so for a batch in which
+    a label occurs only once, the values differ.
 
     Args:
         distance: ``"euclidean"``, ``"cosine"`` (1 - cos) or ``"manhattan"``.
-        margin: In units of the distance. None is the soft margin: log(1 + exp(x)) in place of max(x + margin, 0).
+        margin: In units of the distance. None for the soft margin: log(1 + exp(x)) instead of max(x + margin, 0).
 
     Shape:
-        sentence: (rows, dim). labels: (rows,), whole numbers. Output: scalar.
+        sentence: (rows, dim). labels: (rows,), integers. Output: scalar.
 
     Raises:
-        ValueError: If a setting is unknown or negative, or the shapes do not fit.
-        TypeError: If the labels are not whole numbers.
+        ValueError: If a setting is unknown or negative, or the shapes do not match.
+        TypeError: If the labels are not integers.
 
     References:
         Hermans et al., 2017, section 2, L_BH and the soft margin. https://arxiv.org/abs/1703.07737
@@ -129,54 +134,39 @@ class BatchHardTripletLoss(nn.Module):
         tensor(2.5000)
     """
 
-    def __init__(self, distance: str = "euclidean", margin: float | None = 5.0) -> None:
-        super().__init__()
-        self.distance = check_distance(distance)
-        self.margin = None if margin is None else check_margin(margin)
-
     def forward(self, sentence: Tensor, *, labels: Tensor) -> Tensor:
         (sentence,) = same_shape(self, sentence)
         labels = check_rows(self, labels, (len(sentence),))
-        distances, alike = distance_matrix(sentence, self.distance), _alike(labels)
-        others = alike.clone().fill_diagonal_(False)
-        # The row itself is at distance 0, so a row without a positive has a finite value to leave out.
+        distances, same = distance_matrix(sentence, self.distance), _same_label(labels)
+        others = same.clone().fill_diagonal_(False)
+        # 0, not -inf, for a row without a positive: its value must be finite to be masked out below.
         near = torch.where(others, distances, 0).max(1).values  # (rows,)
-        far = torch.where(alike, torch.inf, distances).min(1).values  # (rows,)
+        far = torch.where(same, torch.inf, distances).min(1).values  # (rows,)
         losses = F.softplus(near - far) if self.margin is None else F.relu(near - far + self.margin)
         counted = others.any(1)
         return torch.where(counted, losses, 0).sum() / counted.sum().clamp(min=1)
 
-    def check_labels(self, labels: Tensor) -> None:
-        """Raise unless the labels are whole numbers."""
-        check_whole(self, labels, "number the groups")
-
-    def check_data(self, data: Data) -> None:
-        """Raise unless one label stands twice, and not all are the same."""
-        _check_groups(self, data)
-
-    def extra_repr(self) -> str:
-        return f"distance={self.distance!r}, margin={self.margin}"
-
 
 @without_model
-class BatchSemiHardTripletLoss(nn.Module):
-    """TripletLoss of each pair of one label with the nearest negative that is farther than the positive.
+class BatchSemiHardTripletLoss(_BatchTriplets):
+    """TripletLoss of each anchor and positive with the nearest negative that is farther away than the positive.
 
         loss = mean over a, p of max(d(a, p) - d(a, n) + margin, 0),  n = argmin over d(a, n) > d(a, p) of d(a, n)
 
-    Where no negative is farther than the positive, n is the farthest negative. Where there is no pair of one label, or
-    no negative, the loss is 0.
+    If no negative is farther away than the positive, n is the farthest negative. The loss is 0 if there is no pair
+    with the same label, or no negative.
 
     Args:
         distance: ``"euclidean"``, ``"cosine"`` (1 - cos) or ``"manhattan"``.
         margin: In units of the distance.
 
     Shape:
-        sentence: (rows, dim). labels: (rows,), whole numbers. Output: scalar. Memory: pairs of one label x rows.
+        sentence: (rows, dim). labels: (rows,), integers. Output: scalar.
+        Memory: pairs with the same label x rows.
 
     Raises:
-        ValueError: If a setting is unknown or negative, or the shapes do not fit.
-        TypeError: If the labels are not whole numbers.
+        ValueError: If a setting is unknown or negative, or the shapes do not match.
+        TypeError: If the labels are not integers.
 
     References:
         Schroff et al., 2015, section 3.2. https://arxiv.org/abs/1503.03832
@@ -187,10 +177,10 @@ class BatchSemiHardTripletLoss(nn.Module):
         tensor(2.5000)
     """
 
+    margin: float
+
     def __init__(self, distance: str = "euclidean", margin: float = 5.0) -> None:
-        super().__init__()
-        self.distance = check_distance(distance)
-        self.margin = check_margin(margin)
+        super().__init__(distance, check_margin(margin))
 
     def forward(self, sentence: Tensor, *, labels: Tensor) -> Tensor:
         (sentence,) = same_shape(self, sentence)
@@ -201,14 +191,3 @@ class BatchSemiHardTripletLoss(nn.Module):
         far = torch.where(torch.isfinite(farther), farther, farthest)
         losses = torch.where(different.any(1, keepdim=True), F.relu(near - far + self.margin), 0)  # (pairs, 1)
         return losses.sum() / max(1, len(losses))
-
-    def check_labels(self, labels: Tensor) -> None:
-        """Raise unless the labels are whole numbers."""
-        check_whole(self, labels, "number the groups")
-
-    def check_data(self, data: Data) -> None:
-        """Raise unless one label stands twice, and not all are the same."""
-        _check_groups(self, data)
-
-    def extra_repr(self) -> str:
-        return f"distance={self.distance!r}, margin={self.margin}"

@@ -1,4 +1,4 @@
-"""What losses ask of their columns, labels and settings, with errors that name the row and the remedy."""
+"""Checks of a loss's columns, labels and settings; the errors name the row and the remedy."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class Data(NamedTuple):
-    """What is known of the rows that a loss is to learn from.
+    """What a loss is told about the data set before training.
 
     Args:
-        rows: Of the largest batch.
-        columns: Of text.
-        labels: Of all rows, if they have any.
+        rows: Number of rows in the largest batch.
+        columns: Number of text columns.
+        labels: Labels of all rows; None if the data has none.
     """
 
     rows: int
@@ -28,24 +28,38 @@ class Data(NamedTuple):
 
 
 class Labelled(Protocol):
-    """A loss that has labels."""
+    """A loss that takes labels."""
 
     def check_labels(self, labels: Tensor) -> None:
-        """Raise a ValueError or TypeError for labels that the loss does not take."""
+        """Raise a ValueError or TypeError for labels that the loss does not accept."""
+
+
+def check_labels_of(loss: object, labels: Tensor) -> None:
+    """Call the loss's own ``check_labels``, if it has this method; a plain function accepts all labels."""
+    check = getattr(loss, "check_labels", None)
+    if check is not None:
+        check(labels)
+
+
+def check_data_of(loss: object, data: Data) -> None:
+    """Call the loss's own ``check_data``, if it has this method; a plain function accepts all data."""
+    check = getattr(loss, "check_data", None)
+    if check is not None:
+        check(data)
 
 
 def is_model_like(value: object) -> bool:
-    """Whether something turns texts into vectors or scores: a model of this library or another, or a part of one."""
+    """Whether the value is a model that turns texts into vectors or scores, or a part of one, from any library."""
     if not isinstance(value, nn.Module):
         return False
-    # Not hasattr(value, ...): reading a tokenizer may build one.
+    # Not hasattr(value, "tokenizer"): reading this property may build a tokenizer.
     return any(
         "tokenizer" in vars(one) or hasattr(one, "save_pretrained") for one in (value, *type(value).__mro__[:-1])
     )
 
 
 def without_model(loss: type[Module]) -> type[Module]:
-    """Have a class of losses answer a model among its arguments with the call that is right."""
+    """Class decorator: a model among the loss's arguments is a TypeError that shows the right call."""
     construct = loss.__init__
     own = [] if construct is nn.Module.__init__ else list(inspect.signature(construct).parameters.values())[1:]
     starred = [f"*{one.name}" for one in own if one.kind is one.VAR_POSITIONAL]
@@ -58,8 +72,8 @@ def without_model(loss: type[Module]) -> type[Module]:
             given = type(models[0] if models else named["model"]).__name__
             name = type(self).__name__
             raise TypeError(
-                f"{name} was given a model ({given}); a loss is a function of vectors and never sees the model. Give"
-                f" that to the trainer: Trainer(model, data, {name}({', '.join(needed + starred)}))"
+                f"{name} was given a model ({given}); a loss is a function of vectors and never sees the model. Pass"
+                f" the model to the trainer: Trainer(model, data, {name}({', '.join(needed + starred)}))"
             )
         construct(self, *values, **named)
 
@@ -82,15 +96,15 @@ def check_margin(margin: float) -> float:
 
 
 def same_shape(loss: object, *columns: Tensor) -> list[Tensor]:
-    """The columns in one dtype, float32 or wider, once they are known to be matrices of one shape.
+    """Check that the columns are matrices of one shape, and return them in one dtype, at least float32.
 
-    The similarities of bfloat16 vectors would else be sums in bfloat16, whose steps near 1 are 1/128.
+    In bfloat16, whose precision near 1 is 1/128, similarities would be too inaccurate.
     """
     name = type(loss).__name__
     for column in columns:
         if not isinstance(column, Tensor) or not column.is_floating_point():
             found = f"{column.dtype} tensor" if isinstance(column, Tensor) else type(column).__name__
-            raise TypeError(f"{name} takes columns of vectors, floating tensors (rows, dim), not a {found}")
+            raise TypeError(f"{name} takes columns of vectors, floating-point tensors (rows, dim), not a {found}")
     shapes = [tuple(column.shape) for column in columns]
     if not shapes or len(shapes[0]) != 2 or len(set(shapes)) > 1:
         found = ", ".join(map(str, shapes)) or "none"
@@ -104,26 +118,27 @@ def same_shape(loss: object, *columns: Tensor) -> list[Tensor]:
 
 
 def check_differ(loss: object, data: Data, reason: str) -> None:
-    """Raise a ValueError where all labels of the data are equal, which teaches the loss nothing for some reason."""
+    """Raise a ValueError if all labels of the data are equal; ``reason`` says why the loss cannot learn from them."""
     labels = data.labels
     if labels is not None and labels.ndim == 1 and bool((labels == labels[0]).all()):
         raise ValueError(
-            f"every label is {labels[0].item():g}, which teaches {type(loss).__name__} nothing: {reason}; add rows of"
-            " another label"
+            f"every label is {labels[0].item():g}, which teaches {type(loss).__name__} nothing: {reason}; add rows with"
+            " other labels"
         )
 
 
 def check_several(loss: object, data: Data, least: int = 2) -> None:
-    """Raise a ValueError where no batch has as many rows as a loss needs that compares them with each other."""
+    """Raise a ValueError if even the largest batch has fewer rows than the loss needs to compare them."""
     if data.rows < least:
         raise ValueError(
             f"batches of at most {data.rows} row{'s' * (data.rows > 1)} teach {type(loss).__name__} nothing, which"
-            f" compares the rows of a batch with each other; pass {least} rows or more, and a batch_size of as many"
+            f" compares the rows of a batch with each other; pass at least {least} rows and a batch_size of at least"
+            f" {least}"
         )
 
 
 def check_rows(loss: Labelled, labels: Tensor | None, shape: tuple[int, ...]) -> Tensor:
-    """Return the labels if they have this shape and, where looking costs no synchronisation, the right values."""
+    """Check the labels' shape and, on the CPU, their values: on a GPU this would wait for the device."""
     name = type(loss).__name__
     if labels is None:
         raise ValueError(f"{name} needs labels; give the data a column of labels")
@@ -137,13 +152,13 @@ def check_rows(loss: Labelled, labels: Tensor | None, shape: tuple[int, ...]) ->
 
 
 def check_values(loss: object, labels: Tensor, good: Tensor, expected: str) -> None:
-    """Raise a ValueError that names the first row whose labels are not ``good``.
+    """Raise a ValueError that names the first row where ``good`` is false.
 
     Args:
-        loss: The loss, for its name.
-        labels: (rows, ...).
-        good: The same shape, boolean.
-        expected: What the loss takes, a semicolon, the remedy.
+        loss: The loss, whose name is part of the message.
+        labels: Shape (rows, ...).
+        good: Boolean, of the same shape.
+        expected: The values that the loss takes, a semicolon, the remedy.
     """
     if bool(good.all()):
         return
@@ -163,11 +178,19 @@ def check_finite(loss: object, labels: Tensor, remedy: str = "leave out rows wit
 
 def check_binary(loss: object, labels: Tensor) -> None:
     """Raise unless every label is 0 or 1."""
-    remedy = "0 (different) or 1 (alike); compare graded scores with a threshold when you read them"
-    check_values(loss, labels, (labels == 0) | (labels == 1), remedy)
+    expected = "0 (dissimilar) or 1 (similar); turn graded scores into 0 and 1 with a threshold"
+    check_values(loss, labels, (labels == 0) | (labels == 1), expected)
 
 
 def check_whole(loss: object, labels: Tensor, remedy: str) -> None:
     """Raise a TypeError unless the labels have an integer dtype."""
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise TypeError(f"labels are {labels.dtype}; {type(loss).__name__} takes whole numbers; {remedy}")
+
+
+def check_class(loss: object, labels: Tensor, classes: int) -> None:
+    """Raise unless every label is an integer from 0 to ``classes - 1``."""
+    check_whole(loss, labels, "number the classes from 0")
+    good = (labels >= 0) & (labels < classes)
+    remedy = "leave out rows without a gold label (-1), or pass the number of classes in the data"
+    check_values(loss, labels, good, f"0 to {classes - 1}; {remedy}")

@@ -1,4 +1,4 @@
-"""Distances between vectors: what losses with a margin compare."""
+"""Distances between vectors, for losses with a margin."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ DISTANCES = ("euclidean", "cosine", "manhattan")
 
 
 def check_distance(name: str) -> str:
-    """Return ``name`` if it names a distance, else raise a ValueError that lists those there are."""
+    """Return ``name`` if it is a known distance, else raise a ValueError that lists the known ones."""
     if name not in DISTANCES:
         raise ValueError(f"distance {name!r} is unknown; pass one of {', '.join(DISTANCES)}")
     return name
 
 
 def pairwise_distance(first: Tensor, second: Tensor, name: str) -> Tensor:
-    """Distance of each row of first from the same row of second.
+    """Distance between each row of ``first`` and the same row of ``second``.
 
         euclidean: |a - b|_2    manhattan: |a - b|_1    cosine: 1 - cos(a, b)
 
-    The gradient of the Euclidean distance of two equal vectors is 0, one of its subgradients.
-    ``torch.nn.functional.pairwise_distance`` adds 1e-6 to every difference to the same end, and moves every
-    distance a little.
+    The gradient of the Euclidean distance between two equal vectors is 0, which is one of its subgradients.
+    ``torch.nn.functional.pairwise_distance`` avoids a NaN there by adding 1e-6 to every difference, which changes
+    every distance slightly.
 
     Shape:
         first, second: (rows, dim). Output: (rows,).
@@ -37,7 +37,7 @@ def pairwise_distance(first: Tensor, second: Tensor, name: str) -> Tensor:
 
 
 def distance_matrix(vectors: Tensor, name: str) -> Tensor:
-    """Distance of every row from every row.
+    """Distance between every two rows.
 
     Shape:
         vectors: (rows, dim). Output: (rows, rows).

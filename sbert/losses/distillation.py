@@ -1,4 +1,4 @@
-"""Losses that follow a teacher: its vectors (MSELoss), its margins (MarginMSELoss), its ranking (DistillKLDivLoss)."""
+"""Distillation of a teacher's vectors (MSELoss), its margins (MarginMSELoss) or its ranking (DistillKLDivLoss)."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from torch import Tensor, nn
 from sbert.functional import check_similarity, pairwise_similarity
 from sbert.losses.checks import check_finite, check_rows, check_temperature, same_shape, without_model
 
-_REMEDY = "look for a teacher that ran in half precision"
+_REMEDY = "check whether the teacher ran in half precision"
 
 
 @without_model
 class MSELoss(nn.Module):
-    """Mean squared difference of each column's vectors and the teacher's.
+    """Mean squared difference between the vectors of each column and the teacher's vectors.
 
-        loss = mean over columns c, rows i and entries k of (c_ik - labels_ik)^2
+        loss = mean over columns c, rows i and dimensions k of (c_ik - labels_ik)^2
 
-    With a sentence and its translation as columns and the teacher's vectors of the sentence as labels, the student
+    With a sentence and its translation as columns, and the teacher's vector of the sentence as label, the student
     learns the teacher's vectors in both languages.
 
     Shape:
         Each column: (rows, dim). labels: (rows, dim). Output: scalar.
 
     Raises:
-        ValueError: If a label is not finite, or the shapes do not fit.
+        ValueError: If a label is not finite, or the shapes do not match.
 
     References:
         Reimers and Gurevych, 2020, section 2. https://arxiv.org/abs/2004.09813
@@ -35,7 +35,7 @@ class MSELoss(nn.Module):
         tensor(0.2500)
     """
 
-    # MatryoshkaLoss truncates such labels with the columns.
+    # Read by Signature: MatryoshkaLoss truncates such labels together with the columns.
     labels_are_vectors = True
 
     def forward(self, *sentences: Tensor, labels: Tensor) -> Tensor:
@@ -44,12 +44,12 @@ class MSELoss(nn.Module):
         return torch.stack([F.mse_loss(column, teacher) for column in columns]).mean()
 
     def check_labels(self, labels: Tensor) -> None:
-        """Raise unless every number of every vector is finite."""
+        """Raise unless all vectors are finite."""
         check_finite(self, labels, _REMEDY)
 
 
 def _candidate_scores(columns: list[Tensor], similarity: str) -> Tensor:
-    """(rows, candidates): the similarity of the first column's vectors with each other column's, row by row."""
+    """The similarity of the first column with each other column, row by row: (rows, candidates)."""
     return torch.stack([pairwise_similarity(columns[0], column, similarity) for column in columns[1:]], 1)
 
 
@@ -60,7 +60,7 @@ def _check_negatives(loss: nn.Module, negatives: tuple[Tensor, ...], reason: str
 
 @without_model
 class MarginMSELoss(nn.Module):
-    """Mean squared difference of the student's margins and the teacher's.
+    """Mean squared difference between the student's margins and the teacher's.
 
         loss = mean over i and negatives n of (s(a_i, p_i) - s(a_i, n_i) - labels_in)^2
 
@@ -69,11 +69,11 @@ class MarginMSELoss(nn.Module):
 
     Shape:
         Each column: (rows, dim). labels: (rows, negatives) or, with one negative, (rows,): the teacher's score of
-        the positive less its score of each negative. Output: scalar.
+        the positive minus its score of each negative. Output: scalar.
 
     Raises:
         ValueError: If the similarity is unknown, there are no negatives, a label is not finite, or the shapes do
-            not fit.
+            not match.
 
     References:
         Hofstätter et al., 2020. https://arxiv.org/abs/2010.02666
@@ -89,7 +89,7 @@ class MarginMSELoss(nn.Module):
         self.similarity = check_similarity(similarity)
 
     def forward(self, anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor) -> Tensor:
-        _check_negatives(self, negatives, "a margin is the positive's score less a negative's")
+        _check_negatives(self, negatives, "a margin is the positive's score minus a negative's")
         columns = same_shape(self, anchor, positive, *negatives)
         flat = len(negatives) == 1 and isinstance(labels, Tensor) and labels.ndim == 1
         labels = check_rows(self, labels, (len(anchor),) if flat else (len(anchor), len(negatives)))
@@ -107,12 +107,12 @@ class MarginMSELoss(nn.Module):
 
 @without_model
 class DistillKLDivLoss(nn.Module):
-    """Divergence of the student's distribution over each row's candidates from the teacher's.
+    """KL divergence between the teacher's and the student's distribution over the candidates of each row.
 
         loss = t^2 mean_i KL( softmax(labels_i / t) || softmax(s(a_i, c_i) / t) )
 
-    The candidates c of a row are its positive and its negatives. The factor keeps the size of the gradient the same
-    for every temperature.
+    The candidates c of a row are its positive and its negatives. The factor t^2 makes the size of the gradient
+    independent of the temperature.
 
     Args:
         temperature: t, divides the scores of both. Greater values make both distributions flatter.
@@ -120,11 +120,11 @@ class DistillKLDivLoss(nn.Module):
 
     Shape:
         Each column: (rows, dim). labels: (rows, 1 + negatives), the teacher's scores of the positive and of each
-        negative, before softmax. Output: scalar.
+        negative, before the softmax. Output: scalar.
 
     Raises:
         ValueError: If a setting is unknown or not positive, there are no negatives, a label is not finite, or the
-            shapes do not fit.
+            shapes do not match.
 
     References:
         Hinton et al., 2015, section 2. https://arxiv.org/abs/1503.02531

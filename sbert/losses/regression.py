@@ -1,4 +1,4 @@
-"""Losses of graded pairs: CosineSimilarityLoss, CoSENTLoss, AnglELoss."""
+"""Losses for pairs with graded labels: CosineSimilarityLoss, CoSENTLoss, AnglELoss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sbert.losses.checks import (
 
 @without_model
 class CosineSimilarityLoss(nn.Module):
-    """Mean squared difference of the cosine and the label.
+    """Mean squared difference between the cosine and the label.
 
         loss = mean_i (cos(u_i, v_i) - labels_i)^2
 
@@ -30,7 +30,7 @@ class CosineSimilarityLoss(nn.Module):
         first, second: (rows, dim). labels: (rows,), -1 to 1. Output: scalar.
 
     Raises:
-        ValueError: If a label is not between -1 and 1, or the shapes do not fit.
+        ValueError: If a label is not between -1 and 1, or the shapes do not match.
 
     References:
         Reimers and Gurevych, 2019, section 3, regression objective. https://arxiv.org/abs/1908.10084
@@ -48,42 +48,71 @@ class CosineSimilarityLoss(nn.Module):
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is between -1 and 1."""
         good = (labels >= -1) & (labels <= 1)
-        check_values(self, labels, good, "-1 to 1; divide scores of 0 to 5 by 5, as scale=(0, 5) of a reader does")
+        check_values(self, labels, good, "-1 to 1; divide scores of 0 to 5 by 5, or read them with scale=(0, 5)")
 
 
 def _order_loss(scores: Tensor, labels: Tensor) -> Tensor:
     """log(1 + sum over all i, j with labels_i > labels_j of exp(scores_j - scores_i)).
 
-    The sum over i for every j is the tail of one running sum over the rows in the order of their labels, so that
-    memory grows with the rows, not with their square.
+    With the rows sorted by label, the sum over i for each j is a suffix of one cumulative sum. So memory grows
+    linearly with the rows, not with their square.
 
     Shape:
         scores, labels: (rows,). Output: scalar.
     """
     labels, order = (labels.int() if labels.dtype == torch.bool else labels).sort()
     scores = scores[order]
-    tails = torch.logcumsumexp(-scores.flip(0), 0).flip(0)  # (rows,): log of the sum from this row on
-    tails = torch.cat([tails, tails.new_full((1,), -torch.inf)])  # beyond the last row the sum is empty
-    greater = torch.searchsorted(labels, labels, right=True)  # (rows,): where greater labels begin
-    return torch.logsumexp(torch.cat([scores.new_zeros(1), scores + tails[greater]]), 0)
+    suffixes = torch.logcumsumexp(-scores.flip(0), 0).flip(0)  # (rows,): log of the sum over this row and all later
+    suffixes = torch.cat([suffixes, suffixes.new_full((1,), -torch.inf)])  # (rows + 1,): the last sum is empty
+    greater = torch.searchsorted(labels, labels, right=True)  # (rows,): the first row with a greater label
+    return torch.logsumexp(torch.cat([scores.new_zeros(1), scores + suffixes[greater]]), 0)
+
+
+class _OrderLoss(nn.Module):
+    """What CoSENTLoss and AnglELoss share: the loss and its checks; they differ in the similarity."""
+
+    def __init__(self, temperature: float = 0.05) -> None:
+        super().__init__()
+        self.temperature = check_temperature(temperature)
+
+    def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
+        first, second = same_shape(self, first, second)
+        labels = check_rows(self, labels, (len(first),))
+        return _order_loss(self._similarity(first, second) / self.temperature, labels)
+
+    def _similarity(self, first: Tensor, second: Tensor) -> Tensor:
+        """Similarity of each row of ``first`` and the same row of ``second``: (rows,)."""
+        raise NotImplementedError
+
+    def check_labels(self, labels: Tensor) -> None:
+        """Raise unless every label is finite."""
+        check_finite(self, labels)
+
+    def check_data(self, data: Data) -> None:
+        """Raise unless there are at least two rows with different labels."""
+        check_several(self, data)
+        check_differ(self, data, "only the order of labels matters")
+
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature}"
 
 
 @without_model
-class CoSENTLoss(nn.Module):
-    """Asks that pairs with a greater label have the greater cosine.
+class CoSENTLoss(_OrderLoss):
+    """Pairs with a greater label should have a greater cosine.
 
         loss = log(1 + sum over labels_i > labels_j of exp((cos(u_j, v_j) - cos(u_i, v_i)) / t))
 
-    Only the order of the labels matters. Where all are equal, as in a batch of one row, the loss is 0.
+    Only the order of the labels matters. If all labels are equal, as in a batch of one row, the loss is 0.
 
     Args:
-        temperature: t, divides the cosine. Smaller values weigh the worst pairs more.
+        temperature: t, divides the cosine. Smaller values give the worst pairs more weight.
 
     Shape:
         first, second: (rows, dim). labels: (rows,), any finite numbers. Output: scalar.
 
     Raises:
-        ValueError: If ``temperature`` is not positive, a label is not finite, or the shapes do not fit.
+        ValueError: If ``temperature`` is not positive, a label is not finite, or the shapes do not match.
 
     References:
         Su, 2022. https://kexue.fm/archives/8847
@@ -94,33 +123,16 @@ class CoSENTLoss(nn.Module):
         tensor(0.3133)
     """
 
-    def __init__(self, temperature: float = 0.05) -> None:
-        super().__init__()
-        self.temperature = check_temperature(temperature)
-
-    def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
-        first, second = same_shape(self, first, second)
-        labels = check_rows(self, labels, (len(first),))
-        return _order_loss(pairwise_similarity(first, second) / self.temperature, labels)
-
-    def check_labels(self, labels: Tensor) -> None:
-        """Raise unless every label is finite."""
-        check_finite(self, labels)
-
-    def check_data(self, data: Data) -> None:
-        """Raise unless there are pairs to put in order."""
-        check_several(self, data)
-        check_differ(self, data, "only the order of labels matters")
-
-    def extra_repr(self) -> str:
-        return f"temperature={self.temperature}"
+    def _similarity(self, first: Tensor, second: Tensor) -> Tensor:
+        similarity: Tensor = pairwise_similarity(first, second)
+        return similarity
 
 
 def _angle_similarity(first: Tensor, second: Tensor) -> Tensor:
-    """|Re + Im| of the sum of the quotients of both vectors, read as complex numbers.
+    """|Re z + Im z| for z = sum_k u_k conj(v_k) of the normalized vectors, read as complex numbers.
 
-    The first half of a vector holds the real parts, the second half the imaginary parts; after normalisation the
-    real parts of the products sum to the cosine. An odd dim gets an imaginary part of 0.
+    The first half of a vector has the real parts, the second half the imaginary parts; Re z is then the cosine. If
+    dim is odd, the last imaginary part is 0.
 
     Shape:
         first, second: (rows, dim). Output: (rows,).
@@ -132,27 +144,26 @@ def _angle_similarity(first: Tensor, second: Tensor) -> Tensor:
 
 
 @without_model
-class AnglELoss(nn.Module):
+class AnglELoss(_OrderLoss):
     """CoSENTLoss with a similarity whose gradient does not vanish where the cosine is near 1 or -1.
 
         loss = log(1 + sum over labels_i > labels_j of exp((s_j - s_i) / t)),  s = |Re z + Im z|
 
-    with z = sum_k u_k conj(v_k) / (|u| |v|), where u_k is the complex number of entries k and k + dim / 2.
+    with z = sum_k u_k conj(v_k) / (|u| |v|), where u_k is the complex number of dimensions k and k + dim / 2.
 
-    The paper calls s an angle, and puts the signs the other way round; its authors' program has the signs above,
-    which make it a similarity, and so has sentence-transformers. The paper adds this loss to CoSENTLoss and a
-    ranking loss; ``WeightedSum((AnglELoss(), 1.0), (CoSENTLoss(), 1.0), (MultipleNegativesRankingLoss(), 1.0))`` does
-    so, too. The ranking loss takes both texts of every row for alike, whatever the label says: leave out rows that are
-    not.
+    The paper calls s an angle and has the opposite signs. The code of its authors has the signs above, which make s a
+    similarity, and so does sentence-transformers. The paper adds this loss to CoSENTLoss and a ranking loss, which is
+    ``WeightedSum((AnglELoss(), 1.0), (CoSENTLoss(), 1.0), (MultipleNegativesRankingLoss(), 1.0))``. The ranking loss
+    treats every row as a pair of similar texts, whatever its label says: leave out the rows that are not.
 
     Args:
-        temperature: t, divides s. Smaller values weigh the worst pairs more.
+        temperature: t, divides s. Smaller values give the worst pairs more weight.
 
     Shape:
         first, second: (rows, dim). labels: (rows,), any finite numbers. Output: scalar.
 
     Raises:
-        ValueError: If ``temperature`` is not positive, a label is not finite, or the shapes do not fit.
+        ValueError: If ``temperature`` is not positive, a label is not finite, or the shapes do not match.
 
     References:
         Li and Li, 2024, angle objective. https://arxiv.org/abs/2309.12871
@@ -163,23 +174,5 @@ class AnglELoss(nn.Module):
         tensor(0.6931)
     """
 
-    def __init__(self, temperature: float = 0.05) -> None:
-        super().__init__()
-        self.temperature = check_temperature(temperature)
-
-    def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
-        first, second = same_shape(self, first, second)
-        labels = check_rows(self, labels, (len(first),))
-        return _order_loss(_angle_similarity(first, second) / self.temperature, labels)
-
-    def check_labels(self, labels: Tensor) -> None:
-        """Raise unless every label is finite."""
-        check_finite(self, labels)
-
-    def check_data(self, data: Data) -> None:
-        """Raise unless there are pairs to put in order."""
-        check_several(self, data)
-        check_differ(self, data, "only the order of labels matters")
-
-    def extra_repr(self) -> str:
-        return f"temperature={self.temperature}"
+    def _similarity(self, first: Tensor, second: Tensor) -> Tensor:
+        return _angle_similarity(first, second)

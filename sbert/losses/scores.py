@@ -1,4 +1,4 @@
-"""Losses of a cross-encoder's scores: BinaryCrossEntropyLoss, SquaredErrorLoss, CrossEntropyLoss."""
+"""Losses for the scores of a cross-encoder: BinaryCrossEntropyLoss, SquaredErrorLoss, CrossEntropyLoss."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from torch import Tensor, nn
 
 from sbert.losses.checks import (
     Data,
+    check_class,
     check_differ,
     check_finite,
     check_rows,
     check_values,
-    check_whole,
     same_shape,
     without_model,
 )
 
 
-def _check_width(loss: nn.Module, scores: Tensor, width: int) -> Tensor:
-    """The scores, float32 or wider, if each row has as many as the loss takes."""
+def _check_classes(loss: nn.Module, scores: Tensor, classes: int) -> Tensor:
+    """Check the number of scores per row, and return the scores, at least float32."""
     (scores,) = same_shape(loss, scores)
-    if scores.shape[1] != width:
+    if scores.shape[1] != classes:
         raise ValueError(
-            f"{type(loss).__name__} takes {width} score{'s' * (width > 1)} a row, and the model gives"
-            f" {scores.shape[1]}; make it with CrossEncoder(model, classes={width}), or use another loss"
+            f"{type(loss).__name__} takes {classes} score{'s' * (classes > 1)} per row, but the model gives"
+            f" {scores.shape[1]}; create the model with CrossEncoder(model, classes={classes}), or use another loss"
         )
     return scores
 
 
 @without_model
 class BinaryCrossEntropyLoss(nn.Module):
-    """Cross-entropy of the label and the sigmoid of the score.
+    """Cross-entropy between the label and the sigmoid of the score.
 
         loss = mean_i -(y_i log sigmoid(s_i) + (1 - y_i) log(1 - sigmoid(s_i)))
 
-    Labels between 0 and 1 are probabilities, as graded similarities can be read: then the loss is least, and not 0,
-    where the sigmoid is the label.
+    A label between 0 and 1 is a probability, such as a graded similarity. The loss is then smallest, but above 0,
+    where the sigmoid equals the label.
 
     Shape:
         scores: (rows, 1), before the sigmoid. labels: (rows,), 0 to 1. Output: scalar.
@@ -55,38 +55,38 @@ class BinaryCrossEntropyLoss(nn.Module):
     """
 
     def forward(self, scores: Tensor, *, labels: Tensor) -> Tensor:
-        scores = _check_width(self, scores, 1).squeeze(1)  # (rows,)
+        scores = _check_classes(self, scores, 1).squeeze(1)  # (rows,)
         labels = check_rows(self, labels, tuple(scores.shape))
         return F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype))
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is between 0 and 1."""
         good = (labels >= 0) & (labels <= 1)
-        check_values(self, labels, good, "0 to 1; divide scores of 0 to 5 by 5, as scale=(0, 5) of a reader does")
+        check_values(self, labels, good, "0 to 1; divide scores of 0 to 5 by 5, or read them with scale=(0, 5)")
 
     def check_data(self, data: Data) -> None:
-        """Raise unless labels differ."""
-        check_differ(self, data, "one score would do for all texts")
+        """Raise if all labels are equal."""
+        check_differ(self, data, "the same score would be right for all texts")
 
 
 @without_model
 class SquaredErrorLoss(nn.Module):
-    """Mean squared difference of the score and the label.
+    """Mean squared difference between the score and the label.
 
         loss = mean_i (f(s_i) - y_i)^2
 
-    Without an activation f the score itself is fitted to labels of any size, and a model whose ``predict`` puts a
-    sigmoid on it would return something else than the labels. ``CrossEncoder.fit(data, "mse")`` gives the loss the
-    model's own activation, so that ``predict`` returns estimates of the labels.
+    Without an activation f, the raw score is fitted to the labels. ``predict`` of a model that applies a sigmoid
+    would then not return estimates of the labels. ``CrossEncoder.fit(data, "mse")`` therefore passes the model's own
+    activation to the loss.
 
     Args:
-        activation: f; the score itself where it is not given.
+        activation: f; None for the raw score.
 
     Shape:
-        scores: (rows, 1). labels: (rows,), any finite numbers; 0 to 1 where f is a sigmoid. Output: scalar.
+        scores: (rows, 1). labels: (rows,), any finite numbers; 0 to 1 if f is a sigmoid. Output: scalar.
 
     Raises:
-        ValueError: If a label is not finite or out of a sigmoid's reach, or a row has several scores.
+        ValueError: If a label is not finite or outside the range of a sigmoid f, or a row has several scores.
 
     References:
         Reimers and Gurevych, 2019, section 4.2 (BERT with a regression output on STSb).
@@ -106,10 +106,10 @@ class SquaredErrorLoss(nn.Module):
         self.activation = activation
 
     def forward(self, scores: Tensor, *, labels: Tensor) -> Tensor:
-        scores = _check_width(self, scores, 1)
+        scores = _check_classes(self, scores, 1)
         labels = check_rows(self, labels, (len(scores),))
-        found = scores if self.activation is None else self.activation(scores)
-        return F.mse_loss(found.squeeze(1), labels.to(scores.dtype))
+        predicted = scores if self.activation is None else self.activation(scores)
+        return F.mse_loss(predicted.squeeze(1), labels.to(scores.dtype))
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is finite and, with a sigmoid, between 0 and 1."""
@@ -117,16 +117,16 @@ class SquaredErrorLoss(nn.Module):
         if isinstance(self.activation, nn.Sigmoid):
             good = (labels >= 0) & (labels <= 1)
             remedy = "divide scores of 0 to 5 by 5, or give the model activation=nn.Identity()"
-            check_values(self, labels, good, f"0 to 1 behind a sigmoid; {remedy}")
+            check_values(self, labels, good, f"0 to 1 with a sigmoid; {remedy}")
 
     def check_data(self, data: Data) -> None:
-        """Raise unless labels differ."""
-        check_differ(self, data, "one score would do for all texts")
+        """Raise if all labels are equal."""
+        check_differ(self, data, "the same score would be right for all texts")
 
 
 @without_model
 class CrossEntropyLoss(nn.Module):
-    """Cross-entropy of the class and the softmax of the scores.
+    """Cross-entropy between the class and the softmax of the scores.
 
         loss = mean_i -log( exp(s_i,y_i) / sum_k exp(s_i,k) )
 
@@ -134,11 +134,12 @@ class CrossEntropyLoss(nn.Module):
         classes: Number of classes; labels are 0 to classes - 1.
 
     Shape:
-        scores: (rows, classes), before the softmax. labels: (rows,), whole numbers. Output: scalar.
+        scores: (rows, classes), before the softmax. labels: (rows,), integers. Output: scalar.
 
     Raises:
-        ValueError: If there are fewer than two classes, a label is none of them, or a row has more or fewer scores.
-        TypeError: If the labels are not whole numbers.
+        ValueError: If there are fewer than two classes, a label is out of range, or a row does not have one score
+            per class.
+        TypeError: If the labels are not integers.
 
     References:
         Devlin et al., 2019, section 4.1 (sentence pairs of GLUE). https://arxiv.org/abs/1810.04805
@@ -155,20 +156,17 @@ class CrossEntropyLoss(nn.Module):
         self.classes = classes
 
     def forward(self, scores: Tensor, *, labels: Tensor) -> Tensor:
-        scores = _check_width(self, scores, self.classes)
+        scores = _check_classes(self, scores, self.classes)
         labels = check_rows(self, labels, (len(scores),))
         return F.cross_entropy(scores, labels.long())
 
     def check_labels(self, labels: Tensor) -> None:
-        """Raise unless every label is a whole number from 0 to classes - 1."""
-        check_whole(self, labels, "number the classes from 0")
-        good = (labels >= 0) & (labels < self.classes)
-        remedy = "leave out rows without a gold label (-1), or pass the number of classes there are"
-        check_values(self, labels, good, f"0 to {self.classes - 1}; {remedy}")
+        """Raise unless every label is an integer from 0 to classes - 1."""
+        check_class(self, labels, self.classes)
 
     def check_data(self, data: Data) -> None:
-        """Raise unless labels differ."""
-        check_differ(self, data, "one class would do for all texts")
+        """Raise if all labels are equal."""
+        check_differ(self, data, "the same class would be right for all texts")
 
     def extra_repr(self) -> str:
         return f"classes={self.classes}"

@@ -1,4 +1,4 @@
-"""What a loss takes, read in one place: by the trainer, by the losses made of losses, and by whoever lists them."""
+"""The signature of a loss: which columns, labels and other data it takes. No other file decides this."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ EXTRAS = ("labels", "texts", "guide")
 
 @dataclass(frozen=True)
 class Signature:
-    """What a loss takes: its columns by name, whether more may follow, and which extras.
+    """What a loss takes, read from the names and defaults of its parameters.
 
-    A parameter without a default is a column, and columns are given by position. ``*negatives`` takes further ones.
-    ``labels``, ``texts`` and ``guide`` are extras, with a default or without, and are given by name. Any other
-    parameter with a default is a setting of the loss, which training leaves alone.
+    - A parameter without a default is a column: the vectors of one column of texts, passed by position.
+    - ``*negatives``, or any other ``*name``, takes all further columns.
+    - ``labels``, ``texts`` and ``guide`` are extras, with or without a default, passed by name.
+    - Any other parameter with a default is a setting of the loss, which the trainer does not pass.
 
     Args:
-        name: Of the loss.
+        name: Name of the loss, for errors.
         columns: Names of the columns.
-        more: Name of the further columns, such as ``negatives``, if there may be any.
-        extras: Those of ``labels``, ``texts`` and ``guide`` that it takes.
-        needs_labels: Whether it has no default for the labels.
-        settings: Names of its settings.
+        more: Name of the parameter that takes further columns, such as ``negatives``; None if there is none.
+        extras: Those of ``labels``, ``texts`` and ``guide`` that the loss takes.
+        needs_labels: Whether ``labels`` has no default.
+        settings: Names of the settings.
+        labels_are_vectors: Whether the labels are vectors of the same dim as the columns, as for ``MSELoss``.
     """
 
     name: str
@@ -39,17 +41,18 @@ class Signature:
     extras: frozenset[str]
     needs_labels: bool
     settings: tuple[str, ...] = ()
+    labels_are_vectors: bool = False
 
     @classmethod
     def of(cls, loss: Loss) -> Signature:
-        """The signature of a function, or of a module's ``forward``.
+        """Read the signature of a function, or of a module's ``forward``.
 
-        What decorates a function says so as ``functools.wraps`` does. What is made of several losses has its own
-        signature in the attribute ``signature``, as ``WeightedSum`` does.
+        A decorator must use ``functools.wraps``, so that the function below it can be read. A loss that combines
+        other losses stores its own signature in the attribute ``signature``, as ``WeightedSum`` does.
 
         Raises:
-            TypeError: If it is no loss, takes no columns, needs what no data has, or has a column behind a parameter
-                that is none.
+            TypeError: If the loss is not callable, is a class or a model, has no columns, has a required parameter
+                that no data can fill, or has a column after an extra or a setting.
 
         Example:
             >>> Signature.of(lambda anchor, positive, labels, temperature=0.05: anchor.sum()).columns
@@ -61,96 +64,118 @@ class Signature:
         _check_loss(loss)
         function, name = inspect.unwrap(loss), getattr(loss, "__name__", type(loss).__name__)
         function = function.forward if isinstance(function, nn.Module) else function
-        columns: list[str] = []
-        others: list[str] = []
-        more, needs_labels = None, False
-        for parameter in inspect.signature(function).parameters.values():
-            default = parameter.default is not parameter.empty
-            if parameter.kind is parameter.VAR_KEYWORD:
-                continue
-            if parameter.name in EXTRAS or default:
-                others.append(parameter.name)
-                needs_labels |= parameter.name == "labels" and not default
-            elif parameter.kind is parameter.KEYWORD_ONLY:
-                raise TypeError(f"{name} needs {parameter.name!r}, which no data has; it may take {', '.join(EXTRAS)}")
-            elif others:
-                raise TypeError(
-                    f"{name} has the column {parameter.name!r} behind {others[-1]!r}, which columns, given by position,"
-                    f" would fill; put {others[-1]!r} last"
-                )
-            elif parameter.kind is parameter.VAR_POSITIONAL:
-                more = parameter.name
-            else:
-                columns.append(parameter.name)
-        if not columns and more is None:
+        parameters = [each for each in inspect.signature(function).parameters.values() if each.kind != each.VAR_KEYWORD]
+        _check_order(name, parameters)
+        columns = [each for each in parameters if _is_column(each)]
+        others = [each for each in parameters if not _is_column(each)]
+        if not columns:
             raise TypeError(f"{name} takes no columns; give it parameters such as anchor and positive")
-        extras = frozenset(others) & frozenset(EXTRAS)
-        settings = tuple(other for other in others if other not in extras)
-        return cls(name, tuple(columns), more, extras, needs_labels, settings)
+        return cls(
+            name,
+            tuple(each.name for each in columns if each.kind != each.VAR_POSITIONAL),
+            next((each.name for each in columns if each.kind == each.VAR_POSITIONAL), None),
+            frozenset(each.name for each in others) & frozenset(EXTRAS),
+            any(each.name == "labels" and each.default is each.empty for each in others),
+            tuple(each.name for each in others if each.name not in EXTRAS),
+            bool(getattr(loss, "labels_are_vectors", False)),
+        )
 
     @classmethod
-    def together(cls, name: str, signatures: Sequence[Signature]) -> Signature:
-        """What several losses take that are all given the same columns, by position.
+    def combined(cls, name: str, signatures: Sequence[Signature]) -> Signature:
+        """The signature of a loss that passes the same columns, by position, to several losses.
 
-        The columns bear the names of the loss that names most of them, the first of those.
+        The names of the columns are those of the loss with the most columns; if several have the most, of the first.
 
         Raises:
-            ValueError: If they take different numbers of columns, or the same names at different places.
+            ValueError: If the losses take different numbers of columns, or the same names in a different order.
 
         Example:
             >>> pair = Signature.of(lambda first, second, labels: first.sum())
             >>> ranking = Signature.of(lambda anchor, positive, *negatives: anchor.sum())
-            >>> str(Signature.together("both", [pair, ranking]))
+            >>> str(Signature.combined("both", [pair, ranking]))
             'first, second'
         """
-        widest = max(signatures, key=lambda signature: len(signature.columns))
+        longest = max(signatures, key=lambda signature: len(signature.columns))
         for other in signatures:
-            both = zip(other.columns, widest.columns, strict=False)
-            swapped = any(own != column and own in widest.columns for own, column in both)
-            if swapped or (other.more is None and len(other.columns) < len(widest.columns)):
+            both = zip(other.columns, longest.columns, strict=False)
+            swapped = any(own != column and own in longest.columns for own, column in both)
+            if swapped or (other.more is None and len(other.columns) < len(longest.columns)):
                 raise ValueError(
-                    f"{widest.name} takes {widest}, but {other.name} takes {other}; pass losses of as many columns, in"
-                    " one order"
+                    f"{longest.name} takes {longest}, but {other.name} takes {other}; pass losses of as many columns,"
+                    " in the same order"
                 )
         return cls(
             name,
-            widest.columns,
-            widest.more if all(signature.more for signature in signatures) else None,
+            longest.columns,
+            longest.more if all(signature.more for signature in signatures) else None,
             frozenset().union(*(signature.extras for signature in signatures)),
             any(signature.needs_labels for signature in signatures),
+            labels_are_vectors=any(signature.labels_are_vectors for signature in signatures),
         )
 
     def of_pairs(self) -> Signature:
-        """What the data has to have where the one column of the loss holds a model's scores of two texts.
+        """The columns that the data needs if the loss takes the scores of a cross-encoder.
+
+        Such a loss has one column, the scores; the data has two columns, the texts of each pair.
 
         Raises:
-            TypeError: If the loss takes more or less than one column.
-            ValueError: If it takes what pairs do not have.
+            TypeError: If the loss does not take exactly one column.
+            ValueError: If it takes ``texts`` or ``guide``, which pairs do not have.
 
         Example:
             >>> Signature.of(lambda scores, labels: scores.sum()).of_pairs().columns
             ('first', 'second')
         """
         if len(self.columns) != 1:
-            raise TypeError(f"{self.name} takes {self}; a model of pairs gives it one column, so take scores alone")
-        wanting = sorted(self.extras - {"labels"})
-        if wanting:
+            raise TypeError(f"{self.name} takes {self}; a cross-encoder gives one column, so take scores alone")
+        unavailable = sorted(self.extras - {"labels"})
+        if unavailable:
             raise ValueError(
-                f"{self.name} takes {wanting[0]}, which goes with texts' vectors; a model of pairs has none"
+                f"{self.name} takes {unavailable[0]}, which belongs to the vectors of texts; a cross-encoder has none"
             )
         return replace(self, columns=("first", "second"), more=None)
 
-    def names(self, width: int) -> tuple[str, ...]:
-        """What the loss calls so many columns; further ones bear one name.
+    def names(self, count: int) -> tuple[str, ...]:
+        """The loss's names for this number of columns; all further columns have the same name.
 
         Example:
             >>> Signature.of(lambda anchor, positive, *negatives: 0).names(4)
             ('anchor', 'positive', 'negatives', 'negatives')
         """
-        return (*self.columns[:width], *[str(self.more)] * (width - len(self.columns)))
+        return (*self.columns[:count], *[str(self.more)] * (count - len(self.columns)))
+
+    def accepts(self, count: int) -> bool:
+        """Whether the loss takes this number of columns.
+
+        Example:
+            >>> ranking = Signature.of(lambda anchor, positive, *negatives: 0)
+            >>> [ranking.accepts(count) for count in (1, 2, 3)]
+            [False, True, True]
+        """
+        least = max(1, len(self.columns))
+        return count == least or (count > least and self.more is not None)
 
     def __str__(self) -> str:
         return ", ".join([*self.columns, *([f"*{self.more}"] if self.more else [])])
+
+
+def _is_column(parameter: inspect.Parameter) -> bool:
+    return parameter.name not in EXTRAS and parameter.default is parameter.empty
+
+
+def _check_order(name: str, parameters: Sequence[inspect.Parameter]) -> None:
+    """Raise unless all columns can be passed by position, before everything else."""
+    earlier = None
+    for parameter in parameters:
+        if not _is_column(parameter):
+            earlier = parameter.name
+        elif parameter.kind == parameter.KEYWORD_ONLY:
+            raise TypeError(f"{name} needs {parameter.name!r}, which no data has; it may take {', '.join(EXTRAS)}")
+        elif earlier is not None:
+            raise TypeError(
+                f"{name} has the column {parameter.name!r} after {earlier!r}; columns are passed by position and would"
+                f" fill {earlier!r}, so put {earlier!r} last"
+            )
 
 
 def _check_loss(loss: object) -> None:

@@ -1,4 +1,4 @@
-"""TripletLoss: an anchor nearer to its positive than to its negative."""
+"""TripletLoss: the anchor should be nearer to its positive than to its negative."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sbert.losses.distances import check_distance, pairwise_distance
 
 @without_model
 class TripletLoss(nn.Module):
-    """Asks that the positive be nearer to the anchor than the negative, by the margin.
+    """The anchor should be nearer to its positive than to its negative, by at least the margin.
 
         loss = mean_i max(d(a_i, p_i) - d(a_i, n_i) + margin, 0)
 
@@ -23,7 +23,7 @@ class TripletLoss(nn.Module):
         Each column: (rows, dim). Output: scalar.
 
     Raises:
-        ValueError: If a setting is unknown or negative, or the shapes do not fit.
+        ValueError: If a setting is unknown or negative, or the shapes do not match.
 
     References:
         Reimers and Gurevych, 2019, section 3, triplet objective. https://arxiv.org/abs/1908.10084

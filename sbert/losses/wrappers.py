@@ -1,4 +1,4 @@
-"""Losses made of losses: MatryoshkaLoss, WeightedSum."""
+"""Losses that combine other losses: MatryoshkaLoss, WeightedSum."""
 
 from __future__ import annotations
 
@@ -9,31 +9,17 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from sbert.losses.checks import Data, same_shape, without_model
+from sbert.losses.checks import Data, check_data_of, check_labels_of, same_shape, without_model
 from sbert.losses.signature import Loss, Signature
 
 
-def _given(extras: dict[str, Tensor | None], *signatures: Signature) -> dict[str, Tensor]:
-    """The extras that were given, once it is known that some loss asks for each of them."""
+def _given(signature: Signature, extras: dict[str, Tensor | None]) -> dict[str, Tensor]:
+    """The extras that are not None, each of which the loss must take."""
     given = {name: extra for name, extra in extras.items() if extra is not None}
-    unasked = [name for name in given if not any(name in signature.extras for signature in signatures)]
-    if unasked:
-        names = " and ".join(signature.name for signature in signatures)
-        raise TypeError(f"{', '.join(unasked)} given, which {names} does not take; leave it out")
+    unknown = [name for name in given if name not in signature.extras]
+    if unknown:
+        raise TypeError(f"{', '.join(unknown)} given, which no loss in {signature.name} takes; leave it out")
     return given
-
-
-def _check_labels(loss: Loss, labels: Tensor) -> None:
-    """A plain function has no opinion about labels."""
-    check = getattr(loss, "check_labels", None)
-    if check is not None:
-        check(labels)
-
-
-def _check_data(loss: Loss, data: Data) -> None:
-    check = getattr(loss, "check_data", None)
-    if check is not None:
-        check(data)
 
 
 def _check_weights(weights: Sequence[float]) -> None:
@@ -43,25 +29,24 @@ def _check_weights(weights: Sequence[float]) -> None:
 
 @without_model
 class MatryoshkaLoss(nn.Module):
-    """Sum of a loss on the first numbers of each vector, for several counts of numbers.
+    """Weighted sum of a loss on vectors truncated to several dimensions.
 
         loss = sum_d weight_d * loss(columns[:, :d])
 
-    What is left of a vector is not scaled to length 1 again, so that a loss of dot products or distances sees the
-    vectors that ``truncate_dim`` gives.
+    Truncated vectors are not normalized again: the loss sees the same vectors that ``truncate_dim`` gives.
 
     Args:
-        loss: A loss, or a function of columns.
-        dims: How many numbers are kept, each once.
-        weights: One for each of ``dims``; 1 where not given.
+        loss: A loss module, or a function of columns.
+        dims: The dimensions to truncate to, all different.
+        weights: One weight for each of ``dims``; by default all 1.
 
     Shape:
-        Each column: (rows, dim). labels, texts and guide: what the loss takes. Labels that are vectors are truncated
-        with the columns; a loss of such labels says so with ``labels_are_vectors = True``, as MSELoss does.
-        Output: scalar.
+        Each column: (rows, dim). labels, texts and guide: as the loss takes them. Output: scalar.
+        Labels that are vectors are truncated with the columns; a loss with such labels sets the class attribute
+        ``labels_are_vectors = True``, as MSELoss does.
 
     Raises:
-        ValueError: If ``dims`` or ``weights`` do not fit each other or the vectors' width.
+        ValueError: If a dimension or a weight is invalid, or a dimension is greater than that of the vectors.
         TypeError: If the loss is not callable, or does not take an extra that was given.
 
     References:
@@ -81,40 +66,41 @@ class MatryoshkaLoss(nn.Module):
             raise ValueError(f"dims={dims}; pass one or more different whole numbers above 0")
         weights = (1.0,) * len(dims) if weights is None else tuple(weights)
         if len(weights) != len(dims):
-            raise ValueError(f"{len(weights)} weights for {len(dims)} dims; pass a weight for each")
+            raise ValueError(f"{len(weights)} weights for {len(dims)} dims; pass one weight for each")
         _check_weights(weights)
         self.dims = dims
         self.weights = weights
         self.loss = loss
         self.signature = replace(Signature.of(loss), name=type(self).__name__)
-        self.labels_are_vectors = bool(getattr(loss, "labels_are_vectors", False))
 
     def forward(
         self, *columns: Tensor, labels: Tensor | None = None, texts: Tensor | None = None, guide: Tensor | None = None
     ) -> Tensor:
-        width = same_shape(self, *columns)[0].shape[1]
-        if max(self.dims) > width:
-            raise ValueError(f"dims hold {max(self.dims)}, but the vectors have dim {width}; pass at most {width}")
-        extras = _given({"labels": labels, "texts": texts, "guide": guide}, Signature.of(self.loss))
-        if self.labels_are_vectors and labels is not None and labels.shape[-1] != width:
+        full = same_shape(self, *columns)[0].shape[1]
+        if max(self.dims) > full:
+            raise ValueError(f"dims contains {max(self.dims)}, but the vectors have dim {full}; pass at most {full}")
+        extras = _given(self.signature, {"labels": labels, "texts": texts, "guide": guide})
+        # The shape does not tell whether labels are vectors: the scores of `dim` candidates have the same one.
+        vectors = labels if self.signature.labels_are_vectors else None
+        if vectors is not None and vectors.shape[-1] != full:
             raise ValueError(
-                f"labels are vectors of dim {labels.shape[-1]}, but the columns have dim {width}; pass {width}"
+                f"labels are vectors of dim {vectors.shape[-1]}, but the columns have dim {full}; pass labels of that"
+                " dim"
             )
         losses = []
         for dim, weight in zip(self.dims, self.weights, strict=True):
-            # Scores of `dim` candidates have the shape of vectors, so the loss says which of both its labels are.
-            if self.labels_are_vectors and labels is not None:
-                extras["labels"] = labels[..., :dim]
+            if vectors is not None:
+                extras["labels"] = vectors[..., :dim]
             losses.append(weight * self.loss(*(column[:, :dim] for column in columns), **extras))
         return torch.stack(losses).sum()
 
     def check_labels(self, labels: Tensor) -> None:
-        """Raise what the loss itself raises."""
-        _check_labels(self.loss, labels)
+        """Raise the error that the wrapped loss raises."""
+        check_labels_of(self.loss, labels)
 
     def check_data(self, data: Data) -> None:
-        """Raise what the loss itself raises."""
-        _check_data(self.loss, data)
+        """Raise the error that the wrapped loss raises."""
+        check_data_of(self.loss, data)
 
     def extra_repr(self) -> str:
         return f"dims={self.dims}, weights={self.weights}"
@@ -122,24 +108,24 @@ class MatryoshkaLoss(nn.Module):
 
 @without_model
 class WeightedSum(nn.Module):
-    """Weighted sum of losses of the same columns.
+    """Weighted sum of several losses on the same columns.
 
         loss = sum_k weight_k * loss_k(columns)
 
-    All losses are given all columns, in one order, whatever each calls them: ``first, second`` and ``anchor, positive``
-    go together. The data's names are those of the loss that names most columns, the first of these. A ranking loss
-    takes both texts of every row for alike, whatever the label says that another loss learns from.
+    All losses get all columns in the same order, whatever names they use: ``first, second`` and ``anchor, positive``
+    can be combined. The data uses the names of the loss with the most columns; if several have the most, of the
+    first. A ranking loss treats every row as a pair of similar texts, whatever its label says.
 
     Args:
-        pairs: Each a loss, or a function of columns, and its weight.
+        pairs: Tuples of a loss (a module, or a function of columns) and its weight.
 
     Shape:
-        Each column: (rows, dim). labels, texts and guide: given to those losses that take them. Output: scalar.
+        Each column: (rows, dim). labels, texts and guide: passed to the losses that take them. Output: scalar.
 
     Raises:
-        ValueError: If the losses take different numbers of columns, or the same in another order, or a weight is
-            negative.
-        TypeError: If a loss is not callable, or none takes an extra that was given.
+        ValueError: If the losses take different numbers of columns, or the same names in a different order, or a
+            weight is negative.
+        TypeError: If a loss is not callable, or no loss takes an extra that was given.
 
     Example:
         >>> from sbert.losses import AnglELoss, CosineSimilarityLoss
@@ -151,36 +137,35 @@ class WeightedSum(nn.Module):
     def __init__(self, *pairs: tuple[Loss, float]) -> None:
         super().__init__()
         if not pairs:
-            raise ValueError("WeightedSum was given nothing; pass pairs of a loss and its weight")
+            raise ValueError("WeightedSum was given no losses; pass pairs of a loss and its weight")
         self.weights = tuple(weight for _, weight in pairs)
         _check_weights(self.weights)
         losses = [loss for loss, _ in pairs]
-        self.signature = Signature.together(type(self).__name__, [Signature.of(loss) for loss in losses])
+        self.signature = Signature.combined(type(self).__name__, [Signature.of(loss) for loss in losses])
         self.losses = tuple(losses)
-        # A tuple may hold functions, but only a ModuleList shows the losses' weights to the optimizer.
+        # A tuple can hold functions, but the optimizer finds the losses' weights only in a ModuleList.
         self.registered = nn.ModuleList(loss for loss in losses if isinstance(loss, nn.Module))
-        self.labels_are_vectors = any(getattr(loss, "labels_are_vectors", False) for loss in losses)
 
     def forward(
         self, *columns: Tensor, labels: Tensor | None = None, texts: Tensor | None = None, guide: Tensor | None = None
     ) -> Tensor:
-        signatures = [Signature.of(loss) for loss in self.losses]
-        given = _given({"labels": labels, "texts": texts, "guide": guide}, *signatures)
+        given = _given(self.signature, {"labels": labels, "texts": texts, "guide": guide})
         values = []
-        for loss, weight, signature in zip(self.losses, self.weights, signatures, strict=True):
-            asked = {name: extra for name, extra in given.items() if name in signature.extras}
-            values.append(weight * loss(*columns, **asked))
+        for loss, weight in zip(self.losses, self.weights, strict=True):
+            taken = Signature.of(loss).extras
+            extras = {name: extra for name, extra in given.items() if name in taken}
+            values.append(weight * loss(*columns, **extras))
         return torch.stack(values).sum()
 
     def check_labels(self, labels: Tensor) -> None:
-        """Raise what the first of the losses raises that does not take the labels."""
+        """Raise the error of the first loss that rejects the labels."""
         for loss in self.losses:
-            _check_labels(loss, labels)
+            check_labels_of(loss, labels)
 
     def check_data(self, data: Data) -> None:
-        """Raise what the first of the losses raises that the data teaches nothing."""
+        """Raise the error of the first loss that rejects the data."""
         for loss in self.losses:
-            _check_data(loss, data)
+            check_data_of(loss, data)
 
     def extra_repr(self) -> str:
         return f"weights={self.weights}"
