@@ -55,7 +55,7 @@ def test_neighbouring_tokens() -> None:
     module = of("MobileBertModel", MOBILE)
     module.train()
     with pytest.warns(
-        UserWarning, match="MobileBertModel runs by its plain, slower forward: without padding its vectors"
+        UserWarning, match="MobileBertModel runs by its plain, slower forward: without padding"
     ):
         module(TokenBatch.from_rows(ROWS))
     assert "differ by" in str(module.padding_reason)
@@ -72,7 +72,7 @@ def test_a_wrong_forward(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(packed, "hidden_states", wrong)
     with pytest.warns(
-        UserWarning, match="AlbertModel runs by its plain, slower forward: without padding its vectors differ"
+        UserWarning, match="AlbertModel runs by its plain, slower forward: without padding"
     ):
         vectors = other.encode(small.TEXTS)
     assert abs(vectors - expected).max() <= 1e-6

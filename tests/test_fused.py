@@ -17,9 +17,9 @@ from torch import nn
 
 from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
 from sbert.backends import select as inference
+from sbert.backends.activations import GELU, GELU_TANH, RELU, Activation
 from sbert.backends.architectures import Backbone, describe
 from sbert.backends.fused import FusedEncoder
-from sbert.backends.activations import GELU, GELU_TANH, RELU, Activation
 from sbert.backends.linear import Linear, packing
 from sbert.backends.select import Choice, choose
 from sbert.pipeline.eval_mode import evaluating
