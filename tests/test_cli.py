@@ -226,7 +226,7 @@ def test_info_puts_each_module_on_a_line(folder: Path, tmp_path: Path, run: Run)
         ("encode MODEL table.tsv -o v.npy", "name the column"),
         (
             "encode MODEL table.tsv -o v.npy --column body",
-            "no columns 'body'; name one that is there once, of id, text",
+            "no columns 'body'; name one that occurs once, of id, text",
         ),
         ("encode MODEL latin.txt -o v.npy", "latin.txt, line 2: not UTF-8"),
         ("encode MODEL texts.txt -o v.npy --batch-size 2 --batch-tokens 9", "batch_size and batch_tokens"),

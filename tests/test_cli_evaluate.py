@@ -181,7 +181,7 @@ def test_wrong_data_is_said_before_the_model_is_loaded(run: Run, tmp_path: Path)
     put(tmp_path / "stsb" / "test.tsv", "score\tsentence1\tsentence2\n1\ta\tb\nx\ta\tb\n")
     code, _, err = run("@nothing --suite sts --data", tmp_path)
     assert code == 2
-    assert "test.tsv, line 3: the label 'x' is no number" in err
+    assert "test.tsv, line 3: the label 'x' is not a number" in err
 
 
 def test_an_output_that_cannot_be_written_costs_no_figures(run: Run, tmp_path: Path) -> None:

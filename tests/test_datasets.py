@@ -85,7 +85,7 @@ def test_sts_of_one_split(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (RELEASE + "one\ttwo\n", r"a.csv, line 3: 2 cells where 7 or more are expected"),
-        (RELEASE.replace("5.000", "five"), r"a.csv, line 2: the label 'five' is no number"),
+        (RELEASE.replace("5.000", "five"), r"a.csv, line 2: the label 'five' is not a number"),
         (RELEASE.replace("A cat.", " "), r"a.csv, line 2: column 'first' is empty"),
         (lines(["s1", "s2", "gold"], *PAIRS), r"a.csv: no column score or similarity_score or label; .* s1, s2, gold"),
         (lines(["s1", "s2", "score"], *PAIRS, ["x"]), r"a.csv, line 4: 1 cells where the header has 3"),
@@ -159,7 +159,7 @@ def test_a_year_refuses(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"has no STS.input.NAME.txt and no NAME.tsv"):
         read_sts_year(tmp_path)
     put(tmp_path / "STS.input.a.txt", lines(["a", "b"], ["c", "d"]))
-    with pytest.raises(FileNotFoundError, match=r"STS.gs.a.txt does not exist, which has the scores of STS.input.a"):
+    with pytest.raises(FileNotFoundError, match=r"STS.gs.a.txt does not exist, with the scores of STS.input.a"):
         read_sts_year(tmp_path)
     put(tmp_path / "STS.gs.a.txt", "1\n")
     with pytest.raises(ValueError, match=r"STS.input.a.txt has 2 lines, and STS.gs.a.txt 1"):
@@ -192,7 +192,7 @@ def test_sick(tmp_path: Path) -> None:
 
 def test_sick_refuses(tmp_path: Path) -> None:
     path = put(tmp_path / "a.txt", lines(OFFICIAL, [1, "A", "B", "4.5", "MAYBE"]))
-    with pytest.raises(ValueError, match=r"a.txt, line 2: the label 'maybe' is none of the classes contradiction"):
+    with pytest.raises(ValueError, match=r"a.txt, line 2: the label 'maybe' is not one of the classes contradiction"):
         read_sick(path, "entailment")
     with pytest.raises(ValueError, match="label='sense' is unknown; pass one of 'relatedness', 'entailment'"):
         read_sick(path, "sense")
@@ -239,7 +239,7 @@ def test_labels_in_numbers_have_their_own_for_no_label(tmp_path: Path) -> None:
 
 def test_nli_refuses(tmp_path: Path) -> None:
     path = put(tmp_path / "a.tsv", lines(["premise", "hypothesis", "label"], *LABELLED, ["a", "b", "maybe"]))
-    with pytest.raises(ValueError, match=r"a.tsv, line 5: the label 'maybe' is none of the classes"):
+    with pytest.raises(ValueError, match=r"a.tsv, line 5: the label 'maybe' is not one of the classes"):
         read_nli(path)
     with pytest.raises(ValueError, match=r"b.tsv has no rows"):
         read_nli(put(tmp_path / "b.tsv", lines(["premise", "hypothesis", "label"], ["a", "b", "-"])))
@@ -266,7 +266,7 @@ def test_triplets_in_every_form(tmp_path: Path, name: str, content: str) -> None
         ('["a", "p", "n"]\n["a", "p"]\n', "a.jsonl, line 2: 2 cells where 3 or more"),
         ('["a", "p", "n"]\n{"a": 1}\n', "a.jsonl, line 2: no array"),
         ('["a", "p", 3]\n', "a.jsonl, line 1: a number where column 'negative' has a text"),
-        ('["a", "p", "n"]\nx\n', "a.jsonl, line 2: no JSON"),
+        ('["a", "p", "n"]\nx\n', "a.jsonl, line 2: not valid JSON"),
     ],
 )
 def test_triplets_refuse(tmp_path: Path, content: str, message: str) -> None:
@@ -379,10 +379,10 @@ def test_transfer_refuses(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"sentiment-dev, line 2: column 'sentence' is empty"):
         read_transfer(folder, "SST2")
     put(folder / "CR.tsv", "label\ttext\n2\tfine\n")
-    with pytest.raises(ValueError, match=r"CR.tsv, line 2: the label '2' is none of the classes 0, 1"):
+    with pytest.raises(ValueError, match=r"CR.tsv, line 2: the label '2' is not one of the classes 0, 1"):
         read_transfer(folder, "CR")
     put(folder / "SUBJ" / "subj.objective", "\n")
-    with pytest.raises(ValueError, match=r"subj.objective has no rows; get the file again"):
+    with pytest.raises(ValueError, match=r"subj.objective has no rows; download the file again"):
         read_transfer(folder, "SUBJ")
 
 
@@ -434,10 +434,10 @@ def test_retrieval_of_tables(tmp_path: Path) -> None:
         (
             "corpus.jsonl",
             objects({"_id": "d1", "text": "a"}, {"_id": "d1", "text": "b"}),
-            "line 2: the id 'd1' is there twice",
+            "line 2: the id 'd1' occurs twice",
         ),
-        ("corpus.jsonl", objects({"_id": None, "text": "a"}), "corpus.jsonl, line 1: the id None is no name"),
-        ("corpus.jsonl", objects({"_id": "d1", "text": 5}), "corpus.jsonl, line 1: the text or the title is no string"),
+        ("corpus.jsonl", objects({"_id": None, "text": "a"}), "corpus.jsonl, line 1: the id None is not valid"),
+        ("corpus.jsonl", objects({"_id": "d1", "text": 5}), "corpus.jsonl, line 1: the text or the title is not a string"),
         (
             "corpus.jsonl",
             objects({"_id": "d1", "body": ""}),
@@ -454,8 +454,8 @@ def test_retrieval_of_tables(tmp_path: Path) -> None:
             "query-id\tcorpus-id\tscore\nq9\td1\t1\n",
             "test.tsv, line 2: the id 'q9' is not in queries",
         ),
-        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tx\n", "test.tsv, line 2: the label 'x' is no number"),
-        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t0\n", "test.tsv says of no document that it is"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tx\n", "test.tsv, line 2: the label 'x' is not a number"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t0\n", "test.tsv has no relevant document"),
     ],
 )
 def test_retrieval_refuses(tmp_path: Path, name: str, content: str, message: str) -> None:

@@ -97,7 +97,7 @@ def test_classes_of_a_file(tmp_path: Path) -> None:
     assert read_classes(put(tmp_path / "b.csv", "y\n10\n9\n-1\n10\n"), "y") == ["-1", "9", "10"]
     with pytest.raises(ValueError, match=r"c\.csv, line 3: the label is empty"):
         read_classes(put(tmp_path / "c.csv", 'y\n1\n""\n'), "y")
-    with pytest.raises(ValueError, match="no columns 'gold'; name one that is there once, of y"):
+    with pytest.raises(ValueError, match="no columns 'gold'; name one that occurs once, of y"):
         read_classes(tmp_path / "b.csv", "gold")
 
 
@@ -118,11 +118,11 @@ def test_rows_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
             "a.tsv",
             "t\ty\na\tneutral\n",
             {},
-            r"a\.tsv, line 2: the label 'neutral' is no number; name all such words in their order, as classes",
+            r"a\.tsv, line 2: the label 'neutral' is not a number; if labels are words, list them as classes",
         ),
-        ("a.tsv", "t\ty\na\t1_0\n", {}, "line 2: the label '1_0' is no number"),
-        ("a.tsv", "t\ty\na\t1_0.5\n", {}, "line 2: the label '1_0.5' is no number"),
-        ("a.tsv", f"t\ty\na\t{'9' * 5000}\n", {}, "line 2: the label '9999.* is no number"),
+        ("a.tsv", "t\ty\na\t1_0\n", {}, "line 2: the label '1_0' is not a number"),
+        ("a.tsv", "t\ty\na\t1_0.5\n", {}, "line 2: the label '1_0.5' is not a number"),
+        ("a.tsv", f"t\ty\na\t{'9' * 5000}\n", {}, "line 2: the label '9999.* is not a number"),
         ("a.tsv", "t\ty\na\t1\nb\tnan\n", {}, "line 3: the label 'nan' is not finite"),
         ("a.tsv", "t\ty\na\tinf\n", {}, "line 2: the label 'inf' is not finite"),
         ("a.tsv", "t\ty\na\t99999999999999999999\n", {}, "line 2: the label '99999999999999999999' is .* too large"),
@@ -130,24 +130,24 @@ def test_rows_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
         ("a.tsv", "t\ty\n\t1\n", {}, "line 2: column 't' is empty"),
         ("a.tsv", "t\ty\n \t1\n", {}, "line 2: column 't' is empty"),
         ("a.tsv", "t\ty\na\n", {}, "line 2: 1 cells where the header has 2"),
-        ("a.tsv", "t\tz\na\t1\n", {}, "no columns 'y'; name one that is there once, of t, z"),
+        ("a.tsv", "t\tz\na\t1\n", {}, "no columns 'y'; name one that occurs once, of t, z"),
         ("a.tsv", "x\ty\na\t1\n", {}, "no columns 't'; name one"),
-        ("a.csv", 't,y\n"a\nb",1\nc,maybe\n', {}, "line 4: the label 'maybe' is no number"),
+        ("a.csv", 't,y\n"a\nb",1\nc,maybe\n', {}, "line 4: the label 'maybe' is not a number"),
         ("a.jsonl", '{"t": "a", "y": 1}\n{"t": "a"}\n', {}, "line 2: no key 'y'; the keys are t"),
         ("a.jsonl", '{"t": "a", "y": null}\n', {}, "line 1: the label is empty"),
         ("a.jsonl", '{"t": null, "y": 1}\n', {}, "line 1: column 't' is empty"),
         ("a.jsonl", '{"t": 3, "y": 1}\n', {}, "line 1: a number where column 't' has a text; put a string"),
-        ("a.jsonl", '{"t": "a", "y": {}}\n', {}, "line 1: the label is an object; put a number"),
-        ("a.jsonl", '{"t": "a", "y": [1, "2"]}\n', {}, "line 1: the label's list holds '2'"),
-        ("a.jsonl", '{"t": "a", "y": [1, NaN]}\n', {}, "line 1: the label's list holds nan"),
-        ("a.jsonl", '{"t": "a", "y": [true]}\n', {}, "line 1: the label's list holds True"),
+        ("a.jsonl", '{"t": "a", "y": {}}\n', {}, "line 1: the label is an object; make it a number"),
+        ("a.jsonl", '{"t": "a", "y": [1, "2"]}\n', {}, "line 1: the label's list contains '2'"),
+        ("a.jsonl", '{"t": "a", "y": [1, NaN]}\n', {}, "line 1: the label's list contains nan"),
+        ("a.jsonl", '{"t": "a", "y": [true]}\n', {}, "line 1: the label's list contains True"),
         ("a.jsonl", '{"t": "a", "y": []}\n', {}, "line 1: the label is empty"),
         ("a.jsonl", "[1]\n", {}, "line 1: a list, not an object with the key 't'"),
         (
             "a.tsv",
             "t\ty\na\tneutral\nb\t-\n",
             {"classes": NLI},
-            "line 3: the label '-' is none of the classes contradiction, entailment, neutral; name it, or drop",
+            "line 3: the label '-' is not one of the classes contradiction, entailment, neutral; add or drop it",
         ),
         ("a.tsv", "t\ty\na\t1\n", {"classes": map(str, range(100, 130))}, "100, .*, 119 and 10 more"),
         ("a.tsv", "t\ty\na\t5.1\n", {"scale": (0, 5)}, r"line 2: the label 5\.1 is not within scale=0 to 5"),
@@ -172,7 +172,7 @@ def test_wrong_content(tmp_path: Path, name: str, content: str, options: dict[st
         ([], None, {}, ValueError, "name at least one column, and none twice"),
         (["t", "t"], None, {}, ValueError, "none twice"),
         (["t", "y"], "y", {}, ValueError, "none twice"),
-        (["t", "label"], "y", {}, ValueError, "the rows call 'y' label"),
+        (["t", "label"], "y", {}, ValueError, "the rows would call both 'y' and a text column"),
         (["t"], None, {"classes": NLI}, ValueError, "name their column as label"),
         (["t"], None, {"scale": (0, 5)}, ValueError, "name their column as label"),
         (["t"], None, {"drop": ["-"]}, ValueError, "name their column as label"),

@@ -253,17 +253,17 @@ def test_05_training_from_a_parquet_file(run: Any, folder: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "content", "column", "message"),
     [
-        ("a.xlsx", b"PK\x03\x04", None, "ends in .xlsx, which is not read: sbert reads text"),
-        ("a.PDF.gz", b"%PDF", None, "ends in .pdf, which is not read"),
-        ("a.npy", b"\x93NUMPY", None, "ends in .npy, which is not read"),
-        ("a.html", b"<p>a</p>", None, "ends in .html, which is not read"),
-        ("a.dat", b"one\ntwo\0\n", None, "a.dat, line 2: a NUL byte; convert a text to UTF-8. Of files, sbert reads"),
+        ("a.xlsx", b"PK\x03\x04", None, "ends in .xlsx, which is not supported: sbert reads plain text"),
+        ("a.PDF.gz", b"%PDF", None, "ends in .pdf, which is not supported"),
+        ("a.npy", b"\x93NUMPY", None, "ends in .npy, which is not supported"),
+        ("a.html", b"<p>a</p>", None, "ends in .html, which is not supported"),
+        ("a.dat", b"one\ntwo\0\n", None, "a.dat, line 2: a NUL byte; convert the text to UTF-8 (sbert reads"),
         ("plain", "one".encode("utf-16-le"), None, "plain, line 1: a NUL byte"),
         ("plain", b"\x89PNG\r\n", None, "plain, line 1: not UTF-8"),
-        ("a.parquet", b"PAR1 and nothing", "text", "a.parquet: no Parquet"),
-        ("a.parquet", b"", "text", "a.parquet: no Parquet"),
-        ("a.json", b'["a", "b"', None, "a.json, line 1: no JSON array"),
-        ("a.json", b'["a"]\n["b"]\n', None, "a.json, line 2: no JSON array (Extra data); mend it, or pass the format"),
+        ("a.parquet", b"PAR1 and nothing", "text", "a.parquet: not a valid Parquet file"),
+        ("a.parquet", b"", "text", "a.parquet: not a valid Parquet file"),
+        ("a.json", b'["a", "b"', None, "a.json, line 1: not a JSON array"),
+        ("a.json", b'["a"]\n["b"]\n', None, "a.json, line 2: not a JSON array (Extra data); fix it, or pass the format"),
         ("a.json", b'["a", 1]', None, "a.json, element 2: a number where a text is expected; put a string there"),
         ("a.json", b'[{"t": "a"}]', None, "element 1: an object where a text is expected; name the column"),
         ("a.json", b'[{"t": "a"}, {"x": "b"}]', "t", "a.json, element 2: no key 't'; the keys are x"),
@@ -286,7 +286,7 @@ def test_05_parquet_names_its_columns(tmp_path: Path) -> None:
     path = parquet(tmp_path / "a.parquet", {**COLUMNS, "note": [None, "a", "b"]})
     with pytest.raises(ValueError, match=r"a.parquet is Parquet; name the column that holds the texts"):
         read_texts(path)
-    with pytest.raises(ValueError, match=r"no columns 'body'; name one that is there once, of id, text, note"):
+    with pytest.raises(ValueError, match=r"no columns 'body'; name one that occurs once, of id, text, note"):
         list(read_texts(path, "body"))
     with pytest.raises(ValueError, match=r"a.parquet, row 1: null where a text is expected; put a string there"):
         list(read_texts(path, "note"))

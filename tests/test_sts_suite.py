@@ -126,7 +126,7 @@ def test_refuses(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="sets names none"):
         STSSuite(tmp_path, [])
     put(tmp_path / "stsb" / "test.tsv", "score\tsentence1\tsentence2\nx\ta\tb\n")
-    with pytest.raises(ValueError, match=r"test.tsv, line 2: the label 'x' is no number"):
+    with pytest.raises(ValueError, match=r"test.tsv, line 2: the label 'x' is not a number"):
         STSSuite(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Readers of natural language inference, and of the triplets that are made of it."""
+"""Readers of natural language inference (NLI) data, and of triplets built from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sbert.data.rows import as_word, conversion
 from sbert.data.tables import read_table
 
 CLASSES = ("contradiction", "entailment", "neutral")
-# As the losses of two sentences call them.
+# Keys: the parameter names of the losses of two sentences. Values: column names in files.
 _PAIR = {"first": ("premise", "sentence1", "first"), "second": ("hypothesis", "sentence2", "second")}
 _LABEL = ("gold_label", "label", "gold")
 _TRIPLET = {
@@ -21,23 +21,23 @@ _TRIPLET = {
 
 
 def read_nli(path: Name, classes: Sequence[str] = CLASSES, *, split: str | None = None) -> list[dict[str, Any]]:
-    r"""Premises, hypotheses and what follows: SNLI, MultiNLI, KorNLI, XNLI.
+    r"""Read premises, hypotheses and their labels: SNLI, MultiNLI, KorNLI, XNLI.
 
-    The rows are for ``SoftmaxLoss``, and for ``CrossEncoder.fit`` with three classes, as they are. Rows that are
-    labelled ``-``, or ``-1`` in files of numbers, on which people did not agree, are left out.
+    The rows can be passed to ``SoftmaxLoss``, and to ``CrossEncoder.fit`` with three classes. Rows without an agreed
+    label, marked ``-`` (or ``-1`` in files with numeric labels), are left out.
 
     Args:
-        path: A file of SNLI's or MultiNLI's releases, ``.jsonl`` or ``.txt``, of KorNLI's, or TSV, CSV or JSONL
+        path: A file of the releases of SNLI or MultiNLI (``.jsonl`` or ``.txt``) or of KorNLI; or TSV, CSV or JSONL
             with premise or sentence1, hypothesis or sentence2, and label or gold_label.
-        classes: The labels, each of which becomes its index here.
-        split: The part to read, of a file with a column split; all of it where it is not given.
+        classes: The labels; each is replaced by its index in this sequence.
+        split: The split to read, if the file has a column named split. Default: all rows.
 
     Returns:
-        Rows with ``first``, the premise, ``second``, the hypothesis, and ``label``.
+        Rows with ``first`` (the premise), ``second`` (the hypothesis) and ``label``.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If a column is not there, or a line does not fit, with its number.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If a column is missing, or a line is invalid; the message gives the line number.
 
     References:
         Bowman et al., 2015 (SNLI). https://arxiv.org/abs/1508.05326
@@ -57,21 +57,22 @@ def read_nli(path: Name, classes: Sequence[str] = CLASSES, *, split: str | None 
 
 
 def read_triplets(path: Name, *, split: str | None = None) -> list[dict[str, Any]]:
-    r"""An anchor, a sentence like it and one unlike it: AllNLI's triplets, of a premise and two of its hypotheses.
+    r"""Read triplets of an anchor, a positive and a negative, such as those of AllNLI.
 
-    The rows are for ``TripletLoss`` and ``MultipleNegativesRankingLoss`` as they are.
+    In AllNLI, the anchor is a premise; the positive is a hypothesis that it entails, the negative one that it
+    contradicts. The rows can be passed to ``TripletLoss`` and ``MultipleNegativesRankingLoss``.
 
     Args:
-        path: TSV, CSV or JSONL with anchor, positive and negative; with sent0, sent1 and hard_neg, as SimCSE's; or
-            JSONL with an array of three texts a line.
-        split: The part to read, of a file with a column split; all of it where it is not given.
+        path: TSV, CSV or JSONL with anchor, positive and negative; or with sent0, sent1 and hard_neg, as in SimCSE; or
+            JSONL with an array of three texts per line.
+        split: The split to read, if the file has a column named split. Default: all rows.
 
     Returns:
         Rows with ``anchor``, ``positive`` and ``negative``.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If a column is not there, or a line does not fit, with its number.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If a column is missing, or a line is invalid; the message gives the line number.
 
     References:
         Gao et al., 2021, section 4. https://arxiv.org/abs/2104.08821

@@ -1,4 +1,4 @@
-"""Files as records: what readers of texts and of rows have in common."""
+"""Read files as records, one after another: the code shared by all readers of texts and rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sbert.inputs.extras import missing
 Name = str | os.PathLike[str]
 
 FORMATS = ("text", "jsonl", "csv", "tsv", "json", "parquet")
-READ = "sbert reads text with one text a line, JSONL, JSON arrays, CSV, TSV and Parquet"
+READ = "sbert reads plain text (one text per line), JSONL, JSON arrays, CSV, TSV and Parquet"
 _SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -30,7 +30,7 @@ _SUFFIXES = {
     ".tab": "tsv",
     ".parquet": "parquet",
 }
-# Endings of what is certainly no text with one text a line; a text may have any other ending.
+# Suffixes of files that are certainly not plain text. Plain text may have any other suffix.
 _OTHERS = frozenset(
     ".xlsx .xlsm .xls .ods .numbers .pdf .doc .docx .odt .rtf .ppt .pptx .epub .html .htm .xhtml .xml .yaml .yml .toml"
     " .ipynb .npy .npz .pkl .pickle .pt .pth .bin .safetensors .h5 .hdf5 .mat .feather .arrow .orc .avro .db .sqlite"
@@ -39,14 +39,14 @@ _OTHERS = frozenset(
 
 
 def format_of(path: Name, file_format: str | None) -> str:
-    """The format that was given, or that the file's ending says; plain text where it says nothing.
+    """The given format, or the one of the file's suffix; plain text if the suffix is unknown.
 
     Raises:
-        ValueError: If the format is unknown, or the ending says that the file is something else.
+        ValueError: If the format is unknown, or the suffix belongs to an unsupported format.
     """
     ending = Path(Path(path).name.lower().removesuffix(".gz")).suffix
     if file_format is None and ending in _OTHERS:
-        raise ValueError(f"{path} ends in {ending}, which is not read: {READ}; save it as one of these")
+        raise ValueError(f"{path} ends in {ending}, which is not supported: {READ}; save it as one of these")
     chosen = file_format or _SUFFIXES.get(ending, "text")
     if chosen not in FORMATS:
         raise ValueError(f"file format {chosen!r} is unknown; pass one of {', '.join(FORMATS)}")
@@ -54,13 +54,13 @@ def format_of(path: Name, file_format: str | None) -> str:
 
 
 def check_there(path: Name) -> None:
-    """Raise a FileNotFoundError at once, not when the first line is asked for: a model may be loaded in between."""
+    """Raise a FileNotFoundError now, not at the first line: the caller may load a model in between."""
     if os.fspath(path) != "-" and not Path(path).exists():
         raise FileNotFoundError(f"{path} does not exist; name a file, or - for standard input")
 
 
 def open_bytes(path: Name) -> AbstractContextManager[Iterable[bytes]]:
-    """The lines of a file, gzipped or not, or of standard input."""
+    """Open a file, gzipped or not, or standard input, as an iterable of lines."""
     if os.fspath(path) == "-":
         return nullcontext(sys.stdin.buffer)
     if Path(path).suffix.lower() == ".gz":
@@ -69,24 +69,24 @@ def open_bytes(path: Name) -> AbstractContextManager[Iterable[bytes]]:
 
 
 def decoded(file: Iterable[bytes], path: Name) -> Iterator[str]:
-    """Lines with their endings; only a line feed ends one, since other breaks, of which Unicode has many, are text."""
+    """Decode lines as UTF-8, with their line feeds. Only a line feed ends a line; other Unicode breaks are text."""
     number = 0
     try:
         for number, line in enumerate(file, start=1):
             text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode("utf-8")
-            if "\0" in text:  # UTF-16, or no text at all.
-                raise ValueError(f"{path}, line {number}: a NUL byte; convert a text to UTF-8. Of files, {READ}")
+            if "\0" in text:  # UTF-16, or a binary file.
+                raise ValueError(f"{path}, line {number}: a NUL byte; convert the text to UTF-8 ({READ})")
             yield text
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{path}, line {number}: not UTF-8 ({error.reason}); convert a text to UTF-8. Of files, {READ}"
+            f"{path}, line {number}: not UTF-8 ({error.reason}); convert the text to UTF-8 ({READ})"
         ) from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path}, after line {number}: {error}; the file is damaged, get it again") from error
+        raise ValueError(f"{path}, after line {number}: {error}; the file is damaged, download it again") from error
 
 
 def lines_of(path: Name) -> Iterator[str]:
-    """The lines of a file, as ``decoded`` has them."""
+    """The decoded lines of a file."""
     with open_bytes(path) as file:
         yield from decoded(file, path)
 
@@ -97,7 +97,7 @@ def without_ending(line: str) -> str:
 
 
 def _without_empty_end(lines: Iterable[str]) -> Iterator[str]:
-    """The lines up to the last one that is not empty."""
+    """The lines without the empty lines at the end."""
     empty: list[str] = []
     for line in lines:
         if not without_ending(line):
@@ -109,9 +109,9 @@ def _without_empty_end(lines: Iterable[str]) -> Iterator[str]:
 
 
 def values(lines: Iterator[str], path: Name, file_format: str = "jsonl") -> Iterator[tuple[str, Any]]:
-    """JSON values, and where they stand: of each line; or of the format json, those of an array.
+    """JSON values with their locations: one per line, or the elements of an array for the format json.
 
-    A file of JSON that holds no array has a value a line, as many call such files.
+    A ``.json`` file without an array is read as JSONL, since many JSONL files have that suffix.
     """
     if file_format == "json":
         head = []
@@ -131,24 +131,24 @@ def values(lines: Iterator[str], path: Name, file_format: str = "jsonl") -> Iter
             reason: object = error
             if isinstance(error, json.JSONDecodeError):
                 reason = f"{error.msg.removesuffix(' at')} at character {error.colno}"
-            raise ValueError(f"{where}: no JSON ({reason}); mend or remove the line") from error
+            raise ValueError(f"{where}: not valid JSON ({reason}); fix or remove the line") from error
         yield where, value
 
 
 def _elements(text: str, path: Name) -> Iterator[tuple[str, Any]]:
-    """The elements of a JSON array, which has to be in memory as a whole."""
+    """The elements of a JSON array, which is parsed in memory as a whole."""
     try:
         listed = json.loads(text)
     except (ValueError, RecursionError) as error:
         at = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         reason = error.msg if isinstance(error, json.JSONDecodeError) else error
-        raise ValueError(f"{path}{at}: no JSON array ({reason}); mend it, or pass the format jsonl") from error
+        raise ValueError(f"{path}{at}: not a JSON array ({reason}); fix it, or pass the format jsonl") from error
     for number, value in enumerate(listed, start=1):
         yield f"{path}, element {number}", value
 
 
 def kind(value: object) -> str:
-    """What JSON calls a value."""
+    """The JSON name of a value's type, for error messages."""
     names = {dict: "an object", list: "a list", bool: "true or false", type(None): "null", str: "a string"}
     return names.get(type(value), "a number" if isinstance(value, (int, float)) else f"a {type(value).__name__}")
 
@@ -156,17 +156,17 @@ def kind(value: object) -> str:
 def records(
     path: Name, columns: Sequence[str], file_format: str, lines: Iterator[str] | None = None
 ) -> Iterator[tuple[str, list[Any]]]:
-    """The values of the named columns, row by row, and where they stand; empty lines at the end are none.
+    """The values of the named columns, row by row, with the location of each row. Empty lines at the end are skipped.
 
     Args:
         path: The file.
-        columns: Names in the header of CSV and TSV or the schema of Parquet, or keys of JSON's objects.
-        file_format: One of ``FORMATS``, but for ``"text"``.
-        lines: Those of the file, if some of them have been read.
+        columns: Column names in CSV, TSV and Parquet, or keys of JSON objects.
+        file_format: One of ``FORMATS``, except ``"text"``.
+        lines: The lines of the file, if the caller has already opened it.
 
     Raises:
         ImportError: If the file is Parquet and pyarrow is not installed.
-        ValueError: If a column is not there once, or a line does not fit.
+        ValueError: If a column is missing or occurs twice, or a line is invalid.
     """
     if file_format == "parquet":
         return parquet_rows(path, columns)
@@ -196,7 +196,7 @@ def _table(
     for number, row in rows:
         where = f"{path}, line {number}"
         if len(row) != len(header):
-            raise ValueError(f"{where}: {len(row)} cells where the header has {len(header)}; mend or remove the line")
+            raise ValueError(f"{where}: {len(row)} cells where the header has {len(header)}; fix or remove the line")
         yield where, [row[place] for place in places]
 
 
@@ -205,17 +205,17 @@ def _check_columns(path: Name, columns: Sequence[str], header: list[str]) -> Non
         found = header.count(column)
         if found != 1:
             known = ", ".join(header) or "none"
-            raise ValueError(f"{path}: {found or 'no'} columns {column!r}; name one that is there once, of {known}")
+            raise ValueError(f"{path}: {found or 'no'} columns {column!r}; name one that occurs once, of {known}")
 
 
 def parquet_names(path: Name) -> list[str]:
-    """The names of the columns of a Parquet file."""
+    """The column names of a Parquet file."""
     with _parquet(path) as file:
         return list(file.schema_arrow.names)
 
 
 def parquet_rows(path: Name, columns: Sequence[str]) -> Iterator[tuple[str, list[Any]]]:
-    """The values of the named columns of a Parquet file, of which a part at a time is in memory."""
+    """The values of the named columns of a Parquet file, which is read in batches to save memory."""
     with _parquet(path) as file:
         _check_columns(path, columns, list(file.schema_arrow.names))
         number = 0
@@ -233,7 +233,7 @@ def _parquet(path: Name) -> Iterator[Any]:
     except ImportError as error:
         raise missing(f"reading {path}", "pyarrow", "parquet") from error
     try:
-        if os.fspath(path) == "-" or Path(path).suffix.lower() == ".gz":  # Its end is read first.
+        if os.fspath(path) == "-" or Path(path).suffix.lower() == ".gz":  # Parquet needs random access.
             with open_bytes(path) as lines:
                 source: Any = BufferReader(b"".join(lines))
         else:
@@ -242,7 +242,7 @@ def _parquet(path: Name) -> Iterator[Any]:
             yield file
     except ArrowException as error:
         raise ValueError(
-            f"{path}: no Parquet ({error}); the file is damaged or something else, get it again"
+            f"{path}: not a valid Parquet file ({error}); the file is damaged or has another format, download it again"
         ) from error
 
 
@@ -253,12 +253,12 @@ def tsv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _csv_rows(lines: Iterator[str], path: Name) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the number of their last line; empty lines are none."""
-    csv.field_size_limit(2**31 - 1)  # The default refuses documents of more than 131,072 characters.
+    """Rows with the number of their last line. Empty lines are skipped."""
+    csv.field_size_limit(2**31 - 1)  # The default limit is 131,072 characters per cell.
     reader = csv.reader(lines, strict=True)
     try:
         for row in reader:
             if row:
                 yield reader.line_num, row
     except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: {error}; mend the quotes there or before") from error
+        raise ValueError(f"{path}, line {reader.line_num}: {error}; fix the quotes there or before") from error

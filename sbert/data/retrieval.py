@@ -1,4 +1,4 @@
-"""Reader of retrieval data: queries, documents, and which of these answer which of those."""
+"""Reader of retrieval data: queries, documents and relevance judgments."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _NUMBER = conversion(None, None)
 
 
 class Retrieval(NamedTuple):
-    """Queries, the documents to search, and which are wanted: what a ``RetrievalEvaluator`` takes, in its order.
+    """Queries, documents and relevance judgments: the first three arguments of ``RetrievalEvaluator``, in order.
 
     Args:
-        queries: Texts by id, those alone that have a relevant document.
-        corpus: Texts by id.
-        relevant: By the id of a query, how relevant a document is by its id, above 0.
+        queries: Query texts by id; only queries with at least one relevant document.
+        corpus: Document texts by id.
+        relevant: For each query id, the grades (above 0) of its relevant documents by their ids.
     """
 
     queries: dict[str, str]
@@ -28,21 +28,21 @@ class Retrieval(NamedTuple):
 
 
 def read_retrieval(folder: Name, split: str = "test") -> Retrieval:
-    r"""Queries, documents and relevance judgments in BEIR's layout, or in tables like it.
+    r"""Read queries, documents and relevance judgments from a folder in the BEIR layout, or similar tables.
 
-    A document's text is its title, a space and its text. Judgments of 0 and below say that a document is not
-    relevant, and are left out, as are queries without any other.
+    The text of a document is its title, a space and its text. Judgments with a score of 0 or below mean "not relevant"
+    and are left out, as are queries without a relevant document.
 
     Args:
         folder: With ``corpus.jsonl`` (_id, title, text), ``queries.jsonl`` (_id, text) and ``qrels/test.tsv``
-            (query-id, corpus-id, score), or ``corpus.tsv`` (doc_id, title, text), ``queries.tsv`` (query_id, text) and
+            (query-id, corpus-id, score); or ``corpus.tsv`` (doc_id, title, text), ``queries.tsv`` (query_id, text) and
             ``qrels.tsv`` (query_id or query, doc_id or doc, grade or score); gzipped or not.
-        split: The part of the judgments; that of a lone ``qrels.tsv`` is the test.
+        split: The split of the judgments. A single ``qrels.tsv`` is the split ``"test"``.
 
     Raises:
-        FileNotFoundError: If a file is not there.
-        ValueError: If a line does not fit, an id is there twice, or a judgment names what is not there, with the
-            number of the line.
+        FileNotFoundError: If a file is missing.
+        ValueError: If a line is invalid, an id occurs twice, or a judgment names an unknown id; the message gives the
+            line number.
 
     References:
         Thakur et al., 2021. https://arxiv.org/abs/2104.08663
@@ -56,7 +56,7 @@ def read_retrieval(folder: Name, split: str = "test") -> Retrieval:
         ...     read_retrieval(folder)
         Retrieval(queries={'q1': 'Who sleeps?'}, corpus={'d1': 'Cats They sleep.'}, relevant={'q1': {'d1': 2}})
     """
-    # A folder may hold millions of documents, so what is missing is found first.
+    # A corpus may have millions of documents, so missing files are reported before it is read.
     documents, asked = find(folder, _named("corpus")), find(folder, _named("queries"))
     judged = find(folder, [f"qrels/{split}.tsv", *(["qrels.tsv"] if split == "test" else [])])
     corpus = _texts(documents, ("_id", "doc_id", "id"), titled=True)
@@ -66,17 +66,17 @@ def read_retrieval(folder: Name, split: str = "test") -> Retrieval:
     for where, (query, document, grade) in cells(judged, columns):
         for name, known, path in ((query, queries, asked), (document, corpus, documents)):
             if name not in known:
-                raise ValueError(f"{where}: the id {name!r} is not in {path.name}; mend or remove the line")
-        found = _NUMBER(where, grade)
-        if found > 0:
-            relevant.setdefault(query, {})[document] = found
+                raise ValueError(f"{where}: the id {name!r} is not in {path.name}; fix or remove the line")
+        number = _NUMBER(where, grade)
+        if number > 0:
+            relevant.setdefault(query, {})[document] = number
     if not relevant:
-        raise ValueError(f"{judged} says of no document that it is relevant; get the file again")
+        raise ValueError(f"{judged} has no relevant document; download the file again")
     return Retrieval({name: queries[name] for name in relevant}, corpus, relevant)
 
 
 def is_retrieval(folder: Name) -> bool:
-    """Whether a folder is one that ``read_retrieval`` reads."""
+    """Whether ``read_retrieval`` can read this folder."""
     needed = (_named("corpus"), _named("queries"), ("qrels/test.tsv", "qrels.tsv"))
     return all(located(folder, names) for names in needed)
 
@@ -86,22 +86,22 @@ def _named(name: str) -> tuple[str, ...]:
 
 
 def _texts(path: Path, ids: tuple[str, ...], titled: bool) -> dict[str, str]:
-    """Texts by their ids; a document may be empty, a query may not."""
-    found: dict[str, str] = {}
+    """Texts by id. A document may be empty; a query may not."""
+    texts: dict[str, str] = {}
     for where, (name, *parts) in cells(path, (ids, ("text",)), optional=("title",) if titled else ()):
         key = _id(where, name)
-        if key in found:
-            raise ValueError(f"{where}: the id {key!r} is there twice; mend or remove the line")
+        if key in texts:
+            raise ValueError(f"{where}: the id {key!r} occurs twice; fix or remove the line")
         if any(not isinstance(part, str) for part in parts):
-            raise ValueError(f"{where}: the text or the title is no string; put a string there")
-        found[key] = " ".join(reversed(parts)).strip()
-        if not titled and not found[key]:
+            raise ValueError(f"{where}: the text or the title is not a string; make it a string")
+        texts[key] = " ".join(reversed(parts)).strip()
+        if not titled and not texts[key]:
             raise ValueError(f"{where}: the query is empty; fill it in, or remove the line")
-    return found
+    return texts
 
 
 def _id(where: str, value: Any) -> str:
-    """An id as a table would have it."""
+    """The id as a str; ids may be integers in JSON."""
     if not isinstance(value, (str, int)) or isinstance(value, bool) or value == "":
-        raise ValueError(f"{where}: the id {value!r} is no name; put a string or a whole number there")
+        raise ValueError(f"{where}: the id {value!r} is not valid; make it a non-empty string or a whole number")
     return str(value)

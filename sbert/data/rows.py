@@ -1,4 +1,4 @@
-"""Training rows from files: columns of text by name, and a label that is a number."""
+"""Training rows from files: named columns of text and a numeric label."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from sbert.data.records import FORMATS, Name, check_there, format_of, kind, records
 
-# Makes a number of a label, given where it stands.
+# Converts a label to a number; the first argument is its location, for errors.
 Convert = Callable[[str, Any], Any]
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
-# As many known classes as an error lists.
+# Number of classes that an error lists.
 _LISTED = 20
 
 
@@ -26,26 +26,27 @@ def read_rows(
     drop: Collection[object] = (),
     file_format: str | None = None,
 ) -> Iterator[dict[str, Any]]:
-    r"""The rows of a UTF-8 file as a ``Trainer`` takes them, read as they are asked for.
+    r"""Iterate over the rows of a UTF-8 file, in the form that ``Trainer`` takes; lines are read lazily.
 
-    CSV and TSV have a header line; TSV knows no quotes, CSV does. JSONL has an object a line, and JSON an array of
-    them, whose label may also be a list of numbers, such as a teacher's vector. Parquet needs pyarrow.
+    CSV and TSV have a header line; quotes are special in CSV, but not in TSV. JSONL has one object per line, JSON an
+    array of objects; there, a label may also be a list of numbers, such as the vector of a teacher. Parquet needs
+    pyarrow.
 
     Args:
-        path: The file, gzipped where it ends in ``.gz``; ``"-"`` for standard input.
-        columns: Names of the columns of text, which the rows keep.
-        label: Name of the column of labels, which the rows call ``label``; there are none where it is not given.
-        classes: The words that the labels may be, each of which becomes its index here.
-        scale: Lowest and highest label, which become 0 and 1, and all between them in proportion.
-        drop: Labels whose rows are left out, such as SNLI's ``"-"``; ``""`` for those without a label.
-        file_format: ``"jsonl"``, ``"csv"``, ``"tsv"``, ``"json"`` or ``"parquet"``; by the file's ending where it is
-            not given.
+        path: The file, gzipped if it ends in ``.gz``; ``"-"`` for standard input.
+        columns: Names of the text columns; the rows have the same names.
+        label: Name of the label column, which the rows call ``label``. Default: no labels.
+        classes: The possible labels, as words; each is replaced by its index in this sequence.
+        scale: Lowest and highest label; labels are mapped linearly, so that these become 0 and 1.
+        drop: Labels whose rows are left out, such as ``"-"`` in SNLI; ``""`` for rows without a label.
+        file_format: ``"jsonl"``, ``"csv"``, ``"tsv"``, ``"json"`` or ``"parquet"``. Default: by the suffix of the
+            file.
 
     Raises:
         OSError: If the file cannot be opened.
-        TypeError: If ``columns``, ``classes`` or ``drop`` is one string.
-        ValueError: If the arguments do not fit each other; or if a line, a text or a label does not fit, with the
-            line's number.
+        TypeError: If ``columns``, ``classes`` or ``drop`` is a single string.
+        ValueError: If the arguments contradict each other; or if a line, a text or a label is invalid, with the line
+            number.
 
     Example:
         >>> import tempfile
@@ -64,9 +65,9 @@ def read_rows(
     if not names or len(set(wanted)) < len(wanted):
         raise ValueError(f"columns={names} and label={label!r}; name at least one column, and none twice")
     if label is None and (classes is not None or scale is not None or drop):
-        raise ValueError("classes, scale and drop say what becomes of labels; name their column as label, too")
+        raise ValueError("classes, scale and drop apply to labels; name their column as label, too")
     if label is not None and "label" in names:
-        raise ValueError(f"the rows call {label!r} label, as they call a column of text; rename that in the file")
+        raise ValueError(f"the rows would call both {label!r} and a text column 'label'; rename one in the file")
     chosen = _table_format(path, file_format)
     convert = conversion(classes, scale)
     check_there(path)
@@ -74,17 +75,17 @@ def read_rows(
 
 
 def read_classes(path: Name, label: str, *, drop: Collection[object] = (), file_format: str | None = None) -> list[str]:
-    r"""The different labels of a file in sorted order, whole numbers by size; as ``classes`` of ``read_rows``.
+    r"""The distinct labels of a file in sorted order (integers by value), for ``classes`` of ``read_rows``.
 
     Args:
         path: The file.
-        label: Name of the column of labels.
-        drop: Labels that do not count.
+        label: Name of the label column.
+        drop: Labels to leave out.
         file_format: As in ``read_rows``.
 
     Raises:
         OSError: If the file cannot be opened.
-        ValueError: If a line does not fit, with its number.
+        ValueError: If a line is invalid; the message gives the line number.
 
     Example:
         >>> import tempfile
@@ -97,13 +98,13 @@ def read_classes(path: Name, label: str, *, drop: Collection[object] = (), file_
     """
     chosen = _table_format(path, file_format)
     check_there(path)
-    found = set()
+    dropped, labels = {as_word(each) for each in drop}, set()
     for where, (value,) in records(path, [label], chosen):
-        if as_word(value) not in {as_word(one) for one in drop}:
+        if as_word(value) not in dropped:
             _check_filled(where, "the label", value)
-            found.add(as_word(value))
-    whole = all(_WHOLE.fullmatch(word) for word in found)
-    return sorted(found, key=lambda word: (int(word) if whole else 0, word))
+            labels.add(as_word(value))
+    whole = all(_WHOLE.fullmatch(word) for word in labels)
+    return sorted(labels, key=lambda word: (int(word) if whole else 0, word))
 
 
 def _table_format(path: Name, file_format: str | None) -> str:
@@ -129,24 +130,24 @@ def _rows(
 
 
 def row_of(where: str, columns: Sequence[str], cells: Sequence[Any], convert: Convert | None = None) -> dict[str, Any]:
-    """A row of checked texts; with ``convert``, the last cell is the label, of which that makes a number.
+    """A row of checked texts by column. With ``convert``, the last cell is the label, which it converts.
 
     Raises:
-        ValueError: If a text or the label does not fit, with ``where`` it stands.
+        ValueError: If a text or the label is invalid; the message begins with ``where``.
     """
-    made = dict(zip(columns, cells, strict=False))
-    for column, text in made.items():
+    row = dict(zip(columns, cells, strict=False))
+    for column, text in row.items():
         _check_filled(where, f"column {column!r}", text)
         if not isinstance(text, str):
             raise ValueError(f"{where}: {kind(text)} where column {column!r} has a text; put a string there")
     if convert is not None:
         _check_filled(where, "the label", cells[-1])
-        made["label"] = convert(where, cells[-1])
-    return made
+        row["label"] = convert(where, cells[-1])
+    return row
 
 
 def as_word(value: object) -> str:
-    """A label as CSV and TSV would have it: the same word for 1 in JSON and in a table."""
+    """A label as it is written in CSV and TSV, so that JSON's 1 and a table's "1" are the same word."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -158,11 +159,11 @@ def _check_filled(where: str, what: str, value: object) -> None:
 
 
 def conversion(classes: Sequence[str] | None, scale: tuple[float, float] | None) -> Convert:
-    """What makes indices of words, fractions of numbers, or numbers of what is written."""
+    """The function that converts labels: to class indices, to the range 0 to 1, or to plain numbers."""
     if classes is None:
         return _number if scale is None else _scaled(scale)
     if scale is not None:
-        raise ValueError("classes= makes indices of words, and scale= fractions of numbers; pass one of them")
+        raise ValueError("classes= is for labels that are words, scale= for labels that are numbers; pass one of them")
     words = [as_word(word) for word in classes]
     if not words or len(set(words)) < len(words):
         raise ValueError(f"classes={list(classes)}; pass one or more words, each once")
@@ -170,10 +171,10 @@ def conversion(classes: Sequence[str] | None, scale: tuple[float, float] | None)
     known = ", ".join(words[:_LISTED]) + (f" and {len(words) - _LISTED} more" if len(words) > _LISTED else "")
 
     def convert(where: str, value: Any) -> int:
-        found = index.get(as_word(value))
-        if found is None:
-            raise ValueError(f"{where}: the label {value!r} is none of the classes {known}; name it, or drop its rows")
-        return found
+        place = index.get(as_word(value))
+        if place is None:
+            raise ValueError(f"{where}: the label {value!r} is not one of the classes {known}; add or drop it")
+        return place
 
     return convert
 
@@ -186,39 +187,41 @@ def _scaled(scale: tuple[float, float]) -> Callable[[str, Any], float]:
     def convert(where: str, value: Any) -> float:
         number = _number(where, value)
         if isinstance(number, list):
-            raise ValueError(f"{where}: the label is a list, which scale= does not take; leave scale= out")
+            raise ValueError(f"{where}: the label is a list, which scale= does not support; leave scale= out")
         if not low <= number <= high:
-            raise ValueError(f"{where}: the label {number} is not within scale={low:g} to {high:g}; mend one of them")
+            raise ValueError(
+                f"{where}: the label {number} is not within scale={low:g} to {high:g}; correct one of them"
+            )
         return (number - low) / (high - low)
 
     return convert
 
 
 def _number(where: str, value: Any) -> int | float | list[float]:
-    """The number that a label is: whole if it is written so."""
+    """The label as a number; an int if it is written as one."""
     if isinstance(value, list):
         for part in value:
             if isinstance(part, (bool, list)) or not _fits(part):
-                raise ValueError(f"{where}: the label's list holds {part!r}; put finite numbers there alone")
+                raise ValueError(f"{where}: the label's list contains {part!r}; use finite numbers only")
         return value
     number = _parsed(value) if isinstance(value, str) else value
     if number is None:
-        raise ValueError(f"{where}: the label {value!r} is no number; name all such words in their order, as classes")
+        raise ValueError(f"{where}: the label {value!r} is not a number; if labels are words, list them as classes")
     if not isinstance(number, (int, float)):
-        raise ValueError(f"{where}: the label is {kind(value)}; put a number, a word or a list of numbers there")
+        raise ValueError(f"{where}: the label is {kind(value)}; make it a number, a word or a list of numbers")
     if not _fits(number):
-        raise ValueError(f"{where}: the label {value!r} is not finite, or too large; mend it, or remove the line")
+        raise ValueError(f"{where}: the label {value!r} is not finite, or too large; fix or remove the line")
     return int(number) if isinstance(number, bool) else number
 
 
 def _parsed(text: str) -> int | float | None:
     try:
-        # Python's own digits may have underscores between them.
+        # Python accepts underscores between digits; here they are an error.
         return int(text) if _WHOLE.fullmatch(text) else float(text.replace("_", "?"))
     except ValueError:
         return None
 
 
 def _fits(number: object) -> bool:
-    """Whether it is a number that an int64 or a float32 holds; infinity and NaN are none."""
+    """Whether it is a finite number in the range of int64 and float32."""
     return isinstance(number, (int, float)) and abs(number) < 2**63

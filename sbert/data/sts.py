@@ -1,4 +1,4 @@
-"""Readers of similarity data: the STS benchmark, the years 2012 to 2016, SICK."""
+"""Readers of semantic textual similarity (STS) data: the STS benchmark, STS 2012 to 2016, SICK."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sbert.data.rows import Convert, conversion, row_of
 from sbert.data.tables import cells, read_table
 from sbert.data.texts import read_texts
 
-# As the losses of two sentences call them.
+# Keys: the parameter names of the losses of two sentences. Values: column names in files.
 _COLUMNS = {
     "first": ("sentence1", "sentence_A", "s1", "text1", "first"),
     "second": ("sentence2", "sentence_B", "s2", "text2", "second"),
@@ -22,34 +22,34 @@ _SICK = {
     "relatedness": ("relatedness_score", "relatedness"),
     "entailment": ("entailment_judgment", "entailment_label", "entailment"),
 }
-# The release of 2017 has no header: genre, file, year, id, score, and both sentences.
+# The release of 2017 has no header; its columns are genre, file, year, id, score, and both sentences.
 _PLACES = (5, 6, 4)
-# The scores that people gave, by the instructions that they had.
+# The ranges of the human scores.
 _STS_SCALE, _SICK_SCALE = (0, 5), (1, 5)
 
 Scale = tuple[float, float] | Literal["auto"] | None
 
 
 def read_sts(path: Name, scale: Scale = "auto", *, split: str | None = None) -> list[dict[str, Any]]:
-    r"""Pairs of sentences and how alike people found them: the STS benchmark, KorSTS, and files of that kind.
+    r"""Read sentence pairs with human similarity scores: the STS benchmark, KorSTS, and similar files.
 
-    The rows are for ``CosineSimilarityLoss``, ``CoSENTLoss``, ``AnglELoss``, and ``CrossEncoder.fit`` as they are.
+    The rows can be passed to ``CosineSimilarityLoss``, ``CoSENTLoss``, ``AnglELoss`` and ``CrossEncoder.fit``.
 
     Args:
         path: A file of the benchmark's release of 2017, such as ``sts-test.csv``; or TSV, CSV or JSONL with columns
-            sentence1 and sentence2 (or s1 and s2), and score, similarity_score or label; in upper or lower case, with
-            underscores or spaces.
-        scale: Lowest and highest score, which become 0 and 1; ``"auto"`` is (0, 5), the scale of these data sets; None
-            leaves scores as they are in the file.
-        split: The part to read, of a file with a column split; all of it where it is not given.
+            sentence1 and sentence2 (or s1 and s2), and score, similarity_score or label. Case, underscores and spaces
+            in column names do not matter.
+        scale: Lowest and highest score, which are mapped to 0 and 1. ``"auto"`` is (0, 5), the scale of these data
+            sets; None keeps the scores of the file.
+        split: The split to read, if the file has a column named split. Default: all rows.
 
     Returns:
         Rows with ``first``, ``second`` and ``label``, 0 to 1.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If a column is not there, or a line does not fit, with its number; or if no score is above 1, so
-            that ``"auto"`` cannot tell whether they have been made fractions already.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If a column is missing, or a line is invalid, with the line number; or if ``scale`` is ``"auto"``
+            and no score is above 1: then the scores may already be scaled.
 
     References:
         Cer et al., 2017. https://aclanthology.org/S17-2001
@@ -69,22 +69,22 @@ def read_sts(path: Name, scale: Scale = "auto", *, split: str | None = None) -> 
 
 
 def read_sts_year(folder: Name, scale: Scale = "auto") -> dict[str, list[dict[str, Any]]]:
-    r"""The sub-sets of a year's shared task, STS12 to STS16.
+    r"""Read the subsets of one year's shared task, STS12 to STS16.
 
-    Pairs without a gold score are left out, and so is the sub-set SMT of 2013, as in everybody's tables: its text
-    is not free. The word ``surprise`` in the names of two sub-sets of 2012 is left out, too.
+    Pairs without a gold score are left out. So is the subset SMT of 2013, as in published results: its text is not
+    free. The prefix ``surprise`` of two subset names of 2012 is removed.
 
     Args:
-        folder: With ``STS.input.NAME.txt`` and ``STS.gs.NAME.txt``, as SentEval has them; or with ``NAME.tsv``, as
-            ``read_sts`` takes it.
+        folder: With ``STS.input.NAME.txt`` and ``STS.gs.NAME.txt``, as in SentEval; or with ``NAME.tsv`` files in the
+            form of ``read_sts``.
         scale: As in ``read_sts``.
 
     Returns:
-        Rows as those of ``read_sts``, by the name of their sub-set.
+        For each subset name, rows as from ``read_sts``.
 
     Raises:
-        FileNotFoundError: If there is no such folder, it has no such files, or gold scores are not there.
-        ValueError: If a line does not fit, with its number, or there are not as many pairs as lines of gold scores.
+        FileNotFoundError: If the folder, its files or the gold scores do not exist.
+        ValueError: If a line is invalid, with the line number; or if the numbers of pairs and gold scores differ.
 
     References:
         Agirre et al., 2012 to 2016, such as https://aclanthology.org/S16-1081
@@ -98,19 +98,19 @@ def read_sts_year(folder: Name, scale: Scale = "auto") -> dict[str, list[dict[st
         ...     read_sts_year(folder)
         {'images': [{'first': 'A cat.', 'second': 'A pet.', 'label': 0.8}]}
     """
-    found: dict[str, list[dict[str, Any]]] = {}
+    subsets: dict[str, list[dict[str, Any]]] = {}
     for path in sorted(Path(folder).glob("STS.input.*.txt")):
         name = path.name.removeprefix("STS.input.").removesuffix(".txt").removeprefix("surprise.")
         if name != "SMT":
-            found[name] = _with_gold(path, path.with_name(path.name.replace("input", "gs", 1)), scale)
-    if not found:
+            subsets[name] = _with_gold(path, path.with_name(path.name.replace("input", "gs", 1)), scale)
+    if not subsets:
         tables = sorted([*Path(folder).glob("*.tsv"), *Path(folder).glob("*.tsv.gz")])
         named = {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in tables}
-        found = {name: _scored(path, scale, drop=("",)) for name, path in named.items() if name != "SMT"}
-    if not found:
-        raise FileNotFoundError(f"{folder} has no STS.input.NAME.txt and no NAME.tsv; name the folder of one year")
-    _check_auto(folder, scale, [row for rows in found.values() for row in rows])
-    return found
+        subsets = {name: _scored(path, scale, drop=("",)) for name, path in named.items() if name != "SMT"}
+    if not subsets:
+        raise FileNotFoundError(f"{folder} has no STS.input.NAME.txt and no NAME.tsv; pass the folder of one year")
+    _check_auto(folder, scale, [row for rows in subsets.values() for row in rows])
+    return subsets
 
 
 def read_sick(
@@ -121,22 +121,23 @@ def read_sick(
     classes: Sequence[str] = CLASSES,
     split: str | None = None,
 ) -> list[dict[str, Any]]:
-    r"""Pairs of sentences of SICK, with their relatedness from 1 to 5, or whether one entails the other.
+    r"""Read the sentence pairs of SICK with their relatedness or their entailment label.
 
     Args:
-        path: ``SICK_train.txt`` and the like, or TSV, CSV or JSONL with sentence1 or sentence_A, and so on.
+        path: ``SICK_train.txt`` or another file of the release; or TSV, CSV or JSONL with sentence1 or sentence_A, and
+            so on.
         label: ``"relatedness"`` or ``"entailment"``.
-        scale: Lowest and highest relatedness, which become 0 and 1; ``"auto"`` is (1, 5), that of SICK; None leaves it
-            as it is in the file.
-        classes: The three words of entailment, each of which becomes its index here.
-        split: The part to read of a file that holds all, such as ``"TRIAL"`` of ``SICK.txt``.
+        scale: Lowest and highest relatedness, which are mapped to 0 and 1. ``"auto"`` is (1, 5), the scale of SICK;
+            None keeps the scores of the file.
+        classes: The three entailment labels; each is replaced by its index in this sequence.
+        split: The split to read, if the file has a column of splits, such as ``"TRIAL"`` in ``SICK.txt``.
 
     Returns:
         Rows with ``first``, ``second`` and ``label``, 0 to 1 for relatedness.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If ``label`` is neither; or if a line does not fit, with its number.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If ``label`` is unknown; or if a line is invalid, with the line number.
 
     References:
         Marelli et al., 2014. https://aclanthology.org/L14-1314
@@ -156,7 +157,7 @@ def read_sick(
     if label == "relatedness":
         return read_table(path, _COLUMNS, _SICK[label], _number(scale, _SICK_SCALE), split=split)
     if scale not in ("auto", None):
-        raise ValueError("scale= makes fractions of the relatedness; entailment has classes")
+        raise ValueError("scale= applies to relatedness; entailment has classes, so leave scale= out")
     index = conversion([word.lower() for word in classes], None)
     return read_table(path, _COLUMNS, _SICK[label], lambda where, value: index(where, str(value).lower()), split=split)
 
@@ -166,13 +167,13 @@ def _scored(path: Name, scale: Scale, split: str | None = None, drop: Collection
 
 
 def _check_auto(path: Name, scale: Scale, rows: list[dict[str, Any]]) -> None:
-    """Raise where scores of 0 to 5 may have been made fractions before, which would make a fifth of them."""
+    """Raise a ValueError if the scores may already be scaled to 0 to 1; "auto" would divide them by 5 again."""
     if scale == "auto" and rows and max(row["label"] for row in rows) <= 1 / _STS_SCALE[1]:
-        raise ValueError(f"{path} has no score above 1; pass scale=(0, 1) if these are fractions, or scale=(0, 5)")
+        raise ValueError(f"{path} has no score above 1; pass scale=(0, 1) if scores are 0 to 1, or else scale=(0, 5)")
 
 
 def _number(scale: Scale, known: tuple[float, float] = _STS_SCALE) -> Convert:
-    """What makes one number of a score; ``"auto"`` is the scale that is known of the data set."""
+    """The function that converts a score to a float; ``"auto"`` is the known scale of the data set."""
     if isinstance(scale, str):
         if scale != "auto":
             raise ValueError(f"scale={scale!r} is unknown; pass 'auto', two numbers such as (0, 5), or None")
@@ -181,20 +182,20 @@ def _number(scale: Scale, known: tuple[float, float] = _STS_SCALE) -> Convert:
 
     def number(where: str, value: Any) -> float:
         if isinstance(value, list):
-            raise ValueError(f"{where}: the score is a list; put one number there")
+            raise ValueError(f"{where}: the score is a list; make it one number")
         return float(convert(where, value))
 
     return number
 
 
 def _with_gold(path: Path, gold: Path, scale: Scale) -> list[dict[str, Any]]:
-    """The pairs of one file that have a score in another, line by line."""
+    """The pairs of one file with the scores of another, line by line; pairs without a score are left out."""
     if not gold.exists():
-        raise FileNotFoundError(f"{gold} does not exist, which has the scores of {path.name}; put it there")
+        raise FileNotFoundError(f"{gold} does not exist, with the scores of {path.name}; put it there")
     pairs = list(cells(path, (("sentence1",), ("sentence2",)), places=(0, 1)))
     scores = list(read_texts(gold, file_format="text"))
     if len(pairs) != len(scores):
-        raise ValueError(f"{path} has {len(pairs)} lines, and {gold.name} {len(scores)}; get both files again")
+        raise ValueError(f"{path} has {len(pairs)} lines, and {gold.name} {len(scores)}; download both files again")
     convert = _number(scale)
     rows = []
     for number, ((where, pair), score) in enumerate(zip(pairs, scores, strict=True), start=1):

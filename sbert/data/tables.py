@@ -1,4 +1,4 @@
-"""Tables whose columns go by several names: what the readers of the field's data sets have in common."""
+"""Read tables whose columns have several known names: the code shared by the readers of public data sets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sbert.data.records import (
 )
 from sbert.data.rows import Convert, as_word, row_of
 
-# A column's names: that of each publisher.
+# The names that one column has in the files of different publishers.
 Names = Sequence[str]
 _SPLIT = ("split", "SemEval_set")
 
@@ -38,20 +38,20 @@ def read_table(
     split: str | None = None,
     drop: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """The rows of a file as a ``Trainer`` takes them.
+    """Read the rows of a file in the form that ``Trainer`` takes.
 
     Args:
-        path: The file, as ``cells`` takes it.
-        columns: What the rows call each column of text, and the names that it may have in the file.
-        label: The names that the column of labels may have, if there is one.
-        convert: Makes a number of a label.
-        places: As in ``cells``, that of the label last.
+        path: As in ``cells``.
+        columns: For each text column of the rows, the names it may have in the file.
+        label: The names that the label column may have, if there is one.
+        convert: Converts a label to a number.
+        places: As in ``cells``; the label comes last.
         split: As in ``cells``.
         drop: Labels whose rows are left out.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If a line does not fit, with its number, or there are no rows.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If a line is invalid, with the line number, or there are no rows.
     """
     wanted = [*columns.values(), label] if convert else list(columns.values())
     rows = [
@@ -60,7 +60,7 @@ def read_table(
         if not (convert and as_word(values[-1]) in drop)
     ]
     if not rows:
-        raise ValueError(f"{path} has no rows; get the file again, or name another")
+        raise ValueError(f"{path} has no rows; download the file again, or pass another")
     return rows
 
 
@@ -72,25 +72,24 @@ def cells(
     places: Sequence[int] = (),
     split: str | None = None,
 ) -> Iterator[tuple[str, list[Any]]]:
-    """The values of columns line by line, and where they stand.
+    """The values of some columns, line by line, with the location of each line.
 
-    What the file is, its first line says, and not its name: JSONL begins with ``{`` or ``[``, a tab makes it
-    tab-separated without quotes, and anything else is CSV. Parquet and JSON arrays alone are known by the endings
-    ``.parquet`` and ``.json``. Empty lines at the end are none. Names are the same in upper and lower case, and with
-    underscores, hyphens, spaces or nothing between their words.
+    The format is detected from the first line: JSONL begins with ``{`` or ``[``; a line with a tab is TSV without
+    quotes; anything else is CSV. Only Parquet and JSON arrays are detected by their suffixes, ``.parquet`` and
+    ``.json``. Empty lines at the end are skipped. Case, underscores, hyphens and spaces in column names do not matter.
 
     Args:
-        path: The file, gzipped where it ends in ``.gz``.
-        columns: The names that each may have; the first line has one of them.
-        optional: The names of one more column at the end, which is empty where the file, or an object of JSONL, has
-            none of them.
-        places: Where the columns stand, from 0, in files that have no header or arrays for objects; those of data
-            sets that always have a header need none.
-        split: The part to read of a file that says in a column to which one each row belongs.
+        path: The file, gzipped if it ends in ``.gz``.
+        columns: For each column, the names it may have.
+        optional: The names of one more column, which comes last and is empty where the file, or a JSON object, does
+            not have it.
+        places: Indices of the columns, from 0, in files without a header or with JSON arrays. Default: a header is
+            required.
+        split: The split to read, if the file has a column of splits.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If a column or the part is not there, or a line does not fit, with its number.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If a column or the split is missing, or a line is invalid; the message gives the line number.
     """
     check_there(path)
     wanted = [*columns, *([_SPLIT] if split else []), *([optional] if optional else [])]
@@ -123,31 +122,31 @@ def cells(
 
 
 def _plain(name: str) -> str:
-    """A name of a column without case, and without what stands between its words."""
+    """A column name in lower case, without separators between its words."""
     return re.sub(r"[\s_-]+", "", name).casefold()
 
 
 def _column(path: Name, names: Names, header: Sequence[str]) -> str | None:
-    """The header's name of a column that goes by any of these, the first of them that is there.
+    """The name in the header that matches the first possible name; None if none matches.
 
     Raises:
-        ValueError: If several of the header's names are one of these, and none of them to the letter.
+        ValueError: If several names in the header match and none is identical.
     """
     for name in names:
-        found = [name] if name in header else [one for one in header if _plain(one) == _plain(name)]
-        if len(found) > 1:
-            raise ValueError(f"{path}: {' and '.join(map(repr, found))} may both be {name!r}; rename one of them")
-        if found:
-            return found[0]
+        matches = [name] if name in header else [each for each in header if _plain(each) == _plain(name)]
+        if len(matches) > 1:
+            raise ValueError(f"{path}: {' and '.join(map(repr, matches))} may both be {name!r}; rename one of them")
+        if matches:
+            return matches[0]
     return None
 
 
 def _opened(path: Name) -> tuple[str, list[str], Iterator[str]]:
-    """The format of a file, the names of its columns, and its lines."""
+    """The format, the column names and the lines of a file."""
     ending = format_of(path, None)
     if ending == "parquet":
         return ending, parquet_names(path), iter(())
-    if ending == "json":  # The lines of an array say nothing one by one.
+    if ending == "json":  # The first line of an array need not contain an object.
         _, value = next(values(lines_of(path), path, ending), ("", None))
         return ending, list(value) if isinstance(value, dict) else [], lines_of(path)
     lines = lines_of(path)
@@ -156,14 +155,14 @@ def _opened(path: Name) -> tuple[str, list[str], Iterator[str]]:
 
 
 def _header(line: str) -> tuple[str, list[str]]:
-    """The format and the names of columns, by a first line; a line of data has no names that anybody looks for."""
+    """The format and the column names by the first line. Without a header, the "names" are data and match nothing."""
     line = without_ending(line)
     if line.lstrip()[:1] in ("{", "["):
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
             value = None
-        if value is not None or "\t" not in line:  # A sentence may begin with a bracket, too.
+        if value is not None or "\t" not in line:  # A sentence in a TSV file may begin with a bracket.
             return "jsonl", list(value) if isinstance(value, dict) else []
     if "\t" in line:
         return "tsv", line.split("\t")
@@ -173,11 +172,11 @@ def _header(line: str) -> tuple[str, list[str]]:
 def _objects(
     found: Iterable[tuple[str, Any]], path: Name, columns: Sequence[str], optional: Names
 ) -> Iterator[tuple[str, list[Any]]]:
-    """The values of keys that each object has, and of one that is empty where it is not there, or null."""
+    """The values of required keys, then of an optional key, which is empty if it is missing or null."""
     for where, value in found:
         missing = [column for column in columns if not isinstance(value, dict) or column not in value]
         if missing:
-            raise ValueError(f"{where}: no key {missing[0]!r}; mend or remove the line")
+            raise ValueError(f"{where}: no key {missing[0]!r}; fix or remove the line")
         name = _column(path, optional, [key for key in value if value[key] is not None])
         more = "" if name is None else value[name]
         yield where, [*(value[column] for column in columns), more]
@@ -186,7 +185,7 @@ def _objects(
 def _placed(
     lines: Iterator[str], path: Name, places: Sequence[int], file_format: str
 ) -> Iterator[tuple[str, list[Any]]]:
-    """The cells at places of lines that have no names for them."""
+    """The cells of a file without column names, by their indices."""
     rows: Iterator[tuple[str, Any]]
     if file_format in ("json", "jsonl"):
         rows = values(lines, path, file_format)
@@ -195,30 +194,30 @@ def _placed(
     for where, row in rows:
         if not isinstance(row, list) or len(row) <= max(places):
             count = f"{len(row)} cells" if isinstance(row, list) else "no array"
-            raise ValueError(f"{where}: {count} where {max(places) + 1} or more are expected; mend or remove the line")
+            raise ValueError(f"{where}: {count} where {max(places) + 1} or more are expected; fix or remove the line")
         yield where, [row[place] for place in places]
 
 
 def located(folder: Name, names: Sequence[str]) -> Path | None:
-    """The first of the named files or folders that is in a folder, gzipped or not, if any is."""
+    """The first of the named files or folders that exists in a folder, gzipped or not; None if none does."""
     paths = (Path(folder) / f"{name}{end}" for name in names for end in ("", ".gz"))
     return next((path for path in paths if path.exists()), None)
 
 
 def find(folder: Name, names: Sequence[str]) -> Path:
-    """The same where one has to be there.
+    """Like ``located``, but one of the files or folders must exist.
 
     Raises:
-        FileNotFoundError: If there is none, listing them.
+        FileNotFoundError: If none exists, with their names.
     """
     check_folder(folder)
     path = located(folder, names)
     if path is None:
-        raise FileNotFoundError(f"{folder} has no {' or '.join(names)}; put one there, or name another folder")
+        raise FileNotFoundError(f"{folder} has no {' or '.join(names)}; put one there, or pass another folder")
     return path
 
 
 def check_folder(folder: Name) -> None:
-    """Raise a FileNotFoundError for a folder that does not exist."""
+    """Raise a FileNotFoundError if the folder does not exist."""
     if not Path(folder).is_dir():
-        raise FileNotFoundError(f"the folder {folder} does not exist; name the one that holds the data")
+        raise FileNotFoundError(f"the folder {folder} does not exist; pass the folder of the data")

@@ -1,4 +1,4 @@
-"""Texts from files, one after the other."""
+"""Read texts from files, one after another."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ from collections.abc import Iterator
 
 from sbert.data.records import Name, check_there, format_of, kind, lines_of, records, values, without_ending
 
-# As their names are written.
+# Names of the formats, for errors.
 _TABLES = {"csv": "CSV", "tsv": "TSV", "parquet": "Parquet"}
 
 
 def read_texts(path: Name, column: str | None = None, file_format: str | None = None) -> Iterator[str]:
-    r"""The texts of a UTF-8 file in order, read as they are asked for.
+    r"""Iterate over the texts of a UTF-8 file in order; lines are read lazily.
 
-    Text: one text a line, empty lines included. JSONL: one JSON string a line, or with ``column`` one object; JSON:
-    an array of them. CSV and TSV: a header line, and the column of that name; TSV knows no quotes, CSV does. Parquet:
-    the column of that name; it needs pyarrow. A file with another ending is text, unless the ending is that of
-    something else, such as ``.xlsx``, or the file holds a NUL byte or no UTF-8.
+    - Text: one text per line, including empty lines.
+    - JSONL: one JSON string per line; with ``column``, one object per line. JSON: an array of these.
+    - CSV and TSV: a header line, then the named column. Quotes are special in CSV, but not in TSV.
+    - Parquet: the named column; needs pyarrow.
+
+    A file with an unknown suffix is read as text. Suffixes of other formats, such as ``.xlsx``, are an error, as are
+    NUL bytes and invalid UTF-8.
 
     Args:
-        path: The file, gzipped where it ends in ``.gz``; ``"-"`` for standard input.
-        column: Name of the column, or of the object's key.
-        file_format: ``"text"``, ``"jsonl"``, ``"csv"``, ``"tsv"``, ``"json"`` or ``"parquet"``; by the file's ending
-            where it is not given.
+        path: The file, gzipped if it ends in ``.gz``; ``"-"`` for standard input.
+        column: Name of the column, or key of the JSON objects.
+        file_format: ``"text"``, ``"jsonl"``, ``"csv"``, ``"tsv"``, ``"json"`` or ``"parquet"``. Default: by the suffix
+            of the file.
 
     Raises:
         ImportError: If the file is Parquet and pyarrow is not installed.
         OSError: If the file cannot be opened.
-        ValueError: If a line does not fit, with its number, or the file is something else.
+        ValueError: If a line is invalid, with the line number, or the format is not supported.
 
     Example:
         >>> import tempfile
@@ -42,7 +45,7 @@ def read_texts(path: Name, column: str | None = None, file_format: str | None = 
     if column is None and chosen in _TABLES:
         raise ValueError(f"{path} is {_TABLES[chosen]}; name the column that holds the texts")
     if column is not None and chosen == "text":
-        raise ValueError(f"{path} is plain text and has no column {column!r}; name another format")
+        raise ValueError(f"{path} is plain text and has no column {column!r}; leave column= out, or pass file_format=")
     check_there(path)
     return _texts(path, column, chosen)
 

@@ -1,4 +1,4 @@
-"""Readers of classification tasks: those of SentEval, and inference with all its parts."""
+"""Readers of classification tasks: the SentEval tasks, SNLI and MultiNLI."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class TransferTask:
-    """Texts, or pairs of texts, and their classes.
+    """Texts, or pairs of texts, with class labels.
 
     Args:
-        name: Of the task.
-        classes: Words for the labels 0, 1 and so on.
-        splits: Rows as a ``Trainer`` takes them, by ``"train"``, perhaps ``"dev"``, and ``"test"``; or by ``"all"``
-            where nobody has split them, and one measures by cross-validation.
+        name: Name of the task.
+        classes: Names of the labels 0, 1 and so on.
+        splits: Rows in the form that ``Trainer`` takes, by split: ``"train"``, ``"test"`` and optionally ``"dev"``; or
+            only ``"all"``, if the data has no splits and cross-validation is used.
 
     Example:
         >>> rows = [{"sentence": "A fine film.", "label": 1}, {"sentence": "A dull one.", "label": 0}]
@@ -44,12 +44,12 @@ class TransferTask:
 
 @dataclass(frozen=True)
 class _Source:
-    """Where a task's parts may be, and how they are read.
+    """The possible files of a task, and how to read them.
 
     Args:
-        classes: Words for the labels.
-        splits: By the name of the part, paths in the folder, one of which is there.
-        read: Makes rows of a file.
+        classes: Names of the labels.
+        splits: For each split, the possible paths in the folder.
+        read: Reads the rows of a file, given its path and the classes.
     """
 
     classes: tuple[str, ...]
@@ -58,21 +58,21 @@ class _Source:
 
 
 def read_transfer(folder: Name, task: str) -> TransferTask:
-    r"""A task that vectors are judged by: how well a simple classifier of them does.
+    r"""Read a transfer task: vectors are evaluated by the accuracy of a simple classifier trained on them.
 
-    Of SentEval's tasks: MR, CR, SUBJ, MPQA, SST2, SST5, TREC, MRPC and SICK-E; beside them SNLI, and MNLI, whose
-    matched development part is the test, as the test's labels are not published.
+    The SentEval tasks MR, CR, SUBJ, MPQA, SST2, SST5, TREC, MRPC and SICK-E; in addition SNLI and MNLI. The test set of
+    MNLI is its matched development set, since the labels of its test set are not public.
 
     Args:
-        folder: The ``downstream`` folder of SentEval, with ``MR/rt-polarity.pos`` and so on; or one with a table a
-            task (``MR.tsv`` with columns label and text) or a part (``TREC_train.tsv`` with coarse and text,
-            ``MRPC_test.tsv`` with label, sentence1 and sentence2), in it or in its folder ``senteval``. Inference is
-            in folders of its own: ``SICK`` or ``sick``, ``snli_1.0``, ``multinli_1.0`` or ``nli``.
-        task: Its name.
+        folder: The ``downstream`` folder of SentEval, with ``MR/rt-polarity.pos`` and so on; or a folder with one table
+            per task (``MR.tsv`` with columns label and text) or per split (``TREC_train.tsv`` with coarse and text,
+            ``MRPC_test.tsv`` with label, sentence1 and sentence2), at the top or in its folder ``senteval``. Inference
+            data is in folders of its own: ``SICK`` or ``sick``, ``snli_1.0``, ``multinli_1.0`` or ``nli``.
+        task: Name of the task.
 
     Raises:
-        FileNotFoundError: If a file is not there, saying what it may be called.
-        ValueError: If the task is unknown; or if a line does not fit, with its number.
+        FileNotFoundError: If a file is missing, with its possible names.
+        ValueError: If the task is unknown; or if a line is invalid, with the line number.
 
     References:
         Conneau and Kiela, 2018. https://arxiv.org/abs/1803.05449
@@ -93,10 +93,10 @@ def read_transfer(folder: Name, task: str) -> TransferTask:
 
 
 def tasks_in(folder: Name) -> list[str]:
-    """The tasks of which a folder has every part.
+    """The tasks of which a folder has all splits.
 
     Raises:
-        FileNotFoundError: If there is no such folder.
+        FileNotFoundError: If the folder does not exist.
     """
     check_folder(folder)
     return [
@@ -110,8 +110,8 @@ _OPPOSITES = {".pos": ".neg", ".subjective": ".objective"}
 
 
 def _sentences(path: Path, classes: Sequence[str]) -> Rows:
-    """Sentences with a label: in a table, or in one of SentEval's three ways."""
-    if path.suffix in _OPPOSITES:  # One sentence a line, and one file a class.
+    """Sentences with a label: from a table, or in one of SentEval's three formats."""
+    if path.suffix in _OPPOSITES:  # One sentence per line, one file per class.
         other = path.with_suffix(_OPPOSITES[path.suffix])
         return [
             {"sentence": text, "label": label} for label, file in ((1, path), (0, other)) for _, text in _lines(file)
@@ -127,9 +127,9 @@ def _sentences(path: Path, classes: Sequence[str]) -> Rows:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    """The lines that are not blank, and where they stand; some of the authors did not write UTF-8."""
+    """The lines that are not blank, with their locations. Some of these files are in Windows-1252."""
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; put it there, beside its like")
+        raise FileNotFoundError(f"{path} does not exist; put it there, beside the file of the other class")
     raw = path.read_bytes()
     try:
         text = raw.decode("utf-8-sig")
@@ -139,7 +139,7 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: neither UTF-8 nor Windows-1252; convert the file to UTF-8") from error
     if not text.strip():
-        raise ValueError(f"{path} has no rows; get the file again, or name another")
+        raise ValueError(f"{path} has no rows; download the file again, or pass another")
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield f"{path}, line {number}", line.strip()
@@ -171,7 +171,7 @@ def _sentiment(name: str, folder: str, classes: int) -> _Source:
 
 
 def _inference(**names: Sequence[str]) -> _Source:
-    """The published files of a set, or tables in the folder ``nli``."""
+    """The published files of a data set, or tables in the folder ``nli``."""
     endings = {split: [f"{name}{end}" for name in given for end in _ENDINGS] for split, given in names.items()}
     return _Source(CLASSES, endings, read_nli)
 
