@@ -14,8 +14,10 @@ import time
 from pathlib import Path
 from types import ModuleType
 
+import nbformat
 import pytest
 import torch
+from nbclient import NotebookClient
 from safetensors.torch import load_file
 
 from sbert import Pooling, SentenceEncoder, Transformer
@@ -167,3 +169,33 @@ def test_made_up_labels(shared: ModuleType) -> None:
     scores = {row["label"] for row in shared.scored_pairs(200, seed=0)}
     assert scores == {0, 0.2, 0.4, 0.6, 0.8, 1}
     assert all(row["anchor"] != row["positive"] for row in shared.paraphrases(100, seed=0))
+
+
+# --------------------------------------------------------------------------------------------------- notebooks
+
+NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_small_and_shows_its_outputs(path: Path) -> None:
+    """As a reader sees it without running it: executed in order, without errors, and with a picture."""
+    assert path.stat().st_size < 300_000
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == [*range(1, len(cells) + 1)]
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert not [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Of the kernel's own packages.
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anew, in an empty folder and without a network; an error in a cell ends it."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES.parent))
+    notebook = nbformat.read(path, as_version=4)
+    resources = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
+    assert list(tmp_path.iterdir()) == []

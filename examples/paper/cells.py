@@ -20,7 +20,7 @@ from examples.paper.systems import (
     inference_files,
     similarity_rows,
 )
-from sbert import CrossEncoder, SentenceEncoder, Transformer
+from sbert import CrossEncoder, SentenceEncoder, TokenBatch, TokenEmbeddings, Transformer
 from sbert.evaluation import SimilarityEvaluator, STSSuite, TransferSuite, spearman
 
 NLI = f"sbert-nli-mean-{CHOSEN}"
@@ -198,14 +198,20 @@ class Study:
 
 @torch.inference_mode()
 def in_order(model: SentenceEncoder, texts: list[str]) -> None:
-    """Encode batches of 32 in input order, those of a transformer padded: without smart batching."""
+    """Encode batches of 32 in input order, padded if the model has a transformer: without smart batching."""
     model.eval()
     for start in range(0, len(texts), 32):
         value: Any = model.tokenize(texts[start : start + 32]).to(model.device)
         for module in model:
-            padded = isinstance(module, Transformer)
-            value = value.embeddings(module.padded_forward(value)) if padded else module(value)
+            value = padded(module, value) if isinstance(module, Transformer) else module(value)
         value.cpu()
+
+
+def padded(transformer: Transformer, batch: TokenBatch) -> TokenEmbeddings:
+    """The token vectors of a batch that is padded to its longest text."""
+    ids, mask = batch.padded(fill=transformer.tokenizer.pad_token_id or 0)  # (rows, longest)
+    hidden = transformer.auto_model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+    return batch.embeddings(hidden.flatten(0, 1)[batch.slot_of_token])  # (tokens, dim)
 
 
 def word_vectors(data: Path) -> Path | None:

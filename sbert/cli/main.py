@@ -9,9 +9,9 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
+from sbert import __version__
 from sbert.cli import cluster, evaluate, paraphrases, search, train
 from sbert.cli import map as pages
 from sbert.cli.output import INPUT
@@ -114,7 +114,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def _parser() -> _Parser:
     parser = _Parser(prog="sbert", description="Sentence embeddings.")
-    parser.add_argument("--version", action="version", version=f"sbert {version('sbert')}")
+    parser.add_argument("--version", action="version", version=f"sbert {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     encode = _command(commands, "encode", _encode, "write the vectors of texts to a .npy file")
