@@ -16,10 +16,9 @@ import torch
 import sbert
 from sbert.functional import SIMILARITIES
 from sbert.pipeline.quantization import calibrate, dequantize, quantize
-from sbert.search import Hits, corpus, semantic_search
-from sbert.search import prefilter as rough
-from sbert.search import scoring as compare
-from sbert.search import semantic as nearest
+from sbert.search import Hits, corpus, low_precision, scoring, semantic, semantic_search
+from sbert.search.blocks import prepare_block, prepare_queries
+from sbert.search.prefilter import candidates, nonzero_flat
 from tests.memory import grown
 
 WAYS = [(torch.float32, False), (torch.float32, True), (torch.bfloat16, False), (torch.bfloat16, True)]
@@ -28,7 +27,7 @@ WAYS = [(torch.float32, False), (torch.float32, True), (torch.bfloat16, False), 
 @pytest.fixture(params=WAYS, ids=lambda way: f"{way[0]}-{'oneDNN' if way[1] else 'plain'}")
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[torch.dtype, bool]:
     """Each of the products that may be the fastest somewhere."""
-    monkeypatch.setattr(rough, "fastest", lambda threads: request.param)
+    monkeypatch.setattr(low_precision, "fastest", lambda threads: request.param)
     return request.param
 
 
@@ -62,8 +61,8 @@ def equal(found: Hits, expected: Hits) -> None:
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 def test_search_is_the_sorted_whole(similarity: str, k: int, way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every row there twice, rows of length 0, and lengths from a hundredth to a hundred."""
-    monkeypatch.setattr(corpus, "_NUMBERS", 1 << 14)
-    monkeypatch.setattr(nearest, "_QUERIES", 4)
+    monkeypatch.setattr(corpus, "_VALUES", 1 << 14)
+    monkeypatch.setattr(semantic, "_QUERIES", 4)
     rng = np.random.default_rng(0)
     queries, vectors = (rng.normal(size=(rows, 12)).astype(np.float32) for rows in (7, 3100))
     vectors *= 10 ** rng.uniform(-2, 2, (3100, 1)).astype(np.float32)
@@ -85,7 +84,7 @@ def test_products_that_float32_would_lose(similarity: str, scale: float, way: An
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean"])
 def test_what_exceeds_a_limit_is_never_left_out(similarity: str, way: Any, autocast: bool) -> None:
-    """However little it exceeds it by, and wherever rounding to few bits leads."""
+    """However little it exceeds it by, and wherever rounding to low precision leads."""
     rng, passed = np.random.default_rng(0), 0
     for scale in (1e-9, 1.0, 1e6):
         vectors = torch.from_numpy(rng.normal(size=(4096, 48)).astype(np.float32)) * scale
@@ -93,15 +92,15 @@ def test_what_exceeds_a_limit_is_never_left_out(similarity: str, way: Any, autoc
         vectors[::2] = vectors[::2].bfloat16().float() * (1 + 2.0**-8 * 0.99)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
             block, queries = (
-                compare.rows(vectors, "corpus", similarity),
-                compare.Queries(vectors[::512] / scale, similarity),
+                prepare_block(vectors, "corpus", similarity),
+                prepare_queries(vectors[::512] / scale, similarity),
             )
-        scores = queries.all(block)
+        scores = scoring.all_scores(queries, block)
         ranked = scores.sort(1, descending=True).values
         for rank in (0, 2, 5):
             limit = torch.nextafter(ranked[:, rank], torch.tensor(-math.inf)).double()
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-                places = queries.worth(block, limit)
+                places = candidates(queries, block, limit)
             if places is not None:  # None is what compares all of them.
                 passed += 1
                 known = {*zip(places[1].tolist(), places[0].tolist(), strict=True)}
@@ -111,7 +110,7 @@ def test_what_exceeds_a_limit_is_never_left_out(similarity: str, way: Any, autoc
 
 @pytest.mark.parametrize("autocast", [None, torch.bfloat16, torch.float16])
 def test_rounding_that_misleads_changes_nothing(way: Any, autocast: torch.dtype | None) -> None:
-    """One row is the best, and its rough product is worse than that of 25 others: by as much as can be."""
+    """One row is the best, and its low-precision product is worse than that of 25 others: by as much as can be."""
     few = torch.arange(128, 256) / 256  # Numbers of eight bits.
     best = torch.tensor(1 + 2.0**-8 - 2.0**-14)  # Becomes 1.
     others = (best - 2.0**-18) / few
@@ -136,9 +135,9 @@ def test_products_that_the_user_has_made_less_exact(setting: str) -> None:
     code = f"""if True:
         import numpy as np
         import torch
-        from sbert.search import prefilter, semantic_search
+        from sbert.search import low_precision, semantic_search
         torch.backends.{setting}.fp32_precision = "{"tf32" if "cuda" in setting else "bf16"}"
-        prefilter.fastest = lambda threads: (torch.float32, False)
+        low_precision.fastest = lambda threads: (torch.float32, False)
         vectors = np.random.default_rng(0).normal(size=(5000, 64)).astype(np.float32)
         assert (semantic_search(vectors[::500], vectors, 3).indices[:, 0] == np.arange(0, 5000, 500)).all()
     """
@@ -146,7 +145,7 @@ def test_products_that_the_user_has_made_less_exact(setting: str) -> None:
 
 
 def test_near_ties_are_told_apart(way: Any) -> None:
-    """Scores that differ by a thousandth of what bfloat16 can tell, among which a rough product alone is lost."""
+    """Scores that differ by a thousandth of what bfloat16 can tell, which a low-precision product alone mixes up."""
     rng = np.random.default_rng(0)
     query = rng.normal(size=(3, 32)).astype(np.float32)
     vectors = rng.normal(size=(6000, 32)).astype(np.float32)
@@ -177,13 +176,16 @@ def test_a_pair_has_one_score_however_it_is_compared(
     rng = np.random.default_rng(0)
     vectors = torch.from_numpy(rng.normal(size=(100, 20)).astype(np.float32))
     vectors[50:] = vectors[:50]
-    block, queries = compare.rows(vectors, "corpus", similarity, exact=exact), compare.Queries(vectors[:30], similarity)
+    block, queries = (
+        prepare_block(vectors, "corpus", similarity, exact=exact),
+        prepare_queries(vectors[:30], similarity),
+    )
     at, of = torch.from_numpy(rng.integers(0, 100, 700)), torch.from_numpy(rng.integers(0, 30, 700))
-    expected = queries.all(block)[of, at]
-    assert torch.equal(queries.some(block, (at, of)), expected)
-    monkeypatch.setattr(compare, "_SPARSE", 1)
-    assert torch.equal(queries.some(block, (at, of)), expected)
-    one = queries.some(block, (at[:1], of[:1]))
+    expected = scoring.all_scores(queries, block)[of, at]
+    assert torch.equal(scoring.pair_scores(queries, block, (at, of)), expected)
+    monkeypatch.setattr(scoring, "_SPARSE", 1)
+    assert torch.equal(scoring.pair_scores(queries, block, (at, of)), expected)
+    one = scoring.pair_scores(queries, block, (at[:1], of[:1]))
     assert torch.equal(one, expected[:1])
 
 
@@ -197,16 +199,18 @@ def test_scores_on_the_edge_are_those_of_one_order_of_sums(monkeypatch: pytest.M
     query = np.ones((3, 64), np.float32)
     expected = np.array([halves(row) for row in vectors.astype(np.float64)], np.float32)
     assert len(set(expected)) == 2  # Both ways to round it.
-    block = compare.rows(torch.from_numpy(vectors), "corpus", "dot")
-    queries = compare.Queries(torch.from_numpy(query), "dot")
-    assert (queries.about(block).float().numpy()[0] != expected).any()  # Another order, and another score.
+    block = prepare_block(torch.from_numpy(vectors), "corpus", "dot")
+    queries = prepare_queries(torch.from_numpy(query), "dot")
+    assert (
+        scoring.unrounded_scores(queries, block).float().numpy()[0] != expected
+    ).any()  # Another order, and another score.
     at = torch.arange(2000)
     places = torch.cat([at, at, at]), torch.arange(3).repeat_interleave(2000)
     for sparse in (1, 10**9):
-        monkeypatch.setattr(compare, "_SPARSE", sparse)
-        np.testing.assert_array_equal(queries.some(block, places).view(3, -1).numpy(), [expected] * 3)
-    monkeypatch.setattr(compare, "_ROUNDED", 3000)
-    np.testing.assert_array_equal(queries.all(block).numpy(), [expected] * 3)
+        monkeypatch.setattr(scoring, "_SPARSE", sparse)
+        np.testing.assert_array_equal(scoring.pair_scores(queries, block, places).view(3, -1).numpy(), [expected] * 3)
+    monkeypatch.setattr(scoring, "_ROUNDED", 3000)
+    np.testing.assert_array_equal(scoring.all_scores(queries, block).numpy(), [expected] * 3)
     order = np.argsort(-expected, kind="stable")[:1500]
     for first_rows in (64, 4096):
         monkeypatch.setattr(corpus, "_FIRST_ROWS", first_rows)
@@ -220,12 +224,14 @@ def test_scores_on_the_edge_are_those_of_one_order_of_sums(monkeypatch: pytest.M
 def test_pairs_above_a_limit(limit: float, behind: int | None, way: Any) -> None:
     """Where there are so many that all are compared, and where there are few."""
     vectors = np.random.default_rng(0).normal(size=(640, 12)).astype(np.float32)
-    block = compare.rows(torch.from_numpy(vectors), "corpus", "cosine")
+    block = prepare_block(torch.from_numpy(vectors), "corpus", "cosine")
     expected = scored(vectors[:40], vectors, "cosine")
     of, at = (expected > np.float32(limit)).nonzero()
     if behind is not None:
         of, at = of[at - of > behind], at[at - of > behind]
-    scores, *places = compare.Queries(torch.from_numpy(vectors[:40]), "cosine").above(block, limit, behind=behind)
+    scores, *places = scoring.scores_above(
+        prepare_queries(torch.from_numpy(vectors[:40]), "cosine"), block, limit, min_offset=behind
+    )
     order = np.lexsort(tuple(places))
     np.testing.assert_array_equal(np.stack(places)[:, order], [at, of])
     np.testing.assert_array_equal(scores[order], expected[of, at])
@@ -240,15 +246,15 @@ def halves(numbers: np.ndarray) -> float:
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 def test_a_pair_and_its_reverse_have_one_score(similarity: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all are summed by halves, of any number of numbers; the sums are those of float64."""
+    """Where all are summed pairwise, of any dimension; the sums are those of float64."""
     monkeypatch.setattr(
-        compare.Queries, "_rounded", lambda self, values, *_: (values.float(), compare._true(values == values))
+        scoring, "_rounded", lambda queries, values, *_: (values.float(), nonzero_flat(values == values))
     )
     rng = np.random.default_rng(0)
     for dim in (1, 2, 7, 50):
         vectors = rng.normal(size=(40, dim)).astype(np.float32)
-        block = compare.rows(torch.from_numpy(vectors), "corpus", similarity)
-        scores = compare.Queries(torch.from_numpy(vectors), similarity).all(block)
+        block = prepare_block(torch.from_numpy(vectors), "corpus", similarity)
+        scores = scoring.all_scores(prepare_queries(torch.from_numpy(vectors), similarity), block)
         assert torch.equal(scores, scores.T)
         np.testing.assert_allclose(scores, scored(vectors, vectors, similarity), rtol=1e-6, atol=1e-7)
 
@@ -313,7 +319,7 @@ def test_a_map_is_not_kept_in_memory(tmp_path: Path) -> None:
     before = f"""
 import numpy as np
 from sbert.search import corpus, semantic_search
-corpus._NUMBERS = 1 << 17
+corpus._VALUES = 1 << 17
 vectors, query = np.load({str(path)!r}, mmap_mode="r"), np.ones((1, 64), np.float32)
 semantic_search(query, vectors[:9000])
 """
@@ -388,9 +394,9 @@ def test_rescoring_is_the_order_of_the_finer_codes() -> None:
     queries = vectors[:40] + 0.3 * rng.normal(size=(40, 64)).astype(np.float32)
     bits = quantize(torch.from_numpy(vectors), "ubinary")
     expected = whole(queries, vectors, 10)
-    rough_hits = semantic_search(queries, bits, 10)
+    coarse_hits = semantic_search(queries, bits, 10)
     found = semantic_search(queries, bits, 10, rescore=vectors, oversample=8)
-    assert recall(rough_hits, expected) < recall(found, expected) - 0.1
+    assert recall(coarse_hits, expected) < recall(found, expected) - 0.1
     equal(semantic_search(queries, bits, 10, rescore=vectors, oversample=300), expected)
     ranges = calibrate(vectors)
     codes = quantize(torch.from_numpy(vectors), "int8", ranges)
@@ -427,7 +433,7 @@ def test_no_rows_and_few_rows() -> None:
 
 
 WRONG: dict[str, tuple[Any, Any, dict[str, Any], type[Exception], str]] = {
-    "dims": (np.ones((1, 3)), np.ones((2, 4)), {}, ValueError, "rows of 4 numbers, and the queries are of dim 3"),
+    "dims": (np.ones((1, 3)), np.ones((2, 4)), {}, ValueError, r"shape \(2, 4\), and the queries are of dim 3"),
     "bits": (np.ones((1, 9)), np.ones((2, 1), np.uint8), {}, ValueError, "ubinary codes of 2 bytes"),
     "NaN": (np.ones((1, 2)), np.array([[1, 1], [1, np.nan]]), {}, ValueError, r"corpus\[1\] has a NaN"),
     "infinite": (np.array([[1, np.inf]]), np.ones((2, 2)), {}, ValueError, r"queries\[0\] has a NaN or an infinity"),
@@ -452,16 +458,16 @@ WRONG: dict[str, tuple[Any, Any, dict[str, Any], type[Exception], str]] = {
         np.ones((2, 2)),
         {"ranges": np.ones((2, 2))},
         ValueError,
-        "ranges are of int8, and the corpus is float32; leave them out",
+        "ranges belong to int8, and the corpus is float32; remove ranges",
     ),
     "ranges of bits": (
         np.ones((1, 8)),
         np.ones((2, 1), np.uint8),
         {"ranges": np.ones((2, 8)), "rescore": np.ones((2, 8))},
         ValueError,
-        "ranges are of int8, and the corpus is ubinary",
+        "ranges belong to int8, and the corpus is ubinary",
     ),
-    "oversample": (np.ones((1, 2)), np.ones((2, 2)), {"oversample": 8}, ValueError, "oversample=8 is of rescoring"),
+    "oversample": (np.ones((1, 2)), np.ones((2, 2)), {"oversample": 8}, ValueError, "oversample=8 needs rescore"),
     "some": (np.ones((1, 2)), np.ones((2, 2)), {"top_k": 1.5}, TypeError, "top_k is 1.5"),
     "name": (np.ones((1, 2)), np.ones((2, 2)), {"similarity": "cos"}, ValueError, "similarity 'cos' is unknown"),
     "shape": (

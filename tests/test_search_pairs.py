@@ -10,9 +10,8 @@ import torch
 
 from sbert.evaluation import ParaphraseMiningEvaluator
 from sbert.functional import SIMILARITIES
-from sbert.search import Pairs, most_similar_pair, paraphrase_mining
+from sbert.search import Pairs, most_similar_pair, paraphrase_mining, scoring
 from sbert.search import paraphrases as pairs
-from sbert.search import scoring as compare
 from tests.evaluators import Meanings, text
 from tests.memory import grown
 from tests.test_search import scored
@@ -51,10 +50,10 @@ def clustered(rows: int = 300, dim: int = 12, twice: bool = True) -> np.ndarray:
 
 @pytest.fixture(params=[(512, 4096), (64, 128), (10, 23)], ids=str)
 def _tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs, "_FEW", request.param[0])
+    monkeypatch.setattr(pairs, "_QUERIES", request.param[0])
     monkeypatch.setattr(pairs, "_BLOCK", request.param[1])
     monkeypatch.setattr(pairs, "_SAMPLE", 30)
-    monkeypatch.setattr(compare, "_SPARSE", 1)
+    monkeypatch.setattr(scoring, "_SPARSE", 1)
 
 
 @pytest.mark.usefixtures("_tiles")
@@ -89,7 +88,7 @@ def test_a_threshold_is_the_least_score() -> None:
 
 
 def test_many_equal_pairs_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs, "_FEW", 32)
+    monkeypatch.setattr(pairs, "_QUERIES", 32)
     monkeypatch.setattr(pairs, "_BLOCK", 64)
     vectors = np.tile(np.array([[0.3, 0.4]], np.float32), (200, 1))
     found = paraphrase_mining(vectors, top_k=None, max_pairs=250)
@@ -100,7 +99,7 @@ def test_many_equal_pairs_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_search_that_cannot_help_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of rows that are all alike, no score tells how many pairs there are above it."""
-    monkeypatch.setattr(pairs, "_FEW", 64)
+    monkeypatch.setattr(pairs, "_QUERIES", 64)
     monkeypatch.setattr(pairs, "_BLOCK", 512)
     looked_at, real = [], pairs.pairs_above
 
@@ -133,7 +132,7 @@ def test_mining_keeps_little_more_than_it_is_asked_for(limit: int | None) -> Non
     before = """
 import numpy as np
 from sbert.search import paraphrase_mining, paraphrases as pairs
-pairs._FEW, pairs._BLOCK = 64, 512
+pairs._QUERIES, pairs._BLOCK = 64, 512
 vectors = np.random.default_rng(0).normal(size=(6000, 8)).astype(np.float32)
 paraphrase_mining(vectors[:1500], top_k=10, max_pairs=1000)
 """

@@ -20,7 +20,7 @@ import torch
 from sbert import SentenceEncoder
 from sbert.backends import huggingface
 from sbert.pipeline import progress as report
-from sbert.search import scoring as compare
+from sbert.search import scoring
 from sbert.storage import processes
 from tests import small
 
@@ -166,8 +166,8 @@ def test_12_warnings_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     before = list(warnings.filters)
     together(lambda: report.progress_bar(True), lambda: report.progress_bar(True))
     assert warnings.filters == before
-    compare._hear_of_sparse.cache_clear()
-    together(compare._hear_of_sparse, compare._hear_of_sparse)
+    scoring._silence_sparse_warning.cache_clear()
+    together(scoring._silence_sparse_warning, scoring._silence_sparse_warning)
     assert warnings.filters == before
 
 

@@ -425,7 +425,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "corpus of texts": (lambda: semantic_search(V, TEXTS), rf"corpus {NUMBERS}"),
     "corpus of one text": (
         lambda: semantic_search(V, "a b"),
-        r"corpus='a b' is no file; pass the path of a \.npy file, or",
+        r"corpus='a b' is not a file; pass the path of a \.npy file, or",
     ),
     "search by a model": (lambda: semantic_search(M, V), "queries must be an array"),
     "search none": (lambda: semantic_search(None, V), "queries must be an array, .*NoneType"),
@@ -433,11 +433,11 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "list of matrices": (lambda: semantic_search(V, [V, V]), r"corpus must have the shape .* not \(2, 6, 4\)"),
     "search dims": (
         lambda: semantic_search(V, W),
-        "corpus has rows of 3 numbers, and the queries are of dim 4; encode both",
+        r"corpus has shape \(\d+, 3\), and the queries are of dim 4; encode both",
     ),
     "rescore dims": (
         lambda: semantic_search(V, V, rescore=W),
-        "rescore has rows of 3 numbers, and the queries are of dim 4",
+        r"rescore has shape \(\d+, 3\), and the queries are of dim 4",
     ),
     "rescore texts": (lambda: semantic_search(V, V, rescore=TEXTS), rf"rescore {NUMBERS}"),
     "floats for codes": (lambda: semantic_search(V, V, precision="int8"), "codes of torch.float32 are not 'int8'"),
@@ -473,7 +473,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "cluster threshold": (lambda: cluster(V, "agglomerative", threshold=5), "threshold=5 is not a cosine; pass -1"),
     "cluster nan": (lambda: cluster(V, "agglomerative", threshold=np.nan), "threshold=nan is no"),
     "cluster seed": (lambda: cluster(V, clusters=2, seed=1.5), "seed is 1.5; pass a whole number"),
-    "labels as text": (lambda: topic_words(TEXTS, "abc"), "labels are 'abc'; pass the cluster of each text"),
+    "labels as text": (lambda: topic_words(TEXTS, "abc"), "labels are 'abc'; pass one label per text"),
     "labels between": (lambda: topic_words(TEXTS, [0.5, 1, 1]), r"labels\[0\] is 0\.5; pass integers"),
     "no labels": (lambda: topic_words(TEXTS, None), "labels are None"),
     "negatives swapped": (

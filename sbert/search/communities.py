@@ -8,9 +8,10 @@ import numpy as np
 import torch
 
 from sbert.inputs.arguments import check_count, check_threshold, known_arguments
+from sbert.search.blocks import Block, prepare_block, prepare_queries
 from sbert.search.corpus import held
 from sbert.search.paraphrases import pairs_above, tiles
-from sbert.search.scoring import Queries, Rows, rows
+from sbert.search.scoring import scores_above
 
 # Number of centres, and of rows, that are compared in one step.
 _CENTRES, _BLOCK = 128, 16384
@@ -54,11 +55,11 @@ def community_detection(vectors: Any, threshold: float = 0.75, min_community_siz
         return []
     # The comparisons below are strict, and a cosine equal to the threshold counts.
     limit = float(np.nextafter(np.float32(threshold), np.float32(-np.inf)))
-    block = rows(values, "vectors", "cosine", exact=True)
+    block = prepare_block(values, "vectors", "cosine", exact=True)
     return _groups(block, limit, _counts(block, limit), size)
 
 
-def _counts(block: Rows, limit: float) -> np.ndarray:
+def _counts(block: Block, limit: float) -> np.ndarray:
     """The number of neighbours of each row, itself included. Shape: (rows,)."""
     total = len(block.values)
     counts = (block.norms > 0).long() if limit >= 0 else torch.ones(total, dtype=torch.int64, device=block.norms.device)
@@ -68,7 +69,7 @@ def _counts(block: Rows, limit: float) -> np.ndarray:
     return counts.cpu().numpy()
 
 
-def _groups(block: Rows, limit: float, counts: np.ndarray, size: int) -> list[list[int]]:
+def _groups(block: Block, limit: float, counts: np.ndarray, size: int) -> list[list[int]]:
     """The groups, from the number of neighbours of each row."""
     order = np.argsort(-counts, kind="stable")
     order = order[counts[order] >= size]
@@ -92,15 +93,15 @@ def _groups(block: Rows, limit: float, counts: np.ndarray, size: int) -> list[li
     return sorted(groups, key=len, reverse=True)
 
 
-def _neighbours(block: Rows, limit: float, centres: np.ndarray) -> list[np.ndarray]:
+def _neighbours(block: Block, limit: float, centres: np.ndarray) -> list[np.ndarray]:
     """The neighbours of each centre by decreasing cosine."""
     if not len(centres):
         return []
-    queries = Queries(block.values[torch.from_numpy(centres).to(block.values.device)], "cosine")
+    queries = prepare_queries(block.values[torch.from_numpy(centres).to(block.values.device)], "cosine")
     parts: list[tuple[np.ndarray, ...]] = []
     for start in range(0, len(block.values), _BLOCK):
-        scores, at, of = queries.above(block.part(start, start + _BLOCK), limit)
-        parts.append((of.cpu().numpy(), at.cpu().numpy() + start, scores.cpu().numpy()))
-    of_all, at_all, scores_all = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.lexsort((at_all, -scores_all, of_all))
-    return np.split(at_all[order], np.searchsorted(of_all[order], np.arange(1, len(centres))))
+        scores, row_ids, query_ids = scores_above(queries, block.part(start, start + _BLOCK), limit)
+        parts.append((query_ids.cpu().numpy(), row_ids.cpu().numpy() + start, scores.cpu().numpy()))
+    of_centre, neighbours, cosines = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.lexsort((neighbours, -cosines, of_centre))
+    return np.split(neighbours[order], np.searchsorted(of_centre[order], np.arange(1, len(centres))))

@@ -1,4 +1,4 @@
-"""What is searched: floats or codes, in memory or in a file, read block by block."""
+"""The corpus of a search: floats or codes, in memory or in a file, read block by block."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from sbert.inputs.vectors import matrix, tensor_of, vectors_of
 from sbert.pipeline.quantization import check_ranges, dequantize
 from sbert.storage.files import is_failure, one_line
 
-# Numbers that are read and compared at once, on a CPU and on a GPU.
-_NUMBERS, _NUMBERS_OF_GPU = 6 << 20, 1 << 26
-# Rows of these at most: of vectors of few numbers, the scores are what takes memory.
-_ROWS, _ROWS_OF_GPU = 1 << 15, 1 << 18
-# The first blocks are smaller: where nothing was found yet, all that is seen must be compared exactly.
+# Maximum number of values in a block, on a CPU and on a GPU.
+_VALUES, _VALUES_ON_GPU = 6 << 20, 1 << 26
+# Maximum number of rows in a block: for a small dimension, the scores take more memory than the vectors.
+_ROWS, _ROWS_ON_GPU = 1 << 15, 1 << 18
+# The first block is smaller: without hits there is no limit for the prefilter, and all its rows are compared exactly.
 _FIRST_ROWS = 1024
-# Blocks have a multiple of so many rows, but for the last one.
+# The number of rows in a block is a multiple of this, except in the last one.
 ALIGNED = 64
-# Bytes around a page that some systems map when it is read.
-_AROUND = 4 << 20
+# Some systems map so many bytes around a page that is read.
+_READAHEAD = 4 << 20
 _CODES = (torch.int8, torch.uint8)
 
 
 class Corpus:
-    """Vectors to be searched.
+    """Blocks of vectors, checked and converted to floats.
 
     Args:
-        given: Array, tensor, the path of a ``.npy`` file, or an iterator of such blocks.
-        dim: Of the vectors that it is compared with; where those are codes, their width.
-        device: Where it is compared.
-        precision: ``"float32"``, ``"int8"``, ``"binary"`` or ``"ubinary"``; None to see it by dtype and dim.
-        ranges: Of int8 codes.
-        coded: Whether the vectors that it is compared with are codes themselves.
-        also_others: Whether the ranges may be of something else; or else they must be of the corpus.
-        name: What the caller calls it.
+        given: Array, tensor, the path of a ``.npy`` file, or an iterator over these.
+        dim: Dimension of the queries; if they are codes, bytes per query.
+        device: Device of the comparison.
+        precision: ``"float32"``, ``"int8"``, ``"binary"`` or ``"ubinary"``; None to derive it from dtype and dimension.
+        ranges: Ranges of int8 codes.
+        coded: Whether the queries are codes, too.
+        ranges_optional: Whether ``ranges`` are allowed if the corpus is not int8; they may belong to ``rescore``.
+        name: Name of the caller's argument, for messages.
     """
 
     def __init__(
@@ -50,18 +50,18 @@ class Corpus:
         precision: str | None = None,
         ranges: Any = None,
         coded: bool = False,
-        also_others: bool = False,
+        ranges_optional: bool = False,
         name: str = "corpus",
     ) -> None:
         self.blocks = given if isinstance(given, Iterator) else iter([given])
         self.dim, self.device, self.precision, self.coded = dim, device, precision, coded
         self.ranges = None if ranges is None else check_ranges(ranges, dim)
-        self.also_others, self.name = also_others, name
+        self.ranges_optional, self.name = ranges_optional, name
         self.count = 0  # Rows that were read.
         self._known = "float32"
 
     def __iter__(self) -> Iterator[tuple[int, Tensor]]:
-        """The number of each block's first row, and its rows as floats."""
+        """The index of the first row of each block, and its rows as floats, (rows, dim)."""
         start = 0
         for given in self.blocks:
             whole = opened(self.name, given)
@@ -78,19 +78,19 @@ class Corpus:
             self.count = start
 
     def _step(self, seen: int) -> int:
-        """How many rows to read, a number that comparing by groups can divide."""
-        numbers, rows = (_NUMBERS, _ROWS) if self.device.type == "cpu" else (_NUMBERS_OF_GPU, _ROWS_OF_GPU)
-        most = min(numbers // self.dim, rows)
-        return max(ALIGNED, min(most, max(_FIRST_ROWS, 4 * seen)) // ALIGNED * ALIGNED)
+        """The number of rows in the block after the first ``seen`` rows."""
+        values, rows = (_VALUES, _ROWS) if self.device.type == "cpu" else (_VALUES_ON_GPU, _ROWS_ON_GPU)
+        maximum = min(values // self.dim, rows)
+        return max(ALIGNED, min(maximum, max(_FIRST_ROWS, 4 * seen)) // ALIGNED * ALIGNED)
 
     def decoded(self, queries: Tensor) -> Tensor:
-        """The vectors that it is compared with, as floats."""
+        """The queries as floats, once a block was read."""
         if self.coded:
             return dequantize(queries, self._known, self.ranges)
         return queries if queries.dtype in (torch.float32, torch.float64) else queries.float()
 
     def _precision(self, whole: Any) -> str:
-        """What the numbers of a block are; an error if they do not fit."""
+        """The precision of a block, or a ValueError if it does not fit the queries."""
         width, kind = whole.shape[1], _dtype(whole)
         packed = -(-self.dim // 8)
         known = self.precision
@@ -98,24 +98,24 @@ class Corpus:
             known = "ubinary"
         elif known is None and kind == torch.int8:
             if self.coded:
-                raise ValueError("codes of int8 may be numbers or bits; pass precision='int8' or precision='binary'")
+                raise ValueError("int8 codes may be int8 or binary; pass precision='int8' or precision='binary'")
             known = "int8" if width == self.dim else "binary"
         if known is None and self.coded:
-            raise ValueError("the queries are codes, and the corpus is not; pass queries as floats, or code the corpus")
+            raise ValueError("the queries are codes, and the corpus is not; pass float queries, or quantize the corpus")
         known = known or "float32"
-        if self.ranges is not None and known != "int8" and not self.also_others:
-            raise ValueError(f"ranges are of int8, and the corpus is {known}; leave them out")
+        if self.ranges is not None and known != "int8" and not self.ranges_optional:
+            raise ValueError(f"ranges belong to int8, and the corpus is {known}; remove ranges")
         expected = packed if known.endswith("binary") and not self.coded else self.dim
         if width != expected:
             fits = f"of dim {self.dim}" if known == "float32" else f"{known} codes of {expected} bytes"
             raise ValueError(
-                f"{self.name} has rows of {width} numbers, and the queries are {fits}; encode both with the same model"
-                " and truncate_dim"
+                f"{self.name} has shape {tuple(whole.shape)}, and the queries are {fits}; encode both with the same"
+                " model and truncate_dim"
             )
         return known
 
     def _floats(self, block: Any, precision: str) -> Tensor:
-        """(rows, dim) float32 or float64, where it is compared."""
+        """The rows as float32 or float64 on the device of the comparison. Shape: (rows, dim)."""
         tensor = tensor_of(block).detach().to(self.device)
         if precision == "float32":
             return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
@@ -123,15 +123,15 @@ class Corpus:
 
 
 def opened(name: str, given: Any) -> Any:
-    """An array or tensor of two dimensions; a file is mapped, not read.
+    """An array or a tensor with two dimensions; a file is mapped into memory.
 
     Args:
-        name: What the caller calls it.
+        name: Name of the caller's argument, for messages.
         given: Array, tensor, list of vectors, or the path of a ``.npy`` file.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        TypeError: If it is no array of numbers.
+        FileNotFoundError: If the file does not exist.
+        TypeError: If it is not an array of numbers.
         ValueError: If it has another shape, or the file cannot be read.
     """
     if isinstance(given, (str, os.PathLike)):
@@ -140,15 +140,15 @@ def opened(name: str, given: Any) -> Any:
 
 
 def _mapped(name: str, path: str) -> np.ndarray:
-    """The array in a file, mapped, or else an error that says what is wrong with it."""
+    """The array in a file, mapped, or an error that says what is wrong with the file."""
     try:
         mapped = _array_in(path)
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"{name}={path!r} is no file; pass the path of a .npy file, or vectors: of a text, those that"
-            " model.encode gives"
+            f"{name}={path!r} is not a file; pass the path of a .npy file, or vectors: model.encode gives those of"
+            " texts"
         ) from error
-    except Exception as error:  # Of a damaged header, NumPy lets errors of Python's own parser pass.
+    except Exception as error:  # For a damaged header, NumPy passes on errors of the Python parser.
         if not is_failure(error):
             raise
         raise ValueError(f"{path} cannot be read as an array ({one_line(error)}); write it again") from error
@@ -158,7 +158,7 @@ def _mapped(name: str, path: str) -> np.ndarray:
 
 
 def _array_in(path: str) -> Any:
-    """The array in a file, mapped; one without rows, which not every NumPy maps, is made anew."""
+    """The array in a file, mapped; an empty one, which some versions of NumPy cannot map, is created."""
     with open(path, "rb") as file:
         if file.read(6) == np.lib.format.MAGIC_PREFIX:
             file.seek(0)
@@ -171,40 +171,40 @@ def _array_in(path: str) -> Any:
 
 
 def held(name: str, given: Any) -> Tensor:
-    """Vectors all of which are in memory, as floats of 32 bits or 64, on a device that has float64."""
+    """Vectors in memory as float32 or float64, on a device that has float64."""
     tensor = vectors_of(name, given).detach()
     return tensor.cpu() if tensor.device.type == "mps" else tensor
 
 
 def device_of(*given: Any) -> torch.device:
-    """Where to compare: on the GPU that one of them is on, or else on the CPU."""
+    """The device of the comparison: the GPU of the first argument that is on one, otherwise the CPU."""
     devices = [each.device for each in given if isinstance(each, Tensor) and each.device.type == "cuda"]
     return devices[0] if devices else torch.device("cpu")
 
 
 def is_coded(tensor: Tensor) -> bool:
-    """Whether these are codes, and no vectors."""
+    """Whether a tensor holds codes, int8 or binary."""
     return tensor.dtype in _CODES
 
 
 def is_int8(whole: Any) -> bool:
-    """Whether an array or a tensor may hold codes of int8."""
+    """Whether an array or a tensor has the dtype int8."""
     return _dtype(whole) == torch.int8
 
 
 def _dtype(whole: Any) -> torch.dtype | None:
-    """int8 and uint8; None for others."""
+    """The dtype of a tensor; of an array int8 or uint8, and None for others."""
     if isinstance(whole, Tensor):
         return whole.dtype
     return {np.dtype(np.int8): torch.int8, np.dtype(np.uint8): torch.uint8}.get(whole.dtype)
 
 
 def _release(whole: Any, low: int, high: int) -> None:
-    """Have the memory back that mapped rows take once they were read; they are in the file, whoever asks again."""
+    """Free the memory of mapped rows after reading; the system reads them from the file again when needed."""
     owner = whole
     while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
         owner = owner.base
-    # What was written to a map in mode "c" is in memory alone.
+    # Changes to a map in mode "c" exist in memory only.
     if not isinstance(owner, np.memmap) or owner.mode == "c" or not whole.flags.c_contiguous:
         return
     mapped: Any = getattr(owner, "_mmap", None)
@@ -212,6 +212,6 @@ def _release(whole: Any, low: int, high: int) -> None:
         return
     first = whole.__array_interface__["data"][0] - np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
     begin, end = first + low * whole.strides[0], first + min(high, len(whole)) * whole.strides[0]
-    begin = max(0, begin - begin % mmap.PAGESIZE - _AROUND)
+    begin = max(0, begin - begin % mmap.PAGESIZE - _READAHEAD)
     if end > begin:
         mapped.madvise(mmap.MADV_DONTNEED, begin, end - begin)

@@ -15,8 +15,9 @@ from sbert.pipeline.quantization import check_coding, check_ranges, quantize
 from sbert.search import index_files as stored
 from sbert.search.ann import BACKENDS, Graph, check_backend
 from sbert.search.corpus import held
-from sbert.search.semantic import Hits, rescored, semantic_search
+from sbert.search.semantic import rescored, semantic_search
 from sbert.search.store import Id, IndexHits, VectorStore, ids_of
+from sbert.search.top_k import Hits
 from sbert.storage.atomic import replacing
 from sbert.storage.folders import read_whole
 from sbert.storage.processes import Lock

@@ -1,4 +1,4 @@
-"""The most similar ones of all pairs of vectors, which are not held."""
+"""Paraphrase mining: the most similar of all pairs of vectors, without storing all scores."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from torch import Tensor
 
 from sbert.functional import check_similarity
 from sbert.inputs.arguments import check_count, check_model, check_number, check_positive, is_model, known_arguments
+from sbert.search.blocks import Block, Queries, prepare_block, prepare_queries
 from sbert.search.corpus import ALIGNED, held
-from sbert.search.scoring import Queries, Rows, rows
-from sbert.search.semantic import Best
+from sbert.search.scoring import scores_above, unrounded_scores
+from sbert.search.top_k import TopK
 
-# Vectors that are compared with others at once, and the others.
-_FEW, _BLOCK = 512, 4096
-# Vectors whose pairs say how similar the wanted pairs may be, and how many more are wanted to be safe.
+# Queries, and rows, that are compared in one step.
+_QUERIES, _BLOCK = 512, 4096
+# Vectors in the sample that estimates the score of the last requested pair, and a safety factor for their number.
 _SAMPLE, _SAFETY = 128, 1.25
 
 
@@ -33,23 +34,23 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of rows, the most similar first; of equal scores, the first rows.
+    """Pairs of rows in the order of decreasing score; equal scores in the order of their rows.
 
-    A sequence of ``Pair``, so that a loop goes over pairs; the three arrays are attributes. Slices, masks and arrays of
-    places give the pairs there.
+    A sequence of ``Pair``; the scores and the rows are also available as three arrays. Indexing with a slice, a mask
+    or an array of positions gives ``Pairs``.
 
     Args:
         scores: (pairs,) float32.
         first: (pairs,) int64.
-        second: (pairs,) int64, each greater than its ``first``.
+        second: (pairs,) int64; ``second[i] > first[i]``.
 
     Example:
-        >>> found = paraphrase_mining(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), max_pairs=2)
-        >>> for score, first, second in found:
+        >>> pairs = paraphrase_mining(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), max_pairs=2)
+        >>> for score, first, second in pairs:
         ...     print(f"{score:.1f} {first} {second}")
         0.8 1 2
         0.6 0 2
-        >>> len(found), found[0].second, found[1:].first
+        >>> len(pairs), pairs[0].second, pairs[1:].first
         (2, 2, array([0]))
     """
 
@@ -78,17 +79,17 @@ _NONE = Pairs(np.empty(0, np.float32), np.empty(0, np.int64), np.empty(0, np.int
 
 @known_arguments
 def most_similar_pair(vectors: Any, *, similarity: str = "cosine") -> Pair:
-    """The most similar two of many vectors, out of all pairs.
+    """The pair of vectors with the greatest similarity, out of all pairs.
 
     Args:
         vectors: Array or tensor.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``, the latter two as negative distances.
 
     Shape:
-        vectors: (rows, dim), two rows or more.
+        vectors: (rows, dim), at least two rows.
 
     Raises:
-        ValueError: If there are fewer, or a number is NaN or infinite, naming its row.
+        ValueError: If there are fewer than two vectors, or a value is NaN or infinite; the message names its row.
 
     Example:
         >>> most_similar_pair(np.array([[1.0, 0.0], [0.0, 1.0], [1.2, 1.6]], np.float32))
@@ -97,9 +98,11 @@ def most_similar_pair(vectors: Any, *, similarity: str = "cosine") -> Pair:
     check_similarity(similarity)
     values = held("vectors", vectors)
     if len(values) < 2:
-        raise ValueError(f"there are {len(values)} vectors; pass at least 2 to compare")
-    found = _Top(rows(values, "vectors", similarity, exact=True), similarity, 1).found(-np.inf, sampled=True)
-    return found[0] if len(found) else Pair(-math.inf, 0, 1)  # float32 holds none of the scores, so all are equal.
+        raise ValueError(f"there are {len(values)} vectors; pass at least 2")
+    pairs = _TopPairs(prepare_block(values, "vectors", similarity, exact=True), similarity, 1).above(
+        -np.inf, sampled=True
+    )
+    return pairs[0] if len(pairs) else Pair(-math.inf, 0, 1)  # All scores are minus infinity in float32.
 
 
 @known_arguments
@@ -112,65 +115,65 @@ def paraphrase_mining(
     threshold: float | None = None,
     similarity: str | None = None,
 ) -> Pairs:
-    """The most similar ones of all n (n - 1) / 2 pairs of vectors or sentences.
+    """The most similar of all n (n - 1) / 2 pairs of vectors or sentences.
 
     Args:
-        vectors_or_model: Array or tensor; or a ``SentenceEncoder``, where sentences are given.
-        sentences: To be encoded.
-        top_k: A pair counts only if one of its rows is among the ``top_k`` that are most similar to the other; None
-            for no such limit.
-        max_pairs: How many pairs to find.
-        threshold: The least score of a pair.
+        vectors_or_model: Array or tensor; or a ``SentenceEncoder`` if sentences are given.
+        sentences: Sentences to encode with the model.
+        top_k: Consider a pair only if one of its rows is among the ``top_k`` nearest neighbours of the other; None to
+            consider all pairs.
+        max_pairs: Maximum number of pairs to return.
+        threshold: Minimum score of a pair.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``, the latter two as negative distances.
-            Where it is not given, the model's, and ``"cosine"`` for vectors.
+            Default: that of the model, or ``"cosine"`` for vectors.
 
     Returns:
-        ``Pairs``, a sequence of (score, first, second), with the arrays ``scores``, ``first`` and ``second``.
+        ``Pairs``: a sequence of (score, first, second), with the arrays ``scores``, ``first`` and ``second``.
 
     Shape:
         vectors: (rows, dim). Each array of the output: (pairs,).
 
     Raises:
-        TypeError: If these are no vectors, or no model and sentences, in this order.
-        ValueError: If a number is NaN or infinite, naming its row, or an argument does not fit.
+        TypeError: If the arguments are neither vectors alone nor a model and sentences, in this order.
+        ValueError: If a value is NaN or infinite (the message names its row), or an argument is out of range.
 
     Example:
-        >>> found = paraphrase_mining(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), max_pairs=2)
-        >>> found.scores.round(4), found.first.tolist(), found.second.tolist()
+        >>> pairs = paraphrase_mining(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), max_pairs=2)
+        >>> pairs.scores.round(4), pairs.first.tolist(), pairs.second.tolist()
         (array([0.8, 0.6], dtype=float32), [1, 0], [2, 2])
-        >>> found = paraphrase_mining(model, ["A cat sleeps.", "Taxes rise.", "A cat is sleeping."], threshold=0.5)
-        >>> found.first.tolist(), found.second.tolist()
+        >>> pairs = paraphrase_mining(model, ["A cat sleeps.", "Taxes rise.", "A cat is sleeping."], threshold=0.5)
+        >>> pairs.first.tolist(), pairs.second.tolist()
         ([0], [2])
     """
     _check_sentences(vectors_or_model, sentences)
     if similarity is None:
         similarity = "cosine" if sentences is None else vectors_or_model.similarity_fn_name
     check_similarity(similarity)
-    limit, wanted = check_positive("top_k", top_k), check_count("max_pairs", max_pairs)
+    neighbours, count = check_positive("top_k", top_k), check_count("max_pairs", max_pairs)
     if threshold is not None:
         check_number("threshold", threshold)
     if sentences is not None:
         vectors_or_model = vectors_or_model.encode(sentences, convert_to_tensor=True)
     values = held("vectors", vectors_or_model)
-    # Pairs that are just as good as the threshold count, too.
-    least = -np.inf if threshold is None else float(np.nextafter(np.float32(threshold), np.float32(-np.inf)))
+    # The comparisons below are strict, and a score equal to the threshold counts.
+    limit = -np.inf if threshold is None else float(np.nextafter(np.float32(threshold), np.float32(-np.inf)))
     if len(values) < 2:
         return _NONE
-    block = rows(values, "vectors", similarity, exact=True)
-    if limit is None or limit >= len(values) - 1:
-        return _Top(block, similarity, wanted).found(least, sampled=True)
-    if limit * len(values) > wanted:
-        # All pairs above a score hold, of each row, the most similar ones, if they are enough.
-        guess = max(least, _guess(block, similarity, wanted))
-        above = _Top(block, similarity, 4 * wanted, all_or_none=True)
-        found = _nearest_of_each(above.found(guess), limit, len(values))
-        if not above.full and (len(found) >= wanted or guess == least):
-            return found[:wanted]
-    return _by_rows(block, similarity, limit, wanted, least)
+    block = prepare_block(values, "vectors", similarity, exact=True)
+    if neighbours is None or neighbours >= len(values) - 1:
+        return _TopPairs(block, similarity, count).above(limit, sampled=True)
+    if neighbours * len(values) > count:
+        # All pairs above a score include the nearest neighbours of each row above it, which may be enough.
+        estimate = max(limit, _estimated_limit(block, similarity, count))
+        top = _TopPairs(block, similarity, 4 * count, all_or_none=True)
+        pairs = _nearest_neighbours(top.above(estimate), neighbours, len(values))
+        if not top.overflowed and (len(pairs) >= count or estimate == limit):
+            return pairs[:count]
+    return _by_rows(block, similarity, neighbours, count, limit)
 
 
 def _check_sentences(vectors_or_model: Any, sentences: Any) -> None:
-    """Raise a TypeError where the model and its sentences are no such, or where one is there alone."""
+    """Raise a TypeError unless the arguments are vectors alone, or a model and sentences."""
     if sentences is None and is_model(vectors_or_model):
         raise TypeError("the model has no sentences to encode; pass paraphrase_mining(model, sentences)")
     if sentences is None:
@@ -182,10 +185,13 @@ def _check_sentences(vectors_or_model: Any, sentences: Any) -> None:
         raise TypeError(f"sentences={sentences!r:.60} is one sentence; pass a list of two or more")
 
 
-def tiles(block: Rows, similarity: str) -> Iterator[tuple[Queries, int, Rows, int]]:
-    """Queries with the place of the first, and rows with theirs, such that every pair comes once; some come twice."""
-    for low in range(0, len(block.values), _FEW):
-        queries = Queries(block.values[low : low + _FEW], similarity)
+def tiles(block: Block, similarity: str) -> Iterator[tuple[Queries, int, Block, int]]:
+    """Tiles of the upper triangle of the matrix of pairs: queries and their first row, a block and its first row.
+
+    Tiles on the diagonal contain pairs of both orders; ``pairs_above`` keeps one of them.
+    """
+    for low in range(0, len(block.values), _QUERIES):
+        queries = prepare_queries(block.values[low : low + _QUERIES], similarity)
         start = low
         while start < len(block.values):
             high = min(start + _BLOCK, len(block.values))
@@ -196,135 +202,133 @@ def tiles(block: Rows, similarity: str) -> Iterator[tuple[Queries, int, Rows, in
 
 
 def pairs_above(
-    queries: Queries, low: int, part: Rows, start: int, limit: float, group: int = ALIGNED
+    queries: Queries, low: int, part: Block, start: int, limit: float, group: int = ALIGNED
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores above a limit, and the two rows of each pair, the smaller first."""
-    scores, at, of = queries.above(part, limit, group, behind=low - start)
-    return scores, of + low, at + start
+    """The scores above a limit in a tile, and the rows of each pair, ``first < second``. Shape of each: (pairs,)."""
+    scores, rows, columns = scores_above(queries, part, limit, group, min_offset=low - start)
+    return scores, columns + low, rows + start
 
 
-class _Top:
-    """The best of all pairs.
+class _TopPairs:
+    """Search for the pairs with the greatest scores.
 
     Args:
         block: All vectors.
-        similarity: How they are compared.
-        wanted: How many pairs.
-        all_or_none: Whether to give up as soon as pairs above the limit must be left out.
+        similarity: Similarity of the scores.
+        count: Maximum number of pairs.
+        all_or_none: Whether to stop, and return no pairs, once there are clearly more than ``count``.
     """
 
-    def __init__(self, block: Rows, similarity: str, wanted: int, all_or_none: bool = False) -> None:
-        self.block, self.similarity, self.wanted = block, similarity, wanted
+    def __init__(self, block: Block, similarity: str, count: int, all_or_none: bool = False) -> None:
+        self.block, self.similarity, self.count = block, similarity, count
         self.all_or_none = all_or_none
-        self.full = False  # Whether pairs above the limit were left out.
+        self.overflowed = False  # Whether there were more pairs above the limit than ``count``.
 
-    def found(self, least: float, sampled: bool = False) -> Pairs:
-        """The best pairs whose score is more than ``least``; ``sampled`` to find a better start by a sample."""
-        guess = max(least, _guess(self.block, self.similarity, self.wanted)) if sampled else least
-        found = self._search(guess)
-        return found if guess == least or len(found) >= self.wanted else self._search(least)
+    def above(self, limit: float, sampled: bool = False) -> Pairs:
+        """The top pairs with a score above ``limit``; ``sampled`` to try a higher limit from a sample first."""
+        estimate = max(limit, _estimated_limit(self.block, self.similarity, self.count)) if sampled else limit
+        pairs = self._search(estimate)
+        return pairs if estimate == limit or len(pairs) >= self.count else self._search(limit)
 
     def _search(self, limit: float) -> Pairs:
-        parts, count, total = [_NONE], 0, len(self.block.values)
-        # The larger the part of pairs that is wanted, the smaller a group none of which is.
-        group = 8 if self.wanted > total**2 / 2000 else ALIGNED
+        parts, collected, total = [_NONE], 0, len(self.block.values)
+        # If many pairs are requested, only small groups of rows contain none of them.
+        group = 8 if self.count > total**2 / 2000 else ALIGNED
         for queries, low, part, start in tiles(self.block, self.similarity):
             scores, first, second = pairs_above(queries, low, part, start, limit, group)
             if len(scores):
                 parts.append(Pairs(*(each.cpu().numpy() for each in (scores, first, second))))
-                count += len(scores)
-            if count > max(2 * self.wanted, 1 << 16):
-                self.full = True
+                collected += len(scores)
+            if collected > max(2 * self.count, 1 << 16):
+                self.overflowed = True
                 if self.all_or_none:
                     return _NONE
-                parts = [_cut(_joined(parts), self.wanted)]
-                count = self.wanted
-                # Those that are just as good may come before those that are kept.
+                parts = [_top(_concatenated(parts), self.count)]
+                collected = self.count
+                # Later pairs with an equal score may come first in the order of rows.
                 limit = float(np.nextafter(parts[0].scores[-1], np.float32(-np.inf)))
-        joined = _joined(parts)
-        self.full |= len(joined) > self.wanted
-        return _cut(joined, self.wanted)
+        pairs = _concatenated(parts)
+        self.overflowed |= len(pairs) > self.count
+        return _top(pairs, self.count)
 
 
-def _joined(parts: list[Pairs]) -> Pairs:
+def _concatenated(parts: list[Pairs]) -> Pairs:
     names = ("scores", "first", "second")
     return Pairs(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def _cut(found: Pairs, count: int) -> Pairs:
-    """The first pairs in order."""
-    scores = found.scores
+def _top(pairs: Pairs, count: int) -> Pairs:
+    """The first ``count`` pairs, sorted."""
+    scores = pairs.scores
     if len(scores) > count:
-        kept = scores >= np.partition(scores, len(scores) - count)[len(scores) - count]
-        found = found[kept]
-    order = np.argsort(-found.scores)
-    ranked = found.scores[order]
-    # Sorting by several keys takes long, and few scores are equal.
-    same = np.zeros(len(order), bool)
-    same[1:] = ranked[1:] == ranked[:-1]
-    same[:-1] |= same[1:]
-    places = np.flatnonzero(same)
-    equal = order[places]
-    equal = equal[np.argsort(found.first[equal] * (found.second.max(initial=0) + 1) + found.second[equal])]
-    order[places] = equal[np.argsort(-found.scores[equal], kind="stable")]
-    return found[order[:count]]
+        pairs = pairs[scores >= np.partition(scores, len(scores) - count)[len(scores) - count]]
+    order = np.argsort(-pairs.scores)
+    ranked = pairs.scores[order]
+    # Few scores are equal, so only those are sorted by their rows as well: sorting all by three keys is slow.
+    tied = np.zeros(len(order), bool)
+    tied[1:] = ranked[1:] == ranked[:-1]
+    tied[:-1] |= tied[1:]
+    positions = np.flatnonzero(tied)
+    ties = order[positions]
+    ties = ties[np.argsort(pairs.first[ties] * (pairs.second.max(initial=0) + 1) + pairs.second[ties])]
+    order[positions] = ties[np.argsort(-pairs.scores[ties], kind="stable")]
+    return pairs[order[:count]]
 
 
-def _guess(block: Rows, similarity: str, wanted: int) -> float:
-    """A score that somewhat more pairs than are wanted may exceed, seen by a few rows; or minus infinity."""
+def _estimated_limit(block: Block, similarity: str, count: int) -> float:
+    """A score that slightly more than ``count`` pairs exceed, estimated from a sample; or minus infinity."""
     total = len(block.values)
     sample = torch.arange(0, total, -(-total // _SAMPLE), device=block.values.device)
-    part = wanted * _SAFETY / (total * (total - 1) / 2)  # Of all pairs.
-    if part > 1 / 4:
+    fraction = count * _SAFETY / (total * (total - 1) / 2)  # Of all pairs.
+    if fraction > 1 / 4:
         return -np.inf
-    queries = Queries(block.values[sample], similarity)
-    seen: list[Tensor] = []
-    kept = int(part * len(sample) * (total - 1)) + 1
+    queries = prepare_queries(block.values[sample], similarity)
+    top: list[Tensor] = []
+    sample_count = int(fraction * len(sample) * (total - 1)) + 1
     for start in range(0, total, _BLOCK):
-        scores = queries.about(block.part(start, start + _BLOCK)).float()  # (sample, rows)
+        scores = unrounded_scores(queries, block.part(start, start + _BLOCK)).float()  # (sample, rows)
         own = ((start <= sample) & (sample < start + scores.shape[1])).nonzero()[:, 0]
         scores[own, sample[own] - start] = -torch.inf
-        seen = [torch.cat([*seen, scores.flatten()]).topk(min(kept, scores.numel())).values]
-    return float(np.nextafter(np.float32(seen[0][-1].item()), np.float32(-np.inf)))
+        top = [torch.cat([*top, scores.flatten()]).topk(min(sample_count, scores.numel())).values]
+    return float(np.nextafter(np.float32(top[0][-1].item()), np.float32(-np.inf)))
 
 
-def _nearest_of_each(found: Pairs, limit: int, total: int) -> Pairs:
-    """Of pairs in order, those one of whose rows is among the ``limit`` that are nearest to the other."""
-    ends = np.stack([found.first, found.second], 1).ravel()  # (2 pairs,), as one meets them from the best pair on
+def _nearest_neighbours(pairs: Pairs, neighbours: int, total: int) -> Pairs:
+    """Of sorted pairs, those in which one row is among the ``neighbours`` nearest of the other."""
+    ends = np.stack([pairs.first, pairs.second], 1).ravel()  # (2 pairs,): both rows of the first pair, and so on
     counts = np.bincount(ends, minlength=total)
-    if not len(ends) or counts.max() <= limit:
-        return found
+    if not len(ends) or counts.max() <= neighbours:
+        return pairs
     order = np.argsort(ends.astype(np.min_scalar_type(total)), kind="stable")
     ranks = np.arange(len(ends)) - np.repeat(np.cumsum(counts) - counts, counts)
     near = np.zeros(len(ends), bool)
-    near[order[ranks < limit]] = True
-    kept = np.flatnonzero(near[::2] | near[1::2])
-    return found[kept]
+    near[order[ranks < neighbours]] = True
+    return pairs[np.flatnonzero(near[::2] | near[1::2])]
 
 
-def _by_rows(block: Rows, similarity: str, limit: int, wanted: int, least: float) -> Pairs:
-    """The best pairs among those of each row with the ``limit`` that are nearest to it."""
-    total, parts, count = len(block.values), [_NONE], 0
-    for low in range(0, total, _FEW):
-        best = Best(Queries(block.values[low : low + _FEW], similarity), limit + 1)
+def _by_rows(block: Block, similarity: str, neighbours: int, count: int, limit: float) -> Pairs:
+    """The top pairs among those of each row with its nearest neighbours, found row by row."""
+    total, parts, collected = len(block.values), [_NONE], 0
+    for low in range(0, total, _QUERIES):
+        top = TopK(prepare_queries(block.values[low : low + _QUERIES], similarity), neighbours + 1)
         for start in range(0, total, _BLOCK):
-            best.see(block.part(start, start + _BLOCK), start)
-        scores, indices = best.flush()
+            top.add(block.part(start, start + _BLOCK), start)
+        scores, indices = top.hits()
         own = np.arange(low, low + len(scores))[:, None]
         others = indices != own
-        # A row that is not among its own nearest has one other too many.
-        others &= np.cumsum(others, 1) <= limit
-        others &= scores > least
+        # A row whose own index is missing from its hits has one neighbour too many.
+        others &= np.cumsum(others, 1) <= neighbours
+        others &= scores > limit
         first, second = np.minimum(indices, own)[others], np.maximum(indices, own)[others]
         parts.append(Pairs(scores[others], first, second))
-        count += len(first)
-        if count > 4 * wanted + (1 << 16):  # Each pair is there twice at most.
-            parts = [_once(_joined(parts), total, wanted)]
-            count = len(parts[0])
-    return _once(_joined(parts), total, wanted)
+        collected += len(first)
+        if collected > 4 * count + (1 << 16):  # Twice the count would do, but a pair may occur twice.
+            parts = [_top_unique(_concatenated(parts), total, count)]
+            collected = len(parts[0])
+    return _top_unique(_concatenated(parts), total, count)
 
 
-def _once(found: Pairs, total: int, wanted: int) -> Pairs:
-    """The best pairs, each once."""
-    different = np.unique(found.first * total + found.second, return_index=True)[1]
-    return _cut(found[different], wanted)
+def _top_unique(pairs: Pairs, total: int, count: int) -> Pairs:
+    """The first ``count`` pairs without duplicates, sorted."""
+    unique = np.unique(pairs.first * total + pairs.second, return_index=True)[1]
+    return _top(pairs[unique], count)

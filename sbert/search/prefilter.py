@@ -1,82 +1,106 @@
-"""The fastest matrix product of this machine, in few bits, and how far it is off."""
+"""The prefilter: a low-precision matrix product that excludes most pairs from exact comparison.
+
+The prefilter never excludes a pair whose score exceeds the limit. With p for the query s in low precision, d for the
+row c in low precision, u for the unit roundoff of low precision and g for the relative error of a sum in float32, the
+inequality of Cauchy and Schwarz gives
+
+    |p.d - s.c| <= |p - s| |d| + |s| |d - c| <= |c| ((1 + u) |p - s| + u |s|),
+
+plus g (1 + u) |p| |c| for the summation. So a pair whose low-precision product is below the product that the limit
+requires, minus this error, cannot exceed the limit.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from functools import cache
-
+import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from sbert.backends.linear import Linear
+from sbert.search.blocks import SAFE_LENGTHS, Block, Queries
 
-Product = Callable[[Tensor], Tensor]
+# Above this fraction of all pairs, comparing all of them exactly is faster than selecting some.
+_MAX_FRACTION = 1 / 32
+
+# Pairs of a row of the block and a query, as two index tensors of shape (pairs,).
+PairIndices = tuple[Tensor, Tensor]
 
 
-@cache
-def fastest(threads: int) -> tuple[torch.dtype, bool]:
-    """The dtype of the fastest product on this CPU with so many threads, and whether oneDNN is to reorder the weights.
+def candidates(queries: Queries, block: Block, limits: Tensor, group: int = 64) -> PairIndices | None:
+    """All pairs whose score may exceed the limit of their query, and few others.
 
-    Processors with AMX multiply bfloat16 ten times as fast as float32, others not at all; MKL and oneDNN differ by
-    two on some. So all are timed, with the conversion that bfloat16 costs.
+    Args:
+        queries: Queries.
+        block: Rows.
+        limits: (queries,) float64.
+        group: Rows that are excluded together if their maximum product is too small.
+
+    Returns:
+        None if all pairs should be compared: the bound does not hold, or the candidates would be too many.
     """
-    left, right = torch.full((1024, 384), 0.1), torch.full((128, 384), 0.1)
-    seconds: dict[tuple[torch.dtype, bool], float] = {}
-    with torch.autocast("cpu", enabled=False):
-        for dtype, packed in ((torch.float32, False), (torch.float32, True), (torch.bfloat16, True)):
-            try:
-                if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-                    continue
-                multiply = _multiplied(right.to(dtype), packed)
-                seconds[dtype, packed] = min(_seconds(multiply, left, dtype) for _ in range(5))
-            except (RuntimeError, AttributeError, NotImplementedError):
-                continue
-    return min(seconds, key=lambda way: seconds[way])
+    if block.low_precision is None or not queries.bounded or not bool(torch.isfinite(limits).all()):
+        return None
+    products = queries.multiply(block.low_precision)  # (rows, queries)
+    if len(products) % group:
+        group = 1
+    # The rows of a group are far apart in memory, so that the maximum is taken over whole rows of the matrix.
+    products = products.view(group, -1, len(queries))  # (group, groups, queries)
+    norms = block.norms.double().view(group, -1)  # (group, groups)
+    bound = _required_product(queries, limits, slice(None), norms.amin(0)[:, None], norms.amax(0)[:, None])
+    # Rounding is monotonic, so rounded products may be compared with rounded bounds.
+    groups, query_ids = nonzero(_group_maxima(products, bound) >= bound.to(products.dtype))
+    if len(groups) * group > products.numel() / 2:
+        return None
+    norms = norms[:, groups]  # (group, groups that remain)
+    bound = _required_product(queries, limits[query_ids], query_ids, norms, norms)
+    members, remaining = nonzero(products[:, groups, query_ids] >= bound.to(products.dtype))
+    if len(remaining) > _MAX_FRACTION * products.numel():
+        return None
+    return members * products.shape[1] + groups[remaining], query_ids[remaining]
 
 
-def _seconds(multiply: Product, left: Tensor, dtype: torch.dtype) -> float:
-    start = time.perf_counter()
-    multiply(left.to(dtype))
-    return time.perf_counter() - start
+def _required_product(
+    queries: Queries, limits: Tensor, query_ids: Tensor | slice, shortest: Tensor, longest: Tensor
+) -> Tensor:
+    """The low-precision product without which no score exceeds the limit, for rows from ``shortest`` to ``longest``."""
+    slack, length = queries.slack[query_ids], queries.lengths[query_ids]
+    bound: Tensor
+    if queries.similarity == "euclidean":
+        # |s - c| < t  <=>  s.c > (|s|^2 + |c|^2 - t^2) / 2
+        bound = (length.square() - limits.square() + shortest.square()) / 2 - slack * longest
+        bound -= queries.margin * (length.square() + longest.square())
+        return bound
+    if queries.similarity == "cosine":
+        # Only rows of zeros are shorter than this minimum; their score is 0.
+        minimum = limits - slack
+        bound = minimum * longest.clamp(min=SAFE_LENGTHS[0])
+        if shortest is not longest:
+            bound = torch.minimum(bound, minimum * shortest.clamp(min=SAFE_LENGTHS[0]))
+    else:
+        bound = limits - slack * longest
+    if shortest is longest:
+        return bound
+    # All scores of a query or a group of zeros are 0, so the limit alone decides.
+    return torch.where((length == 0) | (longest == 0), torch.where(limits < 0, -torch.inf, torch.inf), bound)
 
 
-def _multiplied(weights: Tensor, packed: bool) -> Product:
-    layer = nn.Linear(weights.shape[1], len(weights), bias=False, device="meta")
-    layer.weight = nn.Parameter(weights, requires_grad=False)
-    return Linear([layer], weights.dtype, packed)
+def _group_maxima(products: Tensor, bound: Tensor) -> Tensor:
+    """The maximum of each group, or some value below the bound. Shape: (groups, queries)."""
+    if products.dtype == torch.bfloat16 and bool((bound > 0).all()):
+        # Positive floats have the order of their bits, and negative ones are negative integers. Comparing integers is
+        # ten times as fast.
+        return products.view(torch.int16).amax(0).view(torch.bfloat16)
+    return products.amax(0)
 
 
-def rough_dtype(device: torch.device) -> torch.dtype:
-    """In which vectors are multiplied to see which are worth an exact comparison."""
-    return fastest(torch.get_num_threads())[0] if device.type == "cpu" else torch.float32
+def nonzero(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The row and the column of each true element of a matrix."""
+    flat, columns = nonzero_flat(mask), max(1, mask.shape[1])
+    rows = flat // columns
+    return rows, flat - rows * columns  # Faster than the remainder.
 
 
-def product(weights: Tensor) -> Product:
-    """What multiplies rows with the weights: (rows, dim) and (weights, dim) make (rows, weights).
-
-    Not in fewer bits than theirs, whatever the caller's autocast, of which the bound knows nothing.
-    """
-    kind = weights.device.type
-    with torch.autocast(kind, enabled=False):
-        packed = kind == "cpu" and fastest(torch.get_num_threads()) == (weights.dtype, True)
-        multiply: Product = _multiplied(weights, True) if packed else lambda rows: F.linear(rows, weights)
-
-    def multiplied(rows: Tensor) -> Tensor:
-        with torch.autocast(kind, enabled=False):
-            return multiply(rows)
-
-    return multiplied
-
-
-def unit(dtype: torch.dtype, device: torch.device) -> float:
-    """How much a number may change, as a part of it, before it is multiplied."""
-    try:
-        exact = torch.get_float32_matmul_precision() == "highest"
-    except RuntimeError:  # It was set as torch.backends.….fp32_precision, of which this older function knows nothing.
-        exact = False
-    if dtype == torch.bfloat16 or not exact:
-        return 2.0**-8
-    # A GPU may take float32 as TF32, with ten bits.
-    return 2.0**-24 if device.type == "cpu" else 2.0**-10
+def nonzero_flat(mask: Tensor) -> Tensor:
+    """The positions of the true elements in the flattened mask."""
+    if mask.device.type != "cpu":
+        return mask.flatten().nonzero()[:, 0]
+    return torch.from_numpy(np.flatnonzero(mask.numpy()))  # Several times as fast as torch.

@@ -1,0 +1,109 @@
+"""The k greatest scores of each query, collected block by block."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sbert.search.blocks import Block, Queries
+from sbert.search.prefilter import PairIndices, candidates
+from sbert.search.scoring import all_scores, pair_scores
+
+
+class Hits(NamedTuple):
+    """The most similar rows of each query, in the order of decreasing score.
+
+    Args:
+        scores: (queries, k) float32.
+        indices: (queries, k) int64, rows of the corpus.
+    """
+
+    scores: np.ndarray
+    indices: np.ndarray
+
+
+def top_columns(scores: np.ndarray, k: int) -> np.ndarray:
+    """The columns of each row's k greatest scores, in decreasing order; equal scores in the order of the columns.
+
+    Shape:
+        scores: (rows, columns). Output: (rows, min(k, columns)).
+
+    Example:
+        >>> top_columns(np.array([[1, 3, 2, 3, 3]]), 2).tolist()
+        [[1, 3]]
+    """
+    columns = scores.shape[1]
+    k = min(k, columns)
+    if not scores.size:
+        return np.empty((len(scores), k), np.int64)
+    smallest = np.partition(scores, columns - k, axis=1)[:, columns - k, None]  # (rows, 1)
+    above, equal = scores > smallest, scores == smallest
+    room = k - above.sum(1, keepdims=True)
+    chosen = above | (equal & (np.cumsum(equal, 1, dtype=np.int32) <= room))
+    positions = chosen.nonzero()[1].reshape(len(scores), k)
+    order = np.argsort(-np.take_along_axis(scores, positions, 1), axis=1, kind="stable")
+    return np.take_along_axis(positions, order, 1)
+
+
+class TopK:
+    """The k most similar rows of each query among the blocks that were added, in the order of the corpus.
+
+    Args:
+        queries: Queries.
+        k: Maximum number of rows per query.
+    """
+
+    def __init__(self, queries: Queries, k: int) -> None:
+        self.queries, self.k = queries, k
+        self._hits = Hits(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64))
+        self._pending: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # Query ids, rows, scores.
+        self._limits: Tensor | None = None  # (queries,) that a score must exceed, known once there are k hits.
+
+    def add(self, block: Block, start: int) -> None:
+        """Compare a block whose first row is row ``start`` of the corpus."""
+        pairs = None if self._limits is None else candidates(self.queries, block, self._limits)
+        if pairs is None or self._limits is None:
+            self._add_all(block, start)
+        else:
+            self._add_pairs(block, start, pairs, self._limits)
+
+    def _add_all(self, block: Block, start: int) -> None:
+        hits = self.hits()
+        scores = all_scores(self.queries, block).cpu().numpy()  # (queries, rows)
+        top = top_columns(scores, self.k)
+        # Earlier rows come first, so that equal scores stay in the order of the corpus.
+        merged = np.concatenate([hits.scores, np.take_along_axis(scores, top, 1)], 1)
+        indices = np.concatenate([hits.indices, top + start], 1)
+        top = top_columns(merged, self.k)
+        self._set(np.take_along_axis(merged, top, 1), np.take_along_axis(indices, top, 1))
+
+    def _add_pairs(self, block: Block, start: int, pairs: PairIndices, limits: Tensor) -> None:
+        scores = pair_scores(self.queries, block, pairs)
+        above = scores > limits.index_select(0, pairs[1])
+        row_ids, query_ids, scores = pairs[0][above], pairs[1][above], scores[above]
+        if len(row_ids):
+            self._pending.append((query_ids.cpu().numpy(), row_ids.cpu().numpy() + start, scores.cpu().numpy()))
+            # Sorting is slow, and limits that are slightly too low add few pairs.
+            if sum(len(part[0]) for part in self._pending) >= self._hits.scores.size:
+                self.hits()
+
+    def hits(self) -> Hits:
+        """The top rows so far. Shape of each: (queries, min(k, rows so far))."""
+        if self._pending:
+            queries, k = self._hits.scores.shape
+            present = np.repeat(np.arange(queries), k), self._hits.indices.ravel(), self._hits.scores.ravel()
+            query_ids, indices, scores = (np.concatenate(parts) for parts in zip(present, *self._pending, strict=True))
+            self._pending = []
+            order = np.lexsort((indices, -scores, query_ids))
+            query_ids = query_ids[order]
+            first = order[np.arange(len(query_ids)) - np.searchsorted(query_ids, query_ids) < k]
+            self._set(scores[first].reshape(queries, k), indices[first].reshape(queries, k))
+        return self._hits
+
+    def _set(self, scores: np.ndarray, indices: np.ndarray) -> None:
+        self._hits = Hits(scores, indices)
+        if scores.shape[1] == self.k:
+            self._limits = torch.from_numpy(scores[:, -1].astype(np.float64)).to(self.queries.values.device)
