@@ -122,11 +122,16 @@ class Ragged:
         return copy
 
 
+@dataclass(frozen=True, eq=False)
 class TokenBatch(Ragged):
-    """Token ids of several texts: the input of the first module of an encoder.
+    """Token ids of several texts, or pairs of texts: the input of the first module of an encoder.
+
+    Args:
+        types: Which text of its pair each token belongs to, 0 or 1; None for single texts, and for models that do
+            not ask for it.
 
     Shape:
-        ids: (tokens,) int64. offsets: (rows + 1,). prompt_tokens: (rows,).
+        ids, types: (tokens,) int64. offsets: (rows + 1,). prompt_tokens: (rows,).
 
     Example:
         >>> batch = TokenBatch.from_rows([[101, 7592, 102], [101, 102]])
@@ -136,6 +141,8 @@ class TokenBatch(Ragged):
         >>> ids.tolist()
         [[101, 7592, 102], [101, 102, 0]]
     """
+
+    types: Tensor | None = None
 
     @property
     def ids(self) -> Tensor:

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbert.backends import huggingface
+from sbert.backends import huggingface, packed, select
 from sbert.batch import TokenBatch
+from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import (
     check_choice,
     check_positive,
@@ -31,7 +32,6 @@ from sbert.pipeline.text_pairs import (
     activated,
     check_tokens,
     is_pair,
-    padded,
     pairs_of,
     score,
 )
@@ -42,7 +42,6 @@ from sbert.storage.atomic import replacing
 from sbert.storage.files import UnreadableError
 from sbert.storage.folders import read_whole
 from sbert.training import Trainer, TrainingConfig
-from sbert.training.trainer import Evaluate
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -74,7 +73,7 @@ class CrossEncoder(nn.Module):
         local_files_only: Use only what has been downloaded before.
 
     Shape:
-        Input: PairBatch of (tokens,) ids. Output: (rows, classes), before the activation.
+        Input: TokenBatch of (tokens,) ids. Output: (rows, classes), before the activation.
 
     Raises:
         FileNotFoundError: If there is no such folder and no such model on the hub.
@@ -132,6 +131,7 @@ class CrossEncoder(nn.Module):
             raise UnreadableError(folder, "has a tokenizer without a padding token", "set its pad_token, and save it")
         if self.auto_model.config.pad_token_id is None:  # A decoder looks for its last token by it.
             self.auto_model.config.pad_token_id = self.tokenizer.pad_token_id
+        packed.adopt(self.auto_model.base_model)
         if stated is None:
             stated = nn.Sigmoid() if self.classes == 1 else nn.Identity()
         self.activation = stated
@@ -210,12 +210,7 @@ class CrossEncoder(nn.Module):
             )
         if not batch.rows:
             return torch.zeros(0, self.classes, dtype=self.dtype, device=batch.ids.device)
-        ids, mask, types = padded(batch, self.tokenizer.pad_token_id)
-        options: dict[str, Any] = {} if types is None else {"token_type_ids": types}
-        if huggingface.accepts(self.auto_model, "use_cache"):
-            options["use_cache"] = False
-        scores: Tensor = self.auto_model(input_ids=ids, attention_mask=mask, **options).logits  # (rows, classes)
-        return scores
+        return select.scores(self.auto_model, batch)
 
     # ------------------------------------------------------------------------------------------- predict, rank
 

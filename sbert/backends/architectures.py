@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -85,15 +85,15 @@ def describe(model: Any) -> Backbone | str:
     """
     config = model.config
     kind = config.model_type
-    if kind not in _READERS:
-        return f"{kind} is not of BERT's family"
+    if kind not in _ARCHITECTURES:
+        return f"{kind} is not a BERT-family model"
     if getattr(config, "is_decoder", False):
         return "it is a decoder"
     activation = getattr(config, "activation" if kind == "distilbert" else "hidden_act")
     if activation not in ACTIVATIONS:
         return f"its activation is {activation!r}"
     try:
-        backbone = _READERS[kind](model, ACTIVATIONS[activation])
+        backbone = _ARCHITECTURES[kind].read(model, ACTIVATIONS[activation])
     except AttributeError as error:
         return f"parts of it were replaced ({error})"
     for module in backbone.modules():
@@ -203,12 +203,46 @@ def _distilbert(model: Any, activation: Activation) -> Backbone:
     )
 
 
-_READERS: dict[str, Callable[[Any, Activation], Backbone]] = {
-    "bert": _bert,
-    "electra": _bert,
-    "roberta": _roberta,
-    "xlm-roberta": _roberta,
-    "camembert": _roberta,
-    "mpnet": _mpnet,
-    "distilbert": _distilbert,
+def _pooled(model: Any, first: Tensor) -> Tensor:
+    scores: Tensor = model.classifier(model.dropout(model.base_model.pooler(first)))
+    return scores
+
+
+def _classified(model: Any, first: Tensor) -> Tensor:
+    scores: Tensor = model.classifier(first)
+    return scores
+
+
+def _preclassified(model: Any, first: Tensor) -> Tensor:
+    scores: Tensor = model.classifier(model.dropout(model.pre_classifier(first[:, 0]).relu()))
+    return scores
+
+
+class Architecture(NamedTuple):
+    """What is known of a model type.
+
+    Args:
+        read: Its layers, from a model and the activation that its configuration names.
+        head: The scores of a model for sequence classification, (rows, classes), from the vectors of each row's
+            first token, (rows, 1, dim).
+    """
+
+    read: Callable[[Any, Activation], Backbone]
+    head: Callable[[Any, Tensor], Tensor]
+
+
+_ARCHITECTURES = {
+    "bert": Architecture(_bert, _pooled),
+    "electra": Architecture(_bert, _classified),
+    "roberta": Architecture(_roberta, _classified),
+    "xlm-roberta": Architecture(_roberta, _classified),
+    "camembert": Architecture(_roberta, _classified),
+    "mpnet": Architecture(_mpnet, _classified),
+    "distilbert": Architecture(_distilbert, _preclassified),
 }
+
+
+def classification_head(model: Any) -> Callable[[Any, Tensor], Tensor] | None:
+    """The head of a model for sequence classification that reads each row's first token; None where it is another."""
+    known = _ARCHITECTURES.get(model.config.model_type)
+    return known.head if known and type(model).__name__.endswith("ForSequenceClassification") else None

@@ -302,7 +302,7 @@ def hidden_states(backbone: Backbone, batch: TokenBatch, dtype: torch.dtype) -> 
     """
     x = backbone.words(batch.ids) + backbone.positions(positions(batch, backbone.padding))  # (tokens, width)
     if backbone.token_types is not None:
-        x = x + backbone.token_types.weight[0]
+        x = x + (backbone.token_types.weight[0] if batch.types is None else backbone.token_types(batch.types))
     x = backbone.norm(x)
     mask = _drop(x.shape, _probability(backbone.dropout), x)
     x = _dropped(x, mask).to(dtype)

@@ -56,7 +56,7 @@ class Graphs:
     def __call__(self, batch: TokenBatch) -> Tensor:
         tokens = len(batch.ids)
         size = next((size for size in _TOKENS if tokens <= size <= self._fused.longest), None)
-        if size is None or batch.rows > _ROWS or self.failure:
+        if size is None or batch.rows > _ROWS or batch.types is not None or self.failure:
             return self._fused(batch)
         with self._lock, torch.cuda.device(batch.ids.device):
             self._seen[size] += 1

@@ -68,11 +68,13 @@ class FusedEncoder:
         self._words, self._padding = backbone.words.weight.detach(), backbone.padding
         wide = accumulation_dtype(dtype)
         places = backbone.positions.weight.detach().to(wide)
+        self._places = len(places)
         if backbone.token_types is not None:
-            places = places + backbone.token_types.weight.detach()[0]
-        self._positions = places  # (positions, width)
+            types = backbone.token_types.weight.detach()
+            places = (places + types[:, None]).flatten(0, 1)
+        self._positions = places  # (types * positions, width): for each type, its sum with each position
         self.vocab_size = len(self._words)
-        self.longest = len(places) - (0 if self._padding is None else self._padding + 1)
+        self.longest = self._places - (0 if self._padding is None else self._padding + 1)
         self._norm = _Norm(backbone.norm, wide)
         self._widen = None if backbone.widen is None else Linear([backbone.widen], dtype, packed)
         self._layers = [_Layer(x, backbone.heads, backbone.activation, dtype, packed) for x in backbone.layers]
@@ -92,6 +94,8 @@ class FusedEncoder:
 
     def _embed(self, batch: TokenBatch) -> Tensor:
         places = positions(batch, self._padding)
+        if batch.types is not None:
+            places = places + self._places * batch.types
         x = F.embedding(batch.ids, self._words) + F.embedding(places, self._positions)  # (tokens, width)
         x = self._norm(x).to(self.dtype)
         return x if self._widen is None else self._widen(x)
@@ -116,6 +120,7 @@ def _rounded(batch: TokenBatch) -> TokenBatch:
     filler = -tokens % step
     ids = F.pad(batch.ids, (0, filler))
     ends = torch.arange(tokens + 1, tokens + filler + 1)
-    rounded = TokenBatch(ids, torch.cat([batch.offsets, ends]), batch.longest)
+    types = None if batch.types is None else F.pad(batch.types, (0, filler))
+    rounded = TokenBatch(ids, torch.cat([batch.offsets, ends]), batch.longest, types=types)
     rounded.__dict__["groups"] = [*batch.groups, (filler, 1)] if filler else batch.groups
     return rounded

@@ -19,6 +19,6 @@ def walk(model: nn.Module) -> list[nn.Module]:
     return found
 
 
-def watched(model: nn.Module, kinds: tuple[str, ...] = FORWARD) -> bool:
-    """Whether any module of a model has hooks of these kinds."""
-    return any(getattr(module, kind) for module in walk(model) for kind in kinds)
+def watched(model: nn.Module, kinds: tuple[str, ...] = FORWARD, own: bool = False) -> bool:
+    """Whether any module of a model, or the model itself as ``own``, has hooks of these kinds."""
+    return any(getattr(module, kind) for module in ([model] if own else walk(model)) for kind in kinds)

@@ -101,11 +101,13 @@ def hidden_states(model: Any, batch: TokenBatch) -> Tensor:
     padding = huggingface.position_padding(model)
     # A mask of four dimensions is passed on as it is: no other is built. Where somebody used it, all would be NaN.
     unused = torch.full((1, 1, 1, 1), torch.nan, dtype=model.dtype, device=batch.ids.device)
+    types = {} if batch.types is None else {"token_type_ids": batch.types[None]}
     output = model(
         input_ids=batch.ids[None],
         attention_mask=unused,
         position_ids=positions(batch, padding)[None],
         sbert_rows=batch,
+        **types,
         **huggingface.without_cache(model),
     )
     states: Tensor = output.last_hidden_state[0]

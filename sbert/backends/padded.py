@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -12,10 +13,24 @@ from sbert.batch import TokenBatch
 
 def hidden_states(network: Any, batch: TokenBatch) -> Tensor:
     """The last layer's vectors of all tokens. Shape: (tokens, dim)."""
+    arguments, longest = _arguments(network, batch)
+    hidden: Tensor = network(**arguments).last_hidden_state  # (rows, longest, dim)
+    return hidden.flatten(0, 1)[batch.row_of_token * longest + batch.position_of_token]
+
+
+def scores(model: Any, batch: TokenBatch) -> Tensor:
+    """What a model for sequence classification gives each row. Shape: (rows, classes)."""
+    arguments, _ = _arguments(model, batch)
+    logits: Tensor = model(**arguments).logits
+    return logits[: batch.rows]
+
+
+def _arguments(network: Any, batch: TokenBatch) -> tuple[dict[str, Any], int]:
+    """What a forward is given, and the number of tokens of the longest row with its padding."""
     padding, vocab = getattr(network.config, "pad_token_id", None) or 0, huggingface.vocab_size(network)
     if vocab is not None and padding >= vocab:
         padding = 0  # No token attends to it.
-    rows, longest = batch.rows, batch.longest
+    rows, longest = batch.rows, max(1, batch.longest)  # No model takes rows without tokens.
     if batch.ids.device.type == "mps":
         rows, longest = bucket(rows, longest, huggingface.position_limit(network))
     ids, mask = batch.padded(fill=padding, rows=rows, longest=longest)
@@ -23,11 +38,11 @@ def hidden_states(network: Any, batch: TokenBatch) -> Tensor:
     if not full:
         # Attention over nothing is NaN, which would reach the gradients: an empty row attends to its padding.
         mask[:, 0] = True
-    attention_mask = None if full else mask.long()
-    hidden: Tensor = network(
-        input_ids=ids, attention_mask=attention_mask, **huggingface.without_cache(network)
-    ).last_hidden_state  # (rows, longest, dim)
-    return hidden.flatten(0, 1)[batch.row_of_token * longest + batch.position_of_token]
+    arguments = {"input_ids": ids, "attention_mask": None if full else mask.long()}
+    if batch.types is not None:
+        types = replace(batch, values=batch.types, types=None)
+        arguments["token_type_ids"] = types.padded(rows=rows, longest=longest)[0]
+    return {**arguments, **huggingface.without_cache(network)}, longest
 
 
 def bucket(rows: int, longest: int, limit: int | None) -> tuple[int, int]:

@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from sbert.backends import cpu_training, packed, padded
-from sbert.backends.architectures import Backbone, describe
+from sbert.backends.architectures import Backbone, classification_head, describe
 from sbert.backends.attention import one_kernel
 from sbert.backends.bert.model import BertModel
 from sbert.backends.cuda_graphs import Graphs
 from sbert.backends.fused import FusedEncoder
-from sbert.backends.hooks import FORWARD, walk
+from sbert.backends.hooks import FORWARD, walk, watched
 from sbert.backends.linear import packing
 from sbert.backends.parity import gap, probe, tolerance, twin
 from sbert.backends.weight_changes import Samples
@@ -43,6 +43,8 @@ _inference: ContextVar[Inference | None] = ContextVar("sbert_inference", default
 _padding_reasons: WeakKeyDictionary[nn.Module, dict[tuple[str, torch.dtype], str | None]] = WeakKeyDictionary()
 # For each network: whether its forward for training on a CPU gives the same vectors.
 _trained: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+# For each model for sequence classification: whether its head, run alone, gives the same scores.
+_heads: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 def forward(network: Any, batch: TokenBatch) -> Tensor:
@@ -59,6 +61,36 @@ def forward(network: Any, batch: TokenBatch) -> Tensor:
     if inference is None or network.training or torch.is_grad_enabled():
         return _module_forward(network, batch)
     return inference.forward(network, batch)
+
+
+def scores(model: Any, batch: TokenBatch) -> Tensor:
+    """The scores of a model for sequence classification, whose backbone runs by the way that is the fastest here.
+
+    Args:
+        model: A Hugging Face model with a head; of one that reads more than the first token, the module itself runs.
+        batch: At least one row.
+
+    Shape:
+        Output: (rows, classes).
+    """
+    head = None if watched(model, own=True) or not bool((batch.lengths > 0).all()) else _head(model)
+    if head is None:
+        return padded.scores(model, batch)
+    first = forward(model.base_model, batch)[batch.offsets[:-1]]  # (rows, dim)
+    return head(model, first[:, None])
+
+
+def _head(model: Any) -> Callable[[Any, Tensor], Tensor] | None:
+    """The head that reads first tokens, once it is known to give the scores of the module."""
+    head = classification_head(model)
+    if head is not None and model not in _heads:
+        copied, batch = twin(model), probe(model.base_model, model.device)
+        with torch.no_grad(), torch.autocast(batch.ids.device.type, enabled=False):
+            expected = padded.scores(copied, batch)
+            first = padded.hidden_states(copied.base_model, batch)[batch.offsets[:-1]]
+            difference = (head(copied, first[:, None]) - expected).norm() / expected.norm().clamp(min=1e-12)
+        _heads[model] = bool(difference <= tolerance(expected.dtype, model.device))
+    return head if head is not None and _heads[model] else None
 
 
 # ------------------------------------------------------------------------------------------ the module, for training

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sbert.backends.select import Inference
 from sbert.batch import TokenBatch
 from sbert.inputs.texts import columns_of
 from sbert.modules.tokenizer import unknown_id, without_lone_surrogates
@@ -66,17 +67,6 @@ def _describe(value: Any) -> str:
     return f"of type {type(value).__name__}"
 
 
-@dataclass(frozen=True, eq=False)
-class PairBatch(TokenBatch):
-    """Token ids of several pairs, and the part of its pair that each token belongs to, where the model asks for it.
-
-    Shape:
-        ids, types: (tokens,) int64. offsets: (rows + 1,).
-    """
-
-    types: Tensor | None = None
-
-
 @dataclass(frozen=True)
 class PairTokens(Tokens):
     """Ids of pairs, flat, with their types.
@@ -87,13 +77,12 @@ class PairTokens(Tokens):
 
     types: np.ndarray | None = None
 
-    def batch(self, rows: np.ndarray) -> PairBatch:
+    def batch(self, rows: np.ndarray) -> TokenBatch:
         """The pairs ``rows``, in that order."""
         batch = super().batch(rows)
-        types = None
-        if self.types is not None:
-            types = Tokens(self.types, self.offsets, self.truncated, None).batch(rows).ids
-        return PairBatch(batch.ids, batch.offsets, batch.longest, None, types)
+        if self.types is None:
+            return batch
+        return replace(batch, types=Tokens(self.types, self.offsets, self.truncated, None).batch(rows).ids)
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
@@ -209,22 +198,6 @@ def check_tokens(tokens: PairTokens, pairs: Sequence[Pair], vocab: int | None, t
     return tokens
 
 
-def padded(batch: TokenBatch, padding: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The batch as a model of Hugging Face takes it: ids, mask (None where nothing is padded), types.
-
-    Shape:
-        Each: (rows, longest) int64.
-    """
-    longest = max(1, batch.longest)  # No model takes a batch without tokens.
-    ids, mask = batch.padded(fill=padding, longest=longest)
-    full = len(batch.ids) == mask.numel()
-    mask[:, 0] = True  # Attention over nothing is NaN, which would reach the gradients.
-    types = batch.types if isinstance(batch, PairBatch) else None
-    if types is not None:
-        types = TokenBatch(types, batch.offsets, batch.longest).padded(longest=longest)[0]
-    return ids, None if full else mask.to(torch.int64), types
-
-
 def score(model: Any, pairs: list[Pair], report: Report, budget: int, size: int | None, to: torch.device) -> Tensor:
     """The scores of pairs, before any activation, each different pair scored once.
 
@@ -243,13 +216,14 @@ def score(model: Any, pairs: list[Pair], report: Report, budget: int, size: int 
     counts = np.bincount(inverse, minlength=len(different))
     result = RowsOfTensor((len(different), model.classes), to)
     here, starts = model.device, range(0, len(different), _WINDOW)
+    forward = Inference(model.dtype).running(model)
     windows = (model.tokens(different[start : start + _WINDOW]) for start in starts)
     with evaluating(model), closing(ahead(windows) if len(starts) > 1 else windows) as tokenized:
         for start, tokens in zip(starts, tokenized, strict=True):
             cut = start + np.flatnonzero(tokens.truncated)
             report.cut_rows(first[cut], int(counts[cut].sum()))
             report.unknown += tokens.unknown
-            for rows, scores in run(model, tokens, plan(tokens.lengths, budget, size), here):
+            for rows, scores in run(forward, tokens, plan(tokens.lengths, budget, size), here):
                 result.put(start + rows, scores.float())
                 report.done(int(counts[start + rows].sum()))
     report.rows += len(pairs)
