@@ -221,7 +221,7 @@ def test_recall_of_few_and_of_none() -> None:
         recall_by_precision(few[:0], few)
     with pytest.raises(ValueError, match="pass two vectors or more"):
         recall_by_precision(few, few[:1])
-    with pytest.raises(ValueError, match="corpus has shape|queries are of dim"):
+    with pytest.raises(ValueError, match=r"corpus has shape|queries are of dim"):
         recall_by_precision(few[:, :5], few)
     with pytest.raises(ValueError, match=r"corpus\[1\] has a NaN"):
         recall_by_precision(few, np.where(np.arange(3)[:, None] == 1, np.nan, few))
@@ -279,7 +279,7 @@ def test_what_cannot_be_written_is_said_before_the_measuring(
     monkeypatch.setattr("sbert.cli.benchmark.benchmark", measured)
     for option in ("--json", "--plot"):
         assert main(["benchmark", str(folder), option, str(tmp_path / "none" / "file.png")]) == 2
-        assert "none does not exist; make it" in capsys.readouterr().err
+        assert "none does not exist; create it" in capsys.readouterr().err
     assert main(["benchmark", str(folder), "--plot", str(tmp_path / "all.doc")]) == 2
     expected = "pass one of" if find_spec("matplotlib") else 'pip install "sbert[plot]"'
     assert expected in capsys.readouterr().err

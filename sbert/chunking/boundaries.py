@@ -1,4 +1,4 @@
-"""Where to cut a document: at the ends of sentences, or else of words, or else of characters."""
+"""Split documents into passages at sentence ends, else between words, else between characters."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from sbert.inputs.arguments import check_positive
 from sbert.modules.tokenizer import LocatesTokens
 from sbert.pipeline.tokenize import tokenize
 
-# Characters of documents that are tokenised together.
+# Minimum number of characters in a group of documents that are tokenized together.
 _WINDOW = 1 << 20
-# What may end a sentence, with quotation marks and brackets that close and the white space behind it.
-_STOP = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[”’」』）]*\s*|\n\s*")
+# A possible sentence end: punctuation, closing quotation marks and brackets, and the white space that follows.
+_SENTENCE_END = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[”’」』）]*\s*|\n\s*")
 
 
 class Chunk(NamedTuple):
     """A passage: ``documents[document][start:end]``.
 
     Args:
-        document: The document's place in the list.
-        start: Its first character.
-        end: The character behind its last.
+        document: Index of the document in the list.
+        start: Index of the first character.
+        end: Index of the last character plus 1.
     """
 
     document: int
@@ -33,7 +33,7 @@ class Chunk(NamedTuple):
     end: int
 
     def text(self, documents: Sequence[str]) -> str:
-        """What it says.
+        """The text of the passage.
 
         Example:
             >>> Chunk(0, 0, 3).text(["One. Two."])
@@ -49,17 +49,18 @@ def chunks_of(
     overlap: int,
     prompt: str,
 ) -> list[Chunk]:
-    """The passages of documents, in their order.
+    """The passages of documents, in the order of the documents.
 
     Args:
-        module: The first one of an encoder.
+        module: First module of an encoder.
         documents: The documents.
-        max_tokens: Tokens in a passage at most, or None for as many as the model reads at once.
-        overlap: Tokens at most that it shares with the one before it.
-        prompt: Will stand before each.
+        max_tokens: Maximum number of tokens per passage; None for as many as the model can read.
+        overlap: Maximum number of tokens that a passage shares with the previous one.
+        prompt: Prompt that will precede each passage.
 
     Raises:
-        ValueError: If the numbers do not fit the model or each other, or it does not say where tokens stand.
+        TypeError: If ``overlap`` is not an integer.
+        ValueError: If ``max_tokens`` or ``overlap`` does not fit, or the tokenizer gives no token positions.
     """
     reader = locating(module)
     limit = _limit(reader, max_tokens, prompt)
@@ -76,18 +77,18 @@ def chunks_of(
 
 
 def locating(module: object) -> LocatesTokens:
-    """The module, if it says where in a text its tokens stand; else a ValueError."""
+    """The module, if its tokenizer gives token positions; otherwise a ValueError."""
     if not isinstance(module, LocatesTokens):
         raise ValueError(f"{type(module).__name__} does not say where in a text its tokens stand; use a Transformer")
     return module
 
 
 def _limit(reader: LocatesTokens, max_tokens: int | None, prompt: str) -> int:
-    """Tokens in a passage at most."""
+    """The maximum number of tokens per passage."""
     limit = check_positive("max_tokens", max_tokens)
     if reader.max_seq_length is None:
         if limit is None:
-            raise ValueError("the model reads texts of any length; say with max_tokens how long passages are to be")
+            raise ValueError("the model has no maximum length; pass max_tokens")
         return limit
     leading, trailing = reader.special_tokens
     before = tokenize(reader, [], prompt).prompt_tokens if prompt else leading
@@ -96,14 +97,14 @@ def _limit(reader: LocatesTokens, max_tokens: int | None, prompt: str) -> int:
         raise ValueError(f"the prompt fills max_seq_length={reader.max_seq_length}; pass a shorter one")
     if limit is not None and limit > room:
         raise ValueError(
-            f"max_tokens={limit} exceeds the {room} that max_seq_length={reader.max_seq_length} leaves beside special"
-            f" tokens and prompt; pass at most {room}"
+            f"max_tokens={limit} exceeds the {room} that max_seq_length={reader.max_seq_length} leaves for text,"
+            f" after special tokens and prompt; pass at most {room}"
         )
     return limit or room
 
 
 def groups(documents: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Documents that are tokenised together, with the place of the first."""
+    """Groups of documents to tokenize together, each with the index of its first document."""
     first, characters = 0, 0
     group: list[str] = []
     for document in documents:
@@ -117,35 +118,35 @@ def groups(documents: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def passages(reader: LocatesTokens, documents: list[str], limit: int, overlap: int) -> Iterator[list[tuple[int, int]]]:
-    """Start and end of the passages of each document, in characters.
+    """For each document, the (start, end) of its passages in characters.
 
     Args:
-        reader: The first module of an encoder.
+        reader: First module of an encoder.
         documents: The documents.
-        limit: Tokens in a passage at most.
-        overlap: Tokens at most that it shares with the one before it.
+        limit: Maximum number of tokens per passage.
+        overlap: Maximum number of tokens that a passage shares with the previous one.
     """
     special = sum(reader.special_tokens)
     for document, (ids, places) in zip(documents, reader.locate(documents), strict=True):
         inner = slice(reader.special_tokens[0], len(ids) - reader.special_tokens[1])
-        cuts, budget = _Cuts(document, places[inner]), limit
+        splitter, budget = _Splitter(document, places[inner]), limit
         while True:
-            spans = cuts.spans(budget, min(overlap, budget - 1))
-            # Tokens at an edge may be others than in the middle of a text, and more.
-            pieces = [document[start:end] for start, end in spans]
-            excess = max(map(len, reader.tokenize(pieces)), default=0) - special - limit
+            spans = splitter.spans(budget, min(overlap, budget - 1))
+            # A passage on its own may have more tokens than the same characters inside the document.
+            texts = [document[start:end] for start, end in spans]
+            excess = max(map(len, reader.tokenize(texts)), default=0) - special - limit
             if excess <= 0 or budget == 1:
                 break
             budget = max(1, budget - excess)
         yield spans
 
 
-class _Cuts:
-    """A document, and the tokens before which it may be cut: those that begin a sentence, a word, a character.
+class _Splitter:
+    """A document and the tokens before which it may be split: the first of a sentence, a word, a character.
 
     Args:
         text: The document.
-        places: Start and end of each of its tokens, in characters.
+        places: The (start, end) of each token, in characters.
     """
 
     def __init__(self, text: str, places: list[tuple[int, int]]) -> None:
@@ -153,59 +154,59 @@ class _Cuts:
         self.starts, self.ends = np.maximum.accumulate(np.array(places, np.int64).reshape(-1, 2)).T.tolist()
         characters = [i for i in range(1, self.count) if self.starts[i] >= self.ends[i - 1]]
         words = [i for i in characters if text[self.starts[i] - 1].isspace() or text[self.starts[i]].isspace()]
-        self.levels = [[*cuts, self.count] for cuts in (self._sentences(set(characters)), words, characters)]
+        self.levels = [[*splits, self.count] for splits in (self._sentences(set(characters)), words, characters)]
 
     def _sentences(self, allowed: set[int]) -> list[int]:
-        """The tokens that begin a sentence, if the text may be cut before them."""
-        found = []
-        for stop in _STOP.finditer(self.text):
-            begin = stop.end()
+        """The tokens that begin a sentence and are in ``allowed``."""
+        tokens = []
+        for match in _SENTENCE_END.finditer(self.text):
+            begin = match.end()
             token = bisect_right(self.ends, begin)
-            # "e.g. this" goes on, and so does a line that was wrapped.
+            # A lower-case letter continues the sentence: "e.g. this", or a wrapped line.
             if (
                 token in allowed
                 and not self.text[begin].islower()
                 and not self.text[self.starts[token] : begin].strip()
             ):
-                found.append(token)
-        return found
+                tokens.append(token)
+        return tokens
 
     def spans(self, limit: int, overlap: int) -> list[tuple[int, int]]:
-        """Start and end of passages of at most ``limit`` tokens, that share at most ``overlap``, in characters."""
-        found: list[tuple[int, int]] = []
+        """The (start, end), in characters, of passages of up to ``limit`` tokens that share up to ``overlap``."""
+        spans: list[tuple[int, int]] = []
         start = end = 0
         while end < self.count:
             end = self._end(end, start + limit)
-            # A character of which the tokenizer makes no token goes with the one before it.
+            # Characters without a token belong to the token before them.
             behind = self.starts[end] if end < self.count else len(self.text)
             first, behind = self._visible(self.starts[start] if start else 0, behind)
-            if first < behind and (not found or found[-1][1] < behind):  # It has more to say than the last one.
-                found.append((first, behind))
+            if first < behind and (not spans or spans[-1][1] < behind):  # Skip a passage inside the previous one.
+                spans.append((first, behind))
             start = self._next(start, end, limit, overlap) if overlap and end < self.count else end
-        return found
+        return spans
 
     def _end(self, reached: int, furthest: int) -> int:
-        """Where a passage ends: behind what the last one has reached, and no further than it may go."""
-        for cuts in self.levels:
-            cut = cuts[max(0, bisect_right(cuts, furthest) - 1)]
-            if reached < cut <= furthest:
-                return cut
-        characters = self.levels[-1]  # One of more tokens than a passage may have; it stays whole.
+        """The last possible split after token ``reached`` and up to ``furthest``, at the best level that has one."""
+        for splits in self.levels:
+            split = splits[max(0, bisect_right(splits, furthest) - 1)]
+            if reached < split <= furthest:
+                return split
+        characters = self.levels[-1]  # A single character of more tokens than the limit is not split.
         return characters[bisect_right(characters, reached)]
 
     def _next(self, start: int, end: int, limit: int, overlap: int) -> int:
-        """Where the passage behind ``start`` to ``end`` starts."""
+        """The first token of the passage that follows the passage from ``start`` to ``end``."""
         sentences = self.levels[0]
         sentence = sentences[bisect_right(sentences, end)]
-        # The overlap gives way where the next sentence would not end within its passage for it.
+        # Overlap less if the overlap would keep the next sentence from fitting into its passage.
         least = max(start + 1, end - overlap, sentence - limit if sentence - end <= limit else 0)
-        for cuts in self.levels:
-            cut = cuts[bisect_left(cuts, least)]
-            if cut < end:
-                return cut
+        for splits in self.levels:
+            split = splits[bisect_left(splits, least)]
+            if split < end:
+                return split
         return end
 
     def _visible(self, start: int, end: int) -> tuple[int, int]:
-        """The same without white space around it."""
+        """The span without surrounding white space."""
         text = self.text[start:end]
         return start + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip())

@@ -1,4 +1,4 @@
-"""Long documents as passages: where to cut them, and a vector a passage."""
+"""Split long documents into passages, and encode one vector per passage."""
 
 from __future__ import annotations
 
@@ -30,26 +30,28 @@ def split(
     prompt_name: str | None = None,
     prompt: str | None = None,
 ) -> list[Chunk]:
-    """Cut documents into passages that the model can read, at the ends of sentences where possible.
+    """Split documents into passages that fit the model, at sentence ends where possible.
 
-    A passage holds as many whole sentences as fit; a sentence that is longer than a passage is cut between words,
-    and a word that is longer between characters. Each begins and ends with a visible character, and together they
-    hold all visible ones. A document without tokens, such as white space, has no passages.
+    A passage holds as many whole sentences as fit. A sentence that is too long is split between words, and a word
+    that is too long between characters. Passages begin and end with a visible character, and together they contain
+    every visible character. A document without tokens, such as white space, has no passages.
 
     Args:
-        model: Its tokenizer counts the tokens.
+        model: The model whose tokenizer counts the tokens.
         documents: The documents.
-        max_tokens: Tokens in a passage at most, without special tokens and prompt; as many as the model reads at
-            once where it is not given.
-        overlap: Tokens at most that a passage shares with the one before it, so that what is said across a cut
-            stands together somewhere.
-        prompt_name: Which of the model's prompts will stand before each passage.
-        prompt: The text that will.
+        max_tokens: Maximum number of tokens per passage, without special tokens and prompt; by default as many as
+            the model can read.
+        overlap: Maximum number of tokens that a passage shares with the previous one, so that context at a split is
+            not lost.
+        prompt_name: Name of the model's prompt that will precede each passage; its tokens are reserved.
+        prompt: Text of that prompt, instead of a name.
+
+    Returns:
+        The passages in the order of the documents.
 
     Raises:
-        TypeError: If a document is no str, naming its row.
-        ValueError: If the numbers do not fit the model or each other, or its tokenizer does not say where tokens
-            stand.
+        TypeError: If a document is not a str; the message names its row.
+        ValueError: If ``max_tokens`` or ``overlap`` does not fit the model, or its tokenizer gives no token positions.
 
     Example:
         >>> documents = ["A cat sleeps. A kitten naps. Taxes rise."]
@@ -75,37 +77,41 @@ def encode_chunks(
     truncate_dim: int | None = None,
     show_progress_bar: bool | None = None,
 ) -> tuple[list[Chunk], np.ndarray]:
-    """The passages of documents, and the vector of each.
+    """Split documents into passages, and encode one vector per passage.
 
-    Plain, a passage is encoded as a text of its own. Late, the transformer reads the document, and a passage's
-    vector is the pooling of the vectors of its own tokens x_a … x_b, which know what stands around them:
+    By default, each passage is encoded as a text of its own. With ``late=True`` (late chunking), the transformer reads
+    the whole document, and the vector of a passage is pooled from its own token vectors x_a … x_b, which contain
+    context from the rest of the document:
 
         v = rest(pool(x_a, …, x_b)),   x_1 … x_n = transformer(document)
 
-    A document that is longer than the model reads at once is read in windows. Each passage is pooled from one
-    window, which shows what stands on either side of it, too.
+    where ``rest`` stands for the modules after the pooling. A document that is longer than the model's maximum length
+    is read in windows; each passage is pooled from one window that includes context on both sides.
 
     Args:
-        model: The model; for late chunking, one whose pooling takes all tokens, such as mean.
+        model: The model. Late chunking needs a pooling over all tokens, such as mean.
         documents: The documents.
         max_tokens: As in ``split``.
         overlap: As in ``split``.
-        chunks: Passages of one's own, in place of these two.
-        late: Whether passages are pooled from what the transformer makes of the whole document.
-        prompt_name: Which of the model's prompts to put before each passage or, if late, each window.
-        prompt: The text to put there.
+        chunks: (document, start, end) of given passages, instead of ``max_tokens`` and ``overlap``.
+        late: Whether to use late chunking.
+        prompt_name: Name of the model's prompt to put before each passage or, if late, before each window.
+        prompt: Text of that prompt, instead of a name.
         batch_tokens: As in ``encode``.
         normalize_embeddings: As in ``encode``.
         truncate_dim: As in ``encode``.
         show_progress_bar: As in ``encode``.
 
+    Returns:
+        The passages and their vectors.
+
     Shape:
         Vectors: (passages, dim) float32.
 
     Raises:
-        TypeError: If a document is no str, naming its row.
-        ValueError: If an argument does not fit, a passage does not stand in its document, or the model has no
-            vectors of passages.
+        TypeError: If a document is not a str; the message names its row.
+        ValueError: If arguments contradict each other, a passage lies outside its document, or the model does not
+            support late chunking.
 
     References:
         Günther et al., 2024, Late Chunking, sections 3.1 and 3.2. https://arxiv.org/abs/2409.04701
@@ -120,14 +126,14 @@ def encode_chunks(
     """
     texts = list(rows_of(documents, "documents"))
     if chunks is None:
-        found = split(model, texts, max_tokens, overlap, prompt_name=prompt_name, prompt=prompt)
+        passages = split(model, texts, max_tokens, overlap, prompt_name=prompt_name, prompt=prompt)
     elif max_tokens is not None or overlap:
-        raise ValueError("chunks are passages already, and max_tokens and overlap make some; pass either")
+        raise ValueError("chunks and max_tokens or overlap were given; pass either chunks or the other two")
     else:
-        found = _checked(chunks, texts)
+        passages = _checked(chunks, texts)
     if not late:
         vectors: np.ndarray = model.encode(
-            [chunk.text(texts) for chunk in found],
+            [chunk.text(texts) for chunk in passages],
             prompt_name=prompt_name,
             prompt=prompt,
             batch_tokens=batch_tokens,
@@ -135,7 +141,7 @@ def encode_chunks(
             truncate_dim=truncate_dim,
             show_progress_bar=show_progress_bar,
         )
-        return found, vectors
+        return passages, vectors
     job = Encoding(
         model,
         model._choose_prompt(prompt_name, prompt),
@@ -149,21 +155,22 @@ def encode_chunks(
         torch.device("cpu"),
         compiling=model._compiling,
     )
-    with Report(len(found), show_progress_bar, "ignore", model.max_seq_length, "passages", model._told) as report:
-        return found, _late(job, locating(model[0]), texts, found, report)
+    with Report(len(passages), show_progress_bar, "ignore", model.max_seq_length, "passages", model._told) as report:
+        return passages, _late(job, locating(model[0]), texts, passages, report)
 
 
 def _checked(chunks: Iterable[tuple[int, int, int]], documents: list[str]) -> list[Chunk]:
-    found = [Chunk(*chunk) for chunk in chunks]
-    for row, (document, start, end) in enumerate(found):
+    """The given passages, each inside its document."""
+    passages = [Chunk(*chunk) for chunk in chunks]
+    for row, (document, start, end) in enumerate(passages):
         if not 0 <= document < len(documents):
-            raise ValueError(f"chunks[{row}] stands in document {document}, and there are {len(documents)}")
+            raise ValueError(f"chunks[{row}] is in document {document}, but there are {len(documents)} documents")
         if not 0 <= start < end <= len(documents[document]):
             raise ValueError(
                 f"chunks[{row}] runs from {start} to {end} in a document of {len(documents[document])} characters;"
-                " pass passages of at least one character that stand in their documents"
+                " pass non-empty passages that lie inside their documents"
             )
-    return found
+    return passages
 
 
 # -------------------------------------------------------------------------------------------------- late chunking
@@ -172,11 +179,11 @@ def _checked(chunks: Iterable[tuple[int, int, int]], documents: list[str]) -> li
 def _late(
     job: Encoding, reader: LocatesTokens, documents: list[str], chunks: list[Chunk], report: Report
 ) -> np.ndarray:
-    """The passages' vectors, pooled from what the transformer makes of their documents. Shape: (passages, dim)."""
+    """The vectors of the passages by late chunking. Shape: (passages, dim)."""
     own: list[list[Passage]] = [[] for _ in documents]
     for row, (document, start, end) in enumerate(chunks):
         own[document].append((row, start, end))
-    used = [number for number, passages in enumerate(own) if passages]
+    used = [number for number, passages in enumerate(own) if passages]  # Documents that have passages.
     result = RowsOfTensor((len(chunks), job.vectors([], report).shape[1]), job.to)
     for first, group in groups(documents[number] for number in used):
         passages = [own[number] for number in used[first : first + len(group)]]
