@@ -402,7 +402,7 @@ def test_a_checkpoint_of_a_sentence_encoder_is_refused(bert: Path, classifier: P
     model = CrossEncoder(bert, device="cpu")
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with pytest.raises(
-        ValueError, match=r"(?s)belongs to other training: model was .*SentenceEncoder.*and is .*CrossEncoder"
+        ValueError, match=r"(?s)a different training: model was .*SentenceEncoder.*but is now .*CrossEncoder"
     ):
         Trainer(model, rows(), of_scores(), settings).fit(resume=True, show_progress_bar=False)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
@@ -410,12 +410,12 @@ def test_a_checkpoint_of_a_sentence_encoder_is_refused(bert: Path, classifier: P
     settings = config(steps=2, output=tmp_path / "several")
     several = CrossEncoder(classifier, device="cpu")
     Trainer(several, rows(), of_scores(), settings).fit(show_progress_bar=False)
-    with pytest.raises(ValueError, match=r"belongs to other training: model was .*classes=3.*, and is .*classes=1"):
+    with pytest.raises(ValueError, match=r"a different training: model was .*classes=3.*, but is now .*classes=1"):
         Trainer(model, rows(), of_scores(), settings).fit(resume=True, show_progress_bar=False)
 
 
 def test_half_weights_are_refused(bert: Path) -> None:
-    with pytest.raises(ValueError, match="too coarse for small steps"):
+    with pytest.raises(ValueError, match="too imprecise for small steps"):
         CrossEncoder(bert, device="cpu", dtype="bfloat16").fit(rows())
     model = CrossEncoder(bert, device="cpu")
     history = model.fit(rows(), config=config(steps=10, dtype="bfloat16"), show_progress_bar=False)

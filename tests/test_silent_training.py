@@ -98,8 +98,8 @@ def test_07_a_default_prompt_without_columns_is_an_error(prompted: SentenceEncod
     with pytest.raises(ValueError, match=r"the guide has the default prompt"):
         Trainer(model, ROWS, MultipleNegativesRankingLoss(), guide=prompted)
     for given, found in ((None, ["", ""]), ("", ["", ""]), ("query: ", ["query: ", "query: "])):
-        assert Trainer(model, ROWS, ranking, TrainingConfig(prompts=given)).prompts == {"data": found}
-    assert Trainer(prompted, ROWS, ranking, TrainingConfig(prompts="")).prompts == {"data": ["", ""]}
+        assert Trainer(model, ROWS, ranking, TrainingConfig(prompts=given)).batches.datasets["data"].prompts == found
+    assert Trainer(prompted, ROWS, ranking, TrainingConfig(prompts="")).batches.datasets["data"].prompts == ["", ""]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_07_prompts_that_do_not_fit(prompted: SentenceEncoder, prompts: Any, wor
 def test_07_a_checkpoint_of_other_prompts_is_refused(prompted: SentenceEncoder, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"output": tmp_path / "out", "steps": 1}
     fit(prompted, ROWS, ranking, prompts={"anchor": "query", "positive": "document"}, **settings)
-    with pytest.raises(ValueError, match=r"belongs to other training: prompts data was \['the"):
+    with pytest.raises(ValueError, match=r"belongs to a different training: prompts data was \['the"):
         fit(prompted, ROWS, ranking, resume=True, prompts="query", **settings)
 
 
@@ -177,7 +177,7 @@ def test_07_evaluators_know_queries_from_documents(prompted: SentenceEncoder) ->
 
 def test_07_a_cross_encoder_takes_no_prompts(folder: Path) -> None:
     scorer = CrossEncoder(folder, device="cpu")
-    with pytest.raises(ValueError, match="with no prompt before them; leave prompts out"):
+    with pytest.raises(ValueError, match="without prompts; leave prompts out"):
         scorer.fit([("a", "b", 1.0), ("a", "c", 0.0)], config=TrainingConfig(prompts="query"))
 
 
@@ -211,7 +211,7 @@ def test_07_the_command_line_takes_prompts(
     assert "pass document_prompt=" in capsys.readouterr().err
     assert main([*words, "--document-prompt", ""]) == 0
     assert main([*words, "--prompt", "query"]) == 2
-    assert "no suite among retrieval reads --prompt" in capsys.readouterr().err
+    assert "none of the suites retrieval uses --prompt" in capsys.readouterr().err
 
 
 # ----------------------------------------------------------------------------------------------- several processes
@@ -296,7 +296,7 @@ def test_17_group_by_label_keeps_to_the_batch_size(batch_size: int, labels: int)
     made = random.Random(0)
     data = [(f"text {i}", made.randrange(labels)) for i in range(101)] + [("alone", 99)]
     rows = Rows(data, lambda sentence, labels: 0)
-    with pytest.warns(UserWarning, match=r"leaves \d+ of 102 rows out of an epoch, 1 of them") as told:
+    with pytest.warns(UserWarning, match=r"leaves \d+ of 102 rows out of an epoch: 1 of them") as told:
         batches = group_by_label(rows, batch_size, np.random.default_rng(0))
     assert max(map(len, batches)) <= batch_size
     used = np.concatenate(batches)

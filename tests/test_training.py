@@ -120,7 +120,7 @@ PREMISES = [{"premise": "a", "hypothesis": "b", "label": 1}, {"premise": "c", "h
         (PREMISES, SoftmaxLoss(8, 3), {}, ValueError, "takes first, second and labels; data has premise, hypothesis"),
         (PREMISES, ranking, {"columns": ["premise", "text"]}, ValueError, "there is no 'text'"),
         (PREMISES, ranking, {"columns": ["premise", "premise"]}, ValueError, "a column is named twice"),
-        (PREMISES, ranking, {"columns": ["premise"]}, ValueError, "columns= names premise; name a column for each"),
+        (PREMISES, ranking, {"columns": ["premise"]}, ValueError, "columns= names premise; name one column for each"),
         (PREMISES, ranking, {"columns": ["premise", "hypothesis"], "label": "label"}, ValueError, "takes no labels"),
         ([{"anchor": "a", "positive": "b", "label": 1}], ranking, {}, ValueError, "has anchor, positive, label"),
         ([{"anchor": "a"}], ranking, {}, ValueError, "takes anchor, positive, \\*negatives; data has anchor"),
@@ -185,7 +185,7 @@ def test_no_text_stands_twice_in_a_batch() -> None:
 
 def test_a_text_that_is_everywhere_is_told_of() -> None:
     rows = Rows([("the same", f"{i}") for i in range(40)], ranking)
-    with pytest.warns(UserWarning, match="40 batches are needed in place of 5"):
+    with pytest.warns(UserWarning, match="40 batches are needed instead of 5"):
         assert len(no_duplicates(rows, 8, np.random.default_rng(0))) == 40
 
 
@@ -193,7 +193,7 @@ def test_each_label_of_a_batch_stands_there_twice() -> None:
     made = random.Random(2)
     data = [(f"text {i}", made.randint(0, 12)) for i in range(101)] + [("alone", 99)]
     rows = Rows(data, BatchAllTripletLoss())
-    with pytest.warns(UserWarning, match="1 of them because their label stands in one row alone"):
+    with pytest.warns(UserWarning, match="1 of them because their label occurs in one row only"):
         batches = group_by_label(rows, 8, np.random.default_rng(0))
     assert len(set(every(batches))) == len(every(batches))
     assert 95 <= len(every(batches)) <= 101
@@ -205,7 +205,7 @@ def test_each_label_of_a_batch_stands_there_twice() -> None:
     batches = group_by_label(two, 4, np.random.default_rng(0))
     assert 40 <= len(batches) <= 50
     assert all(len(np.unique(two.labels[batch].numpy())) == 2 for batch in batches)
-    with pytest.raises(ValueError, match="no label stands in two rows"):
+    with pytest.raises(ValueError, match="no label occurs in two rows"):
         group_by_label(Rows([("a", 0), ("b", 1)], lambda sentence, labels: 0), 8, np.random.default_rng(0))
     with pytest.raises(ValueError, match="needs rows with one label each"):
         group_by_label(Rows([("a", "b")], ranking), 8, np.random.default_rng(0))
@@ -271,14 +271,14 @@ def test_a_sampler_of_ones_own(model: SentenceEncoder) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"batch_size": 0}, "batch_size=0 does not fit"),
+        ({"batch_size": 0}, "batch_size=0 is not valid"),
         ({"batch_size": 2.5}, "batch_size=2.5"),
         ({"steps": -1}, "steps=-1"),
-        ({"epochs": 0}, "epochs=0 does not fit; pass a number of more than 0"),
+        ({"epochs": 0}, "epochs=0 is not valid; pass a number of more than 0"),
         ({"epochs": 2, "steps": 10}, "epochs and steps both say how long"),
-        ({"sharded": True}, "name an output folder"),
+        ({"sharded": True}, "pass output= to save it"),
         ({"learning_rate": float("nan")}, "learning_rate=nan"),
-        ({"warmup": 2}, "warmup=2 does not fit; pass a number of 0 to 1"),
+        ({"warmup": 2}, "warmup=2 is not valid; pass a number of 0 to 1"),
         ({"mix": "random"}, "mix='random' is unknown"),
         ({"dtype": "float16"}, "dtype='float16' is not for training"),
         ({"dtype": "half"}, "dtype='half' is unknown"),
@@ -442,7 +442,7 @@ def test_a_guide_and_numbers_of_texts_reach_the_loss(model: SentenceEncoder) -> 
 def test_texts_that_are_cut_are_told_of(model: SentenceEncoder) -> None:
     model.max_seq_length = 6
     rows = [("one two three four five six seven eight", "lake"), ("lake", "boat")]
-    with pytest.warns(UserWarning, match="1 of 3 texts were cut to max_seq_length=6"):
+    with pytest.warns(UserWarning, match="1 of 3 texts were truncated to max_seq_length=6"):
         fit(model, rows, ranking)
 
 
@@ -464,13 +464,13 @@ def test_not_a_number_stops_at_once(model: SentenceEncoder, tmp_path: Path) -> N
         value = (anchor - positive).square().sum()
         return value + (value - value.detach()) * torch.tensor(float("inf"))
 
-    with pytest.raises(FloatingPointError, match=r"the gradient's norm is inf|the loss is nan"):
+    with pytest.raises(FloatingPointError, match=r"the gradient norm is inf|the loss is nan"):
         fit(model, pairs(16, labelled=False), steep)
 
 
 @pytest.mark.usefixtures("large")
 def test_norms_and_gradients_of_tables(model: SentenceEncoder) -> None:
-    kept = tables.Tables([model])
+    kept = tables.EmbeddingGradients([model])
     parameters = list(model.parameters())
     for texts in (["a small boat", "lake lake"], ["seven hills"], []):
         with kept.sparse():
@@ -501,7 +501,7 @@ def nothing(rows: Rows, batch_size: int, generator: np.random.Generator) -> list
 def test_nothing_to_train(model: SentenceEncoder, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing is trained"):
         fit(model.requires_grad_(False), pairs(16), regression)
-    with pytest.raises(ValueError, match=r"weights are torch\.bfloat16, too coarse"):
+    with pytest.raises(ValueError, match=r"weights are torch\.bfloat16, too imprecise"):
         Trainer(model.bfloat16(), pairs(16), regression)
     with pytest.raises(ValueError, match="sampler='none' is unknown; pass one of random"):
         Trainer(model.float(), pairs(16), regression, TrainingConfig(sampler="none"))
@@ -560,17 +560,17 @@ def test_a_checkpoint_of_other_training_is_refused(model: SentenceEncoder, tmp_p
     output = tmp_path / "out"
     settings: dict[str, Any] = {"output": output, "learning_rate": 1e-3}
     fit(model, pairs(16), regression, **settings)
-    with pytest.raises(ValueError, match="step-00000001 is there already; pass resume=True"):
+    with pytest.raises(ValueError, match="step-00000001 exists already; pass resume=True"):
         fit(model, pairs(16), regression, **settings)
-    with pytest.raises(ValueError, match=r"model was .*Pooling\(mean.*and is .*Pooling\(cls"):
+    with pytest.raises(ValueError, match=r"model was .*Pooling\(mean.*but is now .*Pooling\(cls"):
         fit(SentenceEncoder(model[0], Pooling("cls")), pairs(16), regression, resume=True, **settings)
     for data, loss, changed, words in [
         (pairs(17), regression, {}, r"data was \[16"),
         ([(a, b, 1 - c) for a, b, c in pairs(16)], regression, {}, "data data was"),
         (pairs(16), CosineSimilarityLoss(), {}, "losses data was 'regression|loss"),
-        (pairs(16), regression, {"learning_rate": 1e-4}, "learning_rate was 0.001, and is 0.0001"),
+        (pairs(16), regression, {"learning_rate": 1e-4}, "learning_rate was 0.001, but is now 0.0001"),
     ]:
-        with pytest.raises(ValueError, match=f"belongs to other training: .*{words}"):
+        with pytest.raises(ValueError, match=f"belongs to a different training: .*{words}"):
             fit(model, data, loss, resume=True, **{**settings, **changed})
     from transformers import BertConfig, BertModel
 
@@ -580,7 +580,7 @@ def test_a_checkpoint_of_other_training_is_refused(model: SentenceEncoder, tmp_p
         intermediate_size=32, max_position_embeddings=64,
     )  # fmt: skip
     other = SentenceEncoder(Transformer(BertModel(wide), small.wrapped(tokenizer, 64)), Pooling("mean"))
-    with pytest.raises(ValueError, match=r"model was .*dim=16.*, and is .*dim=32"):
+    with pytest.raises(ValueError, match=r"model was .*dim=16.*, but is now .*dim=32"):
         fit(other, pairs(16), regression, resume=True, **settings)
     (output / "checkpoints" / "step-00000001" / "training" / "state.safetensors").write_bytes(b"half")
     with pytest.raises(ValueError, match=r"state\.safetensors cannot be read"):
@@ -616,7 +616,7 @@ def test_a_head_with_other_settings_is_refused(model: SentenceEncoder, tmp_path:
     data, settings = pairs(16, labelled=False), {"output": tmp_path / "out", "learning_rate": 1e-3}
     triplets = [(a, b, a) for a, b in data]
     fit(model, triplets, TripletLoss(margin=1.0), **settings)
-    with pytest.raises(ValueError, match=r"losses data was .*margin=1\.0.*, and is .*margin=5\.0"):
+    with pytest.raises(ValueError, match=r"losses data was .*margin=1\.0.*, but is now .*margin=5\.0"):
         fit(model, triplets, TripletLoss(margin=5.0), resume=True, **settings)
 
 
@@ -655,7 +655,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(better: str, what: str, model: S
     )  # fmt: skip
     assert f"{what} cannot be written" in done.stdout, done.stdout + done.stderr
     assert "the last good checkpoint is" in done.stdout
-    assert "step-00000001; free some space, and resume" in done.stdout
+    assert "step-00000001; free some disk space, and resume" in done.stdout
     assert [path.name for path in (tmp_path / "out" / "checkpoints").iterdir()] == ["step-00000001"]
     assert SentenceEncoder(tmp_path / "out" / "best").dtype == torch.float32  # The one before is whole.
     settings: dict[str, Any] = {"checkpoint_every": 1, "evaluate_every": 1, "learning_rate": 1e-3}

@@ -21,7 +21,10 @@ from sbert.pipeline.batching import unique
 from sbert.pipeline.ranks import ALONE, Ranks
 from sbert.storage.atomic import write_text
 
-# What evaluators ask for, and the methods of a model that give it, the first that it has.
+# What a ``Trainer`` takes as its evaluator: a function of a model that returns one score, or several by name.
+Evaluate = Callable[[Any], "float | Mapping[str, float]"]
+
+# The methods of a model that encode each kind of text; the first that the model has is used.
 _METHODS = {"text": ("encode",), "query": ("encode_query", "encode"), "document": ("encode_document", "encode")}
 
 

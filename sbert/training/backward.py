@@ -1,10 +1,10 @@
-"""The one place between encoder and loss: unique texts forward, the loss on their vectors, and back."""
+"""The only place between encoder and loss: encodes the unique texts, computes the loss, and adds the gradients."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any
@@ -19,22 +19,23 @@ from sbert.pipeline.batching import plan, unique
 from sbert.pipeline.devices import default_batch_tokens
 from sbert.pipeline.ranks import ALONE, Ranks
 from sbert.pipeline.tokenize import PromptedTokens, Tokens
+from sbert.training.random_state import get_random_state, replayed
 
 
 @dataclass(frozen=True)
 class TrainingBatch:
-    """A batch of rows: the texts of this rank's rows, each once, and what all ranks know of the batch.
+    """A tokenized batch: the unique texts of this rank's rows, and the labels of the rows of all ranks.
 
     Args:
-        tokens: Of the unique texts.
-        columns: Which of them stands where in this rank's rows.
-        rows: Of all ranks.
-        extras: What the loss takes beside columns: ``labels``, ``texts`` (a number for each text, the same for the
-            same text), ``guide`` (vectors of another model), for the rows of all ranks.
+        tokens: Tokens of the unique texts.
+        columns: For each row of this rank and each column, the index of its text among the unique texts.
+        rows: Number of rows of all ranks.
+        extras: What the loss takes beside its columns, for the rows of all ranks: ``labels``, ``texts`` (an id for
+            each text, equal for equal texts) and ``guide`` (vectors of another model).
 
     Shape:
-        columns: (own rows, columns). labels: (rows,) or (rows, numbers). texts: (rows, columns).
-        guide: (rows, columns, dim).
+        columns: (own rows, columns). labels: (rows,) or (rows, values). texts: (rows, columns).
+        guide: (rows, columns, guide_dim).
     """
 
     tokens: Tokens
@@ -54,27 +55,27 @@ class TrainingBatch:
         ranks: Ranks = ALONE,
         prompts: Sequence[str] | None = None,
     ) -> TrainingBatch:
-        """Lay out rows of texts.
+        """Tokenize rows of texts.
 
         Args:
-            model: Makes tokens of texts, with its method ``tokens``.
-            texts: One tuple a row, all of one length, of texts or of pairs of them, as the model reads.
-            signature: Of the loss.
-            labels: Of the rows.
-            deduplicate: Whether a text that stands in several rows is encoded once. One that stands twice in a row is
-                encoded twice, for two dropout views of it: its second place in any row is that of its second view.
-            ranks: Which of the rows this process encodes.
-            prompts: The text that stands before the texts of each column; none where it is not given.
+            model: The model, whose method ``tokens`` tokenizes texts.
+            texts: One tuple per row, all of the same length, of texts or, for a cross-encoder, of pairs of texts.
+            signature: The signature of the loss.
+            labels: Labels of the rows, if the loss takes them.
+            deduplicate: Whether to encode a text that occurs in several rows only once. A text that occurs twice in
+                one row is always encoded twice, for two dropout views (SimCSE); the second views are shared, too.
+            ranks: The processes that share the batch; this one encodes its own rows.
+            prompts: The text before each column; by default none.
 
         Raises:
-            ValueError: If the model has a default prompt, and ``prompts`` does not say which columns it is for.
+            ValueError: If the model has a default prompt, and ``prompts`` does not say which columns use it.
         """
         if prompts is None:
             prompts = column_prompts(model, None, [(name,) for name in signature.names(len(texts[0]))])
         own = texts[ranks.rank :: ranks.world]
-        encoded = own or texts[:1]  # A rank without rows encodes something all the same.
+        encoded = own or texts[:1]  # A rank without rows encodes a row as well, so that all ranks take the same steps.
         rows = [list(zip(prompts, row, strict=True)) for row in encoded]
-        # Each text with its prompt, and how often both stand before it in its row.
+        # Each text with its prompt, and how often it has occurred in its row before.
         flat = [(pair, row[:place].count(pair)) for row in rows for place, pair in enumerate(row)]
         places = np.arange(len(flat))
         if deduplicate:
@@ -85,20 +86,20 @@ class TrainingBatch:
         if labels is not None:
             extras["labels"] = labels
         if "texts" in signature.extras:
-            extras["texts"] = torch.tensor([[_number(text) for text in row] for row in texts])
+            extras["texts"] = torch.tensor([[_text_id(text) for text in row] for row in texts])
         columns = torch.from_numpy(places[: len(own) * len(texts[0])]).view(len(own), len(texts[0]))
         return cls(tokens, columns, len(texts), extras)
 
     def to(self, device: torch.device) -> TrainingBatch:
-        """The same batch with the columns and extras on a device; tokens follow chunk by chunk."""
+        """Move the columns and extras to a device; the tokens are moved later, chunk by chunk."""
         extras = {name: value.to(device, non_blocking=True) for name, value in self.extras.items()}
         return TrainingBatch(self.tokens, self.columns.to(device, non_blocking=True), self.rows, extras)
 
 
 def _tokens(model: Any, flat: list[tuple[str, Any]], places: np.ndarray) -> tuple[Tokens, np.ndarray]:
-    """Tokens of texts with their prompts, and where what stood at a place stands among them."""
+    """Tokenize texts with their prompts, grouped by prompt; return the tokens and the new places of the texts."""
     different = list(dict.fromkeys(prompt for prompt, _ in flat))
-    if different == [""]:  # Also for a model of pairs, which has no prompts.
+    if different == [""]:  # A cross-encoder, which takes no prompts, comes here as well.
         return model.tokens([text for _, text in flat]), places
     rows = [[row for row, (own, _) in enumerate(flat) if own == prompt] for prompt in different]
     parts = [model.tokens([flat[row][1] for row in of], prompt) for prompt, of in zip(different, rows, strict=True)]
@@ -106,8 +107,8 @@ def _tokens(model: Any, flat: list[tuple[str, Any]], places: np.ndarray) -> tupl
     return parts[0] if len(parts) == 1 else PromptedTokens.joined(parts), moved[places]
 
 
-def _number(text: str) -> int:
-    """The same for the same text in every process."""
+def _text_id(text: str) -> int:
+    """An id of 64 bits, the same for the same text in every process."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
 
@@ -124,32 +125,32 @@ def backward(
     ranks: Ranks = ALONE,
     replicated: bool = True,
 ) -> Tensor:
-    """The value of a loss on a batch, its gradient added to every parameter's.
+    """Compute the loss of a batch, and add its gradient to the gradient of every parameter.
 
-    The vectors of the unique texts are leaves that the columns index into, so that autograd adds up the gradients
-    of a text that stands in several rows. Cached, chunks of texts go forward without a graph, and once more with
-    one when the gradient at their vectors is known: the same gradient, in the memory of one chunk. On several
-    ranks the loss sees the rows of all, of which others' are constants; the sum of all ranks' gradients, which
-    ``Ranks.reduce`` makes, is that of the whole batch.
+    Each unique text is encoded once. Its vector is a leaf of the graph of the loss, so autograd adds up the gradients
+    from all rows with this text. With gradient caching, chunks of texts are encoded without a graph first, and again
+    with a graph once the gradient at their vectors is known: the result is the same, in the memory of one chunk. With
+    several ranks, the loss sees the rows of all ranks, and the vectors of other ranks are constants; the sum of the
+    gradients of all ranks (``Ranks.reduce``) is the gradient of the whole batch.
 
     Args:
-        model: From a ``TokenBatch`` to vectors.
-        loss: Of the columns' vectors and the batch's extras.
-        batch: The rows, on the model's device.
-        chunk_tokens: Tokens that go through the model at once; by default what suits the device.
-        cached: Whether chunks are encoded twice, to save memory.
-        dtype: Of the arithmetic in the model.
-        weight: Of this batch's gradient, among others that are added up.
-        ranks: The processes that encode this batch together.
-        replicated: False if the model's weights are spread over the ranks: its own hooks then take the mean of the
-            gradients, and every rank must take as many chunks as the others.
+        model: A model from a ``TokenBatch`` to vectors.
+        loss: A function of the columns' vectors and the batch's extras.
+        batch: The batch, on the model's device.
+        chunk_tokens: Maximum number of tokens in one forward pass; by default a value that suits the device.
+        cached: Whether to use gradient caching, which encodes each chunk twice to save memory.
+        dtype: Autocast dtype of the model.
+        weight: Factor of this batch's gradient, for gradient accumulation.
+        ranks: The processes that share this batch.
+        replicated: False if the model's weights are sharded over the ranks. Then FSDP averages the gradients, and
+            every rank runs the same number of chunks.
 
     Returns:
-        The loss's value without gradient, the same on all ranks. Shape: ().
+        The value of the loss, detached, the same on all ranks. Shape: ().
 
     Raises:
-        TypeError: If the loss returns no scalar tensor.
-        ValueError: If its value does not depend on anything that is trained.
+        TypeError: If the loss does not return a scalar tensor.
+        ValueError: If its value does not depend on the vectors.
 
     References:
         Gao et al., 2021, Scaling deep contrastive learning batch size, section 3 (caching).
@@ -164,9 +165,9 @@ def backward(
     """
     device = batch.columns.device
     chunks = plan(batch.tokens.lengths, chunk_tokens or default_batch_tokens(device))
-    place = torch.from_numpy(np.argsort(np.concatenate(chunks))).to(device)  # Of each text among the chunks'.
+    place = torch.from_numpy(np.argsort(np.concatenate(chunks))).to(device)  # (texts,): index of each text in `leaf`
     if not replicated:
-        # A rank with fewer chunks takes part in the others' with a text whose vector is not used.
+        # FSDP needs all ranks in every forward pass: a rank with fewer chunks adds chunks whose vectors are not used.
         chunks += [np.zeros(1, np.int64)] * (ranks.all_max(len(chunks), device) - len(chunks))
     cached = cached and len(chunks) > 1
     autocast = torch.autocast(device.type, dtype) if dtype != torch.float32 else nullcontext()
@@ -180,67 +181,39 @@ def backward(
     outputs, states, leaf = [], [], torch.empty(0)
     with torch.set_grad_enabled(not cached):
         for start, rows in zip(np.cumsum([0, *sizes]).tolist(), chunks, strict=False):
-            states.append(random_state(device) if cached else [])
+            states.append(get_random_state(device) if cached else [])
             output = vectors(rows)
-            if start == 0:  # One block for all: small ones among those that come and go would break memory up.
-                leaf = output.detach().new_empty(sum(sizes), output.shape[1])
+            if start == 0:  # One tensor for all chunks, since many small ones would fragment memory.
+                leaf = output.detach().new_empty(sum(sizes), output.shape[1])  # (texts, dim)
             leaf[start : start + len(output)] = output.detach()
             if not cached:
                 outputs.append(output)
-    leaf.requires_grad_()  # In the order of the chunks.
+    leaf.requires_grad_()
     columns = ranks.gather(leaf[place[batch.columns]], batch.rows)  # (rows, columns, dim)
     value = loss(*columns.unbind(1), **batch.extras)
-    _check(value, loss)
+    _check_value(value, loss)
     torch.autograd.backward(value * weight)
 
     gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
     if not replicated:
         gradient *= ranks.world
-    pieces = torch.split(gradient, sizes)
+    gradients = torch.split(gradient, sizes)  # one per chunk
     if not cached:
         live = [output.requires_grad for output in outputs]
-        torch.autograd.backward(list(compress(outputs, live)), list(compress(pieces, live)))
+        torch.autograd.backward(list(compress(outputs, live)), list(compress(gradients, live)))
         return value.detach()
-    for rows, state, piece in zip(chunks, states, pieces, strict=True):
-        with _replayed(state, device):
+    for rows, state, of_chunk in zip(chunks, states, gradients, strict=True):
+        with replayed(state, device):
             again = vectors(rows)
         if again.requires_grad:
-            torch.autograd.backward(again, piece)
+            torch.autograd.backward(again, of_chunk)
     return value.detach()
 
 
-def _check(value: object, loss: object) -> None:
+def _check_value(value: object, loss: object) -> None:
     name = getattr(loss, "__name__", type(loss).__name__)
     if not isinstance(value, Tensor) or value.ndim:
         found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise TypeError(f"{name} returns {found}; return a scalar tensor, such as a mean")
     if not value.requires_grad:
         raise ValueError(f"the value of {name} does not depend on the columns' vectors; compute it from them")
-
-
-def random_state(device: torch.device) -> list[Tensor]:
-    """Where torch's random numbers stand, on the host and on a device."""
-    states = [torch.get_rng_state()]
-    if device.type != "cpu":
-        module: Any = torch.get_device_module(device)
-        states.append(module.get_rng_state() if device.type == "mps" else module.get_rng_state(device))
-    return states
-
-
-def set_random_state(states: list[Tensor], device: torch.device) -> None:
-    """Put back what ``random_state`` gave."""
-    torch.set_rng_state(states[0])
-    for state in states[1:]:
-        module: Any = torch.get_device_module(device)
-        module.set_rng_state(state) if device.type == "mps" else module.set_rng_state(state, device)
-
-
-@contextmanager
-def _replayed(states: list[Tensor], device: torch.device) -> Iterator[None]:
-    """Random numbers from a state on; afterwards they go on as if nothing had happened."""
-    now = random_state(device)
-    set_random_state(states, device)
-    try:
-        yield
-    finally:
-        set_random_state(now, device)

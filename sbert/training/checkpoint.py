@@ -1,4 +1,4 @@
-"""Checkpoints: a folder each, with a model that anybody can load, and beside it what training needs to go on."""
+"""Checkpoints: folders with a model that can be loaded as usual, and the state that training needs to resume."""
 
 from __future__ import annotations
 
@@ -20,60 +20,62 @@ from sbert.storage.folders import read_whole
 _NAME = re.compile(r"step-(\d+)")
 _HALF = re.compile(r"\.(step-\d+)\.")
 _TENSORS, _STATE = _FILES = "training/state.safetensors", "training/state.json"
-_REMEDY = "take an older checkpoint, or train anew"
+_REMEDY = "use an older checkpoint, or another output folder"
 
 
 def newest(folder: Path) -> Path | None:
-    """The checkpoint of the last step in a folder, if there is one; what a crash left half is none."""
-    found = sorted((int(match[1]), path) for path in _folders(folder) if (match := _NAME.fullmatch(path.name)))
-    return found[-1][1] if found else None
+    """The checkpoint with the highest step in a folder, or None; incomplete ones, left by a crash, do not count."""
+    return next(reversed(_checkpoints(folder)), None)
 
 
-def _folders(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+def _checkpoints(folder: Path) -> list[Path]:
+    """The complete checkpoints in a folder, oldest first."""
+    folders = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+    steps = {path: int(match[1]) for path in folders if (match := _NAME.fullmatch(path.name))}
+    return sorted(steps, key=lambda path: (steps[path], path))
 
 
 @contextmanager
-def naming(path: Path, good: Path | None) -> Iterator[None]:
-    """Turn a failure to write something into one that says so, and names the last good checkpoint."""
+def naming_last_good(path: Path, good: Path | None) -> Iterator[None]:
+    """Turn a failed write into an OSError that names the path and the last good checkpoint."""
     try:
         yield
     except Exception as error:
         if not isinstance(error, OSError) and type(error).__name__ != "SafetensorError":
             raise
         where = f"the last good checkpoint is {good}" if good is not None else "there is no checkpoint yet"
-        raise OSError(f"{path} cannot be written ({error}); {where}; free some space, and resume") from error
+        raise OSError(f"{path} cannot be written ({error}); {where}; free some disk space, and resume") from error
 
 
 def write(folder: Path, step: int, model: Any, tensors: Mapping[str, Tensor], state: dict[str, Any], keep: int) -> Path:
-    """Write a checkpoint under a temporary name, rename it, and delete all but the newest.
+    """Write a checkpoint atomically, and delete all but the newest ones.
 
     Args:
-        folder: Of the checkpoints.
-        step: How many steps are done.
-        model: Something with ``write(folder, name)``.
-        tensors: What training needs beside the model's weights.
-        state: The same, of what fits JSON.
-        keep: How many checkpoints stay.
+        folder: Folder of all checkpoints.
+        step: Number of steps that are done.
+        model: A model with the method ``write(folder, name)``.
+        tensors: The tensors that training needs, such as the state of the optimizer.
+        state: The other values that training needs, for a JSON file.
+        keep: Number of checkpoints to keep.
 
     Raises:
-        OSError: If it cannot be written; older checkpoints stay as they are.
+        OSError: If it cannot be written; older checkpoints are not changed.
     """
     from safetensors.torch import save_file
 
     path = folder / f"step-{step:08}"
-    with naming(path, newest(folder)), replacing(path, _check) as work:
+    with naming_last_good(path, newest(folder)), replacing(path, _check) as work:
         model.write(work, path.name)
         (work / "training").mkdir()
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, work / _TENSORS)
         write_json(work / _STATE, state)
     for name in {match[1] for half in folder.glob(".step-*") if (match := _HALF.match(half.name))}:
         remove_left(folder / name, _check)
-    for _, old in sorted((int(m[1]), p) for p in _folders(folder) if (m := _NAME.fullmatch(p.name)))[:-keep]:
+    for old in _checkpoints(folder)[:-keep]:
         foreign = foreign_file(old, _FILES)
         if foreign is not None:
             warnings.warn(
-                f"{old} is not removed: it holds {foreign!r}, no part of a checkpoint; move that elsewhere",
+                f"{old} is not removed: it holds {foreign!r}, which is not part of a checkpoint; move that elsewhere",
                 stacklevel=2,
             )
             continue
@@ -90,7 +92,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the state of a checkpoint.
 
     Raises:
-        ValueError: If a file of it is damaged, with its name.
+        ValueError: If a file is damaged; the message names it.
     """
     from safetensors.torch import load_file
 
@@ -104,24 +106,25 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def check_same(path: Path, what: str, found: Any, expected: Any) -> None:
-    """Raise a ValueError if a checkpoint was made by other training, naming the first difference."""
+    """Raise a ValueError if a checkpoint belongs to a different training; the message names the first difference."""
     if found == expected:
         return
     if isinstance(found, dict) and isinstance(expected, dict):
         name = next(key for key in {**expected, **found} if found.get(key) != expected.get(key))
         what, found, expected = f"{what} {name}", found.get(name), expected.get(name)
-    raise UnreadableError(path, f"belongs to other training: {what} was {found!r}, and is {expected!r}", _REMEDY)
+    reason = f"belongs to a different training: {what} was {found!r}, but is now {expected!r}"
+    raise UnreadableError(path, reason, _REMEDY)
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A tensor that may be spread over ranks, in one piece on the CPU; all ranks have to ask for it together."""
+    """Copy a tensor to the CPU, gathered if it is sharded; then all ranks must call this together."""
     full: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return full.detach().cpu()
 
 
 @torch.no_grad()
 def assign(live: Any, value: Tensor) -> None:
-    """Copy a whole tensor into one that may be spread over ranks."""
+    """Copy a whole tensor into one that may be sharded."""
     if hasattr(live, "full_tensor"):
         from torch.distributed.tensor import distribute_tensor
 
@@ -130,7 +133,7 @@ def assign(live: Any, value: Tensor) -> None:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, names: Mapping[Any, str]) -> dict[str, Tensor]:
-    """The state of each parameter, whole, by its name and that of the state."""
+    """The optimizer's state of each parameter, unsharded, as ``optimizer.PARAMETER.KEY``."""
     return {
         f"optimizer.{names[parameter]}.{key}": whole(value)
         for parameter, state in optimizer.state.items()
@@ -141,7 +144,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, names: Mapping[Any, str]
 def restore_optimizer(
     optimizer: torch.optim.Optimizer, names: Mapping[nn.Parameter, str], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Put back what ``optimizer_tensors`` gave."""
+    """Restore the tensors that ``optimizer_tensors`` returned."""
     parameters = {f"optimizer.{name}": parameter for parameter, name in names.items()}
     for key, value in tensors.items():
         name, _, state = key.rpartition(".")

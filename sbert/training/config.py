@@ -1,4 +1,4 @@
-"""How to train: everything that is a number or a name."""
+"""The settings of a training."""
 
 from __future__ import annotations
 
@@ -24,48 +24,48 @@ _MIXES = ("round_robin", "proportional")
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """The settings of a ``Trainer``; the defaults are the recipe of the Sentence-BERT paper.
+    """The settings of a ``Trainer``; the defaults are those of the Sentence-BERT paper.
 
     Args:
-        output: Folder for checkpoints, the best model, the last one and the history; nothing is written without.
-        epochs: How often the data is gone through, 1 where it is not given; may be a fraction.
-        steps: Optimizer steps in all, in place of epochs.
-        batch_size: Rows a batch, those of all ranks together: more ranks change the time, not the training, but for
-            the random numbers of dropout.
-        accumulation: Batches an optimizer step, each of which counts by its rows.
-        chunk_tokens: Switches gradient caching on: so many tokens go through the model at once, and a batch of any
-            number of rows takes the memory of one chunk. The gradients are the same.
-        deduplicate: Whether a text that stands in several rows of a batch is encoded once. One that stands twice in a
-            row, such as ``(text, text)``, is encoded twice in any case: two dropout views of it (SimCSE).
-        prompts: What stands before the texts of each column: by the column's name, in the data or the loss, the name
-            of one of the model's prompts or the text itself, and ``""`` for none; or one of these for all columns.
-            It must be given if the model has a default prompt, as that need not belong to every column. A guide puts
-            its own prompts of the same names there.
-        learning_rate: Of AdamW, at its highest.
-        warmup: Part of the steps in which the learning rate rises in a line; then it falls to 0 in a line. As with
-            ``transformers.get_linear_schedule_with_warmup``, but one step ahead while it rises: the first step has
-            the rate that the second has there, as one with a rate of 0 would train nothing.
-        weight_decay: Of AdamW, for all weights but biases and those of normalisation layers.
-        max_gradient_norm: Gradients are scaled down to this norm; None for never.
-        dtype: Of the transformer's arithmetic: ``"float32"``, ``"bfloat16"``; weights and losses are float32.
-        seed: Of the order of the rows and of dropout.
-        sampler: ``"random"``; ``"no_duplicates"``: no text twice in a batch; ``"group_by_label"``: each label of a
-            batch stands there twice or more; ``"length"``: rows of like length; or a function from ``Rows``, the
-            batch size and a NumPy generator to the batches of an epoch, as indices of rows.
-        mix: Of several datasets: ``"round_robin"``, a batch of each in turn until the shortest ends, or
+        output: Folder for checkpoints, the best and the last model and the history; by default nothing is written.
+        epochs: Number of passes over the data, which may be a fraction; by default 1.
+        steps: Total number of optimizer steps, instead of epochs.
+        batch_size: Rows per batch, over all ranks: more ranks change the speed, but not the training, except for the
+            random numbers of dropout.
+        accumulation: Batches per optimizer step (gradient accumulation), each weighted by its rows.
+        chunk_tokens: Turns gradient caching on: at most this many tokens pass through the model at once, so a batch
+            of any size needs only the memory of one chunk. The gradients are the same.
+        deduplicate: Whether to encode a text that occurs in several rows of a batch only once. A text that occurs
+            twice in one row, such as ``(text, text)``, is always encoded twice: two dropout views (SimCSE).
+        prompts: The prompts of the columns: a dict from a column's name, in the data or the loss, to the name of one
+            of the model's prompts, a text, or ``""`` for none; or one of these for all columns. Required if the model
+            has a default prompt, which may not be meant for every column. A guide uses its own prompts of these names.
+        learning_rate: Peak learning rate of AdamW.
+        warmup: Fraction of the steps in which the learning rate rises linearly; then it falls linearly to 0. As
+            ``transformers.get_linear_schedule_with_warmup``, but one step ahead during warm-up: there, the first step
+            has a learning rate of 0 and trains nothing.
+        weight_decay: Weight decay of AdamW, for all weights except biases and normalization layers.
+        max_gradient_norm: Gradients are clipped to this norm; None for no clipping.
+        dtype: Dtype of the transformer's computation, ``"float32"`` or ``"bfloat16"``; weights and losses are float32.
+        seed: Seed of the order of the rows and of dropout.
+        sampler: ``"random"``; ``"no_duplicates"``: no text occurs twice in a batch; ``"group_by_label"``: each label
+            of a batch occurs there at least twice; ``"length"``: rows of similar length; or a function from ``Rows``,
+            the batch size and a NumPy generator to the batches of an epoch, as indices of rows.
+        mix: For several data sets: ``"round_robin"``, one batch of each in turn until the smallest ends, or
             ``"proportional"`` to their sizes.
         log_every: Steps between two lines of the history.
-        evaluate_every: Steps between two evaluations, if there is an evaluator; at the end of each epoch if not given.
-        metric: Key of the evaluator's result by which the best model is known; its first if not given. More is better.
-        checkpoint_every: Steps between two checkpoints; at the end of each epoch if not given.
-        keep: How many checkpoints are kept, the newest.
-        sharded: Whether weights, gradients and the optimizer's state are spread over the ranks (FSDP2) while they
-            train. The model stays spread; go on with the one in ``output/final``.
-        timeout: Seconds that a process waits for another in a step, before it ends with an error that names the rank
-            and the step. An evaluation or a save may take longer, as long as the process that is at it is not stopped.
+        evaluate_every: Steps between two evaluations, if there is an evaluator; by default one epoch.
+        metric: Name of the evaluator's score that decides which model is the best (higher is better); by default the
+            first.
+        checkpoint_every: Steps between two checkpoints; by default one epoch.
+        keep: Number of checkpoints to keep, the newest ones.
+        sharded: Whether to shard weights, gradients and the optimizer's state over the ranks (FSDP2). The model stays
+            sharded after training; load the one in ``output/final``.
+        timeout: Seconds that a process waits for another one in a step, before it ends with an error that names the
+            rank and the step. An evaluation or a save may take longer, as long as its process is running.
 
     Raises:
-        ValueError: If a value does not fit, with its name.
+        ValueError: If a value is invalid; the message names the setting.
 
     Example:
         >>> TrainingConfig(epochs=2, batch_size=64, chunk_tokens=4096).learning_rate
@@ -113,7 +113,7 @@ class TrainingConfig:
         if self.max_gradient_norm is not None:
             self._between("max_gradient_norm", 0, math.inf, above=True)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise ValueError(f"seed={self.seed!r} is no seed; pass a whole number of 0 or more")
+            raise ValueError(f"seed={self.seed!r} is not valid; pass a whole number of 0 or more")
         if self.prompts is not None and not isinstance(self.prompts, (str, Mapping)):
             raise TypeError(f"prompts is of type {type(self.prompts).__name__}; pass a dict of columns, or one str")
         if self.mix not in _MIXES:
@@ -122,21 +122,21 @@ class TrainingConfig:
             raise ValueError(f"dtype={self.dtype!r} is not for training; pass float32 or bfloat16")
         parse_dtype(self.dtype)
         if self.sharded and self.output is None:
-            raise ValueError("sharded=True leaves the model spread over the ranks; name an output folder for it")
+            raise ValueError("sharded=True leaves the model sharded over the ranks; pass output= to save it as a whole")
 
     def _whole(self, name: str, value: object) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name}={value!r} does not fit; pass a whole number of 1 or more")
+            raise ValueError(f"{name}={value!r} is not valid; pass a whole number of 1 or more")
 
     def _between(self, name: str, low: float, high: float, above: bool = False) -> None:
         value = getattr(self, name)
         good = isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high
         if not good or not math.isfinite(value) or (above and value == low):
             bounds = f"more than {low}" if above else f"{low} to {high}"
-            raise ValueError(f"{name}={value!r} does not fit; pass a number of {bounds}")
+            raise ValueError(f"{name}={value!r} is not valid; pass a number of {bounds}")
 
     def rate(self, step: int, total: int) -> float:
-        """The learning rate of a step, counted from 0, of so many in all.
+        """The learning rate of a step, counted from 0, in a run of ``total`` steps.
 
         Example:
             >>> config = TrainingConfig(learning_rate=1.0, warmup=0.4)

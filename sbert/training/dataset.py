@@ -1,4 +1,4 @@
-"""Rows of data, laid out as the columns that a loss takes."""
+"""Rows of a data set: matched with the columns that a loss takes, and checked."""
 
 from __future__ import annotations
 
@@ -15,29 +15,31 @@ import torch
 from torch import Tensor
 
 from sbert.inputs.texts import records_of
+from sbert.losses.checks import check_labels_of
 from sbert.losses.signature import Loss, Signature
 
 _LABEL_NAMES = ("label", "labels", "score", "scores")
 
 
 class Rows:
-    """The texts and labels of a dataset, in the order in which a loss takes them.
+    """The texts and labels of a data set, with the columns in the order in which the loss takes them.
 
-    Everything is read and checked at once, and held in memory.
+    All rows are read and checked at once, and kept in memory.
 
     Args:
-        data: Tuples of texts, the label last; or dicts, such as those of ``datasets.Dataset``; or a data frame or table
-            of pandas, polars or pyarrow, whose columns have the names.
-        loss: What the rows are for: its parameters name the columns.
-        columns: The data's columns in the order of the loss's, where the names differ.
-        label: The data's column of labels, where it is not one of label, labels, score and scores.
-        name: Of the dataset, for errors.
-        pairs: Whether the model reads the two texts of a row as one input, and the loss takes their scores.
+        data: Tuples of texts with the label last; or dicts, such as those of ``datasets.Dataset``; or a data frame or
+            table of pandas, polars or pyarrow with named columns.
+        loss: The loss, whose parameters name the columns.
+        columns: The data's columns in the order of the loss's columns, if their names differ.
+        label: The data's column of labels, if it is not called label, labels, score or scores.
+        name: Name of the data set, for errors.
+        pairs: Whether the model is a cross-encoder, which reads the two texts of a row as one input.
 
     Raises:
-        TypeError: If a row is neither tuple nor dict, a text is no str or a label no number, naming the row.
-        ValueError: If columns are missing, left over or ambiguous, printing both sides; if there are no rows; if a
-            label does not fit the loss, naming the row.
+        TypeError: If a row is neither a tuple nor a dict, a text is not a str, or a label is not a number; the message
+            names the row.
+        ValueError: If columns are missing, unknown or ambiguous; the message shows the columns of the data and the
+            loss. If there are no rows. If the loss rejects a label; the message names the row.
 
     Example:
         >>> rows = Rows([("A cat.", "A kitten.", 1), ("A cat.", "Taxes.", 0)], lambda first, second, labels: 0)
@@ -63,46 +65,45 @@ class Rows:
         listed = list(given)
         if not listed:
             raise ValueError(f"{name} has no rows; pass at least one")
-        first = listed[0]
-        if isinstance(first, Mapping):
-            texts, label = self._match(list(first), columns, label)
-            named: list[tuple[str, ...]] = [(str(column),) for column in texts]
+        if isinstance(listed[0], Mapping):
+            keys = list(listed[0])
+            label = self._find_label(keys, columns, label)
+            texts = self._find_columns(keys, columns, label)
+            own_names: list[tuple[str, ...]] = [(str(column),) for column in texts]
             self._columns = [[self._cell(row, i, column) for i, row in enumerate(listed)] for column in texts]
-            found = None if label is None else [self._cell(row, i, label) for i, row in enumerate(listed)]
+            labels = None if label is None else [self._cell(row, i, label) for i, row in enumerate(listed)]
         else:
             if columns is not None or label is not None:
                 raise ValueError(f"{name} has rows without names, so columns= and label= name nothing; leave them out")
-            self._columns, found = self._split(listed)
-            named = [()] * len(self._columns)
+            self._columns, labels = self._split(listed)
+            own_names = [()] * len(self._columns)
         for column, values in enumerate(self._columns):
             self._check_texts(column, values)
-        self.labels = None if found is None else self._labels(found)
+        self.labels = None if labels is None else self._read_labels(labels)
         if self.labels is not None:
-            check = getattr(loss, "check_labels", None)
-            if check is not None:
-                try:
-                    check(self.labels)
-                except (ValueError, TypeError) as error:
-                    raise type(error)(f"{name}: {error}") from error
-
-        # Of each column, its name in the data, where it has one, and the loss's.
-        self.names = [(*own, loss) for own, loss in zip(named, self.signature.names(len(named)), strict=True)]
+            try:
+                check_labels_of(loss, self.labels)
+            except (ValueError, TypeError) as error:
+                raise type(error)(f"{name}: {error}") from error
+        # For each column, its name in the data, if it has one, and its name in the loss.
+        loss_names = self.signature.names(len(own_names))
+        self.names = [(*own, of_loss) for own, of_loss in zip(own_names, loss_names, strict=True)]
 
     def __len__(self) -> int:
         return len(self._columns[0])
 
     def texts(self, row: int) -> tuple[str, ...]:
-        """The texts of a row, one a column."""
+        """The texts of a row, one per column."""
         return tuple(column[row] for column in self._columns)
 
     def inputs(self, row: int) -> tuple[Any, ...]:
-        """What a model reads of a row: its texts, or all of them as one."""
+        """The inputs of the model for a row: its texts, or for a cross-encoder one tuple of all texts."""
         texts = self.texts(row)
         return (texts,) if self.pairs else texts
 
     @cached_property
     def fingerprint(self) -> str:
-        """Another for other rows."""
+        """A digest of all texts and labels, by which a checkpoint recognizes the data."""
         digest = hashlib.blake2b(digest_size=16)
         for column in self._columns:
             for text in column:
@@ -111,103 +112,127 @@ class Rows:
             digest.update(self.labels.numpy().tobytes())
         return digest.hexdigest()
 
-    def _match(self, keys: list[Any], columns: Sequence[str] | None, label: str | None) -> tuple[list[str], str | None]:
-        """Which keys hold the loss's columns, in its order, and which the labels."""
-        loss, given = self.signature, ", ".join(map(str, keys))
-        both = f"{loss.name} takes {loss}{' and labels' if 'labels' in loss.extras else ''}; {self.name} has {given}"
-        if "labels" not in loss.extras and label is not None:
-            raise ValueError(f"label={label!r}, but {loss.name} takes no labels; leave it out")
-        if "labels" in loss.extras and label is None:
-            known = [key for key in keys if key in _LABEL_NAMES and key not in (columns or ())]
-            if len(known) > 1 or (loss.needs_labels and not known):
-                raise ValueError(f"{both}: {'which of them' if known else 'none'} is the label? pass label=")
-            label = known[0] if known else None
+    # ---------------------------------------------------------------------------------------------- rows with names
+
+    def _both(self, keys: Sequence[Any]) -> str:
+        """What the loss takes and what the data has, for errors."""
+        labels = " and labels" if "labels" in self.signature.extras else ""
+        return f"{self.signature.name} takes {self.signature}{labels}; {self.name} has {', '.join(map(str, keys))}"
+
+    def _find_label(self, keys: list[Any], columns: Sequence[str] | None, label: str | None) -> str | None:
+        """The key of the labels: the given one, or the only key with a usual name; None if there are no labels."""
+        loss = self.signature
+        if "labels" not in loss.extras:
+            if label is not None:
+                raise ValueError(f"label={label!r}, but {loss.name} takes no labels; leave it out")
+            return None
+        if label is not None:
+            return label
+        known = [key for key in keys if key in _LABEL_NAMES and key not in (columns or ())]
+        if len(known) > 1 or (loss.needs_labels and not known):
+            which = "which of them" if known else "none"
+            raise ValueError(f"{self._both(keys)}: {which} is the label? pass label=")
+        return known[0] if known else None
+
+    def _find_columns(self, keys: list[Any], columns: Sequence[str] | None, label: str | None) -> list[str]:
+        """The keys of the texts, in the order of the loss's columns: the given ones, or those with matching names."""
         if columns is None:
-            rest = [key for key in keys if key != label]
-            chosen = [name for name in loss.columns if name in rest]
-            further = [key for key in rest if key not in chosen]
-            pattern = re.compile(rf"{(loss.more or '').removesuffix('s')}s?[_-]?\d*")
-            surplus = [key for key in further if loss.more is None or not pattern.fullmatch(str(key))]
-            settings = [key for key in surplus if key in loss.settings]
-            if settings:
-                raise ValueError(
-                    f"{both}: {settings[0]!r} has a default and is a setting of the loss; take the default away for it"
-                    " to be a column, or leave the column out of the data"
-                )
-            if surplus or len(chosen) < len(loss.columns) or (not chosen and not further):
-                texts = [key for key in further if key not in _LABEL_NAMES]
-                fits = not chosen and len(texts) == len(loss.columns)
-                columns_there = f"columns={texts}" if fits else "columns= in the order of the loss, and label="
-                raise ValueError(f"{both}: rename them, or pass {columns_there}")
-            return [*chosen, *further], label
+            return self._match_names([key for key in keys if key != label], keys)
         wanted = [key for key in [*columns, label] if key is not None]
         missing = [key for key in wanted if key not in keys]
-        if missing or len(set(wanted)) < len(wanted):
-            raise ValueError(f"{both}: {f'there is no {missing[0]!r}' if missing else 'a column is named twice'}")
-        if not self._fits(len(columns)):
-            raise ValueError(f"{both}; columns= names {', '.join(columns)}; name a column for each of the loss's")
-        return list(columns), label
+        if missing:
+            raise ValueError(f"{self._both(keys)}: there is no {missing[0]!r}")
+        if len(set(wanted)) < len(wanted):
+            raise ValueError(f"{self._both(keys)}: a column is named twice")
+        if not self.signature.accepts(len(columns)):
+            names = ", ".join(columns)
+            raise ValueError(f"{self._both(keys)}; columns= names {names}; name one column for each of the loss's")
+        return list(columns)
 
-    def _fits(self, width: int) -> bool:
-        """Whether the loss takes so many columns of text."""
-        least, loss = max(1, len(self.signature.columns)), self.signature
-        return width >= least and (loss.more is not None or width == least)
+    def _match_names(self, candidates: list[Any], keys: list[Any]) -> list[str]:
+        """The candidates with the names of the loss's columns, followed by further ones, such as negative_1."""
+        loss = self.signature
+        matched = [name for name in loss.columns if name in candidates]
+        further = [key for key in candidates if key not in matched]
+        pattern = re.compile(rf"{(loss.more or '').removesuffix('s')}s?[_-]?\d*")
+        surplus = [key for key in further if loss.more is None or not pattern.fullmatch(str(key))]
+        settings = [key for key in surplus if key in loss.settings]
+        if settings:
+            raise ValueError(
+                f"{self._both(keys)}: {settings[0]!r} has a default and is a setting of the loss; remove the default to"
+                " make it a column, or leave the column out of the data"
+            )
+        if surplus or len(matched) < len(loss.columns) or not candidates:
+            texts = [key for key in further if key not in _LABEL_NAMES]
+            fits = not matched and len(texts) == len(loss.columns)
+            remedy = f"columns={texts}" if fits else "columns= in the order of the loss, and label="
+            raise ValueError(f"{self._both(keys)}: rename them, or pass {remedy}")
+        return [*matched, *further]
 
     def _cell(self, row: Any, number: int, column: str) -> Any:
         if not isinstance(row, Mapping) or column not in row:
             found = ", ".join(map(str, row)) if isinstance(row, Mapping) else f"a {type(row).__name__}"
-            raise ValueError(f"{self.name}, row {number}: no {column!r} in {found}; all rows must be alike")
+            raise ValueError(f"{self.name}, row {number}: no {column!r} in {found}; all rows must have the same keys")
         return row[column]
 
+    # ------------------------------------------------------------------------------------------- rows without names
+
     def _split(self, listed: list[Any]) -> tuple[list[list[Any]], list[Any] | None]:
+        """Columns of texts, and the labels, from tuples; the label is the last value, if there is one."""
         for number, row in enumerate(listed):
             if not isinstance(row, (tuple, list)):
-                hint = " (a dict of columns is several datasets by name)" if isinstance(row, str) else ""
+                hint = " (a dict of columns means several data sets by name)" if isinstance(row, str) else ""
                 raise TypeError(
                     f"{self.name}, row {number} is of type {type(row).__name__}{hint}; pass tuples of texts, dicts, or"
                     " a data frame"
                 )
             if len(row) != len(listed[0]):
                 raise ValueError(
-                    f"{self.name}, row {number} has {len(row)} values and row 0 {len(listed[0])}; make them alike"
+                    f"{self.name}, row {number} has {len(row)} values, but row 0 has {len(listed[0])}; pass as many"
+                    " values in every row"
                 )
-        loss = self.signature
-        labelled = loss.needs_labels or (
-            "labels" in loss.extras and len(listed[0]) > 0 and not isinstance(listed[0][-1], str)
-        )
-        if not self._fits(len(listed[0]) - labelled):
-            found = ", ".join(type(value).__name__ for value in listed[0])
+        loss, first = self.signature, listed[0]
+        labelled = loss.needs_labels or ("labels" in loss.extras and len(first) > 0 and not isinstance(first[-1], str))
+        if not loss.accepts(len(first) - labelled):
+            types = ", ".join(type(value).__name__ for value in first)
             label = ", label" if labelled else ""
             raise ValueError(
-                f"{loss.name} takes rows ({loss}{label}); those of {self.name} have {len(listed[0])}"
-                f" value{'s' * (len(listed[0]) != 1)} ({found}); pass rows of that form, or take another loss"
+                f"{loss.name} takes rows ({loss}{label}); those of {self.name} have {len(first)}"
+                f" value{'s' * (len(first) != 1)} ({types}); pass rows of that form, or use another loss"
             )
         columns = [list(column) for column in zip(*listed, strict=True)]
         return (columns[:-1], columns[-1]) if labelled else (columns, None)
+
+    # ------------------------------------------------------------------------------------------------------- values
 
     def _check_texts(self, column: int, values: list[Any]) -> None:
         for number, text in enumerate(values):
             if not isinstance(text, str):
                 raise TypeError(
-                    f"{self.name}, row {number}: column {column} holds {text!r} of type {type(text).__name__} where"
+                    f"{self.name}, row {number}: column {column} holds {text!r} of type {type(text).__name__}, but"
                     f" {self.signature.name} takes text; pass only str"
                 )
 
-    def _labels(self, values: list[Any]) -> Tensor:
-        """All labels, (rows,) or (rows, numbers): int64 where all are whole numbers, float32 otherwise."""
-        if isinstance(values[0], (numbers.Number, np.generic)) or (
-            isinstance(values[0], Tensor) and values[0].ndim == 0
-        ):
-            for number, value in enumerate(values):
-                if isinstance(value, (Tensor, np.generic)):
-                    value = values[number] = value.item()
-                if not isinstance(value, numbers.Real):
-                    raise self._bad_label(number, value)
-                if math.isnan(value):
-                    raise ValueError(f"{self.name}, row {number}: the label is missing (NaN); drop the row")
-            whole = all(isinstance(value, numbers.Integral) for value in values)
-            return torch.tensor(values, dtype=torch.int64 if whole else torch.float32)
-        vectors = []
+    def _read_labels(self, values: list[Any]) -> Tensor:
+        first = values[0]
+        is_number = isinstance(first, (numbers.Number, np.generic)) or (isinstance(first, Tensor) and first.ndim == 0)
+        return self._read_numbers(values) if is_number else self._read_vectors(values)
+
+    def _read_numbers(self, values: list[Any]) -> Tensor:
+        """Labels that are numbers, (rows,): int64 if all are integers, else float32."""
+        for number, value in enumerate(values):
+            if isinstance(value, (Tensor, np.generic)):
+                value = values[number] = value.item()
+            if not isinstance(value, numbers.Real):
+                raise self._bad_label(number, value)
+            if math.isnan(value):
+                raise ValueError(f"{self.name}, row {number}: the label is missing (NaN); remove the row")
+        whole = all(isinstance(value, numbers.Integral) for value in values)
+        return torch.tensor(values, dtype=torch.int64 if whole else torch.float32)
+
+    def _read_vectors(self, values: list[Any]) -> Tensor:
+        """Labels that are lists of numbers, all of the same length: (rows, values) float32."""
+        vectors: list[Tensor] = []
         for number, value in enumerate(values):
             try:
                 vectors.append(torch.as_tensor(value, dtype=torch.float32))
@@ -219,12 +244,12 @@ class Rows:
                     f" {tuple(vectors[0].shape)}; pass as many numbers for each row"
                 )
             if not vectors[-1].isfinite().all():
-                raise ValueError(f"{self.name}, row {number}: the label is not finite; drop the row")
+                raise ValueError(f"{self.name}, row {number}: the label is not finite; remove the row")
         return torch.stack(vectors)
 
     def _bad_label(self, number: int, value: Any) -> TypeError:
         short = repr(value)[:40]
         return TypeError(
-            f"{self.name}, row {number}: the label is {short} of type {type(value).__name__}; pass a number (a class's"
-            " index, a score) or a list of numbers"
+            f"{self.name}, row {number}: the label is {short} of type {type(value).__name__}; pass a number (the index"
+            " of a class, a score) or a list of numbers"
         )

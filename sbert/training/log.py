@@ -1,4 +1,4 @@
-"""What training says: a history, line by line on the disk, and a bar."""
+"""The history of a training run, as a JSONL file, and the progress bar."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 from sbert.pipeline.progress import progress_bar
 from sbert.storage.atomic import write_text
 
-_EVERY = 0.2  # Seconds between two looks of the bar.
+_EVERY = 0.2  # Seconds between two updates of the bar.
 
 
 class Log:
-    """The history of a training run: a dict every few steps, and one for each evaluation.
+    """The history of a training run: one dict every few steps, and one for each evaluation.
 
     Args:
-        path: Of a JSONL file that grows with the history; None for none.
-        total: Steps in all.
-        start: The step that comes first; a file's lines behind it are dropped, as they will come again.
+        path: JSONL file to which every entry is added; None for no file.
+        total: Total number of steps.
+        start: Number of steps already done. Lines of the file after this step are removed: those steps run again.
         every: Steps between two lines.
-        waiting: Losses of the steps before ``start`` that no line has yet.
-        show: Whether there is a bar; where it is None, if somebody looks on.
-        metric: The figure of an evaluation that the bar shows; its first one where it is not given.
+        waiting: Losses of steps before ``start`` that are not in a line yet.
+        show: Whether to show a progress bar; None to decide by the terminal.
+        metric: Name of the score that the bar shows; None for the first score.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Log:
     ) -> None:
         self.path, self.every, self.waiting, self.metric = path, every, list(waiting), metric
         self.history: list[dict[str, Any]] = []
-        self._newest: dict[str, dict[str, Any]] = {}  # Of each kind: a step, an evaluation.
+        self._newest: dict[str, dict[str, Any]] = {}  # The newest entry of each kind: "step", "evaluation".
         self._sentences, self._seconds = 0, 0.0
         if path is not None:
             self._reopen(path, start)
@@ -50,7 +50,7 @@ class Log:
             for line in path.read_text(encoding="utf-8").splitlines():
                 try:
                     entry = json.loads(line)
-                except ValueError:  # Half a line: the process was killed while it wrote.
+                except ValueError:  # An incomplete line: the process was killed while it wrote.
                     break
                 if entry["step"] > start:
                     break
@@ -60,7 +60,7 @@ class Log:
     def step(
         self, step: int, loss: float, rate: float, norm: float, sentences: int, seconds: float, last: bool
     ) -> None:
-        """Count a step that is done."""
+        """Count a finished step, and add an entry every ``every`` steps."""
         self.waiting.append(loss)
         self._sentences += sentences
         self._seconds += seconds
@@ -81,7 +81,7 @@ class Log:
         self.waiting, self._sentences, self._seconds = [], 0, 0.0
 
     def add(self, entry: dict[str, Any]) -> None:
-        """Put an entry into the history and on the disk."""
+        """Add an entry to the history and to the file."""
         self._keep(entry)
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
@@ -93,22 +93,22 @@ class Log:
         self._newest["evaluation" if "evaluation" in entry else "step"] = entry
 
     def _show(self, refresh: bool = False) -> None:
-        """Write the newest step and the newest evaluation beside the bar."""
+        """Show the newest step and the newest evaluation beside the bar."""
         if self._bar is None:
             return
-        said = []
+        parts = []
         if "step" in self._newest:
             step = self._newest["step"]
-            said += [f"loss {step['loss']:.4f}", f"learning rate {step['learning_rate']:.2g}"]
-            said += [f"{step['sentences_per_second']:,.0f} sentences/s"]
+            parts += [f"loss {step['loss']:.4f}", f"learning rate {step['learning_rate']:.2g}"]
+            parts += [f"{step['sentences_per_second']:,.0f} sentences/s"]
         if "evaluation" in self._newest:
             scores, at = self._newest["evaluation"]["evaluation"], self._newest["evaluation"]["step"]
             name = self.metric if self.metric in scores else next(iter(scores))
-            said += [f"{name} {scores[name]:.4f} at step {at}"]
-        self._bar.set_postfix_str(", ".join(said), refresh=refresh)
+            parts += [f"{name} {scores[name]:.4f} at step {at}"]
+        self._bar.set_postfix_str(", ".join(parts), refresh=refresh)
 
     def close(self) -> None:
-        """Leave the bar as it is."""
+        """Stop the progress bar."""
         if self._bar is not None:
             self._bar.close()
 

@@ -1,4 +1,4 @@
-"""Which rows go into which batch of an epoch: plain functions of the rows, the batch size and a generator."""
+"""Samplers: which rows form the batches of an epoch, as functions of the rows, the batch size and a generator."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ import numpy as np
 if TYPE_CHECKING:
     from sbert.training.dataset import Rows
 
-# Batches whose rows are sorted by length together: neighbours are alike, and still no batch is the same twice.
+# Batches whose rows are sorted by length together: similar lengths in a batch, but other batches in every epoch.
 _POOL = 50
 
 
 def random(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
     """Rows in random order."""
-    return _cut(generator.permutation(len(rows)), batch_size)
+    return _blocks(generator.permutation(len(rows)), batch_size)
 
 
 def length(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
-    """Rows of like length together, in random order otherwise."""
+    """Batches of rows with similar lengths, in random order."""
     sizes = np.fromiter((sum(map(len, rows.texts(row))) for row in range(len(rows))), np.int64, len(rows))
     batches = []
-    for pool in _cut(generator.permutation(len(rows)), batch_size * _POOL):
-        batches += _cut(pool[np.argsort(sizes[pool], kind="stable")], batch_size)
+    for pool in _blocks(generator.permutation(len(rows)), batch_size * _POOL):
+        batches += _blocks(pool[np.argsort(sizes[pool], kind="stable")], batch_size)
     return [batches[i] for i in generator.permutation(len(batches))]
 
 
 def no_duplicates(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
-    """No text stands in two rows of a batch, so that no row's positive is another's negative.
+    """No text occurs in two rows of a batch, so no row's positive is a negative of another row.
 
-    Each row goes into the first batch with room behind the last one that holds any of its texts. Where a text
-    stands in more rows than there are full batches, further batches are opened for it, and stay short.
+    Each row is added to the first batch with room after the last batch that has any of its texts. If a text occurs
+    in more rows than there are full batches, further batches are added for it, and stay small.
     """
-    last: dict[str, int] = {}  # The last batch that holds a text.
+    last: dict[str, int] = {}  # For each text, the last batch that has it.
     batches: list[list[int]] = []
-    after: list[int] = []  # From a full batch toward the next with room.
+    after: list[int] = []  # For each full batch, a later one to look at for room; path compression as in union-find.
 
     def with_room(batch: int) -> int:
         path = []
@@ -60,29 +60,29 @@ def no_duplicates(rows: Rows, batch_size: int, generator: np.random.Generator) -
         last.update(dict.fromkeys(texts, batch))
     needed = -(-len(rows) // batch_size)
     if len(batches) > 1.1 * needed + 1:
-        _tell(
+        _warn_once(
             rows,
-            f"a text stands in so many rows that {len(batches)} batches are needed in place of {needed}; many of them"
-            " are short, so drop some of its rows",
+            f"a text occurs in so many rows that {len(batches)} batches are needed instead of {needed}, many of them"
+            " small; remove some of its rows",
         )
     return [np.array(batch) for batch in batches]
 
 
 def group_by_label(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
-    """Each label of a batch stands there at least twice, as losses that make triplets of labels need it.
+    """Each label of a batch occurs there at least twice, as the losses of batch triplets need it.
 
-    It holds two labels or more. Left out of an epoch are rows whose label stands nowhere else, those that remain at
-    the end and all have one label, and in batches of less than 6 rows one row of each label that has an odd number
-    of them; a warning says how many, once for the same rows.
+    A batch has at least two labels. An epoch leaves out rows whose label occurs only once, rows that remain at the
+    end with the same label, and, if batch_size is below 6, one row of each label with an odd number of rows. A
+    warning says how many, once for the same rows.
 
     Raises:
-        ValueError: If the rows have no labels, or no label stands twice.
+        ValueError: If the rows have no labels, or no label occurs twice.
     """
     if rows.labels is None or rows.labels.ndim != 1:
         raise ValueError("sampler='group_by_label' needs rows with one label each; pass another sampler")
     if batch_size < 4:
         raise ValueError("sampler='group_by_label' needs two rows of two labels; pass a batch_size of 4 or more")
-    groups: list[list[int]] = []  # Of two rows of one label, or of three where two such groups have room.
+    groups: list[list[int]] = []  # Pairs of rows with the same label, or triples if two of them fit into a batch.
     labels = rows.labels.numpy()
     order = generator.permutation(len(rows))
     for label in np.unique(labels):
@@ -92,7 +92,7 @@ def group_by_label(rows: Rows, batch_size: int, generator: np.random.Generator) 
             pairs[-1].append(same[-1])
         groups += pairs
     if not groups:
-        raise ValueError("no label stands in two rows; triplets need two rows of a label")
+        raise ValueError("no label occurs in two rows; add rows with equal labels, from which triplets are formed")
     waiting = deque(groups[place] for place in generator.permutation(len(groups)))
     batches: list[np.ndarray] = []
     while waiting:
@@ -108,21 +108,21 @@ def group_by_label(rows: Rows, batch_size: int, generator: np.random.Generator) 
     left = len(rows) - sum(map(len, batches))
     if left and batches:
         alone = int((np.unique(labels, return_counts=True)[1] == 1).sum())
-        _tell(
+        _warn_once(
             rows,
-            f"sampler='group_by_label' leaves {left} of {len(rows)} rows out of an epoch, {alone} of them because their"
-            " label stands in one row alone and others because no row of another label is left to go with them",
+            f"sampler='group_by_label' leaves {left} of {len(rows)} rows out of an epoch: {alone} of them because their"
+            " label occurs in one row only, and others because no row with another label is left to form a batch with",
         )
     return batches
 
 
-# Those of which something has been said, which the next epoch need not repeat.
-_told: WeakSet[Rows] = WeakSet()
+# Rows about which a warning was given, so that later epochs do not repeat it.
+_warned: WeakSet[Rows] = WeakSet()
 
 
-def _tell(rows: Rows, message: str) -> None:
-    if rows not in _told:
-        _told.add(rows)
+def _warn_once(rows: Rows, message: str) -> None:
+    if rows not in _warned:
+        _warned.add(rows)
         warnings.warn(message, stacklevel=3)
 
 
@@ -135,17 +135,17 @@ SAMPLERS: dict[str, Callable[[Rows, int, np.random.Generator], list[np.ndarray]]
 
 
 def name_of(sampler: object) -> str:
-    """Of a sampler that goes by its name, or of a function."""
+    """The name of a sampler: the string itself, or the name of a function."""
     return sampler if isinstance(sampler, str) else getattr(sampler, "__name__", type(sampler).__name__)
 
 
 def interleave(counts: Sequence[int], mix: str, generator: np.random.Generator) -> np.ndarray:
-    """Which dataset gives the next batch, over an epoch.
+    """The order of the data sets over an epoch: for each batch, the index of its data set.
 
     Args:
-        counts: Batches of each dataset.
+        counts: Number of batches of each data set.
         mix: ``"round_robin"`` or ``"proportional"``.
-        generator: Of the order, where it is random.
+        generator: Source of the random order, for ``"proportional"``.
 
     Example:
         >>> interleave([3, 2], "round_robin", np.random.default_rng(0)).tolist()
@@ -158,5 +158,5 @@ def interleave(counts: Sequence[int], mix: str, generator: np.random.Generator) 
     return generator.permutation(np.repeat(np.arange(len(counts)), counts))
 
 
-def _cut(order: np.ndarray, size: int) -> list[np.ndarray]:
+def _blocks(order: np.ndarray, size: int) -> list[np.ndarray]:
     return [order[start : start + size] for start in range(0, len(order), size)]

@@ -1,4 +1,4 @@
-"""Gradients of large embedding tables, of which a batch reaches few rows."""
+"""Sparse gradients for large embedding tables, of which a batch uses only few rows."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-# Numbers from which on filling a gradient with zeros takes a noticeable part of a step.
+# Size of a table from which filling its gradient with zeros takes a noticeable part of a step.
 _LARGE = 1 << 20
-# Gradients of fewer numbers are measured together.
+# The norm of gradients up to this size is computed on their concatenation, which is faster.
 _SMALL = 1 << 16
 
 
-class Tables:
-    """Embedding tables on a CPU whose gradients are kept from step to step, and written where a batch has reached them.
+class EmbeddingGradients:
+    """Gradients of large embedding tables on a CPU, reused from step to step: only the used rows are written.
 
-    Autograd would fill a new gradient with zeros for every batch, of which BERT's has 23 million numbers.
+    Autograd would fill a new gradient with zeros for every batch: 23 million numbers for BERT.
 
     Args:
-        modules: Whose tables these are.
+        modules: The modules whose embedding tables are handled.
     """
 
     def __init__(self, modules: list[nn.Module]) -> None:
@@ -35,15 +35,12 @@ class Tables:
             and part.weight.numel() >= _LARGE
             and not (part.sparse or part.scale_grad_by_freq)
         ]
-        self._kept = {part.weight: torch.zeros_like(part.weight) for part in self._modules}
-        self._reached: dict[Tensor, Tensor] = {}
+        self._buffers = {part.weight: torch.zeros_like(part.weight) for part in self._modules}
+        self._used: dict[Tensor, Tensor] = {}  # For each table, the rows of its buffer that are not 0.
 
     @contextmanager
     def sparse(self) -> Iterator[None]:
-        """Within this, autograd gives the gradients of the tables as rows; behind it they are whole again.
-
-        It is for one step, from no gradients to all of them.
-        """
+        """Around all backward passes of one step: autograd makes sparse gradients, which are dense afterwards."""
         for part in self._modules:
             part.sparse = True
         try:
@@ -51,25 +48,25 @@ class Tables:
         finally:
             for part in self._modules:
                 part.sparse = False
-        for weight, kept in self._kept.items():
-            if weight in self._reached:
-                kept.index_fill_(0, self._reached.pop(weight), 0)
+        for weight, buffer in self._buffers.items():
+            if weight in self._used:
+                buffer.index_fill_(0, self._used.pop(weight), 0)
             gradient = weight.grad
             if gradient is not None and gradient.is_sparse:
                 rows, values = gradient._indices()[0], gradient._values()
-                self._reached[weight] = torch.unique(rows)
-                weight.grad = kept.index_add_(0, rows, values)
+                self._used[weight] = torch.unique(rows)
+                weight.grad = buffer.index_add_(0, rows, values)
 
     def norm(self, parameters: list[nn.Parameter]) -> float:
-        """The norm of the gradients of these parameters, those of tables by the rows that were reached."""
+        """The norm of all gradients of these parameters; of the tables, only the used rows are read."""
         large: list[Tensor] = []
         small: list[Tensor] = []
         for parameter in parameters:
             gradient = parameter.grad
             if gradient is None:
                 continue
-            if parameter in self._reached:
-                gradient = gradient.index_select(0, self._reached[parameter])
+            if parameter in self._used:
+                gradient = gradient.index_select(0, self._used[parameter])
             (large if gradient.numel() > _SMALL else small).append(gradient.flatten())
         if small:
             large.append(torch.cat(small))

@@ -1,0 +1,143 @@
+"""The batches of a training run: their rows and order, and the texts, prompts and guide vectors of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sbert.losses.signature import Loss
+from sbert.pipeline.ranks import Ranks
+from sbert.training.backward import TrainingBatch
+from sbert.training.config import TrainingConfig
+from sbert.training.dataset import Rows
+from sbert.training.sampling import SAMPLERS, interleave, name_of
+
+if TYPE_CHECKING:
+    from sbert.encoder import SentenceEncoder
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One data set of a training run.
+
+    Args:
+        rows: Its texts and labels.
+        loss: The loss for these rows.
+        prompts: The text before each column.
+        guide_prompts: The text before each column for the guide; None if the loss takes no guide.
+    """
+
+    rows: Rows
+    loss: Loss
+    prompts: list[str]
+    guide_prompts: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class PreparedBatch:
+    """A batch of one data set, tokenized.
+
+    Args:
+        dataset: Name of the data set.
+        rows: Indices of the rows of all ranks.
+        texts: The texts of these rows.
+        inputs: Their tokens and labels, for ``backward``.
+    """
+
+    dataset: str
+    rows: np.ndarray
+    texts: list[tuple[Any, ...]]
+    inputs: TrainingBatch
+
+
+class Batches:
+    """All batches of a training run, in the same order in every process and after every resume.
+
+    Args:
+        model: A ``SentenceEncoder`` or a ``CrossEncoder``, which tokenizes the texts.
+        datasets: The data sets by name.
+        config: Batch size, sampler, mix and seed.
+        guide: A model whose vectors are passed to the losses that take ``guide``.
+    """
+
+    def __init__(
+        self, model: Any, datasets: Mapping[str, Dataset], config: TrainingConfig, guide: SentenceEncoder | None
+    ) -> None:
+        self.model, self.datasets, self.config, self.guide = model, datasets, config, guide
+        self._plans: dict[int, list[tuple[str, np.ndarray]]] = {}  # Of the last epoch only, by its number.
+
+    def epoch(self, epoch: int) -> list[tuple[str, np.ndarray]]:
+        """The batches of an epoch: for each, the name of its data set and the indices of its rows."""
+        if epoch not in self._plans:
+            self._plans = {epoch: self._plan(epoch)}
+        return self._plans[epoch]
+
+    def _plan(self, epoch: int) -> list[tuple[str, np.ndarray]]:
+        sampler = self.config.sampler
+        sample = SAMPLERS[sampler] if isinstance(sampler, str) else sampler
+        plans = []
+        for number, dataset in enumerate(self.datasets.values()):
+            generator = np.random.default_rng([self.config.seed, epoch, number])
+            plans.append([np.asarray(batch) for batch in sample(dataset.rows, self.config.batch_size, generator)])
+            if not plans[-1]:
+                raise ValueError(
+                    f"sampler={name_of(sampler)!r} makes no batch of {dataset.rows.name}; pass another, or more rows"
+                )
+        names = list(self.datasets)
+        if len(names) == 1:
+            return [(names[0], batch) for batch in plans[0]]
+        order = np.random.default_rng([self.config.seed, epoch])
+        remaining = [iter(plan) for plan in plans]
+        turns = interleave([len(plan) for plan in plans], self.config.mix, order)
+        return [(names[turn], next(remaining[turn])) for turn in turns]
+
+    def prepared(self, start: int, stop: int, ranks: Ranks) -> Iterator[PreparedBatch]:
+        """The batches from number ``start`` to before ``stop``, counted over all epochs, tokenized."""
+        stream = (batch for epoch in count() for batch in self.epoch(epoch))
+        for name, chosen in islice(stream, start, stop):
+            rows = self.datasets[name].rows
+            texts = [rows.inputs(row) for row in chosen.tolist()]
+            labels = None if rows.labels is None else rows.labels[torch.from_numpy(chosen)]
+            if labels is not None and labels.is_floating_point():
+                labels = labels.to(self.model.dtype)
+            inputs = TrainingBatch.of(
+                self.model,
+                texts,
+                rows.signature,
+                labels,
+                deduplicate=self.config.deduplicate,
+                ranks=ranks,
+                prompts=self.datasets[name].prompts,
+            )
+            yield PreparedBatch(name, chosen, texts, inputs)
+
+    def with_guide(self, batch: PreparedBatch, ranks: Ranks) -> TrainingBatch:
+        """Move a batch to the model's device, and add the guide's vectors if the loss takes them."""
+        inputs = batch.inputs.to(self.model.device)
+        prompts = self.datasets[batch.dataset].guide_prompts
+        if self.guide is not None and prompts is not None:
+            own = _guide_vectors(self.guide, batch.texts[ranks.rank :: ranks.world], prompts, self.model.device)
+            inputs.extras["guide"] = ranks.gather(own, len(batch.texts))
+        return inputs
+
+
+def _guide_vectors(
+    guide: SentenceEncoder, texts: list[tuple[str, ...]], prompts: list[str], device: torch.device
+) -> Tensor:
+    """The guide's vector of each text, (rows, columns, guide_dim); columns with the same prompt in one call."""
+    options: dict[str, Any] = {"show_progress_bar": False, "on_truncate": "ignore", "convert_to_tensor": True}
+    vectors = torch.empty(0)
+    for prompt in dict.fromkeys(prompts):
+        columns = [column for column, other in enumerate(prompts) if other == prompt]
+        flat = [row[column] for row in texts for column in columns]
+        encoded = guide.encode(flat, prompt=prompt, device=device, **options)  # (rows * columns, guide_dim)
+        if not len(vectors):
+            vectors = encoded.new_empty(len(texts), len(prompts), encoded.shape[-1])
+        vectors[:, columns] = encoded.view(len(texts), len(columns), encoded.shape[-1])
+    return vectors
