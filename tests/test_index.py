@@ -18,8 +18,7 @@ import pytest
 import torch
 
 from sbert.pipeline.quantization import calibrate, quantize
-from sbert.search import Index, semantic_search
-from sbert.search import store as kept
+from sbert.search import Index, semantic_search, store
 from sbert.storage import atomic
 
 # Children save two indexes in turn, each killed at another moment.
@@ -44,7 +43,7 @@ for kill in range(20):
     found = Index.load(target)
     first = found.search(np.ones(16), 1).ids[0, 0]
     which = int(first[0])
-    same = found._kept.ids == indexes[which]._kept.ids and (found._kept.whole() == which + 1).all()
+    same = found._store.ids == indexes[which]._store.ids and (found._store.vectors() == which + 1).all()
     print(which if same else "broken", flush=True)
 """
 
@@ -66,7 +65,7 @@ def test_search_is_semantic_search(similarity: str, tmp_path: Path) -> None:
             low += rows
         index.save(tmp_path / "index")
         again = Index.load(tmp_path / "index")
-        assert isinstance(again._kept.blocks[0], np.memmap)
+        assert isinstance(again._store.blocks[0], np.memmap)
         for each in (index, again):
             found = each.search(queries, 7)
             np.testing.assert_array_equal(found.scores, expected.scores)
@@ -145,7 +144,7 @@ def test_ids_are_given_once() -> None:
             index.add(vectors(2), ids)
         assert len(index) == 3
     index.add(vectors(2))
-    assert index._kept.ids == [5, -2, 9, 10, 11]
+    assert index._store.ids == [5, -2, 9, 10, 11]
     index.remove([11])
     index.add(vectors(1))  # Nobody who remembers 11 finds another's vector under it.
     assert 12 in index
@@ -195,7 +194,7 @@ def test_removed_and_added_again(tmp_path: Path) -> None:
     assert not (found.ids % 2 == 0).any()
     index.save(tmp_path / "index")  # In the place of the file that is mapped.
     np.testing.assert_array_equal(Index.load(tmp_path / "index").search(corpus, 1).ids, found.ids)
-    with pytest.raises(KeyError, match="2 is no id of the index; nothing was removed"):
+    with pytest.raises(KeyError, match="2 is not an id of the index; nothing was removed"):
         index.remove([1, 2])
     with pytest.raises(TypeError, match="pass a list"):
         index.remove(1)  # type: ignore[arg-type]
@@ -214,7 +213,7 @@ def test_what_is_empty_or_does_not_fit(tmp_path: Path) -> None:
         for wrong, message in (
             (vectors(1, 7), "dim 7, the index 12"),
             (np.array([[0.0] * 11 + [np.nan]]), r"vectors\[0\] has a NaN"),
-            (np.array([[0.0] * 11 + [1e300]]), r"vectors\[0\] has a NaN, or a number that is infinite as float32"),
+            (np.array([[0.0] * 11 + [1e300]]), r"vectors\[0\] has a NaN or a value that is infinite as float32"),
         ):
             with pytest.raises(ValueError, match=message):
                 each.add(wrong)
@@ -244,11 +243,11 @@ def test_the_callers_memory_is_not_the_index() -> None:
 
 def changed(path: Path, **changes: Any) -> None:
     """Another description, with the checksum that belongs to it."""
-    from sbert.search import index_files as stored
+    from sbert.search import index_files
 
     described = {**json.loads(path.read_text()), **changes}
     described.pop("crc32", None)
-    path.write_text(json.dumps({**described, "crc32": stored._checksum(described)}))
+    path.write_text(json.dumps({**described, "crc32": index_files._checksum(described)}))
 
 
 def forged(path: Path, content: bytes) -> None:
@@ -265,13 +264,21 @@ def forged(path: Path, content: bytes) -> None:
         ("vectors.npy", lambda p: p.unlink(), r"vectors\.npy has None bytes"),
         ("vectors.npy", lambda p: forged(p, b"x" * p.stat().st_size), r"vectors\.npy cannot be read as an array"),
         ("ids.json", lambda p: p.write_bytes(p.read_bytes()[:-1]), r"ids\.json has \d+ bytes of \d+"),
-        ("ids.json", lambda p: forged(p, b"[1, 1, 2]"), r"ids\.json holds no list of different ids"),
+        ("ids.json", lambda p: forged(p, b"[1, 1, 2]"), r"ids\.json is not a list of unique ids"),
         ("ids.json", lambda p: forged(p, b"[1.5, 2]."), r"ids\.json cannot be read as JSON"),
         ("index.json", lambda p: p.write_bytes(p.read_bytes()[:-9]), r"index\.json cannot be read as JSON"),
-        ("index.json", lambda p: p.write_text("{}"), r"index\.json describes no index"),
-        ("ids.json", lambda p: forged(p, b"[1, 9, 2]"), r"goes on from 3, and the ids from 1 to 9"),
-        ("index.json", lambda p: changed(p, dim=5), r"vectors\.npy holds \(3, 12\) of float32 where \(3, 5\)"),
-        ("index.json", lambda p: changed(p, similarity="x"), r"index\.json does not fit: similarity 'x' is unknown"),
+        ("index.json", lambda p: p.write_text("{}"), r"index\.json is not of format"),
+        ("ids.json", lambda p: forged(p, b"[1, 9, 2]"), r"gives 3 as the next id, but the ids are 1 to 9"),
+        (
+            "index.json",
+            lambda p: changed(p, dim=5),
+            r"vectors\.npy has shape \(3, 12\) and dtype float32, expected \(3, 5\)",
+        ),
+        (
+            "index.json",
+            lambda p: changed(p, similarity="x"),
+            r"index\.json has invalid settings: similarity 'x' is unknown",
+        ),
         ("index.json", lambda p: changed(p, files={"../x": [1, 1]}), r"names the file '\.\./x'"),
         (
             "index.json",
@@ -280,7 +287,7 @@ def forged(path: Path, content: bytes) -> None:
         ),
         ("index.json", lambda p: changed(p, files={"graph.": [1, 1]}), r"names the file 'graph\.', which is no part"),
         ("index.json", lambda p: changed(p, files={"ids.json": 9}), r"gives 'ids\.json' no size and checksum"),
-        ("index.json", lambda p: p.unlink(), r"holds no index\.json"),
+        ("index.json", lambda p: p.unlink(), r"has no index\.json"),
     ],
 )
 def test_a_damaged_folder_is_refused(tmp_path: Path, name: str, damage: Any, message: str) -> None:
@@ -295,7 +302,7 @@ def test_a_damaged_folder_is_refused(tmp_path: Path, name: str, damage: Any, mes
 def test_nothing_of_others_is_taken_away(tmp_path: Path) -> None:
     index = Index()
     index.add(vectors(3), ["a", "b", "\udcff"])
-    with pytest.raises(FileNotFoundError, match="is no folder"):
+    with pytest.raises(FileNotFoundError, match="is not a folder"):
         Index.load(tmp_path / "index")
     (tmp_path / "index").mkdir()
     index.save(tmp_path / "index")
@@ -309,7 +316,9 @@ def test_nothing_of_others_is_taken_away(tmp_path: Path) -> None:
         (tmp_path / name[:3] / name).write_text("{}")
     for folder in ("index", "own", "mod", "vec", "ind"):
         before = sorted(path.name for path in (tmp_path / folder).iterdir())
-        with pytest.raises(ValueError, match="no part of an index, and saving would delete it; save to another folder"):
+        with pytest.raises(
+            ValueError, match="not part of an index, and saving would delete it; save to another folder"
+        ):
             index.save(tmp_path / folder)
         assert sorted(path.name for path in (tmp_path / folder).iterdir()) == before
     with pytest.raises(ValueError, match="is a file"):
@@ -327,9 +336,9 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: 
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    from sbert.search import index_files as stored
+    from sbert.search import index_files
 
-    place = {"flush": atomic, "fsync": os, "write_json": stored}[function]
+    place = {"flush": atomic, "fsync": os, "write_json": index_files}[function]
     monkeypatch.setattr(place, function, full)
     with pytest.raises(OSError, match="No space left"):
         second.save(tmp_path / "index")
@@ -350,7 +359,7 @@ def test_killed_while_saving(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [3, 4])
 def test_saved_anew_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     """Another's files may have the same sizes; or others, so that they seem to be truncated."""
-    from sbert.search import index_files as stored
+    from sbert.search import index_files
 
     monkeypatch.setattr(atomic, "_PATIENCE", 0)  # This save is the reader's own.
     first, second, saved = Index(), Index(), []
@@ -358,14 +367,14 @@ def test_saved_anew_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     second.add(vectors(rows, seed=1), ["d", "e", "f", "g"][:rows])
     first.save(tmp_path / "index")
 
-    def swapped(path: Path, read: Any = stored._json) -> Any:
+    def swapped(path: Path, read: Any = index_files._json) -> Any:
         found = read(path)
         if path.name == ("ids.json" if rows == 3 else "index.json") and not saved:
             saved.append(path)
             second.save(tmp_path / "index")
         return found
 
-    monkeypatch.setattr(stored, "_json", swapped)
+    monkeypatch.setattr(index_files, "_json", swapped)
     found = Index.load(tmp_path / "index").search(vectors(rows, seed=1), 1)
     assert found.ids.ravel().tolist() == ["d", "e", "f", "g"][:rows]
 
@@ -389,7 +398,7 @@ def test_threads_build_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     index = Index(backend="faiss")
     index.add(vectors(9))
     with ThreadPoolExecutor(4) as threads:
-        graphs = [future.result() for future in [threads.submit(index._built) for _ in range(4)]]
+        graphs = [future.result() for future in [threads.submit(index._built_graph) for _ in range(4)]]
     assert [len(graph) for graph in graphs] == [9] * 4
     assert len({*map(id, graphs)}) == 1
 
@@ -398,5 +407,5 @@ def test_blocks_stay_few() -> None:
     index = Index()
     for row in vectors(300):
         index.add(row)
-    assert len(index._kept.blocks) <= 9
-    assert isinstance(index._kept, kept.VectorStore)
+    assert len(index._store.blocks) <= 9
+    assert isinstance(index._store, store.VectorStore)

@@ -36,8 +36,7 @@ from sbert.backends import huggingface
 from sbert.cli import vector_cache
 from sbert.pipeline.quantization import calibrate
 from sbert.saving import verification
-from sbert.search import Index, semantic_search
-from sbert.search import index_files as stored
+from sbert.search import Index, index_files, semantic_search
 from sbert.training import checkpoint
 from tests import small
 
@@ -103,12 +102,12 @@ def test_01_the_users_own_folder_is_not_taken_for_a_model(tmp_path: Path) -> Non
     for name in ("config.json", "notes.txt", "data.json", "2024_results/run.csv"):
         (own / name).write_text("{}")
     before = tree(own)
-    with pytest.raises(ValueError, match=r"holds '2024_results', which is no part of a model.*save to another folder"):
+    with pytest.raises(ValueError, match=r"contains '2024_results', which is not part of a model.*save to another folder"):
         word_model(0).save(own)
     for name in ("2024_results/run.csv", "notes.txt", "data.json"):
         (own / name).unlink()
     (own / "2024_results").rmdir()
-    with pytest.raises(ValueError, match=r"holds 'config.json', which is no part of a model"):  # It describes no model.
+    with pytest.raises(ValueError, match=r"contains 'config.json', which is not part of a model"):  # It describes no model.
         word_model(0).save(own)
     assert tree(own) == {"config.json": before["config.json"]}
 
@@ -153,7 +152,7 @@ def test_01_of_300_folders_nothing_foreign_is_deleted(layouts: dict[str, Path], 
             except FileExistsError:
                 continue
         before = tree(folder)
-        with pytest.raises(ValueError, match=r"which is (no part of a model|a link), and saving would delete it"):
+        with pytest.raises(ValueError, match=r"which is (not part of a model|a link), and saving would delete it"):
             rng.choice(savers)(folder)
         assert tree(folder) == before, number
         shutil.rmtree(folder)
@@ -240,7 +239,7 @@ def test_01_old_checkpoints_with_files_of_others_stay(tmp_path: Path) -> None:
     write(3)
     assert {path.name for path in tmp_path.iterdir()} == {".step-mine", ".step-3.notes", "step-00000003"}
     assert write(3) == tmp_path / "step-00000003"  # One that is there is replaced.
-    with pytest.raises(ValueError, match="holds 'training', which is no part of a model"):
+    with pytest.raises(ValueError, match="contains 'training', which is not part of a model"):
         word_model(0).save(tmp_path / "step-00000003")
 
 
@@ -250,7 +249,7 @@ def test_01_folders_of_indexes_and_vectors_are_looked_through(tmp_path: Path) ->
     index.save(tmp_path / "index")
     (tmp_path / "index" / "graph.faiss").mkdir()
     (tmp_path / "index" / "graph.faiss" / "mine").touch()
-    with pytest.raises(ValueError, match=r"holds 'graph\.faiss', which is no part of an index"):
+    with pytest.raises(ValueError, match=r"contains 'graph\.faiss', which is not part of an index"):
         index.save(tmp_path / "index")
     (tmp_path / "vectors" / "vectors.npy").mkdir(parents=True)
     with pytest.raises(FileExistsError, match=r"'vectors\.npy', which is somebody's own"):
@@ -513,7 +512,7 @@ def test_15_no_altered_file_of_an_index_is_loaded(
         def graph(*_: Any) -> Any:
             raise AssertionError("the graph was read")
 
-        monkeypatch.setattr(stored, "Graph", graph)
+        monkeypatch.setattr(index_files, "Graph", graph)
     rng = random.Random(0)
     files = sorted((tmp_path / "index").iterdir())
     assert len(files) == (3 if backend == "exact" else 4)
@@ -523,7 +522,7 @@ def test_15_no_altered_file_of_an_index_is_loaded(
             for _ in altered(path, position, rng):
                 if path.name == "index.json" and _same_json(path, index):
                     continue
-                with pytest.raises(ValueError, match=rf"{path.name} (is not what|cannot be read|describes no index)"):
+                with pytest.raises(ValueError, match=rf"{path.name} (is not what|cannot be read|is not of format)"):
                     Index.load(tmp_path / "index")
 
 
@@ -533,7 +532,7 @@ def _same_json(path: Path, index: Index) -> bool:
         described = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         return False
-    return bool(described.pop("crc32", None) == stored._checksum(described))
+    return bool(described.pop("crc32", None) == index_files._checksum(described))
 
 
 def test_15_vectors_that_were_exchanged_for_others_are_noticed(tmp_path: Path) -> None:

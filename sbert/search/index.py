@@ -1,4 +1,4 @@
-"""Vectors with ids, to add to, to search and to keep in a folder."""
+"""An index: vectors with ids, to add, remove, search, save and load."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ import numpy as np
 from sbert.functional import check_similarity
 from sbert.inputs.arguments import check_choice, check_count, check_positive, known_arguments
 from sbert.pipeline.quantization import check_coding, check_ranges, quantize
-from sbert.search import index_files as stored
+from sbert.search import index_files
 from sbert.search.ann import BACKENDS, Graph, check_backend
 from sbert.search.corpus import held
 from sbert.search.semantic import rescored, semantic_search
-from sbert.search.store import Id, IndexHits, VectorStore, ids_of
+from sbert.search.store import Id, IndexHits, VectorStore, new_ids
 from sbert.search.top_k import Hits
 from sbert.storage.atomic import replacing
 from sbert.storage.folders import read_whole
 from sbert.storage.processes import Lock
 
-# Candidates of a graph, of which the best by exact scores are returned, to each that is asked for.
+# Number of candidates from a graph per requested row; they are scored exactly.
 _OVERSAMPLE = 4
-# Threads that search an index for the first time would otherwise add its rows to the graph once each.
+# Without it, each of several threads that search for the first time would add the rows to the graph.
 _BUILDING = Lock()
-_ALIKE = "encode both with the same model and truncate_dim"
+_SAME_MODEL = "encode both with the same model and truncate_dim"
 
 
 class Index:
-    """Vectors under ids of the user's, searched exactly or, with faiss or usearch, approximately.
+    """Vectors with ids of your choice, for exact or, with faiss or usearch, approximate search.
 
-    Scores are those of ``semantic_search`` with every backend: a graph only proposes rows, four times as many as are
-    asked for, and those are compared exactly. Of equal scores, the one that was added first comes first.
+    All backends return the scores of ``semantic_search``: a graph only proposes candidates, four times ``top_k``, and
+    these are scored exactly. Vectors with equal scores are ordered by the time of addition.
 
     Args:
-        dim: Of the vectors; that of the first ones added where it is not given.
-        backend: ``"exact"``, which compares all; or a graph, ``"faiss"`` or ``"usearch"``, which is built at the first
-            search or save and misses a few.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or, where all are compared, ``"manhattan"``.
-        precision: In which vectors are kept: ``"float32"`` or, where all are compared, ``"int8"``, ``"binary"`` or
-            ``"ubinary"``. They are given as floats in any case.
-        ranges: Of int8, from ``sbert.search.calibrate``.
+        dim: Dimension of the vectors; default: that of the first vectors added.
+        backend: ``"exact"`` compares all vectors. ``"faiss"`` and ``"usearch"`` use an HNSW graph, which is built at
+            the first search or save and may miss a few neighbours.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or, with the exact backend only, ``"manhattan"``.
+        precision: How vectors are stored: ``"float32"`` or, with the exact backend only, ``"int8"``, ``"binary"`` or
+            ``"ubinary"``. Vectors are always passed as floats.
+        ranges: Ranges of int8 codes, from ``sbert.search.calibrate``.
 
     Raises:
         ImportError: If the backend is not installed.
-        ValueError: If an argument is unknown, or they do not fit each other.
+        ValueError: If an argument is unknown, or the arguments contradict each other.
 
     References:
-        Malkov and Yashunin, 2020, of the graphs. https://arxiv.org/abs/1603.09320
+        Malkov and Yashunin, 2020 (HNSW). https://arxiv.org/abs/1603.09320
 
     Example:
         >>> from sbert.search import Index
@@ -75,151 +75,152 @@ class Index:
         if backend != "exact":
             check_backend(backend, similarity)
             if precision != "float32":
-                raise ValueError(f"backend={backend!r} keeps float32, not {precision}; pass backend='exact'")
+                raise ValueError(f"backend={backend!r} stores float32, not {precision}; pass backend='exact'")
         self.dim = check_positive("dim", dim)
         self.backend, self.similarity, self.precision = backend, similarity, precision
         self.ranges = None if ranges is None else check_ranges(ranges, self.dim)
         if self.ranges is not None:
             self.dim = self.ranges.shape[1]
-        self._kept = VectorStore()
+        self._store = VectorStore()
         self._graph: Graph | None = None
 
     def __len__(self) -> int:
-        return len(self._kept.ids)
+        return len(self._store.ids)
 
     def __contains__(self, identity: object) -> bool:
-        # Python takes True and 1.0 for equal to 1.
-        whole = isinstance(identity, (int, np.integer)) and not isinstance(identity, bool)
-        return (whole or isinstance(identity, str)) and identity in self._kept.known
+        # True and 1.0 are equal to 1 in Python, but they are not ids.
+        is_integer = isinstance(identity, (int, np.integer)) and not isinstance(identity, bool)
+        return (is_integer or isinstance(identity, str)) and identity in self._store.known
 
     @known_arguments
     def add(self, vectors: Any, ids: Iterable[Id] | None = None) -> None:
-        """Add vectors. If there is an error, none of them was added.
+        """Add vectors. After an error, none of them was added.
 
         Args:
-            vectors: Array or tensor of floats, kept as float32 or in fewer bits.
-            ids: One for each, all different: whole numbers, or strings, in one index only either. Where they are not
-                given, whole numbers that follow the greatest so far, from 0.
+            vectors: Array or tensor of floats, stored in the precision of the index.
+            ids: One unique id per vector: all ids of an index are integers, or all are strings. Default: integers that
+                continue after the greatest id so far, from 0.
 
         Shape:
-            vectors: (rows, dim), or (dim,) for one.
+            vectors: (rows, dim), or (dim,) for one vector.
 
         Raises:
-            TypeError: If an id is something else.
-            ValueError: If an id is there already, given twice or of more than 64 bits, the numbers of ids and vectors
-                differ, the dims differ, or a number is NaN or infinite, naming its row.
+            TypeError: If an id is neither an integer nor a string, or of another type than the ids in the index.
+            ValueError: If an id is in the index already, given twice or does not fit 64 bits; if there are more or
+                fewer ids than vectors; if the dimensions differ; or if a value is NaN or infinite (the message names
+                its row).
         """
         values = held("vectors", vectors).cpu().float()
         if len(values) and self.dim not in (None, values.shape[1]):
-            raise ValueError(f"the vectors have dim {values.shape[1]}, the index {self.dim}; {_ALIKE}")
+            raise ValueError(f"the vectors have dim {values.shape[1]}, the index {self.dim}; {_SAME_MODEL}")
         wrong = (~values.isfinite().all(1)).nonzero()
         if len(wrong):
-            raise ValueError(f"vectors[{int(wrong[0])}] has a NaN, or a number that is infinite as float32; mend it")
-        names = ids_of(ids, len(values), self._kept)
+            raise ValueError(f"vectors[{int(wrong[0])}] has a NaN or a value that is infinite as float32; correct it")
+        checked = new_ids(ids, len(values), self._store)
         if not len(values):
             return
         codes = quantize(values, self.precision, self.ranges).numpy()
         self.dim = values.shape[1]
-        # Floats may be the caller's own memory, who may write to it later.
-        self._kept.add(codes.copy() if np.may_share_memory(codes, values.numpy()) else codes, names)
+        # Copy memory of the caller, who may change it later.
+        self._store.add(codes.copy() if np.may_share_memory(codes, values.numpy()) else codes, checked)
 
     def remove(self, ids: Iterable[Id]) -> None:
-        """Take vectors out, in time that grows with the index; a graph is built anew when it is needed.
+        """Remove vectors, in time proportional to the size of the index. A graph is rebuilt at the next search or save.
 
         Raises:
-            KeyError: If there is no such id; then none was removed.
-            TypeError: If this is one id, or one of them is neither a whole number nor a string.
-            ValueError: If a number does not fit 64 bits.
+            KeyError: If an id is not in the index; then none was removed.
+            TypeError: If ``ids`` is a single id, or an id is neither an integer nor a string.
+            ValueError: If an integer does not fit 64 bits.
         """
         if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
             raise TypeError(f"ids={ids!r} is one id; pass a list of them")
-        if self._kept.remove(ids):
+        if self._store.remove(ids):
             self._graph = None
 
     @known_arguments
     def search(self, queries: Any, top_k: int = 10) -> IndexHits:
-        """The vectors that are most similar to each query.
+        """The ``top_k`` most similar vectors for each query.
 
         Args:
             queries: Array or tensor of floats.
-            top_k: How many to find; all, where there are fewer.
+            top_k: Number of vectors per query; all vectors if the index has fewer.
 
         Shape:
-            queries: (queries, dim), or (dim,) for one. Each output: (queries, k).
+            queries: (queries, dim), or (dim,) for one query. Each output: (queries, min(top_k, size of the index)).
 
         Raises:
-            ValueError: If the dims differ, or a number is NaN or infinite, naming its row.
+            ValueError: If the dimensions differ, or a value is NaN or infinite; the message names its row.
         """
         k = check_count("top_k", top_k)
         asked = held("queries", queries)
         if len(asked) and self.dim not in (None, asked.shape[1]):
-            raise ValueError(f"the queries have dim {asked.shape[1]}, the index {self.dim}; {_ALIKE}")
+            raise ValueError(f"the queries have dim {asked.shape[1]}, the index {self.dim}; {_SAME_MODEL}")
         if self.backend != "exact" and len(asked) and len(self):
             hits = self._approximate(asked, k)
         else:
             coding: dict[str, Any] = {"precision": self.precision, "ranges": self.ranges}
-            hits = semantic_search(asked, iter(self._kept.blocks), k, similarity=self.similarity, **coding)
-        return IndexHits(hits.scores, self._kept.array()[hits.indices])
+            hits = semantic_search(asked, iter(self._store.blocks), k, similarity=self.similarity, **coding)
+        return IndexHits(hits.scores, self._store.id_array()[hits.indices])
 
     def _approximate(self, asked: Any, k: int) -> Hits:
-        candidates = self._built().search(asked.float().cpu().numpy(), min(len(self), k * _OVERSAMPLE))
-        # A graph may reach fewer rows than it was asked for; what it has not found, comparing all does.
+        candidates = self._built_graph().search(asked.float().cpu().numpy(), min(len(self), k * _OVERSAMPLE))
+        # A graph may reach fewer rows than requested, and exact search reports values that are not finite.
         if not asked.isfinite().all() or (candidates < 0).any():
-            return semantic_search(asked, self._kept.whole(), k, similarity=self.similarity)
+            return semantic_search(asked, self._store.vectors(), k, similarity=self.similarity)
         hits = Hits(np.empty(candidates.shape, np.float32), candidates)
-        return rescored(asked, hits, self._kept.whole(), k, similarity=self.similarity)
+        return rescored(asked, hits, self._store.vectors(), k, similarity=self.similarity)
 
-    def _built(self) -> Graph:
-        """The graph, with all rows in it."""
+    def _built_graph(self) -> Graph:
+        """The graph with all rows of the index."""
         with _BUILDING:
             graph = self._graph = self._graph or Graph(self.backend, self.similarity, self.dim or 1)
             if len(graph) < len(self):
-                graph.add(self._kept.whole()[len(graph) :])
+                graph.add(self._store.vectors()[len(graph) :])
         return graph
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder, which takes the place of an older one in one step: a crash leaves the old one or the new one.
+        """Save to a folder. An existing index is replaced atomically: after a crash, the folder is the old or the new.
 
         Args:
-            folder: A new folder, or that of an index.
+            folder: A new folder, or the folder of an index.
 
         Raises:
-            OSError: If it cannot be written; the old one is left as it was.
-            ValueError: If the folder is there and holds something else than an index.
+            OSError: If the folder cannot be written; an existing index is unchanged.
+            ValueError: If the folder exists and contains anything but an index.
         """
-        graph = self._built() if self.backend != "exact" and len(self) else None
-        settings = {name: getattr(self, name) for name in stored.SETTINGS}
-        with replacing(Path(folder), stored.check_replaceable) as work:
-            stored.write(work, settings, self._kept, graph)
+        graph = self._built_graph() if self.backend != "exact" and len(self) else None
+        settings = {name: getattr(self, name) for name in index_files.SETTINGS}
+        with replacing(Path(folder), index_files.check_replaceable) as work:
+            index_files.write(work, settings, self._store, graph)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, verify: bool = True) -> Index:
-        """The index in a folder. Its vectors are mapped into memory: they take none until they are searched.
+        """Load an index from a folder. The vectors are memory-mapped, and read when they are searched.
 
         Args:
-            folder: Where it was saved.
-            verify: Whether the vectors are compared with the checksum that was saved, for which they are read once,
-                part by part: about a second for a GB that the system has in memory, and as long as the disk takes for
-                others. Without it, vectors larger than memory are first read when they are searched, and damage to
-                them is not noticed. The other files are compared in any case.
+            folder: The folder of the index.
+            verify: Whether to compare the checksum of the vectors, which reads them once: about 1 s per GB if the
+                file is in the system's cache, otherwise the time of the disk. With False, damage to the vectors is not
+                detected. All other files are always verified.
 
-        Checksums notice damage, not intent: who can write to the folder can write another checksum as well. faiss and
-        usearch trust what is in their files, and a forged one can crash the process or do worse, so load an index
-        with a graph only if you trust those who wrote it.
+        Checksums detect damage, not attacks: an attacker who can write to the folder can change the checksums, too.
+        faiss and usearch trust their files, and a manipulated graph file may crash the process or execute code. Load
+        an index with a graph only from a source that you trust.
 
         Raises:
-            FileNotFoundError: If there is no such folder.
-            ImportError: If its backend is not installed.
-            ValueError: If a file is missing, damaged or something else, with its name.
+            FileNotFoundError: If the folder does not exist.
+            ImportError: If the backend is not installed.
+            ValueError: If a file is missing, damaged or of another format; the message names it.
         """
         return read_whole(Path(folder), lambda: cls._read(Path(folder), verify))
 
     @classmethod
     def _read(cls, folder: Path, verify: bool) -> Index:
-        settings, kept, graph = stored.read(folder, verify)
-        with stored.describing(folder):
+        settings, store, graph = index_files.read(folder, verify)
+        with index_files.naming_file(folder):
             index = cls(**settings)
-        index._kept = kept
+        index._store = store
         if graph is not None:
-            index._graph = stored.read_graph(graph, index.backend, index.similarity, index.dim or 1, len(kept.ids))
+            dim = index.dim or 1
+            index._graph = index_files.read_graph(graph, index.backend, index.similarity, dim, len(store.ids))
         return index

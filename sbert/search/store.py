@@ -1,4 +1,4 @@
-"""What an index holds: vectors, and the ids of their rows."""
+"""The content of an index: vectors in blocks, and the ids of their rows."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 
 Id = int | str
 
-# Whole numbers that int64 does not hold, from here on.
-END = 2**63
+# The smallest positive integer that int64 does not hold.
+INT64_END = 2**63
 
 
 class IndexHits(NamedTuple):
-    """What was found for each query, the best first.
+    """The most similar vectors of each query, in the order of decreasing score.
 
     Args:
         scores: (queries, k) float32.
-        ids: (queries, k), int64 where the ids are whole numbers; or else of dtype object, which hold the very strings.
+        ids: (queries, k), int64 if the ids are integers, otherwise object arrays of strings.
     """
 
     scores: np.ndarray
@@ -29,94 +29,95 @@ class VectorStore:
     """Vectors in blocks, and the ids of their rows.
 
     Args:
-        vectors: Array or memory map.
-        ids: Of the rows.
-        following: The least number that was never given as an id.
+        vectors: Array or memory map, (rows, dim).
+        ids: One id per row.
+        next_id: The smallest integer greater than all integer ids that were ever in the index.
     """
 
-    def __init__(self, vectors: np.ndarray | None = None, ids: Iterable[Id] = (), following: int = 0) -> None:
+    def __init__(self, vectors: np.ndarray | None = None, ids: Iterable[Id] = (), next_id: int = 0) -> None:
         self.blocks = [] if vectors is None else [vectors]
-        self.ids, self.following = list(ids), following
+        self.ids, self.next_id = list(ids), next_id
         self.known = set(self.ids)
         self._array: np.ndarray | None = None
 
     def add(self, vectors: np.ndarray, ids: list[Id]) -> None:
-        """Add rows that were checked."""
+        """Append rows; the caller has checked vectors and ids."""
         self.blocks.append(vectors)
-        # Blocks grow at least twice as large with each that comes before, so there are few however rows are added.
+        # Merging keeps each block larger than the next, so that their number stays logarithmic in the number of adds.
         while len(self.blocks) > 1 and len(self.blocks[-2]) <= len(self.blocks[-1]) and not self._mapped(-2):
             self.blocks[-2:] = [np.concatenate(self.blocks[-2:])]
         self.ids += ids
         self.known.update(ids)
-        self.following = max([self.following, *(each + 1 for each in ids if isinstance(each, int))])
+        self.next_id = max([self.next_id, *(each + 1 for each in ids if isinstance(each, int))])
         self._array = None
 
     def remove(self, ids: Iterable[Id]) -> bool:
-        """Take rows out; whether there were any to take."""
-        ids = [id_of(each, place) for place, each in enumerate(ids)]
+        """Remove rows; returns whether ``ids`` named any. A KeyError, and no change, if an id is unknown."""
+        ids = [checked_id(each, position) for position, each in enumerate(ids)]
         missing = [each for each in ids if each not in self.known]
         if missing:
-            raise KeyError(f"{missing[0]!r} is no id of the index; nothing was removed")
-        gone = set(ids)
-        if gone:
-            kept = np.array([each not in gone for each in self.ids])
-            self.blocks = [self.whole()[kept]] if kept.any() else []
-            self.ids = [each for each in self.ids if each not in gone]
-            self.known -= gone
+            raise KeyError(f"{missing[0]!r} is not an id of the index; nothing was removed")
+        removed = set(ids)
+        if removed:
+            remaining = np.array([each not in removed for each in self.ids])
+            self.blocks = [self.vectors()[remaining]] if remaining.any() else []
+            self.ids = [each for each in self.ids if each not in removed]
+            self.known -= removed
             self._array = None
-        return bool(gone)
+        return bool(removed)
 
-    def whole(self) -> np.ndarray:
-        """All vectors as one array."""
+    def vectors(self) -> np.ndarray:
+        """All vectors as one array, (rows, dim)."""
         if len(self.blocks) > 1:
             self.blocks = [np.concatenate(self.blocks)]
         return self.blocks[0]
 
-    def array(self) -> np.ndarray:
-        """The ids: int64, or objects where they are strings, since arrays of strings lose zeros at their ends."""
+    def id_array(self) -> np.ndarray:
+        """The ids as int64, or as objects if they are strings: NumPy's string dtype drops trailing null characters."""
         if self._array is None:
             self._array = np.array(self.ids, object if self.ids and isinstance(self.ids[0], str) else np.int64)
         return self._array
 
-    def _mapped(self, place: int) -> bool:
-        return isinstance(self.blocks[place], np.memmap)
+    def _mapped(self, number: int) -> bool:
+        return isinstance(self.blocks[number], np.memmap)
 
 
-def id_of(given: object, place: int) -> Id:
-    """An id as it is kept; an error unless it is a whole number of 64 bits, or a string.
+def checked_id(given: object, position: int) -> Id:
+    """An id as int or str; an error unless it is a string or an integer of 64 bits.
 
-    Python takes True and 1.0 for equal to 1, which nobody means who names a vector.
+    bool and float are errors, because True and 1.0 are equal to 1 in Python and would name the same vector.
     """
     if isinstance(given, str):
         return str(given)
     if isinstance(given, (bool, np.bool_)) or not isinstance(given, (int, np.integer)):
-        raise TypeError(f"ids[{place}]={given!r} is of type {type(given).__name__}; pass whole numbers or strings")
-    if not -END <= given < END:
-        raise ValueError(f"ids[{place}]={given} does not fit 64 bits; pass it as a string")
+        raise TypeError(f"ids[{position}]={given!r} is of type {type(given).__name__}; pass whole numbers or strings")
+    if not -INT64_END <= given < INT64_END:
+        raise ValueError(f"ids[{position}]={given} does not fit 64 bits; pass it as a string")
     return int(given)
 
 
-def ids_of(ids: Iterable[Id] | None, rows: int, kept: VectorStore) -> list[Id]:
-    """The ids of new rows; an error unless they are new, different, and of the kind that is there."""
+def new_ids(ids: Iterable[Id] | None, rows: int, store: VectorStore) -> list[Id]:
+    """The ids of new rows; an error unless they are new, unique and of the same type as those in the store."""
     if ids is None:
-        if kept.ids and isinstance(kept.ids[0], str):
+        first = store.next_id
+        if store.ids and isinstance(store.ids[0], str):
             raise ValueError("the ids of this index are strings; pass ids=, one for each vector")
-        if kept.following + rows > END:
-            raise ValueError(f"{rows} ids from {kept.following} on do not fit 64 bits; pass ids=, one for each vector")
-        return list(range(kept.following, kept.following + rows))
+        if first + rows > INT64_END:
+            raise ValueError(f"{rows} ids from {first} on do not fit 64 bits; pass ids=, one for each vector")
+        return list(range(first, first + rows))
     if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
         what = "one string" if isinstance(ids, (str, bytes)) else f"of type {type(ids).__name__}"
         raise TypeError(f"ids={ids!r:.60} is {what}; pass a list, one for each vector")
-    names = [id_of(each, place) for place, each in enumerate(ids)]
-    if len(names) != rows:
-        raise ValueError(f"{len(names)} ids and {rows} vectors were given; pass one id for each vector")
-    first = next(iter(kept.ids), names[0] if names else 0)
+    checked = [checked_id(each, position) for position, each in enumerate(ids)]
+    if len(checked) != rows:
+        raise ValueError(f"{len(checked)} ids and {rows} vectors were given; pass one id for each vector")
+    example = next(iter(store.ids), checked[0] if checked else 0)
     seen: set[Id] = set()
-    for place, name in enumerate(names):
-        if isinstance(name, str) != isinstance(first, str):
-            raise TypeError(f"ids[{place}]={name!r}, but other ids are like {first!r}; pass all as one or the other")
-        if name in kept.known or name in seen:
+    for position, name in enumerate(checked):
+        if isinstance(name, str) != isinstance(example, str):
+            raise TypeError(f"ids[{position}]={name!r}, but other ids are like {example!r}; pass only one type of ids")
+        if name in store.known or name in seen:
             where = "given twice" if name in seen else "in the index already; remove it first"
-            raise ValueError(f"ids[{place}]={name!r} is {where}; nothing was added")
+            raise ValueError(f"ids[{position}]={name!r} is {where}; nothing was added")
         seen.add(name)
-    return names
+    return checked
