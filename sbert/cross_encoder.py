@@ -1,4 +1,4 @@
-"""CrossEncoder: two texts in, one score out, or one for each class."""
+"""CrossEncoder: a transformer that reads two texts as one input and returns one score, or one score per class."""
 
 from __future__ import annotations
 
@@ -53,31 +53,31 @@ class CrossEncoder(nn.Module):
 
         scores = f(W h([first; second]) + b)
 
-    More exact than comparing two vectors, and slower, as every pair goes through the transformer: rank with it what
-    a ``SentenceEncoder`` has found.
+    More accurate than comparing two vectors, and slower, because every pair passes through the transformer: use it to
+    rerank the results of a ``SentenceEncoder``.
 
     Args:
-        model: A folder or a name on the hub. Of a backbone without a head, such as bert-base-uncased, the head is
-            new and random, so train it before anything else.
-        classes: How many scores a pair gets, for a new head; 1 where it is not given.
-        max_seq_length: Longest input in tokens, both texts and special tokens together. By default the least of what
-            the tokenizer, the configuration and the table of positions allow.
-        device: Where to run; the first CUDA or MPS device, or else the CPU, where it is not given.
-        dtype: Of the weights and the arithmetic: ``"float32"``, ``"bfloat16"`` or ``"float16"``. With ``"auto"``,
-            both are float32: coarser scores tie. Scores are float32 in any case.
-        activation: f, of (pairs, classes) scores. Where it is not given, what the folder says; or else a sigmoid of
-            one score, and nothing of several.
+        model: A folder or a name on the hub. A backbone without a head, such as bert-base-uncased, gets a new head
+            with random weights, which has to be trained.
+        classes: Number of scores per pair of a new head. Default: 1.
+        max_seq_length: Longest input in tokens, including both texts and the special tokens. Default: the minimum of
+            what the tokenizer, the configuration and the table of positions allow.
+        device: Device to run on. Default: the first CUDA or MPS device, else the CPU.
+        dtype: Dtype of the weights and of the computation: ``"float32"``, ``"bfloat16"`` or ``"float16"``. With
+            ``"auto"``, float32: scores of lower precision tie. Scores are always float32.
+        activation: f, applied to (pairs, classes) scores. Default: that of the folder, else a sigmoid for one class
+            and the identity for several.
         revision: Branch, tag or commit on the hub.
         token: Access token for private models.
-        cache_folder: Where downloads are kept.
-        local_files_only: Use only what has been downloaded before.
+        cache_folder: Folder for downloads.
+        local_files_only: Use only files that have been downloaded before.
 
     Shape:
         Input: TokenBatch of (tokens,) ids. Output: (rows, classes), before the activation.
 
     Raises:
-        FileNotFoundError: If there is no such folder and no such model on the hub.
-        ValueError: If a file of the folder is damaged or not supported, with its name and the remedy.
+        FileNotFoundError: If neither a folder nor a model on the hub has this name.
+        ValueError: If a file of the folder is damaged or not supported. The message names the file and the remedy.
 
     References:
         Devlin et al., 2019, section 3 (a pair as one input). https://arxiv.org/abs/1810.04805
@@ -154,22 +154,22 @@ class CrossEncoder(nn.Module):
 
     @property
     def classes(self) -> int:
-        """How many scores a pair gets."""
+        """Number of scores per pair."""
         return int(self.auto_model.config.num_labels)
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return next(self.parameters()).device
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the weights."""
+        """Dtype of the weights."""
         return next(self.parameters()).dtype
 
     @property
     def max_seq_length(self) -> int | None:
-        """Longest input in tokens, both texts and special tokens together; None where there is no limit."""
+        """Longest input in tokens, including both texts and the special tokens; None without a limit."""
         return self._limit
 
     @max_seq_length.setter
@@ -180,7 +180,7 @@ class CrossEncoder(nn.Module):
     # ------------------------------------------------------------------------------------------ tokens, forward
 
     def _reader(self) -> PairTokenizer:
-        """The private copy of the tokenizer, made anew when it was replaced or tokens were added."""
+        """A private copy of the tokenizer, copied again after the tokenizer was replaced or extended."""
         state = (len(self.tokenizer), self.tokenizer.truncation_side)
         made = self._copy
         if made is None or made[0] is not self.tokenizer or made[1] != state:
@@ -190,9 +190,9 @@ class CrossEncoder(nn.Module):
         return made[2]
 
     def tokens(self, pairs: Sequence[Pair]) -> PairTokens:
-        """Token ids of pairs, each as one input, from which a trainer takes its batches.
+        """Tokenize pairs, each as one input.
 
-        A pair that is too long loses tokens of its longer text first.
+        A pair that is too long is truncated: tokens of its longer text are removed first.
 
         Example:
             >>> scorer.tokens([("A cat.", "A kitten.")]).lengths
@@ -227,38 +227,40 @@ class CrossEncoder(nn.Module):
         convert_to_tensor: bool = False,
         on_truncate: str = "warn",
     ) -> Any:
-        """The scores of pairs, in their order.
+        """Score pairs of texts, in the order of the pairs.
 
-        A pair's score does not depend on the other pairs. Each different pair is scored once, in batches of like
-        length. Many threads may call this at once. Unknown tokens draw a warning as in ``SentenceEncoder.encode``.
+        The score of a pair does not depend on the other pairs. Each distinct pair is scored once, in batches of
+        similar length. Threads may call this at the same time. Unknown tokens cause a warning as in
+        ``SentenceEncoder.encode``.
 
         Args:
             pairs: A pair of str, or an iterable of pairs: list, array, generator.
-            batch_size: Pairs in a batch, in place of the token budget.
-            batch_tokens: Tokens in a batch at most, padding included.
-            show_progress_bar: Whether a bar counts pairs; from 2,000 on, on a terminal or in a notebook, where it is
-                not given.
-            activation: Of (pairs, classes) scores, in place of the model's; ``nn.Identity()`` for the scores
-                themselves. What it gives becomes float32, but whole numbers, such as those of ``argmax``, stay so.
-            convert_to_numpy: Return an array. If neither this nor ``convert_to_tensor``: a list of tensors.
-            convert_to_tensor: Return a tensor on the model's device.
-            on_truncate: What to do about pairs longer than ``max_seq_length``: ``"warn"`` once with their number,
+            batch_size: Number of pairs per batch. Default: as many as ``batch_tokens`` allows.
+            batch_tokens: Maximum number of tokens per batch, including padding.
+            show_progress_bar: Whether to show a progress bar. Default: from 2,000 pairs on, on a terminal or in a
+                notebook.
+            activation: Applied to (pairs, classes) scores, instead of that of the model; ``nn.Identity()`` for raw
+                scores. Its output is converted to float32, except for integers, such as those of ``argmax``.
+            convert_to_numpy: Return an array. If this and ``convert_to_tensor`` are both false: a list of tensors.
+            convert_to_tensor: Return a tensor on the device of the model.
+            on_truncate: What to do if pairs exceed ``max_seq_length``: ``"warn"`` once with their number,
                 ``"ignore"``, or ``"error"``.
 
         Shape:
             Output: (pairs,) float32 for one class, (pairs, classes) for several; without the first axis for one pair.
 
         Raises:
-            TypeError: If a row is no pair of str, naming it.
-            ValueError: If an argument does not fit, a score is not finite, the activation gives no row a pair, NaN,
-                or the softmax of a single score; or, with ``on_truncate="error"``, a pair is too long, naming the row.
+            TypeError: If a row is not a pair of str. The message names the row.
+            ValueError: If an argument is invalid, a score is not finite, a pair is too long and
+                ``on_truncate="error"`` (the message names the row), or the activation returns NaN, does not return one
+                row per pair, or is a softmax over a single score.
 
         Example:
             >>> scorer.predict(("A cat sleeps.", "A kitten naps.")).shape
             (3,)
         """
         if batch_size is not None and batch_tokens is not None:
-            raise ValueError("batch_size and batch_tokens both say how large a batch is; pass one of them")
+            raise ValueError("batch_size and batch_tokens both set the size of a batch; pass one of them")
         check_choice("on_truncate", on_truncate, TRUNCATION)
         budget = check_positive("batch_tokens", batch_tokens) or default_batch_tokens(self.device)
         size = check_positive("batch_size", batch_size)
@@ -289,13 +291,13 @@ class CrossEncoder(nn.Module):
         convert_to_tensor: bool = False,
         on_truncate: str = "warn",
     ) -> list[dict[str, Any]]:
-        """Documents by their score with a query, the best first.
+        """Rank documents by their score with a query, in descending order.
 
         Args:
-            query: The first text of each pair.
-            documents: The second texts.
-            top_k: How many to return; all where it is not given.
-            return_documents: Whether to return the texts, too.
+            query: First text of each pair.
+            documents: Second texts.
+            top_k: Number of documents to return. Default: all.
+            return_documents: Whether to return the texts as well.
             batch_size: As in ``predict``.
             batch_tokens: As in ``predict``.
             show_progress_bar: As in ``predict``.

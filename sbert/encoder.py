@@ -1,4 +1,4 @@
-"""SentenceEncoder: modules in order, and what people do with them."""
+"""SentenceEncoder: a chain of modules that maps sentences to vectors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sbert.inputs.prompts import ROLES
 from sbert.inputs.texts import is_one, rows_of
 from sbert.modules.tokenizer import ReadsText
 from sbert.pipeline.devices import default_batch_tokens, default_device, inference_dtype, parse_dtype
-from sbert.pipeline.encode import Encoding, chained, widths
+from sbert.pipeline.encode import Encoding, chained, output_dims
 from sbert.pipeline.progress import TRUNCATION, Report
 from sbert.pipeline.quantization import check_coding
 from sbert.pipeline.tokenize import Tokens, tokenize
@@ -36,27 +36,27 @@ from sbert.storage.folders import read_whole
 
 
 class SentenceEncoder(nn.Sequential):
-    """Turns sentences into vectors: a chain of modules, from a folder, from the hub or put together.
+    """Maps sentences to vectors by a chain of modules, loaded from a folder or the hub, or combined by the caller.
 
     Args:
-        modules: A folder or a name on the hub; or modules, the first of which reads text; or nothing, for the model
-            that comes with the library, ``"sbert-mini"``.
-        device: Where to run; the first CUDA or MPS device, or else the CPU, where it is not given.
-        dtype: Of the weights and the arithmetic: ``"float32"``, ``"bfloat16"`` or ``"float16"``. With ``"auto"``,
-            weights are float32 (modules keep theirs), and ``encode`` computes in float32 on a CPU and in bfloat16 on
-            a GPU. Vectors are float32 in any case.
-        prompts: Texts to put before sentences, by name; those of the folder where it is not given.
-        default_prompt_name: The prompt that is used where ``encode`` is given none.
+        modules: A folder or a name on the hub; or modules, of which the first tokenizes text. Default:
+            ``"sbert-mini"``, the model that comes with the library.
+        device: Device to run on. Default: the first CUDA or MPS device, else the CPU.
+        dtype: Dtype of the weights and of the computation: ``"float32"``, ``"bfloat16"`` or ``"float16"``. With
+            ``"auto"``, weights are float32 (modules passed by the caller keep theirs), and ``encode`` computes in
+            float32 on a CPU and in bfloat16 on a GPU. Vectors are always float32.
+        prompts: Texts to prepend to sentences, by name. Default: those of the folder.
+        default_prompt_name: Name of the prompt that ``encode`` uses if it is given none.
         similarity_fn_name: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
-        truncate_dim: Keep only so many numbers of each vector.
+        truncate_dim: Dimension to which each vector is truncated.
         revision: Branch, tag or commit on the hub.
         token: Access token for private models.
-        cache_folder: Where downloads are kept.
-        local_files_only: Use only what has been downloaded before.
+        cache_folder: Folder for downloads.
+        local_files_only: Use only files that have been downloaded before.
 
     Raises:
-        FileNotFoundError: If there is no such folder and no such model on the hub.
-        ValueError: If a file of the folder is damaged or not supported, with its name and the remedy.
+        FileNotFoundError: If neither a folder nor a model on the hub has this name.
+        ValueError: If a file of the folder is damaged or not supported. The message names the file and the remedy.
 
     References:
         Reimers and Gurevych, 2019, Sentence-BERT. https://arxiv.org/abs/1908.10084
@@ -107,7 +107,8 @@ class SentenceEncoder(nn.Sequential):
             if len(chain) != len(modules):
                 raise TypeError("pass the name or folder of a model, or modules such as Transformer and Pooling")
         if not isinstance(chain[0], ReadsText):
-            raise TypeError(f"the first module, {type(chain[0]).__name__}, reads no text; begin with a Transformer")
+            first = type(chain[0]).__name__
+            raise TypeError(f"the first module, {first}, does not tokenize text; begin with a Transformer")
         super().__init__(*chain)
         self.name_or_path = "" if folder is None else os.fspath(modules[0])  # type: ignore[arg-type]
         self.prompts = dict(settings.prompts if prompts is None else prompts)
@@ -125,9 +126,9 @@ class SentenceEncoder(nn.Sequential):
         leave_float16(self, self.device)
         if folder is not None:  # What loads can encode.
             with reading(folder, "modules that work together"):
-                widths(self, self.device)
+                output_dims(self, self.device)
 
-    # ------------------------------------------------------------------------------ names that others ask for
+    # ---------------------------------------------------------------------------------------------- properties
 
     def __getitem__(self, index: Any) -> Any:
         return nn.Sequential(*list(self)[index]) if isinstance(index, slice) else super().__getitem__(index)
@@ -147,7 +148,7 @@ class SentenceEncoder(nn.Sequential):
 
     @property
     def max_seq_length(self) -> int | None:
-        """Longest input in tokens, special tokens and prompt included; None where there is no limit."""
+        """Longest input in tokens, including special tokens and the prompt; None without a limit."""
         limit: int | None = self._reader.max_seq_length
         return limit
 
@@ -157,17 +158,17 @@ class SentenceEncoder(nn.Sequential):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return next((p.device for p in self.parameters()), torch.device("cpu"))
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the weights."""
+        """Dtype of the weights."""
         return next((p.dtype for p in self.parameters() if p.is_floating_point()), torch.float32)
 
     @property
     def similarity_fn_name(self) -> str:
-        """The similarity that the vectors are made for."""
+        """Name of the similarity that the model was trained for."""
         return self._similarity_fn_name
 
     @similarity_fn_name.setter
@@ -175,17 +176,17 @@ class SentenceEncoder(nn.Sequential):
         self._similarity_fn_name = functional.check_similarity(name)
 
     def get_sentence_embedding_dimension(self) -> int:
-        """Numbers a vector that ``encode`` returns."""
-        dim = widths(self, self.device)[-1]
+        """Dimension of the vectors that ``encode`` returns."""
+        dim = output_dims(self, self.device)[-1]
         return dim if self.truncate_dim is None else min(dim, self.truncate_dim)
 
     # ------------------------------------------------------------------------------------------------- encode
 
     def forward(self, value: Any) -> Any:
-        """What the modules make of a batch, one behind the other.
+        """Apply the modules in order to a batch of tokens.
 
         Raises:
-            TypeError: If the input is no batch of tokens, such as a text.
+            TypeError: If the input is not a batch of tokens.
         """
         if not isinstance(value, TokenBatch):
             raise TypeError(
@@ -195,7 +196,7 @@ class SentenceEncoder(nn.Sequential):
         return chained(self, value)
 
     def tokenize(self, sentences: Iterable[str], prompt: str = "") -> TokenBatch:
-        """One batch of the sentences in their order, for calling the encoder with a gradient.
+        """Tokenize sentences to one batch, for calling the encoder with a gradient.
 
         Example:
             >>> model(model.tokenize(["One.", "Two."])).shape
@@ -229,45 +230,48 @@ class SentenceEncoder(nn.Sequential):
         on_truncate: str = "warn",
         out: str | os.PathLike[str] | None = None,
     ) -> Any:
-        """The vectors of sentences, in their order.
+        """Encode sentences to vectors, in the order of the sentences.
 
-        A sentence's vector does not depend on the other sentences. Each different sentence is encoded once,
-        in batches of like length. Many threads may call this at once, and forked processes. Forward hooks on the
-        model and its modules run for each batch; those on the model do not for token embeddings, before its end.
+        The vector of a sentence does not depend on the other sentences. Each distinct sentence is encoded once, in
+        batches of similar length. Threads and forked processes may call this at the same time. Forward hooks on the
+        model and on its modules run for each batch; with ``output_value="token_embeddings"``, those on the model do
+        not.
 
-        Where the tokenizer does not know more than 5 % of the tokens, and at least 3, as in a language that the model
-        was not made for, one warning says so, once for each model; to silence it:
+        If more than 5 % of the tokens, and at least 3, are not in the vocabulary, one warning per model says so:
+        usually the sentences are in a language that the model was not trained on. To silence it:
         ``warnings.filterwarnings("ignore", "unknown tokens")``.
 
         Args:
             sentences: A sentence, or an iterable of sentences: list, array, Series, Arrow array, Column, generator.
-            prompt_name: Which of the model's prompts to put before each sentence.
-            prompt: The text to put before each sentence; ``""`` for none, even where there is a default.
-            batch_size: Sentences in a batch, in place of the token budget.
-            batch_tokens: Tokens in a batch at most, padding included.
-            show_progress_bar: Whether a bar counts sentences; from 2,000 on, on a terminal or in a notebook,
-                where it is not given.
-            output_value: ``"sentence_embedding"``, or ``"token_embeddings"`` for a tensor (tokens, dim) a sentence.
-            precision: ``"float32"``; one byte a number, ``"int8"``; or one bit, eight to a byte: ``"ubinary"``
-                (uint8), ``"binary"`` (int8).
-            ranges: Of int8: what ``sbert.search.calibrate`` makes of some vectors.
-            convert_to_numpy: Return an array. If neither this nor ``convert_to_tensor``: a list of tensors.
-            convert_to_tensor: Return a tensor on the model's device, which autograd can use.
-            device: Move the model there first.
+            prompt_name: Name of the prompt to prepend to each sentence.
+            prompt: Text to prepend to each sentence; ``""`` for none, even if the model has a default prompt.
+            batch_size: Number of sentences per batch. Default: as many as ``batch_tokens`` allows.
+            batch_tokens: Maximum number of tokens per batch, including padding.
+            show_progress_bar: Whether to show a progress bar. Default: from 2,000 sentences on, on a terminal or in a
+                notebook.
+            output_value: ``"sentence_embedding"``, or ``"token_embeddings"`` for one tensor (tokens, dim) per
+                sentence.
+            precision: ``"float32"``; ``"int8"``, one byte per dimension; or one bit per dimension, eight in a byte:
+                ``"ubinary"`` (uint8) or ``"binary"`` (int8).
+            ranges: Ranges for int8, computed from a sample of vectors by ``sbert.search.calibrate``.
+            convert_to_numpy: Return an array. If this and ``convert_to_tensor`` are both false: a list of tensors.
+            convert_to_tensor: Return a tensor on the device of the model, which autograd can use.
+            device: Device to move the model to first.
             normalize_embeddings: Scale each vector to length 1.
-            truncate_dim: Keep only so many numbers of each vector; the model's own where it is not given.
-            on_truncate: What to do about sentences longer than ``max_seq_length``: ``"warn"`` once with their
-                number, ``"ignore"``, or ``"error"``.
-            out: A .npy file to write to while reading, so that neither the sentences nor the vectors need fit in
-                memory; the return value is then a read-only memory map of it.
+            truncate_dim: Dimension to which each vector is truncated. Default: that of the model.
+            on_truncate: What to do if sentences exceed ``max_seq_length``: ``"warn"`` once with their number,
+                ``"ignore"``, or ``"error"``.
+            out: Path of a .npy file to write to while reading, so that neither sentences nor vectors have to fit in
+                memory. The result is then a read-only memory map of that file.
 
         Shape:
             Output: (sentences, dim) float32; (dim,) for a single str; (0, dim) for none.
 
         Raises:
-            TypeError: If a sentence is no str, naming its row; or if they are a data frame, naming its columns.
-            ValueError: If an argument does not fit, a vector is not finite, or, with ``on_truncate="error"``, a
-                sentence is too long, naming the row.
+            TypeError: If a sentence is not a str (the message names its row), or the input is a data frame (the
+                message names its columns).
+            ValueError: If an argument is invalid, a vector is not finite, or a sentence is too long and
+                ``on_truncate="error"``. The message names the row.
 
         Example:
             >>> model.encode("One sentence.").shape
@@ -276,7 +280,7 @@ class SentenceEncoder(nn.Sequential):
             (2, 64)
         """
         if batch_size is not None and batch_tokens is not None:
-            raise ValueError("batch_size and batch_tokens both say how large a batch is; pass one of them")
+            raise ValueError("batch_size and batch_tokens both set the size of a batch; pass one of them")
         check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
         check_choice("on_truncate", on_truncate, TRUNCATION)
         check_coding(precision, ranges)
@@ -320,13 +324,13 @@ class SentenceEncoder(nn.Sequential):
         return result if convert_to_numpy or convert_to_tensor else list(result)
 
     def compile(self, **options: Any) -> None:
-        """Let ``encode`` run the transformer through ``torch.compile``, from its next call on.
+        """Compile the transformer with ``torch.compile`` at the next call of ``encode``.
 
-        That call compiles and takes long. It pays on a GPU; on a CPU, the forward that is used without it is
-        faster. Shapes are dynamic where the options do not say otherwise.
+        That call takes long. Compiling helps on a GPU; on a CPU, the forward used without it is faster. Shapes are
+        dynamic unless the options say otherwise.
 
         Args:
-            options: Of ``torch.compile``, such as ``mode`` and ``backend``.
+            options: Options of ``torch.compile``, such as ``mode`` and ``backend``.
 
         Example:
             >>> compiled = SentenceEncoder(minilm)
@@ -337,7 +341,7 @@ class SentenceEncoder(nn.Sequential):
         self._compiling = {"dynamic": True, **options}
 
     def encode_query(self, sentences: str | Iterable[str], **options: Any) -> Any:
-        """``encode`` with the model's prompt "query", if it has one.
+        """Encode queries: ``encode`` with the prompt "query" of the model, if it has one.
 
         Args:
             sentences: As in ``encode``.
@@ -350,7 +354,7 @@ class SentenceEncoder(nn.Sequential):
         return self.encode(sentences, **self._with_prompt(ROLES["query"], options))
 
     def encode_document(self, sentences: str | Iterable[str], **options: Any) -> Any:
-        """``encode`` with the model's prompt "document", "passage" or "corpus", the first of them that it has.
+        """Encode documents: ``encode`` with the prompt "document", "passage" or "corpus", the first that exists.
 
         Args:
             sentences: As in ``encode``.
@@ -373,12 +377,12 @@ class SentenceEncoder(nn.Sequential):
     def _prompt(self, name: str) -> str:
         if name not in self.prompts:
             known = ", ".join(map(repr, self.prompts)) or "none"
-            raise ValueError(f"prompt_name={name!r} is unknown; the model's prompts: {known}; or pass prompt=")
+            raise ValueError(f"prompt_name={name!r} is unknown; the model has {known}; pass one of them, or prompt=")
         return self.prompts[name]
 
     def _choose_prompt(self, name: str | None, text: str | None) -> str:
         if name is not None and text is not None:
-            raise ValueError("prompt_name and prompt both name a prompt; pass one of them")
+            raise ValueError("prompt_name and prompt both set the prompt; pass one of them")
         if text is not None:
             if not isinstance(text, str):
                 raise TypeError(f"prompt is of type {type(text).__name__}; pass a str")
@@ -419,16 +423,16 @@ class SentenceEncoder(nn.Sequential):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a folder that this library and sentence-transformers read.
 
-        The folder appears whole or not at all; a model that is there is replaced in the same way, once no process is
-        loading it, or after ten seconds. Five short texts are kept with their vectors, for ``verify``. One warning
+        The write is atomic: the folder is complete or unchanged. An existing model is replaced as soon as no process
+        is loading it, or after ten seconds. The vectors of five short texts are saved for ``verify``. One warning
         names the servers that would compute other vectors from this chain of modules.
 
         Args:
-            path: The folder. Folders above it are made.
+            path: The folder. Its parent folders are created.
 
         Raises:
-            ValueError: If the folder holds a file that no save of a model writes, however deep, with its name; or a
-                module of the user's own cannot be saved.
+            ValueError: If the folder contains, at any depth, a file that is not part of a model (the message names
+                it), or a module of the caller's own cannot be saved.
 
         Example:
             >>> with tempfile.TemporaryDirectory() as folder:
@@ -448,17 +452,17 @@ class SentenceEncoder(nn.Sequential):
         self._reference = {**recorded, "vectors": np.array(recorded["vectors"], np.float32)}
 
     def write(self, folder: Path, name: str) -> dict[str, Any]:
-        """Write the model's files into a folder that is there; return the reference texts with their vectors.
+        """Write the files of the model to an existing folder; return the reference texts with their vectors.
 
         Args:
-            folder: Where to. Nothing is deleted, and a crash leaves half a model: ``save`` is safe from that.
-            name: Of the model, for its card.
+            folder: The folder. This write is not atomic, and deletes nothing; see ``save``.
+            name: Name of the model, for its card.
         """
         recorded = verification.record(self._reference_vectors(verification.TEXTS))
         settings = saving.Settings(
             dict(self.prompts), self.default_prompt_name, self.similarity_fn_name, self.truncate_dim
         )
-        dims = widths(self, self.device)
+        dims = output_dims(self, self.device)
         saving.write_folder(folder, list(self), dims, settings)
         write_json(folder / saving.REFERENCE, recorded)
         text = card(
@@ -485,14 +489,14 @@ class SentenceEncoder(nn.Sequential):
         """Upload the model to the Hugging Face hub, with a short model card.
 
         Args:
-            repo_id: Repository, as ``"name/model"``; made where there is none.
-            token: Access token; the one of ``hf auth login`` where it is not given.
+            repo_id: Repository, as ``"name/model"``; created if it does not exist.
+            token: Access token. Default: that of ``hf auth login``.
             private: Whether a new repository is private.
-            commit_message: Of the commit.
-            revision: Branch; made where there is none.
+            commit_message: Message of the commit.
+            revision: Branch; created if it does not exist.
 
         Returns:
-            The address of the commit.
+            The URL of the commit.
 
         Example:
             >>> model.push_to_hub("me/my-model")  # doctest: +SKIP
@@ -510,7 +514,7 @@ class SentenceEncoder(nn.Sequential):
             )
 
     def _reference_vectors(self, texts: list[str]) -> np.ndarray:
-        """The vectors of texts as they are, in the dtype of the weights."""
+        """Vectors of texts without a prompt, computed in the dtype of the weights."""
         here = self.device
         job = Encoding(
             self, "", default_batch_tokens(here), None, self.dtype, None, False, "float32", here, torch.device("cpu")
@@ -521,20 +525,20 @@ class SentenceEncoder(nn.Sequential):
 
     @property
     def has_reference(self) -> bool:
-        """Whether there are reference vectors for ``verify`` to compare with."""
+        """Whether the model has reference vectors, which ``verify`` needs."""
         return self._reference is not None
 
     def verify(self, tolerance: float = 1e-4) -> verification.Verification:
-        """Encode the texts that the model was saved with, and say by how much their vectors differ.
+        """Encode the reference texts that were saved with the model, and compare the vectors with the saved ones.
 
         Args:
-            tolerance: Greatest difference of one number that counts as none.
+            tolerance: Largest absolute difference of one dimension that is accepted.
 
         Returns:
-            The differences, and the packages whose versions changed; true where the vectors are the same.
+            The differences, and the packages whose versions changed; true if the vectors are the same.
 
         Raises:
-            ValueError: If the model was not loaded from, or saved to, a folder with reference vectors.
+            ValueError: If the model was neither loaded from nor saved to a folder with reference vectors.
 
         Example:
             >>> with tempfile.TemporaryDirectory() as folder:
@@ -543,6 +547,6 @@ class SentenceEncoder(nn.Sequential):
             True
         """
         if self._reference is None:
-            raise ValueError("the model has no reference vectors; save() keeps some in its folder")
+            raise ValueError("the model has no reference vectors; call save(), which writes some")
         vectors = self._reference_vectors(self._reference["texts"])
         return verification.compare(self._reference, vectors, tolerance)

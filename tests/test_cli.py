@@ -141,7 +141,7 @@ def test_cut_texts_are_a_warning_of_one_line(folder: Path, tmp_path: Path, run: 
     path.write_text(f"short\n{LONG}\n", encoding="utf-8")
     code, _, errors = run("encode", folder, path, "-o", tmp_path / "v.npy")
     assert code == 0
-    assert errors.startswith("sbert: warning: 1 of 2 sentences were cut to max_seq_length=64 tokens")
+    assert errors.startswith("sbert: warning: 1 of 2 sentences were truncated to max_seq_length=64 tokens")
     assert errors.count("\n") == 1
     assert run("encode", folder, path, "-o", tmp_path / "v.npy", "--on-truncate", "ignore")[2] == ""
 

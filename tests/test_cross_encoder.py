@@ -248,7 +248,7 @@ def test_arguments(model: CrossEncoder) -> None:
 
 def test_truncation_is_counted_or_refused(model: CrossEncoder) -> None:
     pairs = [PAIRS[0], LONG[0], PAIRS[1], LONG[0], LONG[2]]
-    with pytest.warns(UserWarning, match=r"3 of 5 pairs were cut to max_seq_length=64 tokens"):
+    with pytest.warns(UserWarning, match=r"3 of 5 pairs were truncated to max_seq_length=64 tokens"):
         model.predict(pairs)
     with pytest.raises(ValueError, match=r"pairs\[1\] has more than max_seq_length=64 tokens"):
         model.predict(pairs, on_truncate="error")
@@ -447,7 +447,7 @@ def test_chains_and_prompts_of_theirs_are_refused(tmp_path: Path) -> None:
     edit(path / "config_sentence_transformers.json", model_type="CrossEncoder")
     types = ["sentence_transformers.base.modules.Transformer", "sentence_transformers.cross_encoder.modules.LogitScore"]
     (path / "modules.json").write_text(json.dumps([{"idx": i, "type": kind} for i, kind in enumerate(types)]))
-    with pytest.raises(ValueError, match=r"modules.json chains Transformer, LogitScore"):
+    with pytest.raises(ValueError, match=r"modules.json lists Transformer, LogitScore"):
         CrossEncoder(path, device="cpu")
     (path / "modules.json").write_text(json.dumps([{"idx": 0, "type": types[0]}]))
     edit(path / "config_sentence_transformers.json", default_prompt_name="q", prompts={"q": "query: "})
@@ -483,7 +483,7 @@ def test_dtypes(bert: Path) -> None:
 def test_saving_replaces_only_models(model: CrossEncoder, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("…")
-    with pytest.raises(ValueError, match=r"'thesis.tex', which is no part of a model"):
+    with pytest.raises(ValueError, match=r"'thesis.tex', which is not part of a model"):
         model.save(tmp_path / "mine")
     model.save(tmp_path / "model")
     model.save(tmp_path / "model")

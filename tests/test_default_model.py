@@ -137,7 +137,7 @@ def test_log_and_curve_are_there() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.* sentences were cut to max_seq_length")
+@pytest.mark.filterwarnings("ignore:.* sentences were truncated to max_seq_length")
 def test_figures(own: SentenceEncoder, data: Path) -> None:
     retrieval = RetrievalEvaluator(*read_retrieval(data / "cranfield"))
     found = {**STSSuite(data)(own), "Cranfield": retrieval(own)["ndcg@10"]}

@@ -113,7 +113,7 @@ def test_retrieval_equals_theirs(block: int, model: SentenceEncoder, peer: Any) 
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.* were cut to max_seq_length")
+@pytest.mark.filterwarnings("ignore:.* were truncated to max_seq_length")
 def test_retrieval_on_cranfield_equals_theirs(data: Path) -> None:
     """By the first 24 tokens of each, which takes a tenth of the time of 256.
 

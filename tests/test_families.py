@@ -144,7 +144,7 @@ def test_positions_behind_the_padding_index(family: str, tmp_path: Path) -> None
     """Of 64 positions two are lost; a long text must not run over the table."""
     model = ours(build(family, tmp_path / "given", limit=None))
     assert model.max_seq_length == 62
-    with pytest.warns(UserWarning, match="1 of 1 sentences were cut to max_seq_length=62"):
+    with pytest.warns(UserWarning, match="1 of 1 sentences were truncated to max_seq_length=62"):
         assert np.isfinite(model.encode(["lake boat " * 100])).all()
     with pytest.raises(ValueError, match="max_seq_length=63 exceeds the 62 positions"):
         model.max_seq_length = 63

@@ -85,7 +85,7 @@ def test_lengths(ours: SentenceEncoder, theirs: Any) -> None:
     """500 texts of 1 to 400 tokens, of which 256 are read."""
     rng = np.random.default_rng(0)
     sentences = [texts_of_length(length, rng) for length in rng.integers(1, 401, 500)]
-    with pytest.warns(UserWarning, match="sentences were cut to max_seq_length=256"):
+    with pytest.warns(UserWarning, match="sentences were truncated to max_seq_length=256"):
         vectors = ours.encode(sentences)
     difference = np.abs(vectors - theirs.encode(sentences)).max()
     print(f"\n500 texts of 1 to 400 tokens: max |difference| = {difference:.1e}")

@@ -300,9 +300,9 @@ def test_05_an_empty_file_is_worth_a_warning(run: Any, tmp_path: Path) -> None:
         path.write_text(content, encoding="utf-8")
         code, out, err = run("encode", "MODEL", path, "-o", tmp_path / "v.npy")
         assert (code, out) == (0, f"{tmp_path / 'v.npy'}: 0 vectors of 16 float32\n")
-        assert err == f"sbert: warning: {path} holds no texts, so {tmp_path / 'v.npy'} holds no vectors\n"
+        assert err == f"sbert: warning: {path} contains no texts, so {tmp_path / 'v.npy'} contains no vectors\n"
         code, _, err = run("pairs", "MODEL", path)
-        assert (code, err) == (2, f"sbert: error: {path} holds no text; name another file\n")
+        assert (code, err) == (2, f"sbert: error: {path} contains no text; pass another file\n")
 
 
 # --------------------------------------------------------------------------------------- 19: missing extras
@@ -451,7 +451,7 @@ def test_10_the_warning_stands_at_the_line_that_called_and_can_be_silenced(folde
         SentenceEncoder(folder, device="cpu").encode_query(KOREAN)
     assert caught[0].filename == __file__
     model = SentenceEncoder(folder, device="cpu")
-    with pytest.warns(UserWarning, match="were cut to max_seq_length") as caught:
+    with pytest.warns(UserWarning, match="were truncated to max_seq_length") as caught:
         model.encode("a small boat " * 40)
     assert caught[0].filename == __file__
     with warnings.catch_warnings():

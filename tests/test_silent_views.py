@@ -397,13 +397,13 @@ def test_22_every_pair_is_of_rows_that_a_table_has(examples: Any) -> None:
             assert set(where) <= columns
 
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README, PAPER = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "examples/paper/README.md"))
 
 
-def test_22_the_readme_says_of_the_paper_what_its_figures_say(examples: Any) -> None:
-    """Each comparison that the README names, by its own tables."""
-    section = README.partition("### The paper's tables")[2].partition("\n## ")[0]
-    # The README's table, its column, two rows of it, and what the bullets below say of them.
+def test_22_the_page_says_of_the_paper_what_its_figures_say(examples: Any) -> None:
+    """Each comparison that the page names, by its own tables."""
+    section = PAPER
+    # The page's table, its column, two rows of it, and what the bullets below say of them.
     rows: dict[str, list[str]] = {}
     for line in section.splitlines():
         if line.startswith("| "):
@@ -484,7 +484,7 @@ def plain(value: Any) -> Any:
 CALLS = [(group, call, source) for group, calls in scripts.WORKS.items() for call, source in calls.items()]
 
 
-@pytest.mark.filterwarnings("ignore:.*were cut to max_seq_length", "ignore:.*has been renamed:FutureWarning")
+@pytest.mark.filterwarnings("ignore:.*were truncated to max_seq_length", "ignore:.*has been renamed:FutureWarning")
 def test_readme_these_calls_of_scripts_work_unchanged(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -523,15 +523,16 @@ def test_readme_these_calls_of_scripts_are_refused(folder: str, tmp_path: Path) 
             pytest.fail(f"{group} {call} raises nothing")
 
 
-def test_readme_lists_the_calls_that_work_and_those_that_do_not() -> None:
-    section = README.partition("## Coming from sentence-transformers")[2].partition("\n## ")[0]
+def test_the_guide_lists_the_calls_that_work_and_those_that_do_not() -> None:
+    guide = importlib.import_module("sbert").__doc__ or ""
+    section = guide.partition("## Coming from sentence-transformers")[2].partition("\n## ")[0]
     works, refused = section.partition("These raise an error:")[::2]
     refused = refused.partition("What differs")[0]
-    assert "enough for most scripts" not in README
+    assert "enough for most scripts" not in README + guide
     for written, tested in ((works, scripts.WORKS), (refused, scripts.REFUSED)):
         found = {}
         for bullet in re.findall(r"^- (.*?)(?=\n- |\n\n)", written, re.MULTILINE | re.DOTALL):
-            group, *calls = re.findall(r"`([^`]+)`", " ".join(bullet.split()))
+            group, *calls = re.findall(r"``([^`]+)``", " ".join(bullet.split()))
             assert len(calls) == len(set(calls))
             found[group] = set(calls)
         assert found == {group: set(calls) for group, calls in tested.items()}

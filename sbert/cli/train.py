@@ -1,4 +1,4 @@
-"""``sbert train``: a table of losses, and from a file to a trained model."""
+"""``sbert train``: train a model on the rows of a file, with one of the losses in a table."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
     from sbert.evaluation import SimilarityEvaluator
 
-# As many classes as are listed.
+# Maximum number of classes to print.
 _LISTED = 20
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A loss as the command line knows it.
+    """A loss of the command line, and what it needs.
 
     Args:
         loss: Name of the class in ``sbert.losses``.
-        columns: What it takes, in this order; of those with a star, any number.
-        label: ``"class"``, ``"number"``, ``"list"`` (of numbers, from JSONL) or ``"none"``.
-        sampler: What suits it.
+        columns: The columns of text, in order; a star stands for any number of columns.
+        label: Kind of label: ``"class"``, ``"number"``, ``"list"`` (of numbers, from JSONL) or ``"none"``.
+        sampler: The default sampler.
     """
 
     loss: str
@@ -61,7 +61,7 @@ LOSSES = {
 def _names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise argparse.ArgumentTypeError(f"{text!r} names nothing beside a comma; pass names with commas between")
+        raise argparse.ArgumentTypeError(f"{text!r} has an empty name; pass names separated by commas")
     return names
 
 
@@ -69,12 +69,12 @@ def _range(text: str) -> tuple[float, float]:
     try:
         low, high = map(float, text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no range; pass two numbers such as 0,5") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range; pass two numbers such as 0,5") from None
     return low, high
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the options of ``sbert train``; what is not given is as in ``TrainingConfig``.
+    """Add the options of ``sbert train``; the defaults are those of ``TrainingConfig``.
 
     Example:
         >>> parser = argparse.ArgumentParser()
@@ -83,63 +83,65 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ['a', 'b']
     """
     parser.formatter_class = argparse.RawDescriptionHelpFormatter  # Keeps the lines of the table.
-    parser.epilog = "losses, the columns they take and their label:\n" + "\n".join(
+    parser.epilog = "losses, their columns and their label:\n" + "\n".join(
         f"  {name:20} {', '.join(choice.columns):32} {choice.label}" for name, choice in LOSSES.items()
     )
-    data = parser.add_argument_group("the model and the data")
-    data.add_argument("--model", required=True, help="a folder or a name on the hub, a plain transformer's too")
+    data = parser.add_argument_group("model and data")
+    data.add_argument("--model", required=True, help="folder, or name on the hub; also a plain transformer")
     data.add_argument("--data", required=True, metavar="FILE", help="TSV, CSV, JSONL, JSON or Parquet; - for stdin")
-    data.add_argument("--columns", required=True, type=_names, metavar="A,B", help="columns in the loss's order")
-    data.add_argument("--label", metavar="NAME", help="the column of labels")
-    data.add_argument("--loss", required=True, choices=LOSSES, metavar="LOSS", help="one of those below")
+    data.add_argument("--columns", required=True, type=_names, metavar="A,B", help="columns, in the order of the loss")
+    data.add_argument("--label", metavar="NAME", help="column of the labels")
+    data.add_argument("--loss", required=True, choices=LOSSES, metavar="LOSS", help="one of the losses below")
     data.add_argument("--output", required=True, metavar="DIR", help="for checkpoints, best, final and history.jsonl")
-    data.add_argument("--classes", type=_names, metavar="A,B,C", help="labels 0, 1, 2; those of the data if not given")
-    data.add_argument("--scale", type=_range, metavar="0,5", help="lowest and highest label, which become 0 and 1")
-    data.add_argument("--drop", type=_names, default=(), metavar="A,B", help="labels whose rows are left out")
-    data.add_argument("--format", choices=FORMATS[1:], help="of the data; by the file's ending where it is not given")
+    data.add_argument("--classes", type=_names, metavar="A,B,C", help="labels 0, 1, 2 (default: those of the data)")
+    data.add_argument("--scale", type=_range, metavar="0,5", help="lowest and highest label, mapped to 0 and 1")
+    data.add_argument("--drop", type=_names, default=(), metavar="A,B", help="labels whose rows are skipped")
+    data.add_argument("--format", choices=FORMATS[1:], help="of the data; default: by the file name extension")
     data.add_argument(
         "--prompt",
         action="append",
         metavar="COLUMN=PROMPT",
-        help="what stands before a column's texts, once a column: a name of the model's prompts, or a text, with"
-        " nothing behind = for none; or a PROMPT alone for all columns",
+        help="prompt of a column, repeatable: the name of one of the model's prompts, or a text; nothing after ="
+        " for none; a PROMPT alone is for all columns",
     )
     data.add_argument("--pooling", metavar="NAME", help="mean, max, cls; for a plain transformer")
-    data.add_argument("--max-seq-length", type=int, metavar="N", help="longest text in tokens")
+    data.add_argument("--max-seq-length", type=int, metavar="N", help="maximum length in tokens")
     data.add_argument("--device", help="cpu, cuda, cuda:1, mps")
 
     training = parser.add_argument_group("training")
     length = training.add_mutually_exclusive_group()
-    length.add_argument("--epochs", type=float, metavar="X", help="how often to go through the data (1)")
-    length.add_argument("--steps", type=int, metavar="N", help="steps in all, in place of epochs")
-    training.add_argument("--batch-size", type=int, metavar="N", help="rows a batch (16)")
-    training.add_argument("--chunk-tokens", type=int, metavar="N", help="tokens at once: any batch in little memory")
-    training.add_argument("--accumulation", type=int, metavar="N", help="batches whose gradients a step adds up (1)")
-    training.add_argument("--learning-rate", type=float, metavar="X", help="at its highest (2e-05)")
-    training.add_argument("--warmup", type=float, metavar="X", help="part of the steps in which it rises (0.1)")
+    length.add_argument("--epochs", type=float, metavar="X", help="passes through the data (1)")
+    length.add_argument("--steps", type=int, metavar="N", help="number of steps, instead of epochs")
+    training.add_argument("--batch-size", type=int, metavar="N", help="rows per batch (16)")
+    training.add_argument(
+        "--chunk-tokens", type=int, metavar="N", help="tokens per chunk; saves memory with large batches"
+    )
+    training.add_argument("--accumulation", type=int, metavar="N", help="batches per optimizer step (1)")
+    training.add_argument("--learning-rate", type=float, metavar="X", help="maximum learning rate (2e-05)")
+    training.add_argument("--warmup", type=float, metavar="X", help="share of the steps for the warm-up (0.1)")
     training.add_argument("--weight-decay", type=float, metavar="X", help="of AdamW (0.01)")
-    training.add_argument("--max-gradient-norm", type=float, metavar="X", help="longer gradients are shortened (1.0)")
-    training.add_argument("--dtype", help="of the arithmetic: float32 or bfloat16 (float32)")
-    training.add_argument("--seed", type=int, metavar="N", help="of the order of rows and of dropout (0)")
+    training.add_argument("--max-gradient-norm", type=float, metavar="X", help="threshold of gradient clipping (1.0)")
+    training.add_argument("--dtype", help="float32 or bfloat16 (float32)")
+    training.add_argument("--seed", type=int, metavar="N", help="random seed of row order and dropout (0)")
     training.add_argument("--sampler", metavar="NAME", help="random, no_duplicates, group_by_label or length")
 
     watching = parser.add_argument_group("evaluation and checkpoints")
-    watching.add_argument("--evaluate", metavar="FILE", help="pairs with scores, for Spearman's correlation of cosines")
+    watching.add_argument("--evaluate", metavar="FILE", help="scored pairs, for the Spearman correlation of cosines")
     watching.add_argument(
         "--evaluate-columns",
         type=_names,
         default=["sentence1", "sentence2", "score"],
         metavar="A,B,SCORE",
-        help="of that file (sentence1,sentence2,score)",
+        help="columns of that file (sentence1,sentence2,score)",
     )
-    watching.add_argument("--evaluate-prompt", metavar="PROMPT", help="before its texts, in place of the default one")
-    watching.add_argument("--evaluate-every", type=int, metavar="N", help="steps; an epoch where it is not given")
-    watching.add_argument("--checkpoint-every", type=int, metavar="N", help="steps; an epoch where it is not given")
-    watching.add_argument("--keep", type=int, metavar="N", help="checkpoints that stay (2)")
-    watching.add_argument("--log-every", type=int, metavar="N", help="steps between lines of the history (10)")
-    watching.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the output folder")
-    watching.add_argument("--plot", metavar="FILE.png", help="where to draw the curves; needs matplotlib")
-    watching.add_argument("--quiet", action="store_true", help="no progress bar, and no lines but errors")
+    watching.add_argument("--evaluate-prompt", metavar="PROMPT", help="prompt of its texts, instead of the default")
+    watching.add_argument("--evaluate-every", type=int, metavar="N", help="steps (default: one epoch)")
+    watching.add_argument("--checkpoint-every", type=int, metavar="N", help="steps (default: one epoch)")
+    watching.add_argument("--keep", type=int, metavar="N", help="number of checkpoints to keep (2)")
+    watching.add_argument("--log-every", type=int, metavar="N", help="steps between history entries (10)")
+    watching.add_argument("--resume", action="store_true", help="continue from the last checkpoint in --output")
+    watching.add_argument("--plot", metavar="FILE.png", help="draw the curves; needs matplotlib")
+    watching.add_argument("--quiet", action="store_true", help="no progress bar; print errors only")
 
 
 # ------------------------------------------------------------------------------------------------------ training
@@ -154,14 +156,14 @@ def train(arguments: argparse.Namespace) -> None:
     """Run ``sbert train``.
 
     Args:
-        arguments: As ``add_arguments`` has them parsed.
+        arguments: The parsed options of ``add_arguments``.
 
     Raises:
-        KeyboardInterrupt: After Ctrl-C, saying how to go on.
-        ValueError: If the options do not fit each other, the data or the model.
+        KeyboardInterrupt: After Ctrl-C; the message says how to continue.
+        ValueError: If the options contradict each other, the data or the model.
     """
     choice = LOSSES[arguments.loss]
-    # What can be wrong is said before the model is loaded.
+    # All checks that need no model come first: loading takes long.
     _check_options(arguments, choice)
     from sbert.training import Trainer, TrainingConfig, checkpoint
 
@@ -175,10 +177,10 @@ def train(arguments: argparse.Namespace) -> None:
     checkpoints = Path(arguments.output) / "checkpoints"
     found = checkpoint.newest(checkpoints)
     if found is not None and not arguments.resume:
-        raise ValueError(f"{found} is there already; pass --resume to go on, or another --output")
-    # torchrun starts several processes, of which the first speaks.
-    talkative = not arguments.quiet and os.environ.get("RANK", "0") == "0"
-    classes = _classes(arguments, choice, talkative)
+        raise ValueError(f"{found} exists already; pass --resume to continue, or another --output")
+    # Of several processes of torchrun, only the first prints.
+    verbose = not arguments.quiet and os.environ.get("RANK", "0") == "0"
+    classes = _classes(arguments, choice, verbose)
     rows = list(
         read_rows(
             arguments.data,
@@ -202,17 +204,17 @@ def train(arguments: argparse.Namespace) -> None:
         label=None if arguments.label is None else "label",
     )
     try:
-        history = trainer.fit(resume=arguments.resume, show_progress_bar=None if talkative else False)
+        history = trainer.fit(resume=arguments.resume, show_progress_bar=None if verbose else False)
     except KeyboardInterrupt:
         last = checkpoint.newest(checkpoints)
         if last is None:
-            raise KeyboardInterrupt("there is no checkpoint yet; --checkpoint-every makes them more often") from None
-        raise KeyboardInterrupt(f"to go on from {last}, run the same command with --resume") from None
+            raise KeyboardInterrupt("there is no checkpoint yet; pass a lower --checkpoint-every") from None
+        raise KeyboardInterrupt(f"to continue from {last}, run the same command with --resume") from None
     if arguments.plot is not None and os.environ.get("RANK", "0") == "0":
         from sbert.visualization.plots import training_curves
 
         training_curves(history, arguments.plot)
-    if talkative:
+    if verbose:
         print(_summary(history, Path(arguments.output)))
 
 
@@ -230,21 +232,23 @@ def _check_options(arguments: argparse.Namespace, choice: Choice) -> None:
     if choice.label == "class" and arguments.scale is not None:
         raise ValueError(f"--loss {name} takes classes, and --scale makes fractions of labels; leave it out")
     if arguments.evaluate is None and arguments.evaluate_every is not None:
-        raise ValueError("--evaluate-every needs something to evaluate; name a file with --evaluate")
+        raise ValueError("--evaluate-every needs data; pass a file with --evaluate")
     if arguments.evaluate is None and arguments.evaluate_prompt is not None:
-        raise ValueError("--evaluate-prompt needs something to evaluate; name a file with --evaluate")
+        raise ValueError("--evaluate-prompt needs data; pass a file with --evaluate")
     if len(arguments.evaluate_columns) != 3:
-        raise ValueError("--evaluate-columns takes three names: of two columns of text, and of their score")
+        raise ValueError("--evaluate-columns takes three names: two columns of text, and one of scores")
     if arguments.plot is not None:
         from sbert.visualization.plots import check_plot
 
         check_plot(arguments.plot)
         if not Path(arguments.plot).parent.is_dir():
-            raise FileNotFoundError(f"{arguments.plot}: there is no folder {Path(arguments.plot).parent}; make it")
+            raise FileNotFoundError(
+                f"{arguments.plot}: the folder {Path(arguments.plot).parent} does not exist; create it"
+            )
 
 
 def _prompts(given: list[str] | None) -> str | dict[str, str] | None:
-    """What ``--prompt`` says, by column; or of all columns."""
+    """The value of ``--prompt``: by column, or one prompt for all columns."""
     if given is None:
         return None
     if len(given) == 1 and "=" not in given[0]:
@@ -256,18 +260,18 @@ def _prompts(given: list[str] | None) -> str | dict[str, str] | None:
     return prompts
 
 
-def _classes(arguments: argparse.Namespace, choice: Choice, talkative: bool) -> list[str] | None:
-    """The classes that were named; or for a loss that takes some, those of the data."""
+def _classes(arguments: argparse.Namespace, choice: Choice, verbose: bool) -> list[str] | None:
+    """The classes of ``--classes``; or, for a loss that needs classes, those of the data."""
     if choice.label != "class" or arguments.classes is not None:
         named: list[str] | None = arguments.classes
         return named
     if arguments.data == "-":
         raise ValueError("standard input cannot be read twice, once for its classes; name them with --classes")
-    found = read_classes(arguments.data, arguments.label, drop=arguments.drop, file_format=arguments.format)
-    if talkative:
-        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-        print(f"classes: {', '.join(f'{i} {name}' for i, name in enumerate(found[:_LISTED]))}{more}", flush=True)
-    return found
+    classes = read_classes(arguments.data, arguments.label, drop=arguments.drop, file_format=arguments.format)
+    if verbose:
+        more = f" and {len(classes) - _LISTED} more" if len(classes) > _LISTED else ""
+        print(f"classes: {', '.join(f'{i} {name}' for i, name in enumerate(classes[:_LISTED]))}{more}", flush=True)
+    return classes
 
 
 def _evaluator(arguments: argparse.Namespace) -> SimilarityEvaluator | None:
@@ -294,7 +298,7 @@ def _load(arguments: argparse.Namespace) -> SentenceEncoder:
 
         folder = resolve(arguments.model, organisation="sentence-transformers")
         if (folder / "modules.json").exists():
-            raise ValueError(f"{arguments.model} has a pooling of its own; leave --pooling out")
+            raise ValueError(f"{arguments.model} has its own pooling; leave --pooling out")
         modules = [Transformer(folder), Pooling(arguments.pooling)]
     model = SentenceEncoder(*modules, device=arguments.device, dtype="float32")
     if arguments.max_seq_length is not None:
@@ -306,18 +310,18 @@ def _loss(choice: Choice, model: SentenceEncoder, classes: list[str] | None, see
     import torch
 
     from sbert import losses
-    from sbert.pipeline.encode import widths
+    from sbert.pipeline.encode import output_dims
 
-    made = getattr(losses, choice.loss)
+    kind = getattr(losses, choice.loss)
     if choice.loss != "SoftmaxLoss":
-        return made()
-    with torch.random.fork_rng(devices=[]):  # The classifier begins with random weights.
+        return kind()
+    with torch.random.fork_rng(devices=[]):  # The classifier is initialized at random.
         torch.manual_seed(seed)
-        return made(widths(model, model.device)[-1], len(classes or ()))
+        return kind(output_dims(model, model.device)[-1], len(classes or ()))
 
 
 def _summary(history: list[dict[str, Any]], output: Path) -> str:
-    """One line: where the model is, the last loss, and the best score."""
+    """One line: the path of the model, the last loss, and the best score."""
     last = [entry for entry in history if "loss" in entry][-1]
     said = f"{output / 'final'}: {last['step']} steps, last loss {last['loss']:.4f}"
     scores = [(entry["evaluation"]["spearman"], entry["step"]) for entry in history if "evaluation" in entry]

@@ -1,4 +1,4 @@
-"""The road of a sentence: unique, tokenised, planned, run, and put where it belongs."""
+"""Encoding: deduplicate texts, tokenize them, form batches, run the modules, collect the vectors in order."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from sbert.pipeline.quantization import PRECISIONS, quantize
 from sbert.pipeline.run import ahead, run
 from sbert.pipeline.tokenize import tokenize
 
-# Texts that are tokenised and sorted together: enough for batches of one length, and little beside the vectors.
+# Texts that are tokenized and sorted together: enough for batches of equal length, and little beside the vectors.
 _WINDOW = 8192
 # Sentences between two writes to a file.
 _FILE_WINDOW = 65536
 
 
 def outputs(model: nn.Sequential, device: torch.device) -> list[Any]:
-    """What each module makes of one text: the only way to know it of the user's own modules."""
+    """Output of each module for one text: the only way to know it for modules of the caller's own."""
     reader: Any = model[0]
     made = [tokenize(reader, ["a"]).batch(np.arange(1)).to(device)]
     with evaluating(model):
@@ -41,13 +41,13 @@ def outputs(model: nn.Sequential, device: torch.device) -> list[Any]:
     return made[1:]
 
 
-def widths(model: nn.Sequential, device: torch.device) -> list[int]:
-    """Width of each module's output."""
+def output_dims(model: nn.Sequential, device: torch.device) -> list[int]:
+    """Dimension of the output of each module."""
     return [(made.values if isinstance(made, Ragged) else made).shape[-1] for made in outputs(model, device)]
 
 
 def chained(modules: Iterable[nn.Module], value: Any) -> Any:
-    """What modules make of a batch, one behind the other."""
+    """Apply modules to a batch, in order."""
     for module in modules:
         value = module(value)
     return value
@@ -55,21 +55,21 @@ def chained(modules: Iterable[nn.Module], value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Encoding:
-    """One call of ``encode``: a model, and checked settings.
+    """One call of ``encode``: a model and validated settings.
 
     Args:
         model: The modules.
-        prompt: Stands before each text.
-        batch_tokens: Tokens in a batch at most.
-        batch_size: Texts in a batch, in place of the budget.
-        dtype: Of the transformer's arithmetic.
-        truncate_dim: Numbers of each vector to keep.
+        prompt: Text prepended to each text.
+        batch_tokens: Maximum number of tokens per batch.
+        batch_size: Number of texts per batch, instead of a maximum of tokens.
+        dtype: Dtype in which the transformer computes.
+        truncate_dim: Dimension to which vectors are truncated.
         normalize: Whether vectors are scaled to length 1.
-        precision: Of the vectors.
-        device: Where the model is.
-        to: Where the vectors go.
-        ranges: Of the precision int8.
-        compiling: Options of ``torch.compile`` for the transformer, if that is wanted.
+        precision: Precision of the vectors.
+        device: Device of the model.
+        to: Device of the vectors.
+        ranges: Ranges of the precision int8.
+        compiling: Options of ``torch.compile``; None if the transformer is not compiled.
     """
 
     model: nn.Sequential
@@ -87,11 +87,11 @@ class Encoding:
 
     @property
     def inference(self) -> Inference:
-        """How transformers run."""
+        """The context in which transformers run for inference."""
         return Inference(self.dtype, self.compiling)
 
     def vectors(self, texts: list[str], report: Report) -> Tensor:
-        """The texts' vectors. Shape: (texts, dim), or what the precision makes of it."""
+        """Vectors of texts. Shape: (texts, dim), or (texts, bytes) for bit precisions."""
         before = report.rows
         different, first, inverse = unique(texts)
         counts = np.bincount(inverse, minlength=len(different))
@@ -104,7 +104,7 @@ class Encoding:
             report.done(int(counts[rows].sum()))
         report.rows += len(texts)
         if result is None:
-            nothing = torch.zeros(0, widths(self.model, self.device)[-1], device=self.to)
+            nothing = torch.zeros(0, output_dims(self.model, self.device)[-1], device=self.to)
             return quantize(self.finish(nothing), self.precision, self.ranges)
         complete = result.complete()
         again = np.flatnonzero(first[inverse] != np.arange(len(texts)))
@@ -115,18 +115,18 @@ class Encoding:
         return quantize(complete, self.precision, self.ranges)
 
     def token_embeddings(self, texts: list[str], report: Report) -> list[Tensor]:
-        """A float32 tensor (tokens, dim) a text, on the model's device, from the last module that gives tokens."""
+        """One float32 tensor (tokens, dim) per text, on the device of the model."""
         result: dict[int, Tensor] = {}
         each, once = np.arange(len(texts)), np.ones(len(texts), int)
         for rows, output in self._run(texts, each, once, report, self._token_modules()):
-            pieces = output.values.float().split(output.lengths.tolist())
-            result.update(zip(rows.tolist(), (piece.clone() for piece in pieces), strict=True))
+            parts = output.values.float().split(output.lengths.tolist())
+            result.update(zip(rows.tolist(), (part.clone() for part in parts), strict=True))
             report.done(len(rows))
         report.rows += len(texts)
         return [result[row] for row in range(len(texts))]
 
     def to_file(self, texts: Iterator[str], path: str | os.PathLike[str], report: Report) -> np.ndarray:
-        """Write the texts' vectors to a .npy file, reading and writing in windows; return a memory map of it."""
+        """Write the vectors of texts to a .npy file, window by window; return a memory map of it."""
         width = self.vectors([], report).shape[1]
         with npy_file(path, width, np.dtype(PRECISIONS[self.precision])) as file:
             while window := list(islice(texts, _FILE_WINDOW)):
@@ -138,21 +138,21 @@ class Encoding:
     def _run(
         self, texts: list[str], first: np.ndarray, counts: np.ndarray, report: Report, modules: list[nn.Module]
     ) -> Iterator[tuple[np.ndarray, Any]]:
-        """Batches of texts, as indices, with what the modules make of them.
+        """Run the modules on batches of texts; yield the indices of each batch and its output.
 
-        Windows of texts are tokenised one ahead of the model. ``first`` and ``counts`` say where each text stands
-        first and how often, for the report.
+        The next window of texts is tokenized while the model runs. ``first`` and ``counts`` give the first index of
+        each text and its number of occurrences, for the report.
         """
         reader: Any = self.model[0]
         starts = range(0, len(texts), _WINDOW)
         windows = (tokenize(reader, texts[start : start + _WINDOW], self.prompt) for start in starts)
         with evaluating(self.model), closing(ahead(windows) if len(starts) > 1 else windows) as tokenized:
-            # The model is called where all of it runs, so that its own hooks see it.
+            # If all modules run, the model itself is called, so that its hooks run.
             whole = len(modules) == len(self.model)
             forward = self.inference.running(self.model if whole else partial(chained, modules))
             for start, tokens in zip(starts, tokenized, strict=True):
-                cut = start + np.flatnonzero(tokens.truncated)
-                report.cut_rows(first[cut], int(counts[cut].sum()))
+                truncated = start + np.flatnonzero(tokens.truncated)
+                report.truncated_rows(first[truncated], int(counts[truncated].sum()))
                 report.unknown += tokens.unknown
                 batches = plan(tokens.lengths, self.batch_tokens, self.batch_size)
                 for rows, output in run(forward, tokens, batches, self.device):
@@ -163,11 +163,11 @@ class Encoding:
         return directions(vectors) if self.normalize else vectors
 
     def _token_modules(self) -> list[nn.Module]:
-        """The modules up to the last that gives a vector a token."""
+        """The modules up to the last one that gives one vector per token."""
         made = outputs(self.model, self.device)
         tokens = [number for number, value in enumerate(made, start=1) if isinstance(value, TokenEmbeddings)]
         if not tokens:
             raise ValueError(
-                f"{type(self.model[0]).__name__} gives no vector a token; use output_value='sentence_embedding'"
+                f"{type(self.model[0]).__name__} gives no vectors per token; use output_value='sentence_embedding'"
             )
         return list(self.model)[: tokens[-1]]

@@ -1,4 +1,4 @@
-"""What a caller is told while sentences are encoded: progress, texts that were cut, vectors that are no numbers."""
+"""What the caller is told while sentences are encoded: progress, truncated texts, vectors that are not finite."""
 
 from __future__ import annotations
 
@@ -16,27 +16,26 @@ from sbert.inputs.arguments import warn
 from sbert.storage.processes import Lock
 
 _lock = Lock()
-# A bar for fewer texts would be gone before it was read.
+# For fewer texts, a bar would disappear before it can be read.
 _BAR_FROM = 2000
 _FINITE_ROWS = 8192
-# The rate as so many units a second, also where it is below one.
+# The rate in units per second, even below one.
 _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{postfix}]"
-# Tokens that are not in the vocabulary are worth a warning above this share and from this number on: a rare symbol in
-# a text of a language that the model knows is not.
+# Unknown tokens are reported above this share and from this number on: a rare symbol in a known language is normal.
 _UNKNOWN_SHARE, _UNKNOWN_LEAST = 0.05, 3
 _UNKNOWN = "unknown tokens"
 TRUNCATION = ("warn", "ignore", "error")
 
 
 def progress_bar(show: bool | None, **options: Any) -> Any:
-    """A bar of tqdm; None where there is to be none. Where ``show`` is None, it appears if somebody looks on."""
+    """A tqdm bar, or None if ``show`` is false. If ``show`` is None, it appears on a terminal or in a notebook."""
     if show is False:
         return None
     return _bars().tqdm(disable=False if show else None, bar_format=_BAR, **options)
 
 
 def _bars() -> Any:
-    """tqdm, imported once: threads that leave ``catch_warnings`` in another order switch warnings off for good."""
+    """tqdm, imported under a lock: threads that interleave ``catch_warnings`` would disable warnings for good."""
     with _lock:
         if "tqdm.auto" not in sys.modules:
             with warnings.catch_warnings():
@@ -47,20 +46,20 @@ def _bars() -> Any:
 
 @dataclass(frozen=True)
 class Unknown:
-    """How many tokens of texts a tokenizer does not know, of how many, special tokens and prompt left out."""
+    """Number of unknown tokens and of all tokens, without special tokens and prompts."""
 
     count: int = 0
     tokens: int = 0
 
     @classmethod
     def of(cls, reader: Any, texts: list[str], rows: list[list[int]], prompt_tokens: int | None = None) -> Unknown:
-        """Of texts of which a reader has made rows of ids; it says what it leaves out, or which id is the unknown one.
+        """Count the unknown tokens of tokenized texts.
 
         Args:
-            reader: The first module of an encoder.
-            texts: The texts, behind the prompt.
-            rows: Their ids.
-            prompt_tokens: How many of each row are those of the prompt, with the special tokens before it.
+            reader: First module of an encoder.
+            texts: The texts, including the prompt.
+            rows: Their token ids.
+            prompt_tokens: Number of leading tokens of each row that belong to the prompt or are special.
         """
         leading, trailing = reader.special_tokens
         around = trailing + (leading if prompt_tokens is None else prompt_tokens)
@@ -75,11 +74,11 @@ class Unknown:
         return Unknown(self.count + other.count, self.tokens + other.tokens)
 
     def tell(self, told: set[str], what: str = "sentences") -> None:
-        """Warn if the share is notable, once for a model.
+        """Warn once per model if the share of unknown tokens is high.
 
         Args:
-            told: What has been said about the model, which this adds to.
-            what: What the caller calls the texts.
+            told: Warnings that have been given about the model; updated.
+            what: Name of the texts in the warning.
         """
         if self.count < _UNKNOWN_LEAST or self.count <= _UNKNOWN_SHARE * self.tokens or _UNKNOWN in told:
             return
@@ -91,15 +90,15 @@ class Unknown:
 
 
 class Report:
-    """A bar that counts sentences, and one warning each for the sentences that were cut and for unknown tokens.
+    """A progress bar, and one warning each for truncated sentences and for unknown tokens.
 
     Args:
-        total: Number of sentences, if it is known.
-        show: Whether there is a bar; where it is None, from 2,000 sentences on, on a terminal or in a notebook.
+        total: Number of sentences, if known.
+        show: Whether to show the bar. If None: from 2,000 sentences on, on a terminal or in a notebook.
         on_truncate: ``"warn"``, ``"ignore"`` or ``"error"``.
         limit: Longest input in tokens.
-        what: What the caller calls the rows.
-        told: What the user has been told about the model once and for all; None for no word about unknown tokens.
+        what: Name of the rows in messages.
+        told: Warnings that have been given about the model; None for no warning about unknown tokens.
     """
 
     def __init__(
@@ -113,26 +112,26 @@ class Report:
     ) -> None:
         self.told, self.unknown = told, Unknown()
         self.on_truncate, self.limit, self.what = on_truncate, limit, what
-        self.rows = self.cut = 0
+        self.rows = self.truncated = 0
         if show is None and total is not None and total < _BAR_FROM:
             show = False
         self._bar = progress_bar(show, total=total, unit=f" {what}", desc="Encoding")
 
-    def cut_rows(self, rows: np.ndarray, sentences: int) -> None:
-        """Take note of which rows of this window are too long, and of how many sentences that is with their repeats.
+    def truncated_rows(self, rows: np.ndarray, sentences: int) -> None:
+        """Record the truncated rows of a window, and their number including duplicates.
 
         Raises:
-            ValueError: If there are any, and they count as an error.
+            ValueError: If there are any and ``on_truncate="error"``.
         """
         if len(rows) and self.on_truncate == "error":
             raise ValueError(
                 f"{self.what}[{self.rows + int(rows[0])}] has more than max_seq_length={self.limit} tokens;"
-                " split what is too long, or pass on_truncate='warn'"
+                " split long texts, or pass on_truncate='warn'"
             )
-        self.cut += sentences
+        self.truncated += sentences
 
     def done(self, sentences: int) -> None:
-        """Count so many more sentences as encoded."""
+        """Advance the bar by a number of sentences."""
         if self._bar is not None:
             self._bar.update(sentences)
 
@@ -142,9 +141,9 @@ class Report:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._bar is not None:
             self._bar.close()
-        if kind is None and self.cut and self.on_truncate == "warn":
+        if kind is None and self.truncated and self.on_truncate == "warn":
             warn(
-                f"{self.cut} of {self.rows} {self.what} were cut to max_seq_length={self.limit} tokens;"
+                f"{self.truncated} of {self.rows} {self.what} were truncated to max_seq_length={self.limit} tokens;"
                 " pass on_truncate='ignore' to silence or 'error' to refuse"
             )
         if kind is None and self.told is not None:
@@ -152,7 +151,7 @@ class Report:
 
 
 def check_finite(vectors: Tensor, before: int, what: str = "the vector of sentences") -> None:
-    """Raise a ValueError that names the first row with a NaN or an infinity; ``before`` rows came earlier."""
+    """Raise a ValueError that names the first row with a NaN or an infinity; ``before`` rows precede these."""
     for start in range(0, len(vectors), _FINITE_ROWS):  # The check takes several times the memory of what it checks.
         finite = torch.isfinite(vectors[start : start + _FINITE_ROWS]).all(1)
         if not finite.all():

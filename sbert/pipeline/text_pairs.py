@@ -220,8 +220,8 @@ def score(model: Any, pairs: list[Pair], report: Report, budget: int, size: int 
     windows = (model.tokens(different[start : start + _WINDOW]) for start in starts)
     with evaluating(model), closing(ahead(windows) if len(starts) > 1 else windows) as tokenized:
         for start, tokens in zip(starts, tokenized, strict=True):
-            cut = start + np.flatnonzero(tokens.truncated)
-            report.cut_rows(first[cut], int(counts[cut].sum()))
+            truncated = start + np.flatnonzero(tokens.truncated)
+            report.truncated_rows(first[truncated], int(counts[truncated].sum()))
             report.unknown += tokens.unknown
             for rows, scores in run(forward, tokens, plan(tokens.lengths, budget, size), here):
                 result.put(start + rows, scores.float())
