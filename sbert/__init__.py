@@ -62,7 +62,7 @@ the right one:
 ## The model of the library
 
 ``SentenceEncoder()`` is ``sbert-mini``: for English, 7.0 million parameters in 15 MB, vectors of 256 dimensions.
-``examples/train_default.py`` trained it on two cores in less than two hours: it imitates the vectors of
+``examples/default_model/train.py`` trained it on two cores in less than two hours: it imitates the vectors of
 all-MiniLM-L6-v2 on 1.57 million sentences, and never sees a score or a label. ``sbert/default_model/README.md`` is its
 card, with the data, their terms, the settings and the limits.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 _MADE = "result = SentenceTransformer(folder, device='cpu', {}).encode(texts)"
 _ENCODED = "result = model.encode(texts, {})"
 
-# By what the README calls the group, and the call in it.
+# By what the guide of ``sbert`` calls the group, and the call in it.
 WORKS: dict[str, dict[str, str]] = {
     "SentenceTransformer(name_or_folder)": {
         "device=": "result = str(SentenceTransformer(folder, device='cpu').device)",
