@@ -92,12 +92,12 @@ def test_max_seq_length(model: SentenceEncoder) -> None:
 
 def test_truncation_is_reported_once(model: SentenceEncoder) -> None:
     long = "word " * 400
-    with pytest.warns(UserWarning, match="sentences were cut") as caught:
+    with pytest.warns(UserWarning, match="sentences were truncated") as caught:
         model.encode([long, "short", long])
     assert [str(w.message).split(";")[0] for w in caught] == ["2 of 3 sentences were truncated to max_seq_length=256 tokens"]
     assert Path(caught[0].filename) == Path(__file__)
     model.encode([long], on_truncate="ignore")
-    with pytest.warns(UserWarning, match="1 of 2 sentences were cut"):
+    with pytest.warns(UserWarning, match="1 of 2 sentences were truncated"):
         model.encode([long, "short"], output_value="token_embeddings")
     with pytest.raises(ValueError, match=r"sentences\[1\] has more than max_seq_length=256 tokens;"):
         model.encode(["short", long, long], on_truncate="error")
@@ -289,11 +289,11 @@ def test_half_precision(model: SentenceEncoder) -> None:
 def test_float16_is_never_computed_on_a_cpu(model: SentenceEncoder) -> None:
     expected = model.encode(SENTENCES)
     half = copy.deepcopy(model).half()
-    with pytest.warns(UserWarning, match="the weights become float32"):
+    with pytest.warns(UserWarning, match="the weights are converted to float32"):
         vectors = half.encode(SENTENCES)
     assert half.dtype == torch.float32
     assert (vectors * expected).sum(1).min() > 0.9999
-    with pytest.warns(UserWarning, match="the weights become float32"):
+    with pytest.warns(UserWarning, match="the weights are converted to float32"):
         SentenceEncoder(get_model_path(), dtype="float16", device="cpu")
 
 

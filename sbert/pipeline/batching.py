@@ -1,4 +1,4 @@
-"""Which texts go through the model together."""
+"""Which texts form a batch."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 
 
 def plan(lengths: np.ndarray, batch_tokens: int, batch_size: int | None = None) -> list[np.ndarray]:
-    """Cut the texts, longest first, into batches.
+    """Divide texts into batches of similar length, the longest first.
 
-    A batch holds texts of like length: as many as fit the token budget when each counts as much as the
-    longest, or ``batch_size`` of them. The longest come first, so that memory runs out at once or never.
+    A batch holds as many texts as fit into ``batch_tokens`` if each is as long as the longest of them, or
+    ``batch_size`` texts. The longest come first, so that an out-of-memory error occurs in the first batch or never.
 
     Args:
         lengths: Number of tokens of each text.
-        batch_tokens: Tokens in a batch at most, if it holds more than one text.
-        batch_size: Texts in a batch; takes the place of the budget.
+        batch_tokens: Maximum number of tokens of a batch of more than one text.
+        batch_size: Number of texts per batch, instead of a maximum of tokens.
 
     Shape:
         lengths: (texts,). Output: arrays of indices into ``lengths``, each index once.
@@ -37,9 +37,9 @@ def plan(lengths: np.ndarray, batch_tokens: int, batch_size: int | None = None) 
 
 
 def unique(texts: list[Any]) -> tuple[list[Any], np.ndarray, np.ndarray]:
-    """Each different text, or pair, once; where it stands first; and for each text the index of its like among them."""
+    """Distinct texts or pairs; the index of the first occurrence of each; for each input, its index among them."""
     index: dict[Any, int] = {}
     inverse = np.fromiter((index.setdefault(text, len(index)) for text in texts), np.int64, len(texts))
     highest = np.maximum.accumulate(inverse)
-    first = np.flatnonzero(np.diff(highest, prepend=-1))  # Whatever is new has the next index.
+    first = np.flatnonzero(np.diff(highest, prepend=-1))  # A new text has the next index.
     return list(index), first, inverse

@@ -1,10 +1,10 @@
-"""What to run on, and how much at a time."""
+"""Defaults of device, dtype and batch size."""
 
 from __future__ import annotations
 
 import torch
 
-# Enough rows to fill the arithmetic, few enough to stay in the caches of a CPU.
+# Large enough for efficient matrix products, small enough for the caches of a CPU.
 _BATCH_TOKENS = {"cpu": 4096}
 _BATCH_TOKENS_ACCELERATOR = 32768
 
@@ -12,7 +12,7 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 
 
 def default_device() -> torch.device:
-    """The first accelerator there is, or else the CPU."""
+    """The first available accelerator, else the CPU."""
     if torch.cuda.is_available():
         return torch.device("cuda")
     if torch.backends.mps.is_available():
@@ -21,7 +21,7 @@ def default_device() -> torch.device:
 
 
 def default_batch_tokens(device: torch.device) -> int:
-    """Tokens in a batch at most, where the caller does not say."""
+    """Default of the maximum number of tokens per batch."""
     return _BATCH_TOKENS.get(device.type, _BATCH_TOKENS_ACCELERATOR)
 
 
@@ -29,7 +29,7 @@ def parse_dtype(dtype: str | torch.dtype) -> torch.dtype | None:
     """A dtype by name; None for ``"auto"``.
 
     Raises:
-        ValueError: If it is none of auto, float32, bfloat16 and float16.
+        ValueError: If it is not auto, float32, bfloat16 or float16.
     """
     if dtype == "auto":
         return None
@@ -41,12 +41,12 @@ def parse_dtype(dtype: str | torch.dtype) -> torch.dtype | None:
 
 
 def inference_dtype(weights: torch.dtype, auto: bool, device: torch.device) -> tuple[torch.dtype, str]:
-    """The dtype of a transformer's arithmetic while it encodes, and why.
+    """Dtype in which a transformer computes while it encodes, and the reason.
 
     Args:
-        weights: Of its weights.
-        auto: Whether the choice is ours: bfloat16 on a GPU that computes in it, which is many times faster.
-        device: Where it runs.
+        weights: Dtype of its weights.
+        auto: Whether the library chooses: bfloat16 on a GPU that supports it, where it is many times faster.
+        device: Device of the transformer.
     """
     if auto and device.type == "cuda" and weights == torch.float32:
         if torch.cuda.is_bf16_supported(including_emulation=False):

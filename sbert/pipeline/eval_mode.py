@@ -1,4 +1,4 @@
-"""Eval mode while anybody encodes."""
+"""Eval mode while any thread encodes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from sbert.backends.hooks import walk
 from sbert.storage.processes import Lock, in_child
 
 _lock = Lock()
-# For each model: the threads of the calls under way, and which of its modules were training before the first.
+# For each model: the threads of the running calls, and the modules that were in training mode before the first.
 _calls: WeakKeyDictionary[nn.Module, tuple[list[int], list[nn.Module]]] = WeakKeyDictionary()
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode without gradient; the last of several threads to leave puts the modules' modes back.
+    """Eval mode without gradient. The last of several threads to leave restores the modes of the modules.
 
-    Were each thread to put back what it found, one would switch dropout on under another.
+    If each thread restored the modes that it found, one thread could enable dropout while another one encodes.
     """
     thread = threading.get_ident()
     with _lock:
@@ -42,7 +42,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def _resume(model: nn.Module) -> None:
-    """Put the modes back if no call is under way."""
+    """Restore the modes if no call is running."""
     threads, paused = _calls[model]
     if not threads:
         for module in paused:
@@ -51,7 +51,7 @@ def _resume(model: nn.Module) -> None:
 
 
 def _forget_others() -> None:
-    """In a forked child, end the calls of the threads that it does not have."""
+    """In a forked child, end the calls of threads that do not exist there."""
     for model, (threads, _) in list(_calls.items()):
         threads[:] = [thread for thread in threads if thread == threading.get_ident()]
         _resume(model)

@@ -1,4 +1,4 @@
-"""Where vectors go: rows of a tensor, or a .npy file, written as they come, where they do not fit in memory."""
+"""Destinations of vectors: rows of a tensor, or a .npy file for vectors that do not fit in memory."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from torch import Tensor
 from sbert.batch import move
 from sbert.storage.atomic import replacing_file
 
-# Numbers that are gathered on a GPU before they are copied to the host: large copies are cheap, waiting is not.
+# Elements collected on a GPU before they are copied to the host: one large copy is cheaper than many waits.
 _GATHERED = 1 << 22
 
 
 class RowsOfTensor:
     """A tensor that is filled a few rows at a time, in any order.
 
-    Vectors on a GPU that are wanted on the host are gathered there, and copied while the next ones are computed.
+    If the tensor is on the host, vectors on a GPU are collected there and copied while the next ones are computed.
 
     Args:
-        shape: Of the tensor, (rows, dim).
-        device: Where it is.
+        shape: (rows, dim).
+        device: Device of the tensor.
     """
 
     def __init__(self, shape: tuple[int, int], device: torch.device) -> None:
@@ -35,7 +35,7 @@ class RowsOfTensor:
         self._copying: tuple[np.ndarray, Tensor, torch.cuda.Event] | None = None
 
     def put(self, rows: np.ndarray, vectors: Tensor) -> None:
-        """Fill ``rows``, (n,), with ``vectors``, (n, dim)."""
+        """Set ``rows``, (n,), to ``vectors``, (n, dim)."""
         if vectors.is_cuda and self._tensor.device.type == "cpu":
             self._gathered.append((rows, vectors))
             if sum(some.numel() for _, some in self._gathered) >= _GATHERED:
@@ -44,7 +44,7 @@ class RowsOfTensor:
             self._tensor[move(torch.from_numpy(rows), self._tensor.device)] = vectors.to(self._tensor.device)
 
     def _copy(self) -> None:
-        """Start to copy what was gathered, and put away what was copied before."""
+        """Start to copy the collected vectors; store those of the copy before."""
         gathered, copying = self._gathered, self._copying
         self._gathered, self._copying = [], None
         if gathered:
@@ -60,7 +60,7 @@ class RowsOfTensor:
             self._tensor[torch.from_numpy(rows)] = host
 
     def complete(self) -> Tensor:
-        """The tensor, once every row was put."""
+        """The tensor, after every row was set."""
         while self._gathered or self._copying:
             self._copy()
         return self._tensor
@@ -69,12 +69,12 @@ class RowsOfTensor:
 class NpyFile:
     """Rows of a .npy file that is being written.
 
-    NumPy leaves room in the header for the number of rows to grow, so it is written first and last.
+    NumPy reserves space in the header for the number of rows, so the header is written first and once more at the end.
 
     Args:
         file: The file, empty.
-        dim: Numbers a row.
-        dtype: Of the numbers.
+        dim: Dimension of the rows.
+        dtype: Dtype of the rows.
     """
 
     def __init__(self, file: BinaryIO, dim: int, dtype: np.dtype) -> None:
@@ -94,25 +94,25 @@ class NpyFile:
         self.rows += len(vectors)
 
     def complete(self) -> None:
-        """Say how many rows there are."""
+        """Write the final number of rows."""
         self._write_header()
 
 
 @contextmanager
 def npy_file(path: str | os.PathLike[str], dim: int, dtype: np.dtype) -> Iterator[NpyFile]:
-    """A .npy file that grows by rows and appears under its name when the block ends without an error.
+    """A .npy file to append rows to. It appears under its name when the block ends without an error.
 
-    What a killed process has left of such a file is removed with the next one of the same name.
+    Temporary files of killed processes are removed when the next file of the same name is written.
 
     Args:
         path: The file, ending in ``.npy``.
-        dim: Numbers a row.
-        dtype: Of the numbers.
+        dim: Dimension of the rows.
+        dtype: Dtype of the rows.
     """
     if Path(path).suffix != ".npy":
         raise ValueError(f"out={os.fspath(path)!r} does not end in .npy; name a .npy file")
     if not Path(path).parent.is_dir():
-        raise FileNotFoundError(f"out={os.fspath(path)!r}: the folder {Path(path).parent} does not exist; make it")
+        raise FileNotFoundError(f"out={os.fspath(path)!r}: the folder {Path(path).parent} does not exist; create it")
     with replacing_file(Path(path)) as file:
         rows = NpyFile(file, dim, dtype)
         yield rows

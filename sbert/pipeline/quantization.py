@@ -1,4 +1,4 @@
-"""Vectors in fewer bits."""
+"""Quantization: vectors in int8 or binary precision."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from sbert.inputs.vectors import matrix, tensor_of, vectors_of
 
 PRECISIONS = {"float32": np.float32, "binary": np.int8, "ubinary": np.uint8, "int8": np.int8}
 
-# What codes of a dtype may be.
+# Precisions of codes by dtype.
 _CODES = {torch.uint8: ("ubinary",), torch.int8: ("int8", "binary")}
 
-# The values of int8: so many steps, the first of which has this code.
+# Number of steps of int8, and the code of the first.
 _STEPS, _FIRST = 255, -128
 
 
 def check_precision(precision: str) -> str:
-    """Return ``precision`` if there is one of that name, else raise a ValueError that lists those there are."""
+    """Return ``precision`` if it is known, else raise a ValueError that lists the known ones."""
     if not isinstance(precision, str) or precision not in PRECISIONS:
         raise ValueError(f"precision={precision!r:.60} is unknown; pass one of {', '.join(PRECISIONS)}")
     return precision
 
 
 def check_coding(precision: str, ranges: Any) -> None:
-    """Raise a ValueError unless there is such a precision, and ranges for int8 alone."""
+    """Raise a ValueError if the precision is unknown, or ranges are given for another precision than int8."""
     if (check_precision(precision) == "int8") != (ranges is not None):
         needed = "needs ranges" if ranges is None else "takes no ranges"
-        raise ValueError(f"precision={precision!r} {needed}; for int8, pass ranges=calibrate(some vectors)")
+        raise ValueError(f"precision={precision!r} {needed}; for int8, pass ranges=calibrate(sample)")
 
 
 def calibrate(vectors: Any) -> np.ndarray:
-    """The least and the greatest of each number of a sample of vectors: the ranges of int8 codes.
+    """Minimum and maximum of each dimension in a sample of vectors: the ranges of int8 codes.
 
-    Take a few thousand vectors of the kind that will be coded. What lies outside the ranges gets the nearest code.
+    Use a few thousand vectors like those to be quantized. Values outside the ranges get the nearest code.
 
     Args:
         vectors: Array or tensor.
@@ -47,7 +47,7 @@ def calibrate(vectors: Any) -> np.ndarray:
         vectors: (rows, dim), two rows or more. Output: (2, dim) float32.
 
     Raises:
-        ValueError: If there are fewer than two rows, or a number is NaN or infinite.
+        ValueError: If there are fewer than two rows, or a value is NaN or infinite.
 
     Example:
         >>> calibrate(np.array([[0.0, 1.0], [0.5, -1.0]])).tolist()
@@ -55,13 +55,13 @@ def calibrate(vectors: Any) -> np.ndarray:
     """
     sample = vectors_of("vectors", vectors).detach().cpu().float().numpy()
     if len(sample) < 2:
-        raise ValueError(f"the sample has the shape {sample.shape}; pass two vectors or more, better some thousands")
+        raise ValueError(f"the sample has the shape {sample.shape}; pass at least two vectors, better some thousands")
     _check_no_nan(torch.from_numpy(sample))
     return check_ranges(np.stack([sample.min(0), sample.max(0)]), sample.shape[1])
 
 
 def check_ranges(ranges: Any, dim: int | None = None) -> np.ndarray:
-    """The ranges as float32, if they are such, of vectors of this dim or of any; else a ValueError."""
+    """Ranges as float32; a ValueError if they are not valid for vectors of this dim."""
     try:
         found = np.asarray(ranges, np.float32)
     except (TypeError, ValueError) as error:
@@ -69,8 +69,8 @@ def check_ranges(ranges: Any, dim: int | None = None) -> np.ndarray:
     dim = dim or (found.shape[1] if found.ndim == 2 else 0)
     if found.shape != (2, dim) or not np.isfinite(found).all() or (found[0] > found[1]).any():
         raise ValueError(
-            f"ranges of shape {found.shape} do not fit vectors of dim {dim or 'any'}: each number needs a finite least"
-            " and a greatest value, (2, dim); take those that calibrate(vectors) returns"
+            f"ranges of shape {found.shape} do not fit vectors of dim {dim or 'any'}: each dimension needs a finite"
+            " minimum and maximum, (2, dim); pass those that calibrate(vectors) returns"
         )
     return found
 
@@ -81,26 +81,26 @@ def quantize(vectors: np.ndarray, precision: str, ranges: Any = None) -> np.ndar
 def quantize(vectors: Tensor, precision: str, ranges: Any = None) -> Tensor: ...
 @known_arguments
 def quantize(vectors: Any, precision: str, ranges: Any = None) -> Any:
-    """Vectors in the given precision: float32 as they are, one byte a number, or one bit a number, eight to a byte.
+    """Quantize vectors to one byte or one bit per dimension.
 
-    A bit is 1 where the number is positive, the first number in the byte's highest bit. ``"ubinary"`` gives
-    the bytes as uint8, ``"binary"`` the same less 128, as int8. ``"int8"`` cuts the range of each number into 255
+    A bit is 1 for a positive value; the first dimension is the highest bit of the first byte. ``"ubinary"`` returns
+    bytes as uint8, ``"binary"`` the same minus 128, as int8. ``"int8"`` divides the range of each dimension into 255
     steps:
 
-        code = min(floor((x - least) / step), 255) - 128,    step = (greatest - least) / 255
+        code = min(floor((x - min) / step), 255) - 128,    step = (max - min) / 255
 
     Args:
         vectors: Array or tensor of floats.
         precision: ``"float32"``, ``"int8"``, ``"binary"`` or ``"ubinary"``.
-        ranges: Of int8, from ``calibrate``: never of the vectors that are coded alone, or a vector's code would depend
-            on its neighbours.
+        ranges: For int8, from ``calibrate`` on a sample: ranges of the quantized vectors themselves would make the
+            code of a vector depend on the others.
 
     Shape:
-        vectors: (rows, dim). Output: (rows, dim), or (rows, ceil(dim / 8)) for bits, NumPy where they are NumPy.
+        vectors: (rows, dim). Output: (rows, dim), or (rows, ceil(dim / 8)) for bits, NumPy for NumPy input.
 
     Raises:
-        ValueError: If the precision is unknown, the ranges do not fit or are missing, or a number is NaN, for which
-            there is no code, naming its row.
+        ValueError: If the precision is unknown, the ranges are missing or invalid, or a value is NaN (the message
+            names its row).
 
     Example:
         >>> quantize(torch.tensor([[0.5, -1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 1.0]]), "ubinary")
@@ -131,19 +131,19 @@ def dequantize(codes: np.ndarray, precision: str, ranges: Any = None, dim: int |
 def dequantize(codes: Tensor, precision: str, ranges: Any = None, dim: int | None = None) -> Tensor: ...
 @known_arguments
 def dequantize(codes: Any, precision: str, ranges: Any = None, dim: int | None = None) -> Any:
-    """The vectors that codes stand for: the middle of an int8's step, and 1 or -1 for a bit.
+    """Approximate vectors from codes: the middle of the step for int8, and 1 or -1 for a bit.
 
     Args:
-        codes: As ``quantize`` makes them.
-        precision: Of the codes.
-        ranges: Those with which codes of int8 were made; without, the codes are taken for the numbers.
-        dim: Of the vectors, where it is not eight times the bytes.
+        codes: Output of ``quantize``.
+        precision: Precision of the codes.
+        ranges: Ranges with which int8 codes were computed. Default: the codes themselves are the values.
+        dim: Dimension of the vectors. Default for bits: eight times the number of bytes.
 
     Shape:
-        codes: (rows, dim) or, for bits, (rows, ceil(dim / 8)). Output: (rows, dim) float32, NumPy where they are NumPy.
+        codes: (rows, dim) or, for bits, (rows, ceil(dim / 8)). Output: (rows, dim) float32, NumPy for NumPy input.
 
     Raises:
-        ValueError: If the precision is unknown or another than that of the codes, or the ranges or the dim do not fit.
+        ValueError: If the precision is unknown or does not match the codes, or the ranges or the dim are invalid.
 
     Example:
         >>> dequantize(torch.tensor([[-1, -128]], dtype=torch.int8), "int8", ranges=[[0, -1], [1, 1]]).round(decimals=2)
@@ -169,7 +169,7 @@ def dequantize(codes: Any, precision: str, ranges: Any = None, dim: int | None =
 
 
 def _unpacked(bytes_: Tensor, dim: int | None) -> Tensor:
-    """1 and -1 for the bits of bytes, in which each byte's eight are looked up."""
+    """1 and -1 for the bits of bytes, by a table with eight values per byte."""
     if dim is not None and dim > 8 * bytes_.shape[1]:
         raise ValueError(f"dim={dim} exceeds the {8 * bytes_.shape[1]} bits of each row; pass the dim of the vectors")
     numbers = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32) * 2 - 1
@@ -179,10 +179,10 @@ def _unpacked(bytes_: Tensor, dim: int | None) -> Tensor:
 def _check_no_nan(vectors: Tensor) -> None:
     wrong = vectors.isnan().any(1).nonzero()
     if len(wrong):
-        raise ValueError(f"vectors[{int(wrong[0])}] has a NaN; leave that row out, or mend it")
+        raise ValueError(f"vectors[{int(wrong[0])}] has a NaN; remove or correct that row")
 
 
 def _scale(ranges: Any, vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """The least number and the width of a step, 0 for a number that is always the same; each (dim,)."""
+    """Minimum and step of each dimension; the step is 0 for a constant one. Shape: (dim,) each."""
     least, greatest = torch.from_numpy(check_ranges(ranges, vectors.shape[1])).to(vectors.device)
     return least, (greatest - least) / _STEPS

@@ -1,4 +1,4 @@
-"""Several processes that train or measure one model."""
+"""Ranks: the processes that train or evaluate one model together."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from sbert.pipeline.roll_call import RollCall
 
 T = TypeVar("T")
 
-# Numbers of the gradient that travel together.
+# Elements of the gradient in one collective operation.
 _BUCKET = 1 << 23
-# Seconds in which processes that start together find each other, at least.
+# Minimum timeout in seconds for processes to find each other at the start.
 _START = 600.0
 
 _present: RollCall | None = None
 
 
 def _call() -> AbstractContextManager[None]:
-    """Around a collective operation: its errors name the rank that is missing."""
+    """Context of a collective operation: errors name the rank that is missing."""
     return nullcontext() if _present is None else _present.call()
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The place of this process among those that train together; alone by default.
+    """The rank of this process and the number of processes; one process by default.
 
     Row i of a batch belongs to rank i modulo the number of ranks.
 
     Args:
-        rank: Of this process, from 0.
-        world: How many there are.
+        rank: Rank of this process, from 0.
+        world: Number of processes.
     """
 
     rank: int = 0
@@ -48,12 +48,12 @@ class Ranks:
 
     @classmethod
     def join(cls, kind: str = "cpu", timeout: float | None = None) -> Ranks:
-        """The processes that ``torchrun`` started, or that the caller's process group has.
+        """Join the processes that ``torchrun`` started, or the process group of the caller.
 
         Args:
-            kind: Of the model's device. On GPUs each process takes the one that ``LOCAL_RANK`` names.
-            timeout: Seconds that a rank waits for the others, 600 where it is not given; of a process group that the
-                caller has made, its own holds.
+            kind: Device type of the model. On GPUs, each process uses the one given by ``LOCAL_RANK``.
+            timeout: Seconds that a rank waits for the others. Default: 600. A process group of the caller keeps its
+                own timeout.
         """
         global _present
         if not dist.is_available():
@@ -75,11 +75,11 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that writes and speaks."""
+        """Whether this is the main process, which writes files and logs."""
         return self.rank == 0
 
     def gather(self, columns: Tensor, rows: int) -> Tensor:
-        """The columns of a whole batch from those of each rank's rows; only this rank's carry a gradient.
+        """Gather the columns of a whole batch from all ranks; only those of this rank carry a gradient.
 
         Shape:
             columns: (own rows, columns, dim). Output: (rows, columns, dim), in the order of the batch.
@@ -96,7 +96,7 @@ class Ranks:
         return torch.stack(parts, dim=1).flatten(0, 1)[:rows]  # Row i stands at (i // world, i % world).
 
     def reduce(self, parameters: Iterable[nn.Parameter], mean: bool) -> None:
-        """Replace each gradient by the sum, or the mean, of all ranks'; where no rank has one, there is none."""
+        """Replace each gradient by its sum or mean over all ranks; parameters without one on any rank are skipped."""
         listed = list(parameters)
         if self.world == 1 or not listed:
             return
@@ -107,7 +107,7 @@ class Ranks:
         for parameter, somewhere in zip(listed, reached.tolist(), strict=True):
             if not somewhere:
                 continue
-            if parameter.grad is None:  # No row of this rank's has reached it.
+            if parameter.grad is None:  # No row of this rank depends on it.
                 parameter.grad = torch.zeros_like(parameter)
             waiting.append(parameter.grad)
             if sum(gradient.numel() for gradient in waiting) >= _BUCKET:
@@ -127,7 +127,7 @@ class Ranks:
             gradient.copy_(reduced.view_as(gradient))
 
     def all_max(self, number: int, device: torch.device) -> int:
-        """The greatest of all ranks' whole numbers."""
+        """Maximum of an integer over all ranks."""
         if self.world == 1:
             return number
         tensor = torch.tensor(number, device=device)
@@ -136,24 +136,24 @@ class Ranks:
         return int(tensor)
 
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
-        """Overwrite every rank's tensors with those of the first."""
+        """Overwrite the tensors of every rank with those of rank 0."""
         if self.world > 1:
             for tensor in tensors:
                 with _call():
                     dist.broadcast(tensor.detach(), 0)
 
     def at(self, step: int) -> AbstractContextManager[None]:
-        """Within this, errors that another rank is the cause of name it and the step."""
+        """Context in which errors caused by another rank name that rank and the step."""
         if self.world == 1 or _present is None:
             return nullcontext()
         _present.step = step
         return _present.named()
 
     def together(self, action: Callable[[], T]) -> T:
-        """Do something on every rank, and wait for the others, for however long their processes run.
+        """Run an action on every rank, and wait for the others as long as their processes run.
 
         Raises:
-            RuntimeError: If it fails on another rank, where its own error is raised, or another rank is stopped.
+            RuntimeError: If it fails on another rank (which raises its own error), or another rank is stopped.
         """
         if self.world == 1 or _present is None:
             return action()
@@ -162,11 +162,11 @@ class Ranks:
         if failure is not None:
             raise failure
         if failed:
-            raise RuntimeError("another process has failed, and says why")
+            raise RuntimeError("another process has failed; its own error gives the reason")
         return result
 
     def run_on_main(self, action: Callable[[], object]) -> None:
-        """Do something on the first rank, while the others wait; if it fails there, it fails on all."""
+        """Run an action on rank 0 while the others wait; if it fails there, it fails on all."""
         self.together(lambda: action() if self.first else None)
 
 

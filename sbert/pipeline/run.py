@@ -1,4 +1,4 @@
-"""Run planned batches through the modules."""
+"""Run batches through the modules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 
 
 def ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
-    """The same items, each made in a thread while the one before it is in use."""
+    """The same items; the next one is computed in a thread while the current one is in use."""
     source, end = iter(items), object()
     with ThreadPoolExecutor(1, "sbert-ahead") as pool:
         coming = pool.submit(next, source, end)
@@ -29,10 +29,7 @@ def ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
 def run(
     forward: Callable[[TokenBatch], Output], tokens: Tokens, batches: Iterable[np.ndarray], device: torch.device
 ) -> Iterator[tuple[np.ndarray, Output]]:
-    """Each batch of rows with what ``forward`` makes of it.
-
-    A batch that does not fit the memory is halved until it does.
-    """
+    """Yield the rows of each batch and the output of ``forward``. A batch that does not fit in memory is halved."""
     for batch in batches:
         waiting = [batch]
         while waiting:

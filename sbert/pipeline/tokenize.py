@@ -1,4 +1,4 @@
-"""Token ids of many texts, cut to the model's limit and laid end to end."""
+"""Token ids of many texts, truncated to the limit of the model and concatenated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sbert.pipeline.progress import Unknown
 
 @dataclass(frozen=True)
 class Tokens:
-    """Ids of texts, flat: 4 bytes a token however many texts there are.
+    """Token ids of texts in one array: 4 bytes per token.
 
     Shape:
         ids: (tokens,) int32. offsets: (texts + 1,) int64. truncated: (texts,) bool.
@@ -37,7 +37,7 @@ class Tokens:
         """The texts ``rows``, in that order."""
         starts, lengths = self.offsets[rows], self.lengths[rows]
         offsets = np.concatenate([[0], np.cumsum(lengths)])  # (rows + 1,)
-        # Each token's place in ids: its row's start, plus its place in the row.
+        # Index of each token in ids: the start of its row plus its position in the row.
         places = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
         prompt = None
         if self.prompt_tokens is not None:
@@ -48,17 +48,17 @@ class Tokens:
 
 @dataclass(frozen=True)
 class PromptedTokens(Tokens):
-    """Ids of texts that have different prompts.
+    """Token ids of texts with different prompts.
 
     Shape:
-        prompts: (texts,), the leading tokens of each text that belong to its prompt.
+        prompts: (texts,), number of leading tokens of each text that belong to its prompt.
     """
 
     prompts: np.ndarray = field(kw_only=True)
 
     @classmethod
     def joined(cls, parts: Sequence[Tokens]) -> PromptedTokens:
-        """The texts of several, each part of which has one prompt or none."""
+        """Concatenate parts, each of which has one prompt or none."""
         lengths = np.concatenate([part.lengths for part in parts])
         return cls(
             np.concatenate([part.ids for part in parts]),
@@ -75,34 +75,34 @@ class PromptedTokens(Tokens):
         return replace(super().batch(rows), prompt_tokens=torch.from_numpy(prompt))
 
 
-def _cut(row: list[int], limit: int, leading: int, trailing: int, side: str) -> list[int]:
-    """The row with its special tokens and as much of the text as the limit allows."""
+def _truncated(row: list[int], limit: int, leading: int, trailing: int, side: str) -> list[int]:
+    """The row with its special tokens and as many of its other tokens as the limit allows."""
     if side == "left":
         return row[:leading] + row[len(row) - (limit - leading) :]
     return row[: limit - trailing] + row[len(row) - trailing :]
 
 
 def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "") -> Tokens:
-    """Tokenise texts and cut those that exceed the reader's ``max_seq_length``.
+    """Tokenize texts and truncate those that exceed the ``max_seq_length`` of the reader.
 
     Args:
-        reader: The first module of an encoder.
+        reader: First module of an encoder.
         texts: The texts.
-        prompt: Stands before each text, and counts toward the limit.
+        prompt: Text prepended to each text; it counts toward the limit.
     """
     leading, trailing = reader.special_tokens
     limit = reader.max_seq_length
     prompt_tokens = None
     if prompt:
         length = len(reader.tokenize([prompt])[0])
-        # Where the prompt alone fills a text's room, the trailing special token is still the text's.
+        # If the prompt alone reaches the limit, the trailing special token still belongs to the text.
         prompt_tokens = (length if limit is None else min(length, limit)) - trailing
     rows = reader.tokenize(read := [prompt + text for text in texts] if prompt else list(texts))
     unknown = Unknown.of(reader, read, rows, prompt_tokens)
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     truncated = np.zeros(len(rows), bool) if limit is None else lengths > limit
     for row in np.flatnonzero(truncated):
-        rows[row] = _cut(rows[row], limit or 0, leading, trailing, getattr(reader, "truncation_side", "right"))
+        rows[row] = _truncated(rows[row], limit or 0, leading, trailing, getattr(reader, "truncation_side", "right"))
     lengths = lengths if limit is None else np.minimum(lengths, limit)
     ids = np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum()))
     offsets = np.concatenate([[0], np.cumsum(lengths)])
