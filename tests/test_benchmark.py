@@ -25,7 +25,7 @@ from sbert.cli.benchmark import plot, recall_by_precision, table
 from sbert.cli.benchmark.ceiling import ceilings
 from sbert.cli.benchmark.contenders import OWN, PEERS, facts, peak_memory, useful
 from sbert.cli.benchmark.measure import Contender, Field, _latency, _linearity, _throughput, benchmark, chosen
-from sbert.cli.benchmark.workloads import made_up, mixed, short
+from sbert.cli.benchmark.workloads import mixed, short, synthetic
 from sbert.cli.main import main
 from tests import small
 from tests.benchmarks.__main__ import listing
@@ -93,7 +93,7 @@ def test_texts_are_new_in_every_round() -> None:
             assert make(10, 3, texts) == rounds[3]
     assert short(10, 0, given) == given[:10]  # In their order.
     assert len({text for number in range(5) for text in short(10, number, given)}) == 50
-    lengths = [len(text.split()) for text in made_up(2000, seed=0)]
+    lengths = [len(text.split()) for text in synthetic(2000, seed=0)]
     assert 12 < sum(lengths) / 2000 < 17
 
 
@@ -315,7 +315,7 @@ def test_ctrl_c_ends_all_processes_quietly(folder: Path) -> None:
 def test_errors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["benchmark", str(folder), "--against", "word2vec"]) == 2
     said = capsys.readouterr().err
-    assert "'word2vec' is unknown; name some of sentence-transformers" in said
+    assert "'word2vec' is unknown; pass one or more of sentence-transformers" in said
     assert main(["benchmark", str(folder), "--rounds", "0"]) == 2
     assert "at least 1 round" in capsys.readouterr().err
     assert main(["benchmark", str(folder), "--dtype", "bfloat16"]) == 2

@@ -14,7 +14,7 @@ import pytest
 
 from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.cli.main import main
-from sbert.cli.output import columns, cut, one_line
+from sbert.cli.output import columns, one_line, shorten
 from tests import small
 
 TEXTS = [f"{text} {number}" for number in ("one", "two", "three") for text in small.CORPUS]
@@ -195,15 +195,15 @@ def test_one_text_and_texts_that_repeat(saved: Path, texts: Path, run: Run) -> N
     ("words", "message"),
     [
         ("pairs MODEL none.txt", "none.txt does not exist"),
-        ("pairs MODEL empty.txt", "empty.txt holds no text"),
+        ("pairs MODEL empty.txt", "empty.txt contains no text"),
         ("pairs MODEL texts.txt --max-pairs 0", "--max-pairs 0 is too small"),
         ("pairs MODEL texts.txt --top-k -1", "--top-k -1 is too small"),
-        ("pairs MODEL texts.txt --threshold inf", "'inf' is no finite number"),
+        ("pairs MODEL texts.txt --threshold inf", "'inf' is not a finite number"),
         ("pairs MODEL texts.txt -o no/out.txt", "the folder no does not exist"),
         ("pairs MODEL texts.txt --column a", "has no column 'a'"),
-        ("cluster MODEL empty.txt", "empty.txt holds no text"),
+        ("cluster MODEL empty.txt", "empty.txt contains no text"),
         ("cluster MODEL texts.txt -k 3", "-k is for --method kmeans and agglomerative"),
-        ("cluster MODEL texts.txt --threshold 2", "--threshold 2.0 is no cosine"),
+        ("cluster MODEL texts.txt --threshold 2", "--threshold 2.0 is not a cosine"),
         ("cluster MODEL texts.txt --min-size 0", "--min-size 0 is too small; pass at least 1"),
         ("cluster MODEL texts.txt --words 0", "--words 0 is too small"),
         ("cluster MODEL texts.txt --show -1", "--show -1 is too small; pass at least 0"),
@@ -292,7 +292,7 @@ def test_no_text_controls_the_terminal(saved: Path, tmp_path: Path, run: Run) ->
 @pytest.mark.parametrize("width", range(12))
 def test_cut(width: int) -> None:
     for text in ("plain words", "문장 文 mixed", "cafe\u0301 cafe\u0301", "", "a"):
-        made = cut(text, width)
+        made = shorten(text, width)
         assert columns(made) <= width
         assert made == text or made.rstrip("…") in text
         assert made == text or columns(text) > width

@@ -102,11 +102,11 @@ def test_errors_leave_the_old_page(
     page.write_text("old", encoding="utf-8")
     empty.write_text("\n \n", encoding="utf-8")
     for words, message in (
-        ([str(texts), "-o", str(tmp_path / "no" / "map.html")], "the folder .* does not exist; make it"),
+        ([str(texts), "-o", str(tmp_path / "no" / "map.html")], "the folder .* does not exist; create it"),
         ([str(texts), "-o", str(tmp_path)], "is a folder; name a file"),
         ([str(texts), "-o", str(page), "--clusters", "-1"], "--clusters -1 is too small"),
         ([str(texts), "-o", str(page), "--method", "som"], "--method som is unknown; pass one of auto, tsne, pca"),
-        ([str(empty), "-o", str(page)], "holds no text"),
+        ([str(empty), "-o", str(page)], "contains no text"),
         ([str(tmp_path / "none.txt"), "-o", str(page)], "none.txt does not exist"),
     ):
         assert main(["map", model, *words]) == 2

@@ -179,7 +179,7 @@ def test_columns_and_standard_input(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
     code, said, error = run(saved, corpus, "-")
     assert (code, said) == (2, "")
-    assert "standard input holds no query" in error
+    assert "standard input contains no query" in error
 
 
 def test_words_may_stand_behind_options(
@@ -349,7 +349,7 @@ def test_a_place_that_cannot_be_written(
     [place] = folder.iterdir()
     (place / "vectors.json").write_text("{}", encoding="utf-8")
     (place / "notes").touch()
-    assert "it holds 'notes', which is somebody's own" in refused()
+    assert "it holds 'notes', which sbert did not write" in refused()
     assert (place / "vectors.json").read_text(encoding="utf-8") == "{}"
     shutil.rmtree(folder)
     for name in (
@@ -393,23 +393,23 @@ def test_interrupted_or_killed_while_writing(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("MODEL none.txt lake", "error: 'none.txt': no such file; pass [MODEL] FILE QUERY"),
-        ("none.txt lake", "'none.txt' and 'lake': no such file"),
-        ("none.txt", "error: 'none.txt': no such file"),
-        ("MODEL", "model': no such file"),
-        ("MODEL texts.txt", "there is no query behind texts.txt"),
-        ("texts.txt", "there is no query behind texts.txt"),
+        ("MODEL none.txt lake", "error: 'none.txt': file not found; pass [MODEL] FILE QUERY"),
+        ("none.txt lake", "'none.txt' and 'lake': file not found"),
+        ("none.txt", "error: 'none.txt': file not found"),
+        ("MODEL", "model': file not found"),
+        ("MODEL texts.txt", "there is no query after texts.txt"),
+        ("texts.txt", "there is no query after texts.txt"),
         ("MODEL - -", "pass it once"),
         ("MODEL texts.txt - lake", "pass it once"),
-        ("MODEL empty.txt lake", "empty.txt holds no text"),
+        ("MODEL empty.txt lake", "empty.txt contains no text"),
         ("MODEL latin.txt lake", "latin.txt, line 2: not UTF-8"),
         ("MODEL texts.txt lake --column a", "has no column 'a'"),
         ("MODEL texts.txt lake --top-k 0", "--top-k 0 is too small; pass at least 1"),
         ("MODEL texts.txt lake --top-k x", "invalid int value: 'x'"),
-        ("MODEL texts.txt lake --threshold nan", "'nan' is no finite number"),
+        ("MODEL texts.txt lake --threshold nan", "'nan' is not a finite number"),
         ("MODEL texts.txt lake --precision int3", "invalid choice: 'int3'"),
         ("MODEL texts.txt --topk 3 lake", "unrecognized arguments: --topk 3 lake"),
-        ("MODEL texts.txt lake -o no/out.txt", "the folder no does not exist; make it"),
+        ("MODEL texts.txt lake -o no/out.txt", "the folder no does not exist; create it"),
         ("MODEL texts.txt lake -o .", ". is a folder; name a file"),
         ("./none texts.txt lake", "none does not exist; pass a model's folder"),
         ("", "the following arguments are required"),

@@ -308,13 +308,13 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, run: Run, monkeypatch: p
     code, _, errors = run(line, tmp_path / "cut")
     last = tmp_path / "cut" / "checkpoints" / "step-00000004"
     assert code == 130
-    assert errors == f"sbert: interrupted; to go on from {last}, run the same command with --resume\n"
+    assert errors == f"sbert: interrupted; to continue from {last}, run the same command with --resume\n"
     assert not (tmp_path / "cut" / "final").exists()
 
     code, _, errors = run(line, tmp_path / "cut")
     assert (code, errors) == (
         2,
-        f"sbert: error: {last} is there already; pass --resume to go on, or another --output\n",
+        f"sbert: error: {last} exists already; pass --resume to continue, or another --output\n",
     )
     code, said, errors = run(line, tmp_path / "cut", "--resume")
     assert (code, errors) == (0, "")
@@ -331,7 +331,7 @@ def test_interrupted_before_the_first_checkpoint(tmp_path: Path, run: Run, monke
     monkeypatch.setattr(SimilarityEvaluator, "__call__", interrupted)
     code, _, errors = run(f"{COSINE} {EVALUATE} --steps 6 --evaluate-every 1 --output", tmp_path / "out")
     assert code == 130
-    assert errors == "sbert: interrupted; there is no checkpoint yet; --checkpoint-every makes them more often\n"
+    assert errors == "sbert: interrupted; there is no checkpoint yet; pass a lower --checkpoint-every\n"
 
 
 def test_ctrl_c_in_a_process_of_its_own(folder: Path, tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ def test_ctrl_c_in_a_process_of_its_own(folder: Path, tmp_path: Path) -> None:
             child.kill()
     last = max((tmp_path / "out" / "checkpoints").glob("step-*"))
     assert (child.returncode, said) == (130, "")
-    assert errors == f"sbert: interrupted; to go on from {last}, run the same command with --resume\n"
+    assert errors == f"sbert: interrupted; to continue from {last}, run the same command with --resume\n"
     assert load(last).encode("boat").shape == (16,)
 
 
@@ -394,16 +394,16 @@ PAIRS = "--model @bert --data @nli.tsv --columns a,b"
         (f"{PAIRS} --label gold --loss softmax", "no columns 'gold'; name one that occurs once, of a, b, c, y"),
         ("--model @bert --data @sts.tsv --columns a,b --label y --loss cosine", "divide scores of 0 to 5 by 5"),
         ("--model @bert --data @sts.tsv --columns a,b --label y --loss cosine --scale 0,4", "line 3: the label 5.0"),
-        (f"{COSINE} --scale 0", "argument --scale: '0' is no range; pass two numbers such as 0,5"),
+        (f"{COSINE} --scale 0", "argument --scale: '0' is not a range; pass two numbers such as 0,5"),
         (f"{COSINE} --scale 5,0", "scale=(5.0, 0.0)"),
-        ("--model @bert --data @nli.tsv --columns a,,b --loss ranking", "'a,,b' names nothing beside a comma"),
+        ("--model @bert --data @nli.tsv --columns a,,b --loss ranking", "'a,,b' has an empty name"),
         ("--model @bert --data @none.tsv --columns a,b --loss ranking", "none.tsv does not exist"),
         ("--model @none --data @nli.tsv --columns a,b --loss ranking", "none does not exist"),
         (f"{SOFTMAX} --epochs 1 --steps 2", "argument --steps: not allowed with argument --epochs"),
-        (f"{SOFTMAX} --batch-size 0", "batch_size=0 does not fit"),
+        (f"{SOFTMAX} --batch-size 0", "batch_size=0 is not valid"),
         (f"{SOFTMAX} --dtype float16", "dtype='float16' is not for training"),
         (f"{SOFTMAX} --sampler best", "sampler='best' is unknown"),
-        (f"{SOFTMAX} --evaluate-every 5", "--evaluate-every needs something to evaluate"),
+        (f"{SOFTMAX} --evaluate-every 5", "--evaluate-every needs data; pass a file with --evaluate"),
         (f"{SOFTMAX} --evaluate @sts.tsv", "no columns 'sentence1'"),
         (f"{SOFTMAX} --evaluate @sts.tsv --evaluate-columns a,b", "--evaluate-columns takes three names"),
         (f"{SOFTMAX} --evaluate @nli.tsv --evaluate-columns a,b,y", "line 2: the label 'neutral' is not a number"),
@@ -411,13 +411,13 @@ PAIRS = "--model @bert --data @nli.tsv --columns a,b"
         ("--model @none --data @sts.tsv --columns a,d --loss ranking", "no columns 'd'"),
         (f"{SOFTMAX.replace('@bert', '@none')} --evaluate @none.tsv", "none.tsv does not exist"),
         (f"{SOFTMAX} --pooling median", "median"),
-        (f"{COSINE.replace('@bert', '@encoder')} --pooling mean", "has a pooling of its own; leave --pooling out"),
+        (f"{COSINE.replace('@bert', '@encoder')} --pooling mean", "has its own pooling; leave --pooling out"),
         (f"{SOFTMAX} --max-seq-length 1000", "1000"),
         (f"{SOFTMAX} --device abacus", "abacus"),
-        (f"{SOFTMAX} --plot curves.doc", "'curves.doc' has no ending that matplotlib knows"),
-        (f"{SOFTMAX} --plot none/curves.png", "none/curves.png: there is no folder none; make it"),
+        (f"{SOFTMAX} --plot curves.doc", "'curves.doc' has no file extension that matplotlib supports"),
+        (f"{SOFTMAX} --plot none/curves.png", "none/curves.png: the folder none does not exist; create it"),
         (f"{SOFTMAX.replace('@nli.tsv', '-')} --format tsv", "standard input cannot be read twice"),
-        (f"{COSINE} --learning-rate 1e38 --steps 9", "weights are those of the step before"),
+        (f"{COSINE} --learning-rate 1e38 --steps 9", "weights are those of the previous step"),
     ],
 )  # fmt: skip
 def test_errors_are_one_line(

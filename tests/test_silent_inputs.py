@@ -40,7 +40,7 @@ from sbert.losses import MultipleNegativesRankingLoss
 from sbert.search import Index, cluster, mine_hard_negatives, topic_words
 from sbert.training import Trainer, TrainingConfig
 from sbert.training.dataset import Rows
-from sbert.visualization.plots import check_plot
+from sbert.visualization.formats import check_plot
 from sbert.visualization.projection import project
 from tests import small
 

@@ -1,4 +1,4 @@
-"""``sbert cluster``: texts of a file that mean much the same, and the words that tell their clusters apart."""
+"""``sbert cluster``: clusters of the texts of a file, and the words that are typical of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _METHODS = ("community", "kmeans", "agglomerative")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the arguments of ``sbert cluster``.
+    """Add the arguments of ``sbert cluster``.
 
     Example:
         >>> parser = argparse.ArgumentParser()
@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         8
     """
     parser.epilog = (
-        "Clusters are numbered by size, the largest first, and have the texts nearest to their middle first. Rows are"
-        " those of the file, counted from 1 and without a header; empty ones are left out."
+        "Clusters are numbered by size, the largest first; within a cluster the texts nearest to its mean come first."
+        " Rows are numbered from 1, without a header; empty ones are skipped."
     )
     parser.add_argument("texts", help=INPUT)
     add_input(parser)
@@ -35,17 +35,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--method",
         choices=_METHODS,
         default="community",
-        help="community, which leaves out what stands alone; the other two need scikit-learn",
+        help="community leaves single texts out; the others need scikit-learn",
     )
-    parser.add_argument("-k", "--clusters", type=int, metavar="N", help="how many; of kmeans and agglomerative")
+    parser.add_argument("-k", "--clusters", type=int, metavar="N", help="number of clusters (kmeans, agglomerative)")
     parser.add_argument(
-        "--threshold", type=number, metavar="X", help="the least cosine in a community (0.75); or to join clusters"
+        "--threshold",
+        type=number,
+        metavar="X",
+        help="minimum cosine in a community (0.75), or to merge clusters",
     )
-    parser.add_argument("--min-size", type=int, metavar="N", help="texts of a community at least (10)")
+    parser.add_argument("--min-size", type=int, metavar="N", help="minimum size of a community (10)")
     parser.add_argument(
-        "--words", dest="topic_words", type=int, default=5, metavar="N", help="topic words of each cluster (5)"
+        "--words", dest="topic_words", type=int, default=5, metavar="N", help="topic words per cluster (5)"
     )
-    parser.add_argument("--show", type=int, metavar="N", help="texts of each cluster to print; all if not given")
+    parser.add_argument("--show", type=int, metavar="N", help="texts to print per cluster (default: all)")
     add_output(parser)
 
 
@@ -53,12 +56,12 @@ def cluster(arguments: argparse.Namespace) -> None:
     """Run ``sbert cluster``.
 
     Args:
-        arguments: As ``add_arguments`` has them parsed, with ``model``, ``device`` and ``dtype``.
+        arguments: The parsed options of ``add_arguments``, and ``model``, ``device`` and ``dtype``.
 
     Raises:
-        FileNotFoundError: If there is no such file, or no folder for the output.
+        FileNotFoundError: If the file, or the folder of the output, does not exist.
         ImportError: If scikit-learn is needed and not installed.
-        ValueError: If a line does not fit, there is no text, or an option does not fit.
+        ValueError: If a line or an option is invalid, or there is no text.
     """
     _check_options(arguments)
     check_output(arguments.output)
@@ -94,7 +97,7 @@ def cluster(arguments: argparse.Namespace) -> None:
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """Raise an error for options that do not fit each other, before anything is read."""
+    """Raise an error for options that contradict each other, before the file is read."""
     method, k, threshold = arguments.method, arguments.clusters, arguments.threshold
     for name, value, least in (
         ("-k", k, 1),
@@ -105,10 +108,10 @@ def _check_options(arguments: argparse.Namespace) -> None:
         if value is not None and value < least:
             raise ValueError(f"{name} {value} is too small; pass at least {least}")
     if threshold is not None and not -1 <= threshold <= 1:
-        raise ValueError(f"--threshold {threshold} is no cosine; pass -1 to 1")
+        raise ValueError(f"--threshold {threshold} is not a cosine; pass -1 to 1")
     if method == "community":
         if k is not None:
-            raise ValueError("-k is for --method kmeans and agglomerative; communities are as many as there are")
+            raise ValueError("-k is for --method kmeans and agglomerative; leave it out for communities")
         return
     if arguments.min_size is not None:
         raise ValueError(f"--min-size is for communities; leave it out for --method {method}")
@@ -121,7 +124,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def _members(vectors: np.ndarray, labels: np.ndarray) -> Iterator[tuple[int, list[int]]]:
-    """The members of each cluster, the nearest to its mean direction first; at the end, those of none."""
+    """The members of each cluster, the nearest to its mean direction first; last, the texts without a cluster."""
     import numpy as np
 
     for label in [*range(int(labels.max(initial=-1)) + 1), -1]:
@@ -134,7 +137,7 @@ def _members(vectors: np.ndarray, labels: np.ndarray) -> Iterator[tuple[int, lis
 
 
 def _lines(records: list[dict[str, Any]], shown: int | None) -> Iterator[Line]:
-    """A block a cluster; of the texts that belong to none, their number."""
+    """One block per cluster; of the texts without a cluster, only their number."""
     width = max(len(str(row)) for record in records for row in record["rows"])
     for place, record in enumerate(records):
         if place:

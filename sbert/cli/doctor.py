@@ -1,4 +1,4 @@
-"""What the engine chose for a model on this machine, and why: ``sbert doctor``."""
+"""``sbert doctor``: the device, dtype and backend selected for a model on this machine, and the reasons."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def diagnose(model: SentenceEncoder) -> dict[str, str]:
-    """How ``encode`` runs a model here: device, dtype, forward, attention, threads, batches, versions.
+    """Explain how ``encode`` runs a model here: device, dtype, forward, attention, threads, batches, versions.
 
     Args:
-        model: The model, on the device that it is to run on.
+        model: The model, on the device where it will run.
 
     Returns:
-        What was chosen, and why, by the name of the choice.
+        For each of these, the selected value and the reason.
 
     Example:
         >>> sorted(diagnose(model))
@@ -38,10 +38,10 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
         "forward": "no transformer",
         "attention": "none",
         "threads": f"{torch.get_num_threads()} of torch; OMP_NUM_THREADS or torch.set_num_threads changes it",
-        "batches": f"{default_batch_tokens(device)} tokens at most, of texts of like length; batch_tokens= changes it",
+        "batches": f"{default_batch_tokens(device)} tokens at most, texts of similar length; batch_tokens= changes it",
         "versions": ", ".join(f"{name} {number}" for name, number in versions().items()),
     }
-    for _ in range(3):  # Some ways are tried when they are first used, and CUDA graphs later still.
+    for _ in range(3):  # Some backends are tried at their first use, CUDA graphs at a later one.
         model.encode("a", prompt="")
     for module in model:
         if isinstance(module, Transformer):
@@ -62,18 +62,18 @@ def _device(device: torch.device) -> str:
         return f"{device}: {torch.cuda.get_device_name(device)}, compute capability {major}.{minor}"
     if device.type == "cpu":
         bfloat16 = "fast" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "slow"
-        found = "" if torch.cuda.is_available() or torch.backends.mps.is_available() else "; no accelerator was found"
-        return f"cpu: {torch.backends.cpu.get_cpu_capability()}, bfloat16 is {bfloat16}{found}"
+        absent = "" if torch.cuda.is_available() or torch.backends.mps.is_available() else "; no accelerator was found"
+        return f"cpu: {torch.backends.cpu.get_cpu_capability()}, bfloat16 is {bfloat16}{absent}"
     return str(device)
 
 
 def _attention(module: Transformer, fused: bool, dtype: torch.dtype, device: torch.device) -> str:
     if not fused and (module.padding_reason is not None or device.type == "mps"):
-        return f"that of the Hugging Face module, on padded batches of like length: {module.padding_reason or 'MPS'}"
+        return f"that of the Hugging Face module, on padded batches of similar length: {module.padding_reason or 'MPS'}"
     config = module.network.config
     dim = getattr(config, "head_dim", None) or module.dim // config.num_attention_heads
     if one_kernel(dtype, device, dim):
-        return "without padding, one kernel for rows of any length (torch's varlen_attn)"
+        return "without padding, one kernel for texts of any length (torch's varlen_attn)"
     failure = kernel_failures.get((dtype, device, dim))
     because = f", as varlen_attn {failure}" if failure else ""
-    return f"without padding, a call of scaled_dot_product_attention for each length{because}"
+    return f"without padding, one call of scaled_dot_product_attention per length{because}"

@@ -1,4 +1,4 @@
-"""``sbert evaluate``: a model's figures on the field's data sets, from a folder that holds them."""
+"""``sbert evaluate``: evaluate a model on the standard data sets in a folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INFERENCE = ("SICK-E", "SNLI", "MNLI")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the options of ``sbert evaluate``.
+    """Add the options of ``sbert evaluate``.
 
     Example:
         >>> parser = argparse.ArgumentParser()
@@ -34,18 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ['sts', 'nli']
     """
     parser.formatter_class = argparse.RawDescriptionHelpFormatter  # Keeps the lines of the table.
-    parser.epilog = "suites, and what DIR holds for them:\n" + "\n".join(
+    parser.epilog = "suites, and their files in DIR:\n" + "\n".join(
         f"  {name:10} {about}" for name, (_, about) in SUITES.items()
     )
-    parser.epilog += "\n\nprocesses share the work: torchrun --nproc-per-node 2 -m sbert evaluate ..."
-    parser.add_argument("--suite", required=True, type=_names, metavar="A,B", help="some of those below")
-    parser.add_argument("--data", required=True, metavar="DIR", help="the folder that holds the data")
-    parser.add_argument("--cross-encoder", action="store_true", help="the model reads two texts at once; sts and nli")
-    parser.add_argument("--prompt", help="before every text of sts, transfer and nli: a name of the model's, or a text")
-    parser.add_argument("--query-prompt", metavar="PROMPT", help="before every query of retrieval")
-    parser.add_argument("--document-prompt", metavar="PROMPT", help="before every document of retrieval")
-    parser.add_argument("--output", metavar="FILE", help="add the figures to a file as a line: .csv, or else JSONL")
-    parser.add_argument("--json", action="store_true", help="for programs: fractions, where the table has percent")
+    parser.epilog += "\n\nseveral processes: torchrun --nproc-per-node 2 -m sbert evaluate ..."
+    parser.add_argument("--suite", required=True, type=_names, metavar="A,B", help="suites, see below")
+    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the data")
+    parser.add_argument("--cross-encoder", action="store_true", help="the model is a cross-encoder (sts and nli only)")
+    parser.add_argument("--prompt", help="prompt of the texts of sts, transfer and nli: a name or a text")
+    parser.add_argument("--query-prompt", metavar="PROMPT", help="prompt of the queries of retrieval")
+    parser.add_argument("--document-prompt", metavar="PROMPT", help="prompt of the documents of retrieval")
+    parser.add_argument("--output", metavar="FILE", help="append the results to this file: .csv, else JSONL")
+    parser.add_argument("--json", action="store_true", help="print JSON, with fractions instead of percent")
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
 
 
@@ -53,7 +53,7 @@ def _names(text: str) -> list[str]:
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in SUITES:
-            raise argparse.ArgumentTypeError(f"{name!r} is unknown; pass some of {', '.join(SUITES)}")
+            raise argparse.ArgumentTypeError(f"{name!r} is unknown; pass one or more of {', '.join(SUITES)}")
     return names
 
 
@@ -80,7 +80,7 @@ def _nli(arguments: argparse.Namespace) -> Evaluator:
     folder = arguments.data
     tasks = [name for name in _INFERENCE if name in tasks_in(folder)]
     if not tasks:
-        raise FileNotFoundError(f"{folder} has no {' or '.join(_INFERENCE)}; sbert evaluate --help says where")
+        raise FileNotFoundError(f"{folder} has no {' or '.join(_INFERENCE)}; see sbert evaluate --help")
     if not arguments.cross_encoder:
         return TransferSuite(folder, tasks, prompt=arguments.prompt)
     evaluators: dict[str, Evaluator] = {}
@@ -101,7 +101,7 @@ def _retrieval(arguments: argparse.Namespace) -> Evaluator:
     root = Path(folder)
     found = [root] if is_retrieval(root) else [path for path in sorted(root.iterdir()) if is_retrieval(path)]
     if not found:
-        raise FileNotFoundError(f"{folder} has no corpus with qrels, nor has a folder in it; name another folder")
+        raise FileNotFoundError(f"neither {folder} nor a folder in it has a corpus with qrels; pass another folder")
     return SequentialEvaluator(
         {path.resolve().name: RetrievalEvaluator(*read_retrieval(path), **prompts) for path in found}
     )
@@ -119,7 +119,7 @@ SUITES: Mapping[str, tuple[Callable[[argparse.Namespace], Evaluator], str]] = {
         f"{'':13}regression of |u - v| and u * v; with --cross-encoder, of the model's own classes, which\n"
         f"{'':13}are {', '.join(CLASSES)}",
     ),
-    "retrieval": (_retrieval, "nDCG, MAP, MRR, recall: a folder in BEIR's layout, or folders of that kind in it"),
+    "retrieval": (_retrieval, "nDCG, MAP, MRR, recall: a folder in BEIR's layout, or several such folders"),
 }
 
 
@@ -130,13 +130,13 @@ def evaluate(arguments: argparse.Namespace) -> None:
     """Run ``sbert evaluate``.
 
     Args:
-        arguments: As ``add_arguments`` has them parsed, with ``model``, ``device`` and ``dtype``.
+        arguments: The parsed options of ``add_arguments``, and ``model``, ``device`` and ``dtype``.
 
     Raises:
-        FileNotFoundError: If the folder has not what a suite needs.
-        ValueError: If the data does not fit, or the suite does not fit the model.
+        FileNotFoundError: If the folder lacks the data of a suite.
+        ValueError: If the data is invalid, or a suite cannot evaluate this kind of model.
     """
-    # What can be wrong with the data is said before the model is loaded.
+    # The data is checked before the model is loaded, which takes long.
     _check_prompts(arguments)
     suites = {name: SUITES[name][0](arguments) for name in arguments.suite}
     from sbert.evaluation import SequentialEvaluator, Vectors, write_line
@@ -153,26 +153,26 @@ def evaluate(arguments: argparse.Namespace) -> None:
         print(json.dumps({"model": arguments.model, "figures": finite, "missing": missing}, indent=2))
     else:
         print(_table(figures, missing, arguments.data))
-    if arguments.output is not None:  # Last, so that a file that cannot be written costs nobody the figures.
+    if arguments.output is not None:  # Last: the results are printed even if the file cannot be written.
         named = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "model": arguments.model}
         write_line(arguments.output, {**named, "evaluator": ",".join(suites), **figures})
 
 
 def _check_prompts(arguments: argparse.Namespace) -> None:
-    """Raise a ValueError for a prompt that nothing would read."""
+    """Raise a ValueError for a prompt that no suite uses."""
     retrieval, others = "retrieval" in arguments.suite, set(arguments.suite) - {"retrieval"}
     for option, read in (("prompt", bool(others)), ("query_prompt", retrieval), ("document_prompt", retrieval)):
         if getattr(arguments, option) is None:
             continue
         name = f"--{option.replace('_', '-')}"
         if arguments.cross_encoder:
-            raise ValueError(f"a cross-encoder puts no prompt before its texts; leave {name} out")
+            raise ValueError(f"a cross-encoder uses no prompts; leave {name} out")
         if not read:
-            raise ValueError(f"no suite among {', '.join(arguments.suite)} reads {name}; leave it out")
+            raise ValueError(f"none of the suites {', '.join(arguments.suite)} uses {name}; leave it out")
 
 
 def _load(arguments: argparse.Namespace) -> tuple[Any, Ranks]:
-    """The model, and the processes that share the work: those that torchrun started, each on a GPU of its own."""
+    """The model, and the processes of torchrun that share the work, each with its own GPU."""
     import torch
 
     from sbert.cross_encoder import CrossEncoder
@@ -188,7 +188,7 @@ def _load(arguments: argparse.Namespace) -> tuple[Any, Ranks]:
 
 
 def _table(figures: Mapping[str, float], missing: Mapping[str, list[str]], folder: str) -> str:
-    """The figures in percent, a block a suite, whose name its first line is."""
+    """The results in percent: one block per suite, under its name."""
     width = max(map(len, figures))
     lines = []
     for suite, names in missing.items():

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 from sbert import __version__
 from sbert.cli import cluster, evaluate, paraphrases, search, train
 from sbert.cli import map as pages
-from sbert.cli.output import INPUT
+from sbert.cli.output import INPUT, check_output
 from sbert.data import FORMATS, read_texts
 from sbert.storage.hub import OWN
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
 
-# torch raises an AssertionError for a device that it was not built for, transformers an ImportError for a tokenizer's
-# package, the trainer a FloatingPointError for a loss that is no number. All else is a bug, and shows its traceback.
+# torch raises AssertionError for a device that it was not built for, transformers ImportError for a missing tokenizer
+# package, the trainer FloatingPointError for a loss that is not finite. Other errors are bugs and show a traceback.
 _FAILURES = (
     ValueError,
     TypeError,
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 2 after an error, 130 after Ctrl-C.
 
     Args:
-        argv: The words behind ``sbert``; those of the process where it is not given.
+        argv: Arguments after ``sbert``; default: those of the process.
 
     Raises:
         SystemExit: After ``--help`` and ``--version``, with code 0.
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt as interrupt:
             print("; ".join(filter(None, ["sbert: interrupted", str(interrupt)])), file=sys.stderr)
             return 130
-        except BrokenPipeError:  # Whoever read the output has seen enough; spare the interpreter another try.
+        except BrokenPipeError:  # The reader has closed the pipe; the interpreter must not flush again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         except _FAILURES as error:
@@ -88,18 +88,18 @@ def _show_warning(
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, as all others are."""
+    """A parser that raises its errors, so that they are printed as one line like all others."""
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}; see {self.prog} --help")
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments of a command, whose words may stand anywhere among its options."""
+    """Parse a command whose positional arguments may stand anywhere among its options."""
     parser = _parser()
     given = sys.argv[1:] if argv is None else argv
     arguments, rest = parser.parse_known_args(given)
-    # argparse gathers words from one place alone, and leaves those that stand behind further options.
+    # argparse collects positional arguments from one place only and returns those after further options as unknown.
     plain = rest[:1] == ["--"] or all(word == "-" or word[:1] != "-" for word in rest)
     further = rest[1:] if rest[:1] == ["--"] else rest
     words = getattr(arguments, "words", getattr(arguments, "texts", None))
@@ -120,21 +120,21 @@ def _parser() -> _Parser:
     encode = _command(commands, "encode", _encode, "write the vectors of texts to a .npy file")
     encode.add_argument("texts", help=INPUT)
     encode.add_argument("-o", "--output", required=True, metavar="FILE.npy", help="where to write the vectors")
-    encode.add_argument("--column", metavar="NAME", help="the column or key that holds the texts")
-    encode.add_argument("--format", choices=FORMATS, help="by the file's ending where it is not given")
-    encode.add_argument("--prompt", metavar="TEXT", help="text to put before each text")
+    encode.add_argument("--column", metavar="NAME", help="column or key of the texts")
+    encode.add_argument("--format", choices=FORMATS, help="default: by the file name extension")
+    encode.add_argument("--prompt", metavar="TEXT", help="text inserted before each text")
     encode.add_argument("--prompt-name", metavar="NAME", help="one of the model's prompts")
-    encode.add_argument("--batch-size", type=int, metavar="N", help="texts in a batch")
-    encode.add_argument("--batch-tokens", type=int, metavar="N", help="tokens in a batch at most")
+    encode.add_argument("--batch-size", type=int, metavar="N", help="texts per batch")
+    encode.add_argument("--batch-tokens", type=int, metavar="N", help="maximum number of tokens per batch")
     encode.add_argument("--normalize", action="store_true", help="scale vectors to length 1")
-    encode.add_argument("--truncate-dim", type=int, metavar="N", help="keep so many numbers of each vector")
+    encode.add_argument("--truncate-dim", type=int, metavar="N", help="keep the first N dimensions")
     encode.add_argument("--precision", default="float32", help="float32, binary or ubinary")
-    encode.add_argument("--on-truncate", default="warn", help="warn, ignore or error: texts that are too long")
-    encode.add_argument("--quiet", action="store_true", help="no progress bar, and no line at the end")
+    encode.add_argument("--on-truncate", default="warn", help="warn, ignore or error, for texts that are truncated")
+    encode.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
 
-    similarity = _command(commands, "similarity", _similarity, "compare two texts or more")
+    similarity = _command(commands, "similarity", _similarity, "print the similarities of two or more texts")
     similarity.add_argument(
-        "texts", nargs="+", help="two texts, which give a number; or a model and two texts or more, which give a matrix"
+        "texts", nargs="+", help="two texts, for one score; or a model and two or more texts, for a matrix"
     )
     similarity.set_defaults(model=None)
 
@@ -143,33 +143,33 @@ def _parser() -> _Parser:
     training.set_defaults(run=train.train)
     train.add_arguments(training)
 
-    evaluate.add_arguments(
-        _command(commands, "evaluate", evaluate.evaluate, "measure a model on the field's data sets")
-    )
+    evaluate.add_arguments(_command(commands, "evaluate", evaluate.evaluate, "evaluate a model on standard data sets"))
 
-    search.add_arguments(_command(commands, "search", search.search, "find the texts of a file that are like a query"))
+    search.add_arguments(
+        _command(commands, "search", search.search, "find the texts in a file that are similar to a query")
+    )
     paraphrases.add_arguments(
-        _command(commands, "pairs", paraphrases.pairs, "find the most similar pairs of a file's texts")
+        _command(commands, "pairs", paraphrases.pairs, "find the most similar pairs of texts in a file")
     )
-    cluster.add_arguments(_command(commands, "cluster", cluster.cluster, "group the texts of a file by what they mean"))
-    pages.add_arguments(_command(commands, "map", pages.draw, "draw texts as points on a page, by what they mean"))
+    cluster.add_arguments(_command(commands, "cluster", cluster.cluster, "cluster the texts of a file by meaning"))
+    pages.add_arguments(_command(commands, "map", pages.draw, "draw the texts of a file as an interactive map"))
 
-    benchmark = _command(commands, "benchmark", _benchmark, "measure a model on this machine, beside its peers")
-    benchmark.add_argument("--data", metavar="FILE", help="short texts; made-up ones where it is not given")
-    benchmark.add_argument("--column", metavar="NAME", help="the column or key that holds the texts")
-    benchmark.add_argument("--format", choices=FORMATS, help="by the file's ending where it is not given")
-    benchmark.add_argument("--against", metavar="PEERS", help="with commas between; those installed if not given")
-    benchmark.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of each contender")
-    benchmark.add_argument("--sample", type=int, default=2000, metavar="N", help="short texts in a round")
-    benchmark.add_argument("--linear", action="store_true", help="compare 1,000 to 100,000 texts, too")
-    benchmark.add_argument("--json", metavar="FILE", help="where to write all figures")
-    benchmark.add_argument("--plot", metavar="FILE.png", help="where to draw them; needs matplotlib")
+    benchmark = _command(commands, "benchmark", _benchmark, "measure a model's speed here, and that of other libraries")
+    benchmark.add_argument("--data", metavar="FILE", help="short texts; default: synthetic texts")
+    benchmark.add_argument("--column", metavar="NAME", help="column or key of the texts")
+    benchmark.add_argument("--format", choices=FORMATS, help="default: by the file name extension")
+    benchmark.add_argument("--against", metavar="A,B", help="libraries to compare with; default: those installed")
+    benchmark.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds per contender")
+    benchmark.add_argument("--sample", type=int, default=2000, metavar="N", help="short texts per round")
+    benchmark.add_argument("--linear", action="store_true", help="also measure 1,000 to 100,000 texts")
+    benchmark.add_argument("--json", metavar="FILE", help="write all results to this file")
+    benchmark.add_argument("--plot", metavar="FILE.png", help="draw the results; needs matplotlib")
 
-    doctor = _command(commands, "doctor", _doctor, "say how a model runs on this machine, and why")
-    doctor.add_argument("--json", action="store_true", help="for programs")
+    doctor = _command(commands, "doctor", _doctor, "explain how a model runs on this machine")
+    doctor.add_argument("--json", action="store_true", help="print JSON")
 
-    info = _command(commands, "info", _info, "say what a model is, and whether its vectors are still the same")
-    info.add_argument("--json", action="store_true", help="for programs")
+    info = _command(commands, "info", _info, "describe a model, and verify its vectors")
+    info.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
@@ -177,7 +177,7 @@ def _command(commands: Any, name: str, run: Any, about: str) -> argparse.Argumen
     command: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about)
     command.set_defaults(run=run)
     command.add_argument(
-        "model", nargs="?", default=OWN, help=f"a folder, or a name on the Hugging Face hub; {OWN} if not given"
+        "model", nargs="?", default=OWN, help=f"folder, or name on the Hugging Face hub (default: {OWN})"
     )
     command.add_argument("--device", help="cpu, cuda, cuda:1, mps")
     command.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
@@ -206,7 +206,7 @@ def _encode(arguments: argparse.Namespace) -> None:
         show_progress_bar=False if arguments.quiet else None,
     )
     if not len(vectors):
-        warnings.warn(f"{arguments.texts} holds no texts, so {arguments.output} holds no vectors", stacklevel=2)
+        warnings.warn(f"{arguments.texts} contains no texts, so {arguments.output} contains no vectors", stacklevel=2)
     if not arguments.quiet:
         print(f"{arguments.output}: {vectors.shape[0]} vectors of {vectors.shape[1]} {vectors.dtype}")
 
@@ -216,7 +216,7 @@ def _similarity(arguments: argparse.Namespace) -> None:
     describing = (os.path.join(texts[0], name) for name in ("modules.json", "config.json"))
     if len(texts) < 2 or (len(texts) == 2 and (texts[0] == OWN or any(map(os.path.isfile, describing)))):
         raise ValueError("one text cannot be compared; pass two or more")
-    arguments.model, *texts = texts if len(texts) > 2 else (OWN, *texts)  # Two words are two texts.
+    arguments.model, *texts = texts if len(texts) > 2 else (OWN, *texts)  # Two arguments are two texts.
     model = _load(arguments)
     vectors = model.encode(texts)
     scores = model.similarity(vectors, vectors)
@@ -228,13 +228,12 @@ def _similarity(arguments: argparse.Namespace) -> None:
 
 def _benchmark(arguments: argparse.Namespace) -> None:
     from sbert.cli.benchmark import benchmark, plot, table
-    from sbert.visualization.plots import check_plot
+    from sbert.visualization.formats import check_plot
 
     if arguments.dtype != "auto":
-        raise ValueError("--dtype is for other commands; benchmark measures auto and bfloat16 side by side")
-    for path in filter(None, (arguments.json, arguments.plot)):  # The measuring takes long.
-        if not os.path.isdir(os.path.dirname(path) or "."):
-            raise FileNotFoundError(f"{path}: the folder {os.path.dirname(path)} does not exist; make it")
+        raise ValueError("benchmark does not take --dtype: it measures auto and bfloat16; leave it out")
+    for path in filter(None, (arguments.json, arguments.plot)):  # Checked first, because the measurement takes long.
+        check_output(path)
     if arguments.plot is not None:
         check_plot(arguments.plot)
     texts = None
@@ -293,7 +292,7 @@ def _info(arguments: argparse.Namespace) -> None:
     facts["parameters"] = f"{facts['parameters']:,}"
     facts["prompts"] = [f"{name}: {prompt!r}" for name, prompt in model.prompts.items()]
     facts["versions"] = [f"{name} {number}" for name, number in facts["versions"].items()]
-    facts["verification"] = "no reference vectors; save() keeps some" if verified is None else str(verified)
+    facts["verification"] = "no reference vectors; save() writes some" if verified is None else str(verified)
     for name, value in facts.items():
         for i, line in enumerate(value if isinstance(value, list) and value else [value or "none"]):
             print(f"{'' if i else name:20} {line}")

@@ -1,4 +1,4 @@
-"""``sbert map``: the texts of a file as points on a page, near each other where they mean the same."""
+"""``sbert map``: the texts of a file as points on a page; neighbours have similar meanings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sbert.inputs.extras import missing
 if TYPE_CHECKING:
     import numpy as np
 
-# More would not be told apart by their colours; nor would more words fit beside a cluster.
+# More colours are hard to distinguish, and more words do not fit beside a cluster.
 _CLUSTERS, _WORDS = 12, 3
-# What a layout shows, for a reader of the page.
+# How to read a layout; printed on the page.
 _MEANING = {
     "tsne": "Neighbours mean similar things; how far two groups are apart says little.",
     "pca": "Points far apart mean different things; points close together need not mean similar things.",
@@ -24,7 +24,7 @@ _MEANING = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the arguments of ``sbert map``.
+    """Add the arguments of ``sbert map``.
 
     Example:
         >>> parser = argparse.ArgumentParser()
@@ -35,21 +35,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("texts", help=INPUT)
     parser.add_argument("-o", "--output", required=True, metavar="FILE.html", help="where to write the page")
     add_input(parser)
-    parser.add_argument("--clusters", type=int, metavar="N", help="colours; 2 to 12 if not given, 0 for none")
-    parser.add_argument("--method", default="auto", help="auto, tsne or pca: how points are laid out")
-    parser.add_argument("--title", help="of the page; the file's name where it is not given")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar, and no line at the end")
+    parser.add_argument("--clusters", type=int, metavar="N", help="number of colours (default: 2 to 12), 0 for none")
+    parser.add_argument("--method", default="auto", help="layout: auto, tsne or pca")
+    parser.add_argument("--title", help="title of the page (default: the file name)")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
 
 
 def draw(arguments: argparse.Namespace) -> None:
     """Run ``sbert map``.
 
     Args:
-        arguments: As ``add_arguments`` has them parsed, with ``model``, ``device`` and ``dtype``.
+        arguments: The parsed options of ``add_arguments``, and ``model``, ``device`` and ``dtype``.
 
     Raises:
-        FileNotFoundError: If there is no such file, or no folder for the page.
-        ValueError: If a line does not fit, there is no text, or an option does not fit.
+        FileNotFoundError: If the file, or the folder of the page, does not exist.
+        ValueError: If a line or an option is invalid, or there is no text.
     """
     check_output(arguments.output)
     if arguments.clusters is not None and arguments.clusters < 0:
@@ -79,7 +79,7 @@ def draw(arguments: argparse.Namespace) -> None:
 
 
 def _clusters(vectors: np.ndarray, count: int | None) -> np.ndarray | None:
-    """A cluster for each vector, the largest first, by k-means; None where there are to be none."""
+    """One k-means cluster per vector, numbered by size, the largest first; None for no clusters."""
     import numpy as np
 
     rows = len(vectors)
@@ -97,9 +97,9 @@ def _clusters(vectors: np.ndarray, count: int | None) -> np.ndarray | None:
             return None
         raise missing(f"--clusters {count}", "scikit-learn", "cluster") from error
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # Of texts that repeat there are fewer clusters.
-        found = KMeans(wanted, n_init=1, random_state=0).fit_predict(vectors)
-    _, inverse, sizes = np.unique(found, return_inverse=True, return_counts=True)
+        warnings.simplefilter("ignore", ConvergenceWarning)  # Repeated texts give fewer clusters.
+        assigned = KMeans(wanted, n_init=1, random_state=0).fit_predict(vectors)
+    _, inverse, sizes = np.unique(assigned, return_inverse=True, return_counts=True)
     ranks = np.empty(len(sizes), np.int64)
     ranks[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
     ordered: np.ndarray = ranks[inverse]
@@ -107,10 +107,10 @@ def _clusters(vectors: np.ndarray, count: int | None) -> np.ndarray | None:
 
 
 def _names(texts: Sequence[str], labels: np.ndarray | None) -> list[str] | None:
-    """The clusters' names in the legend and on the map: the words that tell them apart, or else their numbers."""
+    """The clusters' names in the legend and on the map: their typical words, or else their numbers."""
     if labels is None:
         return None
     from sbert.search import topic_words
 
-    found = topic_words(texts, labels, _WORDS)
-    return [", ".join(words) or f"cluster {label + 1}" for label, words in found.items()]
+    named = topic_words(texts, labels, _WORDS)
+    return [", ".join(words) or f"cluster {label + 1}" for label, words in named.items()]

@@ -1,4 +1,4 @@
-"""What commands that answer with texts have in common: the file that they read, and how they show what they found."""
+"""Input and output of the commands that return texts: reading a file, and printing results as lines or JSON."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from typing import Any, NamedTuple, TextIO
 
 from sbert.data import FORMATS, read_texts
 
-# What commands that read texts take.
-INPUT = "a file: text, JSONL, JSON, CSV, TSV or Parquet, .gz or not; - for standard input"
+INPUT = "text, JSONL, JSON, CSV, TSV or Parquet file, optionally .gz; - for standard input"
 _JOINERS = "\u200c\u200d"
 
 
 class Line(NamedTuple):
-    """A line for people: what must not be cut, and a text, which may be."""
+    """An output line: a start that is printed in full, and a text that may be shortened."""
 
     start: str
     text: str = ""
 
 
 def number(text: str) -> float:
-    """A finite number; the type of an option.
+    """Parse an option's value that is a finite number.
 
     Example:
         >>> number("0.5")
@@ -39,12 +38,12 @@ def number(text: str) -> float:
     except ValueError:
         value = float("nan")
     if not abs(value) < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no finite number; pass one such as 0.75")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number; pass one such as 0.75")
     return value
 
 
 def add_input(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the options that say how to read a file of texts.
+    """Add the options for reading a file of texts.
 
     Example:
         >>> parser = argparse.ArgumentParser()
@@ -52,12 +51,12 @@ def add_input(parser: argparse.ArgumentParser) -> None:
         >>> parser.parse_args(["--column", "body"]).column
         'body'
     """
-    parser.add_argument("--column", metavar="NAME", help="the column or key that holds the texts")
-    parser.add_argument("--format", choices=FORMATS, help="by the file's ending where it is not given")
+    parser.add_argument("--column", metavar="NAME", help="column or key of the texts")
+    parser.add_argument("--format", choices=FORMATS, help="default: by the file name extension")
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the options that say where the answer goes, and in which form.
+    """Add the options for the destination and format of the output.
 
     Example:
         >>> parser = argparse.ArgumentParser()
@@ -65,17 +64,17 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         >>> parser.parse_args(["--json"]).output is None
         True
     """
-    parser.add_argument("--json", action="store_true", help="for programs: a line of JSON for each thing found")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to a file, and not to standard output")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar, and no line at the end")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per result")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
 
 
 def check_output(output: str | None) -> None:
-    """Raise an error unless a file can be put there, or a device is: what comes before may take long.
+    """Raise an error if the output file cannot be created; called before the long computation.
 
     Raises:
-        FileNotFoundError: If there is no such folder.
-        ValueError: If a folder bears the name.
+        FileNotFoundError: If the folder does not exist.
+        ValueError: If the path is a folder.
 
     Example:
         >>> check_output(None)
@@ -84,51 +83,50 @@ def check_output(output: str | None) -> None:
         return
     folder = os.path.dirname(output) or "."
     if not os.path.isdir(folder):
-        raise FileNotFoundError(f"{output}: the folder {folder} does not exist; make it")
+        raise FileNotFoundError(f"{output}: the folder {folder} does not exist; create it")
     if os.path.isdir(output):
         raise ValueError(f"{output} is a folder; name a file")
 
 
 def read(arguments: argparse.Namespace) -> tuple[list[str], list[int]]:
-    """The texts of a file that are not empty, and their rows, counted from 1.
+    """Read the non-empty texts of a file, and their row numbers, counted from 1.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If a line does not fit, or there is no text.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If a line is invalid, or there is no text.
     """
-    found = read_texts(arguments.texts, arguments.column, arguments.format)
-    # An empty line is no text that anybody looks for.
-    kept = [(text, row) for row, text in enumerate(found, start=1) if text.strip()]
-    if not kept:
-        raise ValueError(f"{arguments.texts} holds no text; name another file")
-    return [text for text, _ in kept], [row for _, row in kept]
+    lines = read_texts(arguments.texts, arguments.column, arguments.format)
+    texts = [(text, row) for row, text in enumerate(lines, start=1) if text.strip()]
+    if not texts:
+        raise ValueError(f"{arguments.texts} contains no text; pass another file")
+    return [text for text, _ in texts], [row for _, row in texts]
 
 
 def score_of(value: Any) -> float:
-    """A float32 as the shortest number that means it, for JSON."""
+    """A float32 as the float with the shortest decimal form that identifies it, for JSON."""
     return float(str(value))
 
 
 def show(arguments: argparse.Namespace, lines: Iterable[Line], records: Iterable[dict[str, Any]]) -> None:
-    """Print what was found, or write it to a file.
+    """Print the results, or write them to a file.
 
     Args:
         arguments: With ``json``, ``output`` and ``quiet``.
-        lines: For people.
-        records: The same for programs.
+        lines: The results as text.
+        records: The same results for JSON.
     """
     if arguments.output is not None:
         from sbert.storage.atomic import write_text
 
         written = list(_written(arguments, lines, records, None))
-        # Half a surrogate pair, which JSON may hold, cannot be written; escaped, it is JSON again.
+        # A lone surrogate, which JSON may contain, cannot be encoded; escaped, it is valid JSON again.
         text = "".join(f"{line}\n" for line in written).encode("utf-8", "backslashreplace").decode("utf-8")
         write_text(Path(arguments.output), text)
         if not arguments.quiet:
             print(f"{arguments.output}: {len(written)} {'line' if len(written) == 1 else 'lines'}")
         return
     encoding = sys.stdout.encoding or "utf-8"
-    # JSON knows \u alone, and not what Python writes where an encoding lacks a character.
+    # JSON only has \u escapes, not all of those that "backslashreplace" writes.
     escaped = codecs.lookup(encoding).name not in ("utf-8", "utf-16", "utf-32")
     for line in _written(arguments, lines, records, sys.stdout, escaped):
         print(line.encode(encoding, "backslashreplace").decode(encoding))
@@ -147,13 +145,13 @@ def _written(
     width = shutil.get_terminal_size().columns if stream is not None and stream.isatty() else None
     for start, text in lines:
         room = None if width is None else width - columns(start)
-        yield (start + cut(one_line(text), room)).rstrip()
+        yield (start + shorten(one_line(text), room)).rstrip()
 
 
 def one_line(text: str) -> str:
-    r"""A text without line breaks, and without what would control a terminal or turn the order of its letters.
+    r"""Remove line breaks, terminal control characters, and characters that change the text direction.
 
-    Of the characters that format, the two joiners stay, without which some scripts and emoji are written wrongly.
+    Of the format characters, the two joiners stay: some scripts and emoji need them.
 
     Example:
         >>> one_line("one\n two\x1b[31m \u202ethree")
@@ -170,7 +168,7 @@ def _shown(character: str) -> str:
 
 
 def columns(text: str) -> int:
-    """How wide a text is on a terminal: East Asian characters take two columns, marks on others none.
+    """Number of terminal columns of a text: East Asian characters take two, combining marks none.
 
     Example:
         >>> columns("cafe\u0301"), columns("문장")
@@ -185,19 +183,19 @@ def _columns(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def cut(text: str, width: int | None) -> str:
-    """A text that takes at most so many columns, with … at its end if something was cut off; None for any number.
+def shorten(text: str, width: int | None) -> str:
+    """Shorten a text to at most ``width`` columns, with … at its end if it was longer; None means no limit.
 
     Example:
-        >>> cut("The cat sleeps.", 8)
+        >>> shorten("The cat sleeps.", 8)
         'The cat…'
     """
     if width is None or columns(text) <= width:
         return text
-    room, kept = width - 1, []
+    room, start = width - 1, []
     for character in text:
         room -= _columns(character)
         if room < 0:
             break
-        kept.append(character)
-    return "".join(kept).rstrip() + "…" if width > 0 else ""
+        start.append(character)
+    return "".join(start).rstrip() + "…" if width > 0 else ""

@@ -1,4 +1,4 @@
-"""``sbert pairs``: the most similar pairs of a file's texts."""
+"""``sbert pairs``: the most similar pairs of texts in a file."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from sbert.cli.output import INPUT, Line, add_input, add_output, check_output, number, read, score_of, show
 
-# On a terminal, and where a threshold says which pairs are wanted.
+# Default number of pairs, without and with a threshold.
 _FEW, _MANY = 20, 500_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the arguments of ``sbert pairs``.
+    """Add the arguments of ``sbert pairs``.
 
     Example:
         >>> parser = argparse.ArgumentParser()
@@ -21,19 +21,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         >>> parser.parse_args(["texts.txt", "--threshold", "0.9"]).threshold
         0.9
     """
-    parser.epilog = "Rows are those of the file, counted from 1 and without a header; empty ones are left out."
+    parser.epilog = "Rows are numbered from 1, without a header; empty ones are skipped."
     parser.add_argument("texts", help=INPUT)
     add_input(parser)
-    parser.add_argument("--threshold", type=number, metavar="X", help="the least score of a pair")
+    parser.add_argument("--threshold", type=number, metavar="X", help="minimum score of a pair")
     parser.add_argument(
-        "--max-pairs", type=int, metavar="N", help=f"pairs at most ({_FEW}; with --threshold, {_MANY:,})"
+        "--max-pairs", type=int, metavar="N", help=f"maximum number of pairs ({_FEW}; with --threshold {_MANY:,})"
     )
     parser.add_argument(
         "--top-k",
         type=int,
         default=100,
         metavar="N",
-        help="a pair counts if one of its texts is among the N that are most similar to the other (100)",
+        help="consider only the N most similar texts of each text (100)",
     )
     add_output(parser)
 
@@ -42,11 +42,11 @@ def pairs(arguments: argparse.Namespace) -> None:
     """Run ``sbert pairs``.
 
     Args:
-        arguments: As ``add_arguments`` has them parsed, with ``model``, ``device`` and ``dtype``.
+        arguments: The parsed options of ``add_arguments``, and ``model``, ``device`` and ``dtype``.
 
     Raises:
-        FileNotFoundError: If there is no such file, or no folder for the output.
-        ValueError: If a line does not fit, there is no text, or an option does not fit.
+        FileNotFoundError: If the file, or the folder of the output, does not exist.
+        ValueError: If a line or an option is invalid, or there is no text.
     """
     check_output(arguments.output)
     wanted = arguments.max_pairs
@@ -60,7 +60,7 @@ def pairs(arguments: argparse.Namespace) -> None:
     from sbert.search import paraphrase_mining
 
     model = SentenceEncoder(arguments.model, device=arguments.device, dtype=arguments.dtype)
-    found = paraphrase_mining(
+    mined = paraphrase_mining(
         model.encode(texts, convert_to_tensor=True, show_progress_bar=False if arguments.quiet else None),
         top_k=arguments.top_k,
         max_pairs=wanted,
@@ -69,13 +69,13 @@ def pairs(arguments: argparse.Namespace) -> None:
     )
     records = [
         {"score": score_of(score), "rows": [rows[i] for i in pair], "texts": [texts[i] for i in pair]}
-        for score, *pair in found
+        for score, *pair in mined
     ]
     show(arguments, _lines(records), records)
 
 
 def _lines(records: list[dict[str, Any]]) -> Iterator[Line]:
-    """Two lines a pair, since a terminal has not the width for two texts side by side."""
+    """Two lines per pair, because a terminal is too narrow for two texts side by side."""
     width = max((len(str(row)) for record in records for row in record["rows"]), default=1)
     for record in records:
         for start, row, text in zip((f"{record['score']:8.4f}", " " * 8), record["rows"], record["texts"], strict=True):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sbert.cli.output import check_output
 from sbert.data import FORMATS, read_classes, read_rows
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def train(arguments: argparse.Namespace) -> None:
             raise KeyboardInterrupt("there is no checkpoint yet; pass a lower --checkpoint-every") from None
         raise KeyboardInterrupt(f"to continue from {last}, run the same command with --resume") from None
     if arguments.plot is not None and os.environ.get("RANK", "0") == "0":
-        from sbert.visualization.plots import training_curves
+        from sbert.visualization import training_curves
 
         training_curves(history, arguments.plot)
     if verbose:
@@ -238,13 +239,10 @@ def _check_options(arguments: argparse.Namespace, choice: Choice) -> None:
     if len(arguments.evaluate_columns) != 3:
         raise ValueError("--evaluate-columns takes three names: two columns of text, and one of scores")
     if arguments.plot is not None:
-        from sbert.visualization.plots import check_plot
+        from sbert.visualization.formats import check_plot
 
         check_plot(arguments.plot)
-        if not Path(arguments.plot).parent.is_dir():
-            raise FileNotFoundError(
-                f"{arguments.plot}: the folder {Path(arguments.plot).parent} does not exist; create it"
-            )
+        check_output(arguments.plot)
 
 
 def _prompts(given: list[str] | None) -> str | dict[str, str] | None:

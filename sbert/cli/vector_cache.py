@@ -1,4 +1,4 @@
-"""Vectors of a file's texts, kept beside the file, so that each is encoded once."""
+"""A cache of the vectors of a file's texts, in a folder beside the file."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
     from sbert.encoder import SentenceEncoder
 
-# As the command line names them, and the library.
+# By name on the command line, the name in the library.
 PRECISIONS = {"float32": "float32", "int8": "int8", "binary": "ubinary"}
 
 _VECTORS, _DESCRIPTION = "vectors.npy", "vectors.json"
-# Texts that say which ranges the codes of int8 must hold.
+# Number of texts from which the ranges of int8 are computed.
 _SAMPLE = 2048
 
 
 class CachedVectors(NamedTuple):
-    """Vectors or codes of texts, and the ranges of codes of int8."""
+    """Vectors or codes of texts, and the ranges of int8 codes."""
 
     vectors: np.ndarray
     ranges: Any
 
 
 def folder_of(path: str, *settings: str | None) -> Path | None:
-    """Where the vectors of a file are kept under these settings; None for what is no file, such as a pipe.
+    """The cache folder of a file for these settings; None if it is not a regular file, such as a pipe.
 
     Example:
         >>> folder_of("none.txt", "minilm", "float32") is None
@@ -54,38 +54,38 @@ def folder_of(path: str, *settings: str | None) -> Path | None:
 def document_vectors(
     model: SentenceEncoder, source: Path, texts: list[str], precision: str, place: Path | None, quiet: bool = False
 ) -> CachedVectors:
-    """The vectors of documents: those that are kept, where texts and model are still the same, or else new ones.
+    """The vectors of documents: from the cache if texts and model are unchanged, otherwise encoded and stored.
 
     Args:
-        model: Encodes them.
-        source: The folder that the model was loaded from.
+        model: The encoder.
+        source: The folder from which the model was loaded.
         texts: The documents.
         precision: One of ``PRECISIONS``.
-        place: The folder to keep them in; None for none. What was kept there is replaced in one step.
-        quiet: Whether there is no progress bar.
+        place: The cache folder, replaced atomically; None for no cache.
+        quiet: Whether to hide the progress bar.
     """
     if place is None:
         return _encoded(model, texts, precision, quiet)
     key = _key(model, source, texts, precision)
-    found = _read(place, key)
-    if found is not None:
-        return found
+    cached = _read(place, key)
+    if cached is not None:
+        return cached
     try:
         with replacing(place, _check) as work:
             _, ranges = _encoded(model, texts, precision, quiet, work / _VECTORS)
             described = {**key, "ranges": None if ranges is None else ranges.tolist()}
             sealed = {**described, "crc32": _checksum(work / _VECTORS, described)}
             files.write_json(work / _DESCRIPTION, sealed)
-        found = _read(place, key)
+        cached = _read(place, key)
     except OSError as error:
-        found = _read(place, key)  # Another process may have been faster.
-        if found is None:
+        cached = _read(place, key)  # Another process may have written it meanwhile.
+        if cached is None:
             reason = files.one_line(error)
-            warnings.warn(f"{place} cannot be written ({reason}), so the vectors are not kept", stacklevel=2)
+            warnings.warn(f"{place} cannot be written ({reason}), so the vectors are not stored", stacklevel=2)
     finally:
-        with suppress(OSError):  # It is not empty, as a rule.
+        with suppress(OSError):  # It is usually not empty.
             place.parent.rmdir()
-    return found or _encoded(model, texts, precision, quiet)
+    return cached or _encoded(model, texts, precision, quiet)
 
 
 def _encoded(
@@ -96,7 +96,7 @@ def _encoded(
     ranges = None
     if precision == "int8":
         sample = texts[:: -(-len(texts) // _SAMPLE)]
-        sample = sample if len(sample) > 1 else sample * 2  # The ranges of one are its numbers.
+        sample = sample if len(sample) > 1 else sample * 2  # The ranges of a single vector would be empty.
         ranges = calibrate(model.encode_document(sample, show_progress_bar=False, on_truncate="ignore"))
     show = False if quiet else None
     return CachedVectors(
@@ -106,7 +106,7 @@ def _encoded(
 
 
 def _read(place: Path, key: dict[str, Any]) -> CachedVectors | None:
-    """What is kept; None if that is nothing, something else, or damaged."""
+    """The cached vectors; None if there are none, if they belong to another key, or if they are damaged."""
     import numpy as np
 
     from sbert.search.corpus import opened
@@ -114,7 +114,7 @@ def _read(place: Path, key: dict[str, Any]) -> CachedVectors | None:
     try:
         described = files.read_object(place / _DESCRIPTION)
         vectors = opened("vectors", place / _VECTORS)
-        # Once more, for another process may have put vectors of other texts there in between.
+        # Read again: another process may have replaced the vectors in between.
         if files.read_object(place / _DESCRIPTION) != described:
             return None
         checksum = described.pop("crc32", None)
@@ -123,26 +123,26 @@ def _read(place: Path, key: dict[str, Any]) -> CachedVectors | None:
         ranges = described.pop("ranges", None)
         if described != key:
             return None
-        kept = CachedVectors(vectors, None if ranges is None else np.array(ranges, np.float32))
+        cached = CachedVectors(vectors, None if ranges is None else np.array(ranges, np.float32))
     except (OSError, ValueError):
         return None
-    return kept if [*vectors.shape, str(vectors.dtype)] == key["shape"] else None
+    return cached if [*vectors.shape, str(vectors.dtype)] == key["shape"] else None
 
 
 def _checksum(path: Path, described: dict[str, Any]) -> int:
-    """Of the vectors and of what is said of them."""
+    """The checksum of the vectors and their description."""
     return files.checksum(path, zlib.crc32(json.dumps(described, sort_keys=True).encode()))
 
 
 def _check(place: Path) -> None:
-    """Raise an error where keeping vectors would take away something else."""
+    """Raise an error if the cache would replace files of another origin."""
     if os.path.lexists(place):
         found = foreign(place, {_VECTORS, _DESCRIPTION}.__contains__)
         if found is not None:
-            raise FileExistsError(f"it holds {found!r}, which is somebody's own")
+            raise FileExistsError(f"it holds {found!r}, which sbert did not write")
 
 
-# ------------------------------------------------------------------------------- what vectors depend on
+# -------------------------------------------------------------------------------------- the key of the cache
 
 
 def _key(model: SentenceEncoder, source: Path, texts: list[str], precision: str) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _key(model: SentenceEncoder, source: Path, texts: list[str], precision: str)
 
 
 def _processor(device: torch.device) -> str:
-    """What computes: in few bits, vectors are another's by far more than rounding."""
+    """The processor: in low precision, vectors of different processors differ by far more than rounding."""
     import torch
 
     if device.type == "cuda":
@@ -185,9 +185,9 @@ def _digest(texts: Iterable[str]) -> str:
 
 
 def _digest_of_model(model: SentenceEncoder, source: Path) -> str:
-    """Of the weights as they were loaded, an adapter's base among them, and of the small files of the folder.
+    """The digest of the loaded weights, an adapter's base included, and of the small files of the folder.
 
-    The folder's name or revision would not tell a model that was trained anew.
+    Name and revision do not suffice: a folder may contain a model that was trained again.
     """
     import torch
 
@@ -200,7 +200,7 @@ def _digest_of_model(model: SentenceEncoder, source: Path) -> str:
 
 
 def _descriptions(source: Path) -> list[str]:
-    """Names and contents of what describes a model and its tokenizer, without its weights."""
+    """Names and contents of the files that describe a model and its tokenizer, without the weights."""
     from sbert.saving.format import MODULES
 
     listed = files.read_json(source / MODULES) if (source / MODULES).exists() else []

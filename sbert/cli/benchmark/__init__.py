@@ -1,4 +1,4 @@
-"""How fast a model encodes here, beside its peers: ``sbert benchmark``."""
+"""``sbert benchmark``: the speed of a model on this machine, compared with other libraries."""
 
 from sbert.cli.benchmark.measure import benchmark
 from sbert.cli.benchmark.precision import recall_by_precision

@@ -1,4 +1,4 @@
-"""What the machine can do at best: arithmetic and copying, without a model."""
+"""The maximum speed of the machine in arithmetic and copying, measured without a model."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sbert.backends.linear import Linear
 
 
 def ceilings(device: torch.device, threads: int) -> dict[str, float]:
-    """Operations a second of the best matrix product, and on a GPU bytes a second of a large copy.
+    """Operations per second of the fastest matrix product, and on a GPU bytes per second of a large copy.
 
-    A product of n x k by k x m counts 2 n k m operations. On a CPU the sizes are those of a batch in a BERT, and
-    both ways to multiply are tried; on a GPU they are large.
+    A product of (n, k) by (k, m) has 2 n k m operations. On a CPU the sizes are those of a batch in BERT, and the
+    weights are tried both plain and reordered; on a GPU the sizes are large.
     """
     torch.set_num_threads(threads)
     found: dict[str, float] = {}
@@ -31,12 +31,12 @@ def ceilings(device: torch.device, threads: int) -> dict[str, float]:
         data = torch.empty(1 << 28, device=device)
         found["copy"] = 2 * data.nbytes / _seconds(data.clone, device)
         del layer, x, data
-        torch.cuda.empty_cache()  # The contenders want the memory.
+        torch.cuda.empty_cache()  # The contenders need the memory.
     return found
 
 
 def _product(layer: nn.Linear, x: torch.Tensor, packed: bool, device: torch.device) -> float:
-    """Seconds of a product; endless where this CPU or this torch cannot reorder weights."""
+    """Seconds per product; infinite if this CPU or this torch cannot reorder weights."""
     try:
         linear = Linear([layer], x.dtype, packed)
         return _seconds(lambda: linear(x), device)
@@ -51,9 +51,9 @@ def _seconds(run: Callable[[], object], device: torch.device) -> float:
     for _ in range(12):
         start = time.perf_counter()
         run()
-        if device.type != "cpu":  # Elsewhere the call returns before the work is done.
+        if device.type != "cpu":  # On other devices the call returns before the work is done.
             torch.accelerator.synchronize(device)
         times.append(time.perf_counter() - start)
-        if sum(times) > 5:  # A CPU that emulates bfloat16 takes its time.
+        if sum(times) > 5:  # A CPU that emulates bfloat16 is slow.
             break
     return min(times)

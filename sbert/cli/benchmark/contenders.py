@@ -1,4 +1,4 @@
-"""Who is measured: this library in several settings, and its peers. Each runs in a process of its own."""
+"""The contenders: this library with several settings, and other libraries. Each runs in a separate process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from sbert.batch import TokenBatch
-from sbert.cli.benchmark.workloads import made_up
+from sbert.cli.benchmark.workloads import synthetic
 from sbert.encoder import SentenceEncoder
 from sbert.modules.transformer import Transformer
 from sbert.storage import hub
@@ -34,17 +34,17 @@ def _sbert(model: str, device: str | None, dtype: str) -> tuple[Encode, Any]:
 
 
 def _in_order(model: str, device: str | None) -> tuple[Encode, Any]:
-    """Batches of 32 in input order: what sorting by length gains."""
+    """Batches of 32 in input order, to show the gain from sorting by length."""
     whole, encoder = _sbert(model, device, "auto")
     return lambda texts: np.concatenate([whole(texts[i : i + 32]) for i in range(0, len(texts), 32)]), encoder
 
 
 def _padded(model: str, device: str | None) -> tuple[Encode, Any]:
-    """Batches of 32 in input order, padded to the longest text: the loop of a tutorial."""
+    """Batches of 32 in input order, padded to the longest text, as in most tutorials."""
     encoder = SentenceEncoder(model, device=device, dtype="float32")
     first = encoder[0]
     if not isinstance(first, Transformer):
-        raise ValueError("only a transformer pads")
+        raise ValueError("the model has no transformer, so it needs no padding")
 
     @torch.no_grad()
     def encode(texts: list[str]) -> np.ndarray:
@@ -67,7 +67,7 @@ def _peer(model: str, device: str | None, **options: Any) -> tuple[Encode, Any]:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    known = os.fspath(hub.resolve(model)) if model == hub.OWN else model  # It does not know the library's own.
+    known = os.fspath(hub.resolve(model)) if model == hub.OWN else model  # Other libraries do not know its name.
     encoder = SentenceTransformer(known, device=device, **options)
 
     def encode(texts: list[str], batch_size: int = 32) -> np.ndarray:
@@ -78,19 +78,19 @@ def _peer(model: str, device: str | None, **options: Any) -> tuple[Encode, Any]:
 
 
 def _peer_at_its_best(model: str, device: str | None) -> tuple[Encode, Any]:
-    """In bfloat16, with the batch size that is fastest on made-up texts."""
+    """In bfloat16, with the batch size that is fastest on synthetic texts."""
     encode, encoder = _peer(model, device, model_kwargs={"dtype": torch.bfloat16})
     seconds = {}
-    encode(made_up(256, seed=1), batch_size=128)
+    encode(synthetic(256, seed=1), batch_size=128)
     for size in (32, 64, 128, 256, 512):
-        texts, start = made_up(2000, seed=size), time.perf_counter()
+        texts, start = synthetic(2000, seed=size), time.perf_counter()
         encode(texts, batch_size=size)
         seconds[size] = time.perf_counter() - start
     best = min(seconds, key=lambda size: seconds[size])
     return lambda texts: encode(texts, batch_size=best), encoder
 
 
-# What --against takes, and what is measured of our own on any device, or on GPUs alone.
+# PEERS are the values of --against; OWN are this library's settings, of which sbert-float32 is for GPUs only.
 PEERS: dict[str, Callable[[str, str | None], tuple[Encode, Any]]] = {
     "sentence-transformers": _peer,
     "sentence-transformers-bfloat16": lambda m, d: _peer(m, d, model_kwargs={"dtype": torch.bfloat16}),
@@ -106,10 +106,10 @@ OWN: dict[str, Callable[[str, str | None], tuple[Encode, Any]]] = {
 
 
 def peak_memory() -> int:
-    """Bytes that this process held at most.
+    """Peak memory of this process in bytes.
 
-    Linux lets a process inherit ``ru_maxrss`` from whoever started it, so that a small one seems as large as its
-    parent; its own peak is in /proc. A Mac counts ``ru_maxrss`` in bytes, others in units of 1,024.
+    On Linux a process inherits ``ru_maxrss`` from its parent, so it may be too large; the process's own peak is in
+    /proc. macOS counts ``ru_maxrss`` in bytes, other systems in units of 1,024.
     """
     import resource
 
@@ -122,15 +122,15 @@ def peak_memory() -> int:
 
 
 def grow(encode: Encode, count: int, seed: int) -> dict[str, float]:
-    """Seconds for so many made-up texts, by how many bytes the peak memory grew meanwhile, and those of the vectors."""
-    texts = made_up(count, seed)
+    """Encode synthetic texts: seconds, growth of the peak memory in bytes, and size of the vectors in bytes."""
+    texts = synthetic(count, seed)
     before, start = peak_memory(), time.perf_counter()
     vectors = encode(texts)
     return {"seconds": time.perf_counter() - start, "grown": peak_memory() - before, "vectors": vectors.nbytes}
 
 
 def facts(encoder: Any) -> dict[str, Any]:
-    """The arithmetic that one token needs, and what the engine chose."""
+    """The number of operations per token, and the backend that was selected."""
     from sbert.cli.doctor import diagnose
 
     weights = layers = width = 0
@@ -138,17 +138,17 @@ def facts(encoder: Any) -> dict[str, Any]:
         if isinstance(module, Transformer):
             config = module.auto_model.config
             width, layers = int(config.hidden_size), int(config.num_hidden_layers)
-            weights = _weights_met(module.auto_model, encoder.tokenize(["one text"]).to(encoder.device))
+            weights = _weights_per_token(module.auto_model, encoder.tokenize(["one text"]).to(encoder.device))
     return {"diagnosis": diagnose(encoder), "weights": weights, "layers": layers, "dim": width}
 
 
 @torch.no_grad()
-def _weights_met(model: torch.nn.Module, batch: TokenBatch) -> int:
-    """Weights of linear layers that a token meets: those of a layer that is used again (ALBERT) count again."""
-    met: list[int] = []
+def _weights_per_token(model: torch.nn.Module, batch: TokenBatch) -> int:
+    """Weights of the linear layers per token; those of a layer that is used repeatedly (ALBERT) count each time."""
+    used: list[int] = []
     linear = {name: layer for name, layer in model.named_modules() if isinstance(layer, torch.nn.Linear)}
     hooks = [
-        layer.register_forward_hook(lambda layer, *_: met.append(layer.weight.numel()))
+        layer.register_forward_hook(lambda layer, *_: used.append(layer.weight.numel()))
         for name, layer in linear.items()
         if name.split(".")[0] != "pooler"
     ]
@@ -158,16 +158,18 @@ def _weights_met(model: torch.nn.Module, batch: TokenBatch) -> int:
     finally:
         for hook in hooks:
             hook.remove()
-    return sum(met)
+    return sum(used)
 
 
 def useful(encoder: SentenceEncoder, texts: list[str]) -> dict[str, float]:
-    """Tokens of the texts, cut to the model's limit, and the arithmetic that they need, without padding.
+    """Number of tokens of the truncated texts, and of the operations that they need without padding.
 
-    The model's default prompt is part of them, since every contender puts it before each text.
+    The model's default prompt is included, because every contender inserts it before each text.
 
-    A token meets each weight of the linear layers once, and each token of its row twice in each layer: 2 weights
-    + 4 length dim layers operations.
+        operations per token = 2 weights + 4 length dim layers
+
+    Each weight of a linear layer is used once per token; attention compares a token with all tokens of its text, once
+    for the scores and once for the values.
     """
     default = encoder.default_prompt_name
     prompt = "" if default is None else encoder.prompts[default]
@@ -178,14 +180,14 @@ def useful(encoder: SentenceEncoder, texts: list[str]) -> dict[str, float]:
 
 
 def serve(name: str, model: str, device: str | None, threads: int, connection: Connection) -> None:
-    """Load a contender and do what is asked for: a function's name and its arguments, answered by a result."""
+    """Load a contender, then answer requests, each the name of an action and its arguments, with a result."""
     torch.set_num_threads(threads)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # Leave in order, or semaphores stay behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # Exit normally: otherwise semaphores leak.
     try:
-        with suppress(EOFError, ConnectionError):  # After Ctrl-C nobody is there to ask or to listen.
+        with suppress(EOFError, ConnectionError):  # After Ctrl-C the parent process is gone.
             _serve(name, model, device, connection)
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # It leaves already.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # It exits already.
 
 
 def _serve(name: str, model: str, device: str | None, connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""The measuring: a process for each contender, and turns."""
+"""The measurement: one process per contender, which take turns."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _LINEAR = (1000, 10_000, 100_000)
 
 
 class Contender:
-    """A process that encodes when it is its turn.
+    """A contender in a separate process.
 
     Args:
-        name: One of those in ``OWN`` and ``PEERS``.
+        name: A key of ``OWN`` or ``PEERS``.
         model: A folder, or a name on the hub.
-        device: Where to run.
-        threads: Of torch.
+        device: The device to run on.
+        threads: Number of threads of torch.
     """
 
     def __init__(self, name: str, model: str, device: str | None, threads: int) -> None:
@@ -57,12 +57,12 @@ class Contender:
             return f"its process ended with exit code {self._process.exitcode}"
 
     def ask(self, what: str, *arguments: Any, **options: Any) -> Any:
-        """The answer to a request that ``serve`` knows.
+        """Send a request to ``serve``, and return the answer.
 
         Raises:
-            RuntimeError: If the contender failed, with its reason.
+            RuntimeError: If the contender failed; the message is its reason.
         """
-        with suppress(OSError):  # Of a process that has ended; the answer says so.
+        with suppress(OSError):  # The process has ended; the answer says so.
             self._connection.send((what, arguments, options))
         answer = self._receive()
         if isinstance(answer, str):
@@ -86,8 +86,8 @@ class Contender:
 
 @contextmanager
 def _ignoring_interrupts() -> Iterator[None]:
-    """Processes started meanwhile ignore Ctrl-C, which reaches all of them; this one answers it, and ends them."""
-    if threading.current_thread() is not threading.main_thread():  # Only there may handlers be set.
+    """Processes started in this context ignore Ctrl-C; the parent process handles it and ends them."""
+    if threading.current_thread() is not threading.main_thread():  # Only the main thread may set handlers.
         yield
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -98,16 +98,16 @@ def _ignoring_interrupts() -> Iterator[None]:
 
 
 class Field:
-    """The contenders that run, and why the others do not.
+    """The contenders that run, and the reasons why others do not.
 
     Args:
-        names: Of contenders, ``"sbert"`` among them.
+        names: Names of contenders, with ``"sbert"``.
         model: A folder, or a name on the hub.
-        device: Where to run.
-        threads: Of torch.
+        device: The device to run on.
+        threads: Number of threads of torch.
 
     Raises:
-        ValueError: If even ``"sbert"`` cannot run.
+        ValueError: If ``"sbert"`` cannot run.
     """
 
     def __init__(self, names: Iterable[str], model: str, device: str | None, threads: int) -> None:
@@ -131,15 +131,15 @@ class Field:
         self._stack.__exit__(*error)
 
     def turns(self, number: int) -> list[str]:
-        """The names in the order of a round: another contender begins each time."""
+        """The names in the order of a round; each round starts with another contender."""
         names = list(self.running)
         return names[number % len(names) :] + names[: number % len(names)]
 
     def ask(self, name: str, what: str, *arguments: Any) -> Any:
-        """The contender's answer; None where it fails, and from then on it no longer runs.
+        """The contender's answer; None if it fails, and it is then removed.
 
         Raises:
-            RuntimeError: If it is ``"sbert"`` that fails.
+            RuntimeError: If ``"sbert"`` fails.
         """
         try:
             return self.running[name].ask(what, *arguments)
@@ -152,7 +152,7 @@ class Field:
 
 
 def chosen(against: Iterable[str] | None, device: torch.device) -> list[str]:
-    """The contenders' names, checked.
+    """Check and return the names of the contenders.
 
     Raises:
         ValueError: If a peer is unknown.
@@ -162,7 +162,7 @@ def chosen(against: Iterable[str] | None, device: torch.device) -> list[str]:
         peers.remove("sentence-transformers-best")
     for name in peers:
         if name not in PEERS:
-            raise ValueError(f"--against {name!r} is unknown; name some of {', '.join(PEERS)}")
+            raise ValueError(f"--against {name!r} is unknown; pass one or more of {', '.join(PEERS)}")
     return [name for name in OWN if name != "sbert-float32" or device.type == "cuda"] + peers
 
 
@@ -176,19 +176,19 @@ def benchmark(
     sample: int = 2000,
     linear: bool = False,
 ) -> dict[str, Any]:
-    """Speed, memory and fidelity of a model here, beside its peers, and what its vectors lose in fewer bits.
+    """Measure speed, memory and accuracy of a model, compared with other libraries, and recall in low precision.
 
-    Each contender has a process of its own, and they take turns, round by round, on texts that are new in each:
-    a machine that drifts is then slow for all of them. Figures are medians over the rounds.
+    Each contender has its own process. They take turns in each round, on new texts, so that a change in the speed of
+    the machine affects all of them. Results are medians over the rounds.
 
     Args:
         model: A folder, or a name on the hub.
-        texts: Short texts in their natural order; made-up ones of about 17 tokens where they are not given.
-        against: Peers; those that are installed where it is not given.
-        device: Where to run.
-        rounds: How often each contender gets its turn.
-        sample: Short texts in a round; a quarter as many of mixed length.
-        linear: Whether 1,000, 10,000 and 100,000 texts are compared, too.
+        texts: Short texts in their natural order; default: synthetic texts of about 17 tokens.
+        against: Other libraries; default: those that are installed.
+        device: The device to run on.
+        rounds: Number of rounds.
+        sample: Number of short texts per round; texts of mixed length are a quarter as many.
+        linear: Whether to measure 1,000, 10,000 and 100,000 texts as well.
 
     Returns:
         Everything that ``table`` prints, ready for JSON.
@@ -201,7 +201,7 @@ def benchmark(
     texts = None if texts is None else texts_of(texts, "texts")
     if rounds < 1 or sample < 4 or texts == []:
         raise ValueError(f"rounds={rounds}, sample={sample}: pass at least 1 round, a sample of 4 and one text")
-    # Each different text once, or the work would depend on who notices repetitions.
+    # Distinct texts only: contenders differ in whether they encode repeated texts once.
     given, threads = None if texts is None else list(dict.fromkeys(texts)), torch.get_num_threads()
     with Field(names, model, str(where), threads) as field:
         result: dict[str, Any] = {
@@ -218,10 +218,10 @@ def benchmark(
         for load, make in (("short", short), ("mixed", mixed)):
             count = sample if load == "short" else sample // 4
             result["loads"][load] = _throughput(field, [make(count, i, given) for i in range(rounds)])
-            # Again, and the best counts: a machine that was busy for a moment seems to have a low ceiling.
+            # Measure again and take the maximum: other programs may have slowed the machine down for a moment.
             again = ceilings(where, threads)
             result["ceilings"] = {name: max(speed, again[name]) for name, speed in result["ceilings"].items()}
-        unseen = -(-rounds * sample // _QUERIES)  # Texts that come behind those of the short rounds.
+        unseen = -(-rounds * sample // _QUERIES)  # The texts after those of the short rounds.
         result["single"] = _latency(field, [short(_QUERIES, unseen + i, given) for i in range(rounds)])
         memory = {name: field.ask(name, "memory") for name in field.turns(0)}
         result["memory"] = {name: memory[name] for name in field.running}
@@ -248,7 +248,7 @@ def _peer_versions() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """The name of the CPU; Linux alone has it in a file."""
+    """The name of the CPU; on Linux it is in a file."""
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
         for line in file:
             if line.startswith("model name"):
@@ -257,8 +257,8 @@ def _processor() -> str:
 
 
 def _throughput(field: Field, rounds: list[list[str]]) -> dict[str, Any]:
-    """Sentences and tokens a second, operations a second, and how far vectors are from the reference's."""
-    for name in field.turns(0):  # Warm: the libraries set up, the memory there.
+    """Sentences, tokens and operations per second, and the difference of the vectors from the reference."""
+    for name in field.turns(0):  # Warm-up: libraries are initialized and memory is allocated.
         field.ask(name, "encode", [f"warm {text}" for text in rounds[0][:256]])
     needed = [field.ask("sbert", "useful", texts) for texts in rounds]
     speeds: dict[str, dict[str, list[float]]] = {name: {} for name in field.running}
@@ -296,7 +296,7 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def _latency(field: Field, rounds: list[list[str]]) -> dict[str, dict[str, float]]:
-    """Milliseconds for a single sentence."""
+    """Milliseconds per single sentence."""
     times: dict[str, list[float]] = {name: [] for name in field.running}
     for number, texts in enumerate(rounds):
         for name in field.turns(number):
@@ -310,7 +310,7 @@ def _latency(field: Field, rounds: list[list[str]]) -> dict[str, dict[str, float
 
 
 def _recall(contender: Contender, texts: list[str]) -> dict[str, Any]:
-    """How many of their nearest ones some texts find among the others, where vectors are kept in fewer bits."""
+    """Recall of the nearest neighbours of some texts among the others, with vectors in low precision."""
     _, vectors = contender.ask("encode", texts)
     queries, corpus = vectors[::10], np.delete(vectors, np.s_[::10], axis=0)
     ways = recall_by_precision(queries, corpus, _NEAREST)
@@ -318,7 +318,7 @@ def _recall(contender: Contender, texts: list[str]) -> dict[str, Any]:
 
 
 def _sweep(contender: Contender, budgets: Sequence[int], loads: dict[str, list[str]]) -> dict[str, Any]:
-    """Sentences a second by token budget, the best of two turns, and the best budget over all loads."""
+    """Sentences per second by token budget, the best of two rounds, and the best budget over all loads."""
     speeds: dict[str, dict[int, float]] = {load: dict.fromkeys(budgets, 0.0) for load in loads}
     for turn in range(2):
         for load, texts in loads.items():
@@ -331,8 +331,8 @@ def _sweep(contender: Contender, budgets: Sequence[int], loads: dict[str, list[s
 
 
 def _linearity(contender: Contender, rounds: int) -> list[dict[str, float]]:
-    """Sentences a second for more and more texts, and by how much the peak memory grew beyond the vectors."""
-    contender.ask("grow", _LINEAR[1], 0)  # A whole window of texts, and what the libraries set up for it.
+    """Sentences per second for growing numbers of texts, and the growth of the peak memory."""
+    contender.ask("grow", _LINEAR[1], 0)  # Warm-up with a full window of texts.
     rows = []
     for count in _LINEAR:
         turns = range(rounds if count < _LINEAR[-1] else 1)

@@ -1,4 +1,4 @@
-"""What vectors in fewer bits lose: how many of the nearest ones are found all the same."""
+"""Recall of searches with vectors in low precision."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from sbert.pipeline.quantization import calibrate, quantize
 from sbert.search import semantic_search
 from sbert.search.corpus import held
 
-# How a corpus is kept: its codes, and what the best of these are compared by once more.
+PRECISIONS = ("float32", "int8", "ubinary")
+# By name: the precision of the corpus, and of the vectors that rescore the best results.
 WAYS: dict[str, tuple[str, str | None]] = {
     "int8": ("int8", None),
     "binary": ("ubinary", None),
@@ -20,27 +21,27 @@ WAYS: dict[str, tuple[str, str | None]] = {
 
 
 def recall_by_precision(queries: Any, corpus: Any, top_k: int = 10, oversample: int = 4) -> dict[str, dict[str, float]]:
-    """Recall of searches in int8 and in bits: the part of the ``top_k`` of float32 that they find, too.
+    """Recall of searches in int8 and binary: the share of the ``top_k`` results of float32 that they find.
 
-        recall = mean_q |found(q) ∩ found_float32(q)| / k
+        recall = mean_q |results(q) ∩ results_float32(q)| / k
 
-    Queries stay float32. The ranges of int8 are those of the corpus.
+    Queries stay float32. The ranges of int8 are computed from the corpus.
 
     Args:
         queries: Array or tensor.
         corpus: Array or tensor, of two rows or more.
-        top_k: How many are looked for; all, where the corpus has fewer.
-        oversample: With rescoring, so many times ``top_k`` are looked for in bits.
+        top_k: Number of results per query; all rows if the corpus has fewer.
+        oversample: With rescoring, the binary search returns ``oversample`` times ``top_k`` candidates.
 
     Returns:
-        By the way that a corpus is kept, ``recall`` and ``bytes``, those of a vector with what it is rescored by.
+        By precision, ``recall``, and ``bytes`` per vector, including those for rescoring.
 
     Shape:
         queries: (queries, dim). corpus: (rows, dim).
 
     Raises:
-        ValueError: If there are no queries, the corpus has fewer than two rows, the dims differ, or a number is NaN or
-            infinite.
+        ValueError: If there are no queries, the corpus has fewer than two rows, the dims differ, or a value is not
+            finite.
 
     References:
         Shakir et al., 2024. https://huggingface.co/blog/embedding-quantization
@@ -48,17 +49,19 @@ def recall_by_precision(queries: Any, corpus: Any, top_k: int = 10, oversample: 
     Example:
         >>> from sbert.cli.benchmark import recall_by_precision
         >>> corpus = np.array([[1.0, 0.1], [1.0, 0.3], [1.0, -0.2], [-1.0, 0.0]])
-        >>> found = recall_by_precision(np.array([[1.0, 0.3]]), corpus, top_k=1, oversample=3)
-        >>> found["binary"]["recall"], found["binary, rescored by float32"]["recall"]
+        >>> report = recall_by_precision(np.array([[1.0, 0.3]]), corpus, top_k=1, oversample=3)
+        >>> report["binary"]["recall"], report["binary, rescored by float32"]["recall"]
         (0.0, 1.0)
     """
-    asked, kept = held("queries", queries), held("corpus", corpus).float()
+    asked, vectors = held("queries", queries), held("corpus", corpus).float()
     if not len(asked):
         raise ValueError("there are no queries; pass at least one")
-    expected = semantic_search(asked, kept, top_k).indices
-    ranges = calibrate(kept)
-    codes = {name: quantize(kept, name, ranges if name == "int8" else None) for name in ("float32", "int8", "ubinary")}
-    found: dict[str, dict[str, float]] = {}
+    expected = semantic_search(asked, vectors, top_k).indices
+    ranges = calibrate(vectors)
+    codes = {
+        name: quantize(vectors, name, ranges if name == "int8" else None) for name in ("float32", "int8", "ubinary")
+    }
+    report: dict[str, dict[str, float]] = {}
     for way, (coarse, fine) in WAYS.items():
         hits = semantic_search(
             asked,
@@ -70,5 +73,5 @@ def recall_by_precision(queries: Any, corpus: Any, top_k: int = 10, oversample: 
         )
         same = (hits.indices[:, :, None] == expected[:, None]).any(2)  # (queries, k)
         size = sum(codes[name][0].nbytes for name in (coarse, fine) if name)
-        found[way] = {"bytes": size, "recall": float(np.mean(same))}
-    return found
+        report[way] = {"bytes": size, "recall": float(np.mean(same))}
+    return report

@@ -1,11 +1,11 @@
-"""The figures of a benchmark as a table and as a chart."""
+"""The results of a benchmark as a table and as a chart."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from sbert.visualization.plots import check_plot
+from sbert.visualization.formats import check_plot
 
 _NOTES = {
     "sbert-in-order": "ours, batches of 32 in input order",
@@ -14,10 +14,10 @@ _NOTES = {
 
 
 def table(result: dict[str, Any]) -> str:
-    """What ``benchmark`` found, to be read by people.
+    """Format the results of ``benchmark`` as text.
 
     Args:
-        result: What ``benchmark`` returned.
+        result: The return value of ``benchmark``.
     """
     facts, ceilings = result["facts"], result["ceilings"]
     lines = [f"model                {result['model']}", f"processor            {result['processor']}"]
@@ -54,7 +54,7 @@ def table(result: dict[str, Any]) -> str:
 
 
 def _recall(found: dict[str, Any]) -> list[str]:
-    """A row for each way to keep vectors."""
+    """One row per precision of the stored vectors."""
     about = f"best {found['top_k']} of {found['texts']} texts, {found['queries']} queries"
     rows = {"float32": {"bytes": found["bytes"], "recall": 1.0}, **found["ways"]}
     head = f"{about:36} {'bytes a vector':>14} {'recall':>8}"
@@ -66,19 +66,19 @@ def _list(result: dict[str, Any]) -> str:
 
 
 def _throughput(load: str, found: dict[str, Any], result: dict[str, Any]) -> list[str]:
-    """A row a contender; behind them what smart batching gained, and what the machine could do."""
+    """One row per contender, then the gain from smart batching, and the ceiling of the machine."""
     about = f"{load}: {found['texts']} texts of {found['tokens']:.1f} tokens"
     head = f"{about:36} {'texts/s':>9} {'tokens/s':>10} {'ratio':>7} {'ceiling':>8} {'max diff':>9} {'min cosine':>11}"
     rows, speed = [], {name: row["sentences"] for name, row in found["contenders"].items()}
     for name, row in found["contenders"].items():
         ceiling = result["ceilings"].get(_dtype(name, result))
-        # A model of word vectors multiplies nothing; float16 has no ceiling here.
+        # Word vectors need no operations, and the ceiling of float16 is not measured.
         part = f"{row['operations'] / ceiling:8.0%}" if ceiling and row["operations"] else f"{'-':>8}"
         rows.append(
             f"{_NOTES.get(name, name):36} {row['sentences']:9,.0f} {row['tokens']:10,.0f} {row['ratio']:7.2f}"
             f" {part} {row['difference']:9.1e} {row['cosine']:11.6f}"
         )
-    # What differs in dtype, too, would show more than batching.
+    # Compared in the same dtype, so that only batching differs.
     like = {"padded-in-order": "sbert-float32" if "sbert-float32" in speed else "sbert"}
     gained = [f"{speed[like.get(n, 'sbert')] / speed[n]:.2f} over {_NOTES[n]}" for n in _NOTES if speed.get(n)]
     rows += [f"smart batching: {', '.join(gained)}"] if gained else []
@@ -90,7 +90,7 @@ def _throughput(load: str, found: dict[str, Any], result: dict[str, Any]) -> lis
 
 
 def _dtype(name: str, result: dict[str, Any]) -> str:
-    """The dtype that a contender computes in."""
+    """The dtype in which a contender computes."""
     if name in ("sbert", "sbert-in-order"):
         chosen: str = result["facts"]["diagnosis"]["dtype"].split(":")[0]
         return chosen
@@ -98,15 +98,15 @@ def _dtype(name: str, result: dict[str, Any]) -> str:
 
 
 def plot(result: dict[str, Any], path: str) -> None:
-    """Bars of sentences a second.
+    """Draw sentences per second as bars.
 
     Args:
-        result: What ``benchmark`` returned.
-        path: The picture, in a format that its ending says.
+        result: The return value of ``benchmark``.
+        path: The image file; its extension determines the format.
 
     Raises:
         ImportError: If matplotlib is not installed.
-        ValueError: If matplotlib draws no pictures of that kind.
+        ValueError: If matplotlib does not know the extension.
     """
     check_plot(path)
     from matplotlib.figure import Figure
