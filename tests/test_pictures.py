@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from sbert.visualization.plots import corpus_map, similarity_heatmap
+from sbert.visualization import corpus_map, similarity_heatmap
 
 SENTENCES = ["A fox.", "It costs $5 or $6.", "Two\nlines", "long " * 40]
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from sbert.visualization.plots import check_plot, training_curves
+from sbert.visualization import training_curves
+from sbert.visualization.formats import check_plot
 
 STEPS: list[dict[str, Any]] = [
     {"step": 10, "loss": 0.9, "learning_rate": 2e-5, "gradient_norm": 1.0},
@@ -69,14 +70,14 @@ def test_a_file_in_and_a_picture_out(tmp_path: Path, ending: str) -> None:
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no entries"):
         training_curves([])
-    with pytest.raises(ValueError, match=r"'curves\.doc' has no ending that matplotlib knows; pass one of .*png"):
+    with pytest.raises(ValueError, match=r"'curves\.doc' has no file extension that matplotlib supports.*png"):
         training_curves(STEPS, "curves.doc")
     with pytest.raises(FileNotFoundError):
         training_curves(tmp_path / "none.jsonl")
     for bad in ("no json", "[1]", '{"loss": 1}'):
         path = tmp_path / "bad.jsonl"
         path.write_text(f"{json.dumps(STEPS[0])}\n{bad}\n", encoding="utf-8")
-        with pytest.raises(ValueError, match=r"bad\.jsonl, line 2: no entry of a history"):
+        with pytest.raises(ValueError, match=r"bad\.jsonl, line 2: not an entry of a history"):
             training_curves(path)
 
 

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import sbert.visualization as plotting
 from sbert import functional, losses
 from sbert.evaluation import RerankingEvaluator, SimilarityEvaluator, TripletEvaluator
 from sbert.functional import SIMILARITIES, cos_sim, directions, dot_score, euclidean, manhattan, pairwise_similarity
@@ -31,7 +32,6 @@ from sbert.search import (
     semantic_search,
     topic_words,
 )
-from sbert.visualization import plots as plotting
 
 HALF = [torch.float16, torch.bfloat16]
 TEXTS = ["a b", "c d", "e f"]
@@ -526,12 +526,12 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         "path is of type list; pass a file name, and all else by name",
     ),
     "map by letters": (lambda: plotting.corpus_map(V, labels="abcdef"), "labels must be a list"),
-    "map of letters": (lambda: plotting.corpus_map(V, texts="abcdef"), "texts must be a list of texts"),
+    "map of letters": (lambda: plotting.corpus_map(V, texts="abcdef"), "texts is of type str; pass a list of str"),
     "curves of a number": (
         lambda: plotting.training_curves(5),
-        r"history is of type int; pass what Trainer\.fit returns",
+        r"history is of type int; pass the result of Trainer\.fit",
     ),
-    "curves of numbers": (lambda: plotting.training_curves([0.5]), r"history\[0\] is 0\.5, no entry of a history"),
+    "curves of numbers": (lambda: plotting.training_curves([0.5]), r"history\[0\] is 0\.5, not an entry of a history"),
     # Names of arguments.
     "n_clusters": (
         lambda: cluster(V, n_clusters=2),

@@ -20,8 +20,8 @@ from torch import nn
 from sbert import CrossEncoder, SentenceEncoder, Trainer, TrainingConfig
 from sbert.cli.main import main
 from sbert.pipeline.progress import progress_bar
+from sbert.visualization import corpus_map
 from sbert.visualization.map_page import map_page
-from sbert.visualization.plots import corpus_map
 from sbert.visualization.projection import choose, project
 from tests import browser, pairs, scripts, small
 
@@ -124,7 +124,7 @@ def test_21_a_notebook_shows_each_picture_once() -> None:
     import nbformat
     from nbclient import NotebookClient
 
-    start = "import numpy as np\nfrom sbert.visualization.plots import corpus_map, similarity_heatmap, training_curves"
+    start = "import numpy as np\nfrom sbert.visualization import corpus_map, similarity_heatmap, training_curves"
     begins = (start, "import matplotlib.pyplot as plt", "%matplotlib inline")
     cells = [source for begin in begins for source in (begin, *DRAWN, f"picture = {DRAWN[0]}")]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])

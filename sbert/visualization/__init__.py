@@ -27,7 +27,9 @@ On the command line, ``sbert map texts.txt -o map.html`` does all of it: encode,
 - Pass ``labels`` (``sbert.search.cluster``) for colours: groups that the eye sees in a map may not be groups.
 """
 
+from sbert.visualization.curves import training_curves
+from sbert.visualization.heatmap import similarity_heatmap
+from sbert.visualization.map_image import corpus_map
 from sbert.visualization.map_page import map_page
-from sbert.visualization.plots import corpus_map, similarity_heatmap, training_curves
 
 __all__ = ["corpus_map", "map_page", "similarity_heatmap", "training_curves"]

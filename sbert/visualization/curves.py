@@ -1,0 +1,130 @@
+"""Training curves: loss, learning rate and evaluations over the steps."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sbert.inputs.arguments import known_arguments
+from sbert.visualization.formats import check_plot
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+History = Sequence[Mapping[str, Any]] | str | os.PathLike[str]
+
+_LOSS, _RATE = "tab:blue", "0.45"
+_SCORES = ("tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown", "tab:pink")
+
+
+@known_arguments
+def training_curves(history: History, path: str | os.PathLike[str] | None = None) -> Figure:
+    """Draw the loss, the learning rate and the evaluations of a training run over its steps.
+
+    Args:
+        history: The result of ``Trainer.fit``, or the path of a ``history.jsonl``.
+        path: Where to save the image; the file extension gives the format. By default, it is only returned.
+
+    Raises:
+        FileNotFoundError: If the history file does not exist.
+        ImportError: If matplotlib is not installed.
+        TypeError: If ``history`` is not a history.
+        ValueError: If the image format is unknown, the history is empty, or a line of its file is not an entry.
+
+    Example:
+        >>> history = [{"step": 10, "loss": 0.7, "learning_rate": 2e-5}, {"step": 20, "loss": 0.4, "learning_rate": 0}]
+        >>> figure = training_curves([*history, {"step": 20, "evaluation": {"spearman": 0.8}}])
+        >>> sorted(axis.get_ylabel() for axis in figure.axes)
+        ['learning rate', 'loss', 'spearman']
+    """
+    check_plot("curves.png" if path is None else path)
+    from sbert.visualization.figure import NotebookFigure
+
+    entries = _read(Path(history)) if isinstance(history, (str, os.PathLike)) else _checked(history)
+    steps = [entry for entry in entries if "loss" in entry]
+    evaluations = [entry for entry in entries if "evaluation" in entry]
+    if not steps and not evaluations:
+        raise ValueError("the history has no entries, so there is nothing to draw; train at least one step")
+
+    figure = NotebookFigure(figsize=(8, 6 if evaluations else 4), layout="constrained")
+    axes = figure.subplots(2 if evaluations else 1, 1, sharex=True, squeeze=False)[:, 0]
+    _draw_steps(axes[0], steps)
+    if evaluations:
+        _draw_evaluations(axes[1], evaluations)
+    axes[-1].set_xlabel("step")
+    axes[-1].set_xlim(left=0)
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def _checked(history: Any) -> list[Mapping[str, Any]]:
+    if not isinstance(history, Sequence):
+        raise TypeError(
+            f"history is of type {type(history).__name__}; pass the result of Trainer.fit, or the path of a"
+            " history.jsonl"
+        )
+    for row, entry in enumerate(history):
+        if not isinstance(entry, Mapping) or "step" not in entry:
+            raise TypeError(
+                f"history[{row}] is {entry!r:.60}, not an entry of a history; pass the result of Trainer.fit"
+            )
+    return list(history)
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    entries = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            entry = None
+        if not isinstance(entry, dict) or "step" not in entry:
+            raise ValueError(
+                f"{path}, line {number}: not an entry of a history; pass the history.jsonl of a training run"
+            )
+        entries.append(entry)
+    return entries
+
+
+def _draw_steps(axis: Any, steps: list[Mapping[str, Any]]) -> None:
+    """The loss on the left scale, the learning rate on the right one."""
+    at = [entry["step"] for entry in steps]
+    # A single point makes no line.
+    axis.plot(at, [entry["loss"] for entry in steps], color=_LOSS, marker="o" if len(at) == 1 else None, zorder=3)
+    axis.set_ylabel("loss", color=_LOSS)
+    axis.tick_params(axis="y", colors=_LOSS)
+    rates = axis.twinx()
+    rates.plot(at, [entry["learning_rate"] for entry in steps], color=_RATE, linestyle="--", linewidth=1)
+    rates.set_ylabel("learning rate", color=_RATE)
+    rates.tick_params(axis="y", colors=_RATE)
+    rates.set_ylim(bottom=0)
+    rates.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
+    for side in (axis, rates):
+        side.spines["top"].set_visible(False)
+    axis.grid(alpha=0.25)
+
+
+def _draw_evaluations(axis: Any, evaluations: list[Mapping[str, Any]]) -> None:
+    """One line for each metric, with the value of its best point."""
+    names = list(dict.fromkeys(name for entry in evaluations for name in entry["evaluation"]))
+    for number, name in enumerate(names):
+        points = [(entry["step"], entry["evaluation"][name]) for entry in evaluations if name in entry["evaluation"]]
+        color = _SCORES[number % len(_SCORES)]
+        axis.plot(*zip(*points, strict=True), color=color, marker="o", markersize=5, linewidth=1.2, label=name)
+        numbers = [point for point in points if point[1] == point[1]]  # Without NaN.
+        if numbers:
+            best = max(numbers, key=lambda point: point[1])
+            axis.annotate(
+                f"{best[1]:.4f}", best, xytext=(0, 7), textcoords="offset points", ha="center", color=color, fontsize=9
+            )
+    axis.margins(y=0.18)  # Room for the values above the points.
+    axis.set_ylabel(names[0] if len(names) == 1 else "evaluation")
+    if len(names) > 1:
+        axis.legend(frameon=False)
+    axis.grid(alpha=0.25)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)

@@ -1,0 +1,128 @@
+"""A heat map of the similarities between sentences."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from sbert.inputs.arguments import known_arguments
+from sbert.inputs.texts import texts_of
+from sbert.inputs.vectors import vectors_of
+from sbert.visualization.formats import check_plot
+from sbert.visualization.text import font_families, shorten, text_columns
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Up to this number of sentences, columns are labelled with the sentence, and cells with the score.
+_FEW = 12
+
+
+@runtime_checkable
+class Compares(Protocol):
+    """A model that encodes sentences and compares their vectors, as ``SentenceEncoder`` does."""
+
+    def encode(self, sentences: Sequence[str]) -> Any:
+        """One vector per sentence."""
+        ...
+
+    def similarity(self, a: Any, b: Any) -> Any:
+        """The similarity of every vector of ``a`` with every vector of ``b``."""
+        ...
+
+
+@known_arguments
+def similarity_heatmap(
+    sentences: Sequence[str], scores: Compares | Any, path: str | os.PathLike[str] | None = None
+) -> Figure:
+    """Draw the similarities of all pairs of sentences as a matrix of colours.
+
+    Args:
+        sentences: The sentences; 2 to 40 are easy to read.
+        scores: A model, or the matrix of similarities.
+        path: Where to save the image; the file extension gives the format. By default, it is only returned.
+
+    Shape:
+        scores: (sentences, sentences).
+
+    Raises:
+        ImportError: If matplotlib is not installed.
+        TypeError: If ``sentences`` or ``scores`` has a wrong type.
+        ValueError: If the image format is unknown, or the scores are not finite or have another shape.
+
+    Example:
+        >>> figure = similarity_heatmap(["A cat sleeps.", "A kitten naps.", "Taxes rise."], model)
+        >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        ['A cat sleeps.', 'A kitten naps.', 'Taxes rise.']
+    """
+    check_plot("heatmap.png" if path is None else path)
+    from sbert.visualization.figure import NotebookFigure
+
+    listed = texts_of(sentences, "sentences")
+    if not listed:
+        raise ValueError("there are no sentences, so there is nothing to draw; pass at least one")
+    matrix = _checked_scores(listed, scores)
+    texts = [shorten(sentence, 60) for sentence in listed]
+    few = len(texts) <= _FEW
+    size = max(2.0, len(texts) * (0.62 if few else 0.26))
+    label_width = (0.072 if few else 0.064) * max(map(text_columns, texts)) + 0.4  # In inches.
+    figure = NotebookFigure(figsize=(size + label_width + 1.2, size + (2.2 if few else 0.6)), layout="constrained")
+    axis: Any = figure.subplots()
+    # Cosines have the same colour scale in all images.
+    cosines = matrix.min() >= -1.001 and matrix.max() <= 1.001
+    low, high = (min(0.0, float(matrix.min())), 1.0) if cosines else (float(matrix.min()), float(matrix.max()))
+    image = axis.imshow(matrix, cmap="YlGnBu", vmin=low, vmax=high)
+    if few:
+        _write_scores(axis, matrix, low + 0.6 * (high - low))
+    _write_labels(axis, texts)
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+    figure.colorbar(image, ax=axis, shrink=0.6, label="similarity").outline.set_visible(False)
+    figure.draw_without_rendering()
+    box = figure.get_tightbbox()  # In inches. The layout leaves too little room beside a square.
+    figure.set_figwidth(figure.get_figwidth() + 2 * max(0.0, -box.x0))
+    if path is not None:
+        figure.savefig(path, dpi=150, bbox_inches="tight")
+    return figure
+
+
+def _checked_scores(sentences: list[str], scores: Any) -> np.ndarray:
+    """The matrix of similarities. Shape: (sentences, sentences)."""
+    count = len(sentences)
+    if isinstance(scores, Compares):
+        vectors = scores.encode(sentences)
+        scores = scores.similarity(vectors, vectors)
+    try:
+        matrix: np.ndarray = vectors_of("scores", scores).detach().float().cpu().numpy()
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"scores are {scores!r:.60}; pass a model, or numbers ({count}, {count})") from error
+    if matrix.shape != (count, count):
+        raise ValueError(f"scores have shape {matrix.shape}; pass ({count}, {count}), or a model")
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"scores[{int((~np.isfinite(matrix)).any(1).argmax())}] are not all finite; check the vectors")
+    return matrix
+
+
+def _write_scores(axis: Any, matrix: np.ndarray, dark: float) -> None:
+    """Write each score into its cell, in white on cells above ``dark``."""
+    for row, column in np.ndindex(matrix.shape):
+        score = matrix[row, column]
+        color = "white" if score > dark else "black"
+        axis.text(column, row, f"{score:.2f}", ha="center", va="center", fontsize=9, color=color)
+
+
+def _write_labels(axis: Any, texts: list[str]) -> None:
+    """Label the rows with the sentences, and the columns with sentences, if they are few, or with numbers."""
+    few, positions, families = len(texts) <= _FEW, range(len(texts)), font_families()
+    rows = texts if few else [f"{text}  {number}" for number, text in enumerate(texts, start=1)]
+    axis.set_yticks(positions, rows, parse_math=False, fontfamily=families, fontsize=9 if few else 8)
+    if few:
+        turned = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+        columns = [shorten(text, 32) for text in texts]
+        axis.set_xticks(positions, columns, parse_math=False, fontfamily=families, fontsize=9, **turned)
+    else:
+        axis.set_xticks(positions, range(1, len(texts) + 1), fontsize=8, rotation=90)
+        axis.xaxis.tick_top()

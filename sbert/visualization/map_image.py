@@ -1,0 +1,189 @@
+"""A map of a corpus as an image: one point per text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sbert.inputs.arguments import known_arguments
+from sbert.inputs.texts import texts_of
+from sbert.visualization.formats import check_plot
+from sbert.visualization.projection import NAMES, check_vectors, choose, density_peaks, project
+from sbert.visualization.text import font_families, shorten
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Clusters that share a colour have different markers.
+_COLOURS = (
+    *("#2f6fdb", "#e07b00", "#1e9448", "#d1344b", "#8a4fd0", "#8c5a3c"),
+    *("#d64fa8", "#4b5a66", "#94960a", "#0aa0b4", "#0b3d91", "#f2a28c"),
+)
+_MARKERS = "os^Dv"
+_NO_CLUSTER = "0.7"
+# Up to this number of points, every text is written beside its point.
+_MAX_TEXTS = 30
+
+# The name of a cluster, None for no cluster, and its rows.
+Cluster = tuple[Any, np.ndarray]
+
+
+@known_arguments
+def corpus_map(
+    vectors: Any,
+    path: str | os.PathLike[str] | None = None,
+    labels: Sequence[Any] | np.ndarray | None = None,
+    texts: Sequence[str] | None = None,
+) -> Figure:
+    """Draw the vectors of a corpus as points in a plane, coloured by cluster.
+
+    Args:
+        vectors: Vectors of the texts; vectors of dimension 2 are used as points directly.
+        path: Where to save the image; the file extension gives the format. By default, it is only returned.
+        labels: The cluster of each vector, a number or a name; -1 or None for no cluster.
+        texts: The text of each vector. Up to 30 texts are written beside their points; of more, one per cluster: its
+            medoid, which has the greatest mean cosine with the vectors of the cluster, or, if ``vectors`` are points,
+            the text where the cluster is densest.
+
+    Shape:
+        vectors: (n, dim). labels, texts: (n,).
+
+    Raises:
+        ImportError: If matplotlib is not installed.
+        TypeError: If an argument has a wrong type.
+        ValueError: If the image format is unknown, the vectors are not a matrix of finite numbers, or there are more or
+            fewer labels or texts than vectors.
+
+    Example:
+        >>> vectors = model.encode(["A cat sleeps.", "A kitten naps.", "Taxes rise."])
+        >>> figure = corpus_map(vectors, labels=["pets", "pets", "money"])
+        >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+        ['pets (2)', 'money (1)']
+    """
+    check_plot("map.png" if path is None else path)
+    from sbert.visualization.figure import NotebookFigure
+
+    matrix = check_vectors(vectors)
+    texts = None if texts is None else texts_of(texts, "texts")
+    if isinstance(labels, str) or not (labels is None or isinstance(labels, Iterable)):
+        raise TypeError(f"labels must be a list, the cluster of each vector, not {labels!r:.60}")
+    labels = None if labels is None else list(labels)
+    for name, given in (("labels", labels), ("texts", texts)):
+        if given is not None and len(given) != len(matrix):
+            raise ValueError(f"there are {len(matrix)} vectors and {len(given)} {name}; pass one for each vector")
+    method = None if matrix.shape[1] == 2 else choose(len(matrix))[0]
+    points = matrix if method is None else project(matrix)  # (n, 2)
+    clusters = _by_cluster(labels, len(points))
+    figure = NotebookFigure(figsize=(9, 7), layout="constrained")
+    axis: Any = figure.subplots()
+    colours = _draw_points(axis, points, clusters, grey=labels is not None)
+    axis.set_aspect("equal", adjustable="datalim")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.spines[:].set_color("0.8")
+    if method is not None:
+        axis.set_xlabel(NAMES[method], loc="right", fontsize=8, color="0.4")
+    if labels is not None and len(points):
+        _draw_legend(axis)
+    if texts is not None:
+        written = list(range(len(points)))
+        if len(points) > _MAX_TEXTS:
+            typical = _typical_rows(matrix, method is None, [rows for _, rows in clusters])
+            named = [at for at, (name, _) in enumerate(clusters) if name is not None and typical[at] >= 0]
+            written = [typical[at] for at in named]
+            # Among many points, a ring shows to which point and cluster a text belongs.
+            ring = {"facecolors": [colours[at] for at in named], "edgecolors": "black", "linewidths": 0.8}
+            axis.scatter(*points[written].T, s=30, zorder=2, **ring)
+        _write_texts(figure, axis, points, written, texts)
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def _draw_points(axis: Any, points: np.ndarray, clusters: list[Cluster], grey: bool) -> list[str]:
+    """Draw the points, those without cluster in grey if ``grey``; returns the colour of each cluster."""
+    size = float(np.clip(3000 / max(len(points), 1), 3, 45))
+    without = sum(name is None for name, _ in clusters) if grey else 0
+    colours = []
+    for number, (name, rows) in enumerate(clusters, start=-without):
+        colours.append(_NO_CLUSTER if number < 0 else _COLOURS[number % len(_COLOURS)])
+        axis.scatter(
+            *points[rows].T,
+            s=size,
+            color=colours[-1],
+            marker=_MARKERS[max(number, 0) // len(_COLOURS) % len(_MARKERS)],
+            alpha=0.8 if len(points) < 2000 else 0.55,
+            linewidths=0,
+            zorder=1 if len(points) > _MAX_TEXTS else 4,
+            label=f"{'no cluster' if name is None else name} ({len(rows):,})",
+        )
+    return colours
+
+
+def _draw_legend(axis: Any) -> None:
+    legend = axis.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, labelspacing=0.6)
+    for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+        handle.set(sizes=[40], alpha=1)
+        text.set(parse_math=False, fontfamily=font_families())
+
+
+def _by_cluster(labels: Sequence[Any] | np.ndarray | None, count: int) -> list[Cluster]:
+    """The clusters, largest first; the rows without cluster come before all, so that they are drawn below."""
+    if labels is None:
+        return [(None, np.arange(count))]
+    rows: dict[Any, list[int]] = {}
+    for row, label in enumerate(labels):
+        name = label.item() if isinstance(label, np.generic) else label
+        rows.setdefault(None if name == -1 else name, []).append(row)
+    named = sorted(rows.items(), key=lambda item: (item[0] is not None, -len(item[1])))
+    return [(name, np.array(own)) for name, own in named]
+
+
+def _typical_rows(vectors: np.ndarray, are_points: bool, clusters: list[np.ndarray]) -> list[int]:
+    """One row per cluster: its medoid by cosine; for points, the row where it is densest, or -1."""
+    if are_points:
+        labels = np.empty(len(vectors), np.int64)
+        for number, rows in enumerate(clusters):
+            labels[rows] = number
+        peaks: list[int] = density_peaks(vectors, labels, len(clusters)).tolist()
+        return peaks
+    medoids = []
+    for rows in clusters:
+        own = vectors[rows].astype(np.float64)  # (members, dim)
+        own /= np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1e-12)
+        medoids.append(int(rows[(own @ own.sum(0)).argmax()]))
+    return medoids
+
+
+def _write_texts(figure: Figure, axis: Any, points: np.ndarray, chosen: Sequence[int], texts: Sequence[str]) -> None:
+    """Write texts beside their points; a text that would cover another is moved up or down, or else left out."""
+    from matplotlib.patheffects import withStroke
+    from matplotlib.transforms import Bbox
+
+    figure.draw_without_rendering()  # Computes the layout, and so the positions below.
+    edge = axis.get_window_extent()
+    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in axis.transData.transform(points[list(chosen)])]
+    for row in chosen:
+        note = axis.annotate(
+            shorten(texts[row], 40),
+            points[row],
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            parse_math=False,
+            fontfamily=font_families(),
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+        )
+        for up, left in product((0, 7, -7, 14, -14, 21, -21), (False, True)):
+            note.set(position=(-6 if left else 6, up), ha="right" if left else "left")
+            box = note.get_window_extent()
+            if edge.x0 <= box.x0 and box.x1 <= edge.x1 and not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                break
+        else:
+            note.remove()
