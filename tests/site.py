@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import sys
 import textwrap
@@ -13,8 +15,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pdoc
+from torch import nn
 
 import sbert
+from tests.code_lines import PACKAGE
 
 TEMPLATES = Path(__file__).parent / "pdoc"
 # The packages with a guide, and what their pages refer to.
@@ -28,10 +32,11 @@ PAGES = [
 _NO_PROBLEM = "Error parsing type annotation ForwardRef"
 # Names in docstrings that are to exist: "sbert.search.Index".
 _REFERENCE = re.compile(r"``(sbert(?:\.\w+)+)(?:\(.*?\))?``", re.DOTALL)
-_SECTION = re.compile(
-    r"^(?P<indent> *)(?P<name>Args|Returns|Yields|Shape|Raises|References|Example|Examples|Attributes):$"
-)
-_ITEM = re.compile(r"^(?P<names>\*{0,2}\w[^:`]{0,60}): (?P<text>.*)$")
+_SECTION = re.compile(r"^(Args|Returns|Yields|Shape|Raises|References|Example|Attributes):$")
+_ITEM = re.compile(r"^(\*{0,2}\w[^:`]{0,60}): (.*)$")
+# What torch says of its own modules says nothing of ours.
+_INHERITED = {inspect.getdoc(member) for member in vars(nn.Module).values()}
+_END = "end of the docstring"
 
 
 def markdown(docstring: str) -> str:
@@ -39,40 +44,45 @@ def markdown(docstring: str) -> str:
 
     Sections become headings, arguments lists, doctests and indented formulas blocks of code.
     """
-    lines, out, section = docstring.splitlines(), [], ""
-    at = 0
-    while at < len(lines):
-        line = lines[at]
+    if docstring in _INHERITED:
+        return ""
+    out: list[str] = []
+    # Text, then the name and the indented lines of each section; text may follow a section, too.
+    section, block = "", []
+    for line in [*docstring.splitlines(), _END]:
         found = _SECTION.match(line)
-        if found:
-            section = found[1]
-            block = []
-            at += 1
-            while at < len(lines) and (not lines[at].strip() or lines[at].startswith("    ")):
-                block.append(lines[at])
-                at += 1
-            body = textwrap.dedent("\n".join(block))
-            out += ["", f"**{section}**", "", *(_items(body) if section in ("Args", "Raises") else _blocks(body)), ""]
-            continue
-        block = []
-        while at < len(lines) and not _SECTION.match(lines[at]):
-            block.append(lines[at])
-            at += 1
-        out += _blocks("\n".join(block))
+        ends = bool(section) and bool(line) and not line.startswith(" ")
+        if found or ends or line is _END:
+            out += _section(section, textwrap.dedent("\n".join(block)))
+            section, block = found[1] if found else "", []
+        if not found:
+            block.append(line)
     return "\n".join(out)
+
+
+def _section(name: str, body: str) -> list[str]:
+    """A section with its heading; text that is in none has no name."""
+    if not name:
+        return _blocks(body)
+    parts = _items(body) if name in ("Args", "Raises", "Attributes") else _blocks(body, name == "References")
+    return ["", f"**{name}**", "", *parts, ""]
 
 
 def _items(body: str) -> list[str]:
     """``name: text`` with further lines indented, as a list."""
     out = []
     for line in body.splitlines():
-        found = _ITEM.match(line)
-        out.append(f"- **`{found['names']}`**: {found['text']}" if found else f"  {line.strip()}" if line else "")
+        found = None if line.startswith(" ") else _ITEM.match(line)
+        if found:
+            name = found[1].replace("*", r"\*")
+            out.append(f"- **{name}**: {found[2]}")
+        else:
+            out.append(f"  {line.strip()}" if line else "")
     return out
 
 
-def _blocks(body: str) -> list[str]:
-    """Paragraphs: doctests and what is indented below a paragraph as code, the rest as it is."""
+def _blocks(body: str, each_line: bool = False) -> list[str]:
+    """Paragraphs: doctests and what is indented as code, the rest as it is, or as a list of its lines."""
     out: list[str] = []
     # Code in fences stays as it is.
     for number, part in enumerate(re.split(r"^(```.*?^```)$", body, flags=re.MULTILINE | re.DOTALL)):
@@ -86,23 +96,19 @@ def _blocks(body: str) -> list[str]:
             elif lines and all(line.startswith("    ") for line in lines):
                 out += ["", "```text", *textwrap.dedent(paragraph).splitlines(), "```", ""]
             else:
-                out += ["", *lines]
+                out += ["", *(f"- {line}" if each_line and not line.startswith(" ") else line for line in lines)]
     return out
 
 
-def broken(modules: list[pdoc.doc.Module]) -> list[str]:
-    """Names that docstrings mention and that do not exist."""
+def broken(package: Path = PACKAGE) -> list[str]:
+    """Names that docstrings of any file mention and that do not exist."""
     found = []
-
-    def visit(doc: pdoc.doc.Doc[object]) -> None:
-        names = _REFERENCE.findall(doc.docstring)
-        found.extend(f"{doc.fullname}: {name} does not exist" for name in names if not exists(name))
-        if isinstance(doc, pdoc.doc.Namespace):
-            for member in doc.own_members:
-                visit(member)
-
-    for module in modules:
-        visit(module)
+    for path in sorted(package.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+                names = _REFERENCE.findall(ast.get_docstring(node) or "")
+                place = f"{path.relative_to(package)}: {getattr(node, 'name', 'the docstring of the file')}"
+                found += [f"{place}: {name} does not exist" for name in names if not exists(name)]
     return found
 
 
@@ -131,9 +137,8 @@ def render(folder: Path) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         pdoc.pdoc(*PAGES, output_directory=folder)
-        found = broken([pdoc.doc.Module(import_module(name)) for name in pdoc.extract.walk_specs(PAGES)])
     said = [str(warning.message) for warning in caught]
-    return [message for message in said if not message.startswith(_NO_PROBLEM)] + found
+    return [message for message in said if not message.startswith(_NO_PROBLEM)] + broken()
 
 
 def main() -> int:
