@@ -92,7 +92,7 @@ def test_the_vectors_of_the_hugging_face_module(family: str) -> None:
     assert apart(found, each) <= 1e-5
     assert (module.padding_reason is None) == (family in PACKED)
     if family in PADDED:
-        assert "brings its own attention" in str(module.padding_reason)
+        assert "has its own attention" in str(module.padding_reason)
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "camembert", "modernbert", "qwen3"])

@@ -85,7 +85,7 @@ def test_ranges_that_do_not_fit(ranges: Any) -> None:
 
 
 def test_a_sample_is_more_than_one_vector() -> None:
-    with pytest.raises(ValueError, match=r"shape \(1, 12\); pass two vectors or more"):
+    with pytest.raises(ValueError, match=r"shape \(1, 12\); pass at least two vectors"):
         calibrate(vectors(1))
     with pytest.raises(ValueError, match=r"vectors\[0\] has a NaN"):
         calibrate(np.array([[np.nan], [1.0]]))

@@ -300,7 +300,7 @@ def test_06_a_replay_that_differs_is_not_used(gpu: Gpu, fused: FusedEncoder, mon
     monkeypatch.setattr("torch.cuda.Stream", lambda device: Stream(gpu, 0))
     graphs = Graphs(fused)
     with pytest.warns(
-        UserWarning, match="short texts are encoded without CUDA graphs: what is replayed differs by"
+        UserWarning, match="short texts are encoded without CUDA graphs: its output differs by"
     ) as said:
         assert wrong(graphs, fused) == 0
     assert len(said) == gpu.captures == 1
@@ -313,7 +313,7 @@ def test_06_a_replay_that_differs_is_not_used(gpu: Gpu, fused: FusedEncoder, mon
 )
 def test_06_a_capture_that_fails_is_not_repeated(gpu: Gpu, fused: FusedEncoder, failure: Exception) -> None:
     gpu.failure, graphs = failure, Graphs(fused)
-    with pytest.warns(UserWarning, match="without CUDA graphs: to capture one failed") as said:
+    with pytest.warns(UserWarning, match="without CUDA graphs: a capture failed") as said:
         assert wrong(graphs, fused) == 0
     assert len(said) == gpu.captures == 1
     assert graphs.failure is not None

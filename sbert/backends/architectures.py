@@ -1,4 +1,4 @@
-"""The layers of BERT and its kin, whatever Hugging Face's classes call them."""
+"""The layers of BERT-family models, by the names in the classes of Hugging Face. New architectures are added here."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sbert.backends.activations import ACTIVATIONS, Activation
 
 @dataclass(frozen=True)
 class Layer:
-    """Attention and a feed-forward pair, each with a residual around it and a norm behind.
+    """Attention and a feed-forward network, each followed by a residual connection and a layer norm.
 
     x = attention_norm(x + out_dropout(out(attention(query(x), key(x), value(x)))))
     x = norm(x + down_dropout(down(activation(up(x)))))
 
-    Within the attention, ``dropout`` drops weights; what is None drops nothing.
+    ``dropout`` applies to attention weights; None means no dropout.
     """
 
     query: nn.Linear
@@ -37,21 +37,21 @@ class Layer:
 
 @dataclass(frozen=True)
 class Backbone:
-    """An encoder with absolute positions and post-norm layers: BERT and its kin.
+    """An encoder with absolute positions and post-norm layers.
 
     Args:
-        words: Vectors of the tokens.
-        positions: Vectors of the positions.
-        norm: Of the sum of the two.
-        layers: In order.
-        heads: Of the attention.
-        activation: Behind the first linear layer of a feed-forward pair.
-        dropout: Of the embeddings.
-        token_types: Vectors of the parts of a pair, of which single texts have the first.
-        widen: Between embeddings that are narrower than the layers, and these.
-        padding: The padding token's id where positions count from behind it, and where it has none itself.
-        position_bias: Gives for a length what is added to the scores of every layer, (heads, length, length).
-        bias_table: The weights behind it.
+        words: Embeddings of the tokens.
+        positions: Embeddings of the positions.
+        norm: Layer norm of their sum.
+        layers: The layers, in order.
+        heads: Number of attention heads.
+        activation: Activation of the feed-forward networks.
+        dropout: Dropout of the embeddings.
+        token_types: Embeddings of the two texts of a pair; single texts use the first.
+        widen: Projection from embeddings of a smaller dimension to that of the layers.
+        padding: Id of the padding token in models that count positions from it.
+        position_bias: Function of a length to a bias of the attention scores, (heads, length, length).
+        bias_table: Weights of the bias.
     """
 
     words: nn.Embedding
@@ -69,19 +69,19 @@ class Backbone:
 
     @property
     def head_dim(self) -> int:
-        """Size of a head."""
+        """Dimension of a head."""
         return self.layers[0].query.out_features // self.heads
 
     def modules(self) -> Iterator[nn.Module]:
-        """The modules that hold its weights."""
+        """All modules with weights."""
         for part in (self, *self.layers):
             yield from (value for value in vars(part).values() if isinstance(value, nn.Module))
 
 
 def describe(model: Any) -> Backbone | str:
-    """The layers of a Hugging Face encoder, or why they are not those of BERT.
+    """The layers of a Hugging Face encoder, or the reason why it is not supported.
 
-    The types are listed: others share the names of BERT's parts and work otherwise on long texts.
+    Model types are listed, because others use the same names for parts that work differently on long texts.
     """
     config = model.config
     kind = config.model_type
@@ -129,7 +129,7 @@ def _bert(model: Any, activation: Activation) -> Backbone:
         activation,
         table.dropout,
         token_types=table.token_type_embeddings,
-        widen=getattr(model, "embeddings_project", None),  # ELECTRA's, where it is small
+        widen=getattr(model, "embeddings_project", None),  # of small ELECTRA models
     )
 
 
@@ -219,12 +219,12 @@ def _preclassified(model: Any, first: Tensor) -> Tensor:
 
 
 class Architecture(NamedTuple):
-    """What is known of a model type.
+    """What the library knows of a model type.
 
     Args:
-        read: Its layers, from a model and the activation that its configuration names.
-        head: The scores of a model for sequence classification, (rows, classes), from the vectors of each row's
-            first token, (rows, 1, dim).
+        read: Function of a model and its activation to its layers.
+        head: Function of a model for sequence classification and the vectors of the first tokens, (rows, 1, dim), to
+            scores, (rows, classes).
     """
 
     read: Callable[[Any, Activation], Backbone]
@@ -243,6 +243,6 @@ _ARCHITECTURES = {
 
 
 def classification_head(model: Any) -> Callable[[Any, Tensor], Tensor] | None:
-    """The head of a model for sequence classification that reads each row's first token; None where it is another."""
+    """The head of a model for sequence classification if it reads the first token of each row, else None."""
     known = _ARCHITECTURES.get(model.config.model_type)
     return known.head if known and type(model).__name__.endswith("ForSequenceClassification") else None

@@ -1,4 +1,4 @@
-"""Attention over rows that lie end to end, without padding."""
+"""Attention over concatenated rows, without padding."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sbert.batch import Ragged, TokenBatch
 from sbert.storage.files import is_failure, one_line
 
 _HALF = (torch.bfloat16, torch.float16)
-# In half precision a CPU takes keys in blocks, and a broken block as long as two: a few hidden keys fill it up.
+# In half precision, CPUs process keys in blocks; an incomplete block costs as much as two, so masked keys complete it.
 _BLOCK, _FILLER = 16, 11
-# Sizes of heads that the kernel for rows of any length takes: up to this one, and multiples of this one.
+# Head sizes that the kernel for variable lengths supports: at most the first, and multiples of the second.
 _LARGEST, _MULTIPLE = 256, 8
-# What that kernel fails with, by dtype, device and size of a head: torch may be built without it, as for Windows.
+# Errors of that kernel, by dtype, device and head size: torch may be built without it, as on Windows.
 kernel_failures: dict[tuple[torch.dtype, torch.device, int], str | None] = {}
-# What a call costs beside its arithmetic, in scores of the same time.
+# Overhead of a call, as the number of attention scores that take the same time.
 _CALL, _CALL_ACCELERATOR = 200_000, 20_000_000
 
 
 def one_kernel(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
-    """Whether one kernel takes rows of any length at once: in half precision, on a GPU of capability 8.0 or more.
+    """Whether one kernel handles rows of variable length: in half precision, on a GPU of capability 8.0 or higher.
 
     Args:
         dtype: Of queries, keys and values.
@@ -45,7 +45,7 @@ def _capable(device: torch.device) -> bool:
 
 
 def _tried(dtype: torch.dtype, device: torch.device, dim: int) -> str | None:
-    """What the kernel fails with on two rows, whose means it is to give; None if it gives them."""
+    """The error of the kernel on two rows whose means it should compute; None if it does."""
     rows = TokenBatch.from_rows([[1, 2], [3]]).to(device)
     value = torch.tensor([1.0, 3.0, 5.0], dtype=dtype, device=device).view(3, 1, 1).expand(3, 1, dim).contiguous()
     try:
@@ -130,11 +130,11 @@ def attend(
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
 
-_known: list[frozenset[str]] = []  # Not a cache of functools, which torch.compile does not look through.
+_known: list[frozenset[str]] = []  # Not functools.cache, which torch.compile cannot trace.
 
 
 def _takes() -> frozenset[str]:
-    """What torch's kernel for rows of any length can be told: that of 2.10 knows no scale and no window."""
+    """Arguments of torch's kernel for variable lengths: that of 2.10 has neither scale nor window."""
     from torch.nn.attention import varlen
 
     if not _known:
@@ -143,7 +143,7 @@ def _takes() -> frozenset[str]:
 
 
 def _options(sees: tuple[int, int]) -> dict[str, Any] | None:
-    """How to tell the kernel what a token sees; None where it cannot be told."""
+    """Arguments that tell the kernel what a token attends to; None if it has none for that."""
     if sees == (-1, -1):
         return {}
     if "window_size" in _takes():
@@ -154,7 +154,7 @@ def _options(sees: tuple[int, int]) -> dict[str, Any] | None:
 def _one_call(
     query: Tensor, key: Tensor, value: Tensor, rows: Ragged, scale: float | None, options: dict[str, Any]
 ) -> Tensor:
-    """Attention by the kernel for rows of any length, to which heads are filled up with zeros."""
+    """Attention by the kernel for variable lengths; heads are padded with zeros to a size that it supports."""
     from torch.nn.attention import varlen
 
     dim, filler = query.shape[-1], -query.shape[-1] % _MULTIPLE
@@ -176,7 +176,7 @@ def _one_call(
 
 
 def _pads(rows: Ragged, heads: int) -> bool:
-    """Whether one call for all rows, padded, is cheaper than one for each length.
+    """Whether one call on padded rows is cheaper than one call per length.
 
     With dropout, a call is made of many small steps; without, padding costs more than calls.
     """
@@ -197,7 +197,7 @@ def _padded(
     causal: bool,
     window: tuple[int, int],
 ) -> Tensor:
-    """Attention in one call, of rows that are filled up to the longest; padding is not seen."""
+    """Attention in one call, on rows padded to the longest; no token attends to padding."""
     shape = rows.rows, rows.longest
     slots, filler = rows.grid
 
@@ -216,7 +216,7 @@ def _padded(
 
 
 def _mask(length: int, bias: Tensor | None, causal: bool, window: tuple[int, int], like: Tensor) -> Tensor | None:
-    """What is added to the scores of a row: the bias, and minus infinity where a token does not see."""
+    """Additive mask of the scores of a row: the bias, and -inf where a token does not attend."""
     left, right = window
     hides = (0 <= left < length - 1) or (0 <= right < length - 1)
     if bias is not None:

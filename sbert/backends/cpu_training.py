@@ -1,7 +1,7 @@
-"""The forward of BERT and its kin for training on a CPU: a layer is one step of autograd, written out both ways.
+"""The forward of BERT-family models for training on a CPU: one layer is one autograd function.
 
-What it saves over the Hugging Face module is everything but the matrix products: one product for query, key and
-value, dropout from 16 random bits a number, attention in few calls, and some hundred small steps of autograd.
+Compared with the Hugging Face module it reduces all but the matrix products: one product for query, key and value,
+dropout from 16 random bits per element, attention in few calls, and no graph of some hundred small operations.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from sbert.backends.hooks import ALL, watched
 from sbert.backends.packed import positions
 from sbert.batch import TokenBatch
 
-# What a call of attention costs beside its arithmetic, in scores of the same time.
+# Overhead of a call, as the number of attention scores that take the same time.
 _CALL = 200_000
 _BITS = 1 << 16
 
 
 @dataclass(frozen=True)
 class Band:
-    """Neighbouring rows that go through attention together, filled up to the longest of them.
+    """Consecutive rows whose attention is computed in one call, padded to the longest of them.
 
-    Its tokens are laid out by head, (rows, heads, longest), and back again by one selection each.
+    One index selection brings tokens to the order (rows, heads, longest), another one back.
 
     Args:
-        tokens: From where to where they stand.
-        shape: Rows, heads, and tokens of the longest row.
-        token: The token in each place, numbered within the band; 0 where there is none.
-        place: Of each token's heads among all places. Shape: (tokens, heads).
-        empty: The places without a token; None where nothing is filled up.
-        hidden: Added to the scores of keys: 0 at tokens, -inf behind them; None where nothing is filled up.
+        tokens: Slice of the tokens of these rows.
+        shape: Number of rows, of heads, and of tokens of the longest row.
+        token: Index of the token in each slot, within the band; 0 at padding.
+        place: Slots of the heads of each token. Shape: (tokens, heads).
+        empty: Slots of padding; None without padding.
+        hidden: Additive mask of the scores: 0 at tokens, -inf at padding; None without padding.
     """
 
     tokens: slice
@@ -51,7 +51,7 @@ class Band:
 
     @cached_property
     def _orders(self) -> dict[int, tuple[Tensor, Tensor]]:
-        """For one part and for three side by side: which piece goes to each place, and from which it comes back."""
+        """For one part and for three concatenated parts: the indices to the padded order and back."""
         rows, heads, longest = self.shape
         head = torch.arange(heads)[:, None]
         orders = {}
@@ -63,19 +63,19 @@ class Band:
         return orders
 
     def spread(self, x: Tensor, parts: int) -> Tensor:
-        """(tokens, parts * dim) to (parts, rows * heads, longest, dim / heads)."""
+        """Bring (tokens, parts * dim) to (parts, rows * heads, longest, dim / heads)."""
         rows, heads, longest = self.shape
         pieces = x[self.tokens].reshape(-1, x.shape[1] // (parts * heads))
         return pieces.index_select(0, self._orders[parts][0]).view(parts, rows * heads, longest, -1)
 
     def collect(self, x: Tensor) -> Tensor:
-        """Back again."""
+        """Inverse of ``spread``."""
         return x.view(-1, x.shape[-1]).index_select(0, self._orders[len(x)][1]).view(len(self.place), -1)
 
 
 def bands(batch: TokenBatch, heads: int, dtype: torch.dtype) -> list[Band]:
-    """Cut a batch into bands: a row joins the band before it where that costs less than a call of its own."""
-    cut: list[list[tuple[int, int]]] = []  # Of each band, its runs of rows of one length.
+    """Divide a batch into bands: a row joins the previous band if that costs less than a separate call."""
+    cut: list[list[tuple[int, int]]] = []  # For each band, its runs of rows of equal length.
     for run in batch.groups:
         joined = [*cut[-1], run] if cut else [run]
         if cut and (_scores(joined) - _scores(cut[-1]) - _scores([run])) * heads < _CALL:
@@ -104,12 +104,12 @@ def bands(batch: TokenBatch, heads: int, dtype: torch.dtype) -> list[Band]:
 
 
 def _scores(runs: list[tuple[int, int]]) -> int:
-    """How many scores a head computes for rows that are filled up to the longest."""
+    """Number of scores per head for padded rows."""
     return sum(count for count, _ in runs) * max(length for _, length in runs) ** 2
 
 
 def _drop(shape: torch.Size, probability: float, like: Tensor) -> Tensor | None:
-    """What a tensor is multiplied by: 0 with a probability (of 16 bits), or else so much that the mean stays."""
+    """Dropout mask: 0 with a probability of 16 bits, else the factor that preserves the mean."""
     threshold = round(probability * _BITS)
     if threshold == 0:
         return None
@@ -117,7 +117,7 @@ def _drop(shape: torch.Size, probability: float, like: Tensor) -> Tensor | None:
         return like.new_zeros(shape)
     numbers = math.prod(shape)
     bits = torch.empty(-(-numbers // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:numbers]
-    least = threshold - _BITS // 2  # Of the numbers that are kept.
+    least = threshold - _BITS // 2  # Smallest random number that is kept.
     kept = bits.clamp_(least - 1, least).sub_(least - 1).view(shape)  # 0 or 1; a comparison takes four times as long.
     return kept.to(like.dtype).mul_(_BITS / (_BITS - threshold))
 
@@ -127,13 +127,13 @@ def _dropped(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor, scale: float, plus: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-    """``plus + scale * a @ b`` of each matrix."""
+    """``plus + scale * a @ b`` for a batch of matrices."""
     added = a.new_empty(()) if plus is None else plus
     return torch.baddbmm(added, a, b, beta=0 if plus is None else 1, alpha=scale, out=out)
 
 
 class _Attention:
-    """Attention within bands, forward and backward."""
+    """Attention by bands, forward and backward."""
 
     def __init__(self, bands: list[Band], dropout: float) -> None:
         self.bands, self.dropout = bands, dropout
@@ -167,7 +167,7 @@ class _Attention:
 
 
 def _joined(pieces: list[Tensor], tokens: int) -> Tensor:
-    """Pieces one behind the other, and zeros for the tokens that are in none."""
+    """Concatenate the outputs of bands, with zeros for the remaining tokens."""
     filler = tokens - sum(map(len, pieces))
     if filler:
         pieces = [*pieces, pieces[0].new_zeros(filler, pieces[0].shape[1])]
@@ -175,14 +175,14 @@ def _joined(pieces: list[Tensor], tokens: int) -> Tensor:
 
 
 def _stacked(parts: list[Tensor], like: Tensor) -> Tensor:
-    """One behind the other, in the dtype of another tensor."""
+    """Concatenate in the dtype of another tensor."""
     if parts[0].dtype == like.dtype:
         return torch.cat(parts)
     return torch.cat(parts, out=like.new_empty(0))
 
 
 class _Weights(NamedTuple):
-    """The weights of a layer, in the order in which autograd takes them."""
+    """The weights of a layer, in the order of the arguments of the autograd function."""
 
     query: Tensor
     query_bias: Tensor
@@ -208,7 +208,7 @@ class _Weights(NamedTuple):
 
 
 class _Options(NamedTuple):
-    """What a layer is beside its weights: the probabilities are those of dropout."""
+    """Settings of a layer; ``out_dropout`` and ``down_dropout`` are probabilities."""
 
     activation: Activation
     out_dropout: float
@@ -218,7 +218,7 @@ class _Options(NamedTuple):
 
 
 class _LayerStep(torch.autograd.Function):
-    """One layer: its weights are ``_Weights``, one behind the other."""
+    """One layer; ``weights`` are the fields of ``_Weights``."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, attention: _Attention, options: _Options, *weights: Tensor) -> Tensor:
@@ -275,9 +275,9 @@ def _probability(dropout: nn.Dropout | None) -> float:
 
 
 def trainable(model: Any) -> Backbone | None:
-    """The layers of a transformer that this forward can take, as they are now; None where it cannot.
+    """The layers of a transformer if this forward supports it in its present state, else None.
 
-    Hooks want to see modules run, and checkpointed activations are not to be kept.
+    It supports neither hooks, which need the modules to run, nor gradient checkpointing.
     """
     if any(getattr(module, "gradient_checkpointing", False) for module in model.modules()):
         return None
@@ -290,12 +290,12 @@ def trainable(model: Any) -> Backbone | None:
 
 
 def hidden_states(backbone: Backbone, batch: TokenBatch, dtype: torch.dtype) -> Tensor:
-    """The last layer's vectors of all tokens, for autograd.
+    """Vectors of all tokens from the last layer, with a gradient.
 
     Args:
-        backbone: The layers, with a gradient for their weights and without a position bias.
-        batch: On the CPU.
-        dtype: Of the arithmetic.
+        backbone: The layers, without a position bias.
+        batch: A batch on the CPU.
+        dtype: Dtype of the computation.
 
     Shape:
         Output: (tokens, dim) of ``dtype``.
@@ -310,7 +310,7 @@ def hidden_states(backbone: Backbone, batch: TokenBatch, dtype: torch.dtype) -> 
         x = F.linear(x, backbone.widen.weight.to(dtype), backbone.widen.bias.to(dtype))
     tokens = len(x)
     if dtype.itemsize < 4 or tokens > 1024:
-        # One of 16 numbers in an octave: oneDNN compiles for each in 16 bits, and memory of like sizes is used again.
+        # At most 16 numbers of tokens per power of 2: oneDNN compiles for each, and memory of equal sizes is reused.
         x = F.pad(x, (0, 0, 0, -tokens % (1 << max(0, tokens.bit_length() - 5))))
     cut = bands(batch, backbone.heads, dtype)
     for layer in backbone.layers:

@@ -1,4 +1,4 @@
-"""CUDA graphs for single queries: a forward of a hundred small kernels, launched at once."""
+"""CUDA graphs for single queries: a forward of a hundred small kernels in one launch."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, one_line
 from sbert.storage.processes import Lock
 
-# A graph has one shape: so many tokens, of which the last are filler.
+# Numbers of tokens of the graphs; a smaller batch is completed with filler tokens.
 _TOKENS = (16, 32, 64, 128, 256, 512)
 _ROWS = 8
-# To capture takes as long as a few hundred queries, so a size is captured when it comes again.
+# A capture takes as long as a few hundred queries, so a size is captured at its second use.
 _SEEN = 2
 
-# CUDA captures one graph at a time in a process.
+# CUDA captures one graph at a time per process.
 _capturing = Lock()
 
 
 class Captured(NamedTuple):
-    """A graph, what it reads and what it writes; and an event behind the last use of the two."""
+    """A graph, its static input and output, and an event recorded after their last use."""
 
     graph: torch.cuda.CUDAGraph
     static: TokenBatch
@@ -36,11 +36,11 @@ class Captured(NamedTuple):
 
 
 class Graphs:
-    """A fused encoder that replays small batches.
+    """A fused encoder that replays CUDA graphs for small batches.
 
-    Its attention has to be one kernel for rows of any length, which takes their offsets from a tensor. What a new
-    graph replays is compared with what it was captured from; once that differs, or a capture fails, no graph is used
-    any more, and ``failure`` says why.
+    Its attention has to be one kernel for variable lengths, which reads the offsets of the rows from a tensor. The
+    output of a new graph is compared with that of the encoder. After a difference or a failed capture, no graph is
+    used, and ``failure`` gives the reason.
 
     Args:
         fused: The encoder, on a GPU.
@@ -68,7 +68,7 @@ class Graphs:
 
     def _replay(self, captured: Captured, batch: TokenBatch) -> Tensor:
         stream = torch.cuda.current_stream(batch.ids.device)
-        stream.wait_event(captured.free)  # The caller before this one may be on another stream.
+        stream.wait_event(captured.free)  # The previous caller may use another stream.
         fill(captured.static, batch)
         captured.graph.replay()
         output = captured.output[: len(batch.ids)].clone()
@@ -76,7 +76,7 @@ class Graphs:
         return output
 
     def _try_to_capture(self, size: int, device: torch.device) -> None:
-        """Capture a graph and compare what it replays, or note why there is to be none."""
+        """Capture a graph and compare its output, or record the failure."""
         try:
             with _capturing:
                 captured = self._capture(size, device)
@@ -85,30 +85,30 @@ class Graphs:
             if difference <= tolerance(self._fused.dtype, device):
                 self._captured[size] = captured
                 return
-            self.failure = f"what is replayed differs by {difference:.1e} of the vectors' norm"
+            self.failure = f"its output differs by {difference:.1e} of the norm of the vectors"
         except Exception as error:
             if not is_failure(error) and not isinstance(error, torch.OutOfMemoryError):
                 raise
-            self.failure = f"to capture one failed ({one_line(error)})"
+            self.failure = f"a capture failed ({one_line(error)})"
         warnings.warn(f"short texts are encoded without CUDA graphs: {self.failure}; please report it", stacklevel=2)
 
     def _capture(self, size: int, device: torch.device) -> Captured:
         static = empty(size, device)
-        # A first run outside of the graph sets up the libraries.
+        # A first run outside of the graph initializes the libraries.
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
             self._fused(static)
         torch.cuda.current_stream(device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        # A stream of the current device, or of the first one to capture ever, would leave the graph empty.
+        # With a stream of another device, the graph would be empty.
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             output = self._fused(static)
         return Captured(graph, static, output, torch.cuda.Event())  # type: ignore[no-untyped-call]
 
 
 def empty(size: int, device: torch.device) -> TokenBatch:
-    """A batch of ``size`` tokens whose rows may be set anew; the last row holds the filler."""
+    """A batch of ``size`` tokens whose rows can be overwritten; the last row holds the filler."""
     ids = torch.zeros(size, dtype=torch.int64, device=device)
     offsets = torch.zeros(_ROWS + 2, dtype=torch.int64, device=device)
     offsets[-1] = size
@@ -116,7 +116,7 @@ def empty(size: int, device: torch.device) -> TokenBatch:
 
 
 def fill(static: TokenBatch, batch: TokenBatch) -> None:
-    """Set the rows of ``static`` to those of ``batch``, then rows without tokens, then one of filler."""
+    """Set the rows of ``static`` to those of ``batch``, then empty rows, then one row of filler."""
     tokens, rows = len(batch.ids), batch.rows
     static.ids[:tokens] = batch.ids
     static.ids[tokens:] = 0

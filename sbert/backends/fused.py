@@ -1,4 +1,4 @@
-"""The forward of BERT and its kin for inference: no padding, few calls, weights laid out for speed."""
+"""The forward of BERT-family models for inference: no padding, few calls, weights in a fast layout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sbert.functional import accumulation_dtype
 
 
 class _Norm:
-    """Layer norm: sums in float32, whatever the dtype."""
+    """Layer norm with sums in float32 for every dtype."""
 
     def __init__(self, norm: nn.LayerNorm, dtype: torch.dtype) -> None:
         self.shape, self.eps = norm.normalized_shape, norm.eps
@@ -29,7 +29,7 @@ class _Norm:
 
 
 class _Layer:
-    """One layer: query, key and value by one matrix; GELU and residuals with the matrix before them."""
+    """One layer: query, key and value in one product; activations and residuals fused with the product before them."""
 
     def __init__(self, layer: Layer, heads: int, activation: Activation, dtype: torch.dtype, packed: bool) -> None:
         self.heads, self.activation = heads, activation
@@ -43,19 +43,19 @@ class _Layer:
 
 
 def _rest(layer: _Layer, mixed: Tensor, x: Tensor) -> Tensor:
-    """What a layer does with its input and what attention made of it."""
+    """The part of a layer after attention."""
     x = layer.attention_norm(layer.out(mixed, residual=x))
     return layer.norm(layer.down(layer.up(x, activation=layer.activation), residual=x))
 
 
 class FusedEncoder:
-    """A backbone's token embeddings, computed from copies of its weights.
+    """Token embeddings of a backbone, computed from copies of its weights.
 
     Args:
-        backbone: The layers; they stay as they are.
-        dtype: Of the arithmetic; sums within norms and attention are in float32.
-        packed: Whether linear layers are oneDNN's.
-        compiling: Options of ``torch.compile``, if that is wanted.
+        backbone: The layers, which are not modified.
+        dtype: Dtype of the computation; sums in norms and attention are float32.
+        packed: Whether linear layers use the layout of oneDNN.
+        compiling: Options of ``torch.compile``; None to run without it.
 
     Shape:
         Input: TokenBatch of (tokens,) ids. Output: (tokens, dim) of ``dtype``.
@@ -66,16 +66,16 @@ class FusedEncoder:
     ) -> None:
         self.backbone, self.dtype, self._packed = backbone, dtype, packed
         self._words, self._padding = backbone.words.weight.detach(), backbone.padding
-        wide = accumulation_dtype(dtype)
-        places = backbone.positions.weight.detach().to(wide)
+        accumulation = accumulation_dtype(dtype)
+        places = backbone.positions.weight.detach().to(accumulation)
         self._places = len(places)
         if backbone.token_types is not None:
             types = backbone.token_types.weight.detach()
             places = (places + types[:, None]).flatten(0, 1)
-        self._positions = places  # (types * positions, width): for each type, its sum with each position
+        self._positions = places  # (types * positions, dim): the sum of each type with each position
         self.vocab_size = len(self._words)
         self.longest = self._places - (0 if self._padding is None else self._padding + 1)
-        self._norm = _Norm(backbone.norm, wide)
+        self._norm = _Norm(backbone.norm, accumulation)
         self._widen = None if backbone.widen is None else Linear([backbone.widen], dtype, packed)
         self._layers = [_Layer(x, backbone.heads, backbone.activation, dtype, packed) for x in backbone.layers]
         self._bias: Tensor | None = None
@@ -111,9 +111,9 @@ class FusedEncoder:
 
 
 def _rounded(batch: TokenBatch) -> TokenBatch:
-    """The batch with rows of one token behind it, so that the number of tokens is one of few.
+    """The batch with appended rows of one token, so that few different numbers of tokens occur.
 
-    oneDNN compiles for each number anew, which takes as long as a small batch and memory that it keeps.
+    oneDNN compiles for each number, which takes as long as a small batch and memory that is not released.
     """
     tokens = len(batch.ids)
     step = 1 << max(0, tokens.bit_length() - 5)  # At most one token in 16 is filler.

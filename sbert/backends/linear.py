@@ -1,4 +1,4 @@
-"""Linear layers for inference: in the layout and by the library that is fastest here."""
+"""Linear layers for inference, in the weight layout that is fastest on this CPU."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from torch import Tensor, nn
 
 from sbert.backends.activations import GELU, Activation
 
-# oneDNN is told how many tokens to expect; it takes any number.
+# Number of tokens for which oneDNN lays out weights; any number works.
 _EXPECTED_TOKENS = 1024
 
 
 class Linear:
-    """x W' + b, then an activation, or a residual added: in one call where oneDNN does it.
+    """x W' + b, followed by an activation or the addition of a residual, in one call with oneDNN.
 
     Args:
-        layers: Linear layers that take the same input; their outputs are laid side by side.
-        dtype: Of the arithmetic.
-        packed: Whether oneDNN holds a copy of the weights in the order in which it reads them.
+        layers: Linear layers with the same input; their outputs are concatenated.
+        dtype: Dtype of the computation.
+        packed: Whether to use a copy of the weights in the layout of oneDNN.
 
     Shape:
         Input: (tokens, in). Output: (tokens, the sum of the layers' outs).
@@ -59,7 +59,7 @@ def _ops() -> Any:
 
 @cache
 def packing(dtype: torch.dtype, threads: int) -> tuple[bool, str]:
-    """Whether oneDNN's reordered weights are faster than plain ones on this CPU with so many threads, and why.
+    """Whether weights in the layout of oneDNN are faster on this CPU with this number of threads, and the reason.
 
     The better of the two depends on the processor and on the libraries that torch was built with, so both are
     timed, at the sizes of a sentence and of a batch. The operations are torch's own but not public, so that any of
@@ -83,9 +83,9 @@ def packing(dtype: torch.dtype, threads: int) -> tuple[bool, str]:
 
 
 def _gain(plain: Linear, packed: Linear, x: Tensor) -> float:
-    """How many times as fast one is as the other: the best of several short runs, in turns on a machine that drifts."""
+    """Ratio of the best times of several short runs, taken in turns because the speed of a machine drifts."""
     times: list[tuple[float, float]] = []
-    # The first sentence waits for it; but the first run is cold, and another may be disturbed.
+    # Short, because the first sentence waits for it; several runs, because the first is cold.
     while len(times) < 3 or (len(times) < 8 and sum(map(sum, times)) < 0.04):
         times.append((_seconds(plain, x), _seconds(packed, x)))
     return min(first for first, _ in times) / min(second for _, second in times)

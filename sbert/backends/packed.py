@@ -1,4 +1,4 @@
-"""A Hugging Face transformer without padding: all texts of a batch as one row, and attention that keeps them apart."""
+"""A Hugging Face transformer without padding: a batch is one row, and attention separates the texts."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from sbert.backends import huggingface
 from sbert.backends.attention import attend
 from sbert.batch import TokenBatch
 
-# Under this name transformers knows our attention.
+# Name of this attention in transformers.
 NAME = "sbert_packed"
-# What other models add to the scores, and ``attend`` does not.
-_FOREIGN = ("softcap", "s_aux", "position_bias", "head_mask")
-# What layers may be: others, such as convolutions, would reach from one text into the next.
+# Modifications of the scores that ``attend`` does not support.
+_UNSUPPORTED = ("softcap", "s_aux", "position_bias", "head_mask")
+# Supported types of layers: others, such as convolutions, would mix neighbouring texts.
 _LAYERS = {"full_attention", "sliding_attention"}
 
 
 @cache
 def register() -> None:
-    """Make our attention known to transformers, once in each process."""
+    """Register this attention in transformers, once per process."""
     huggingface.imported("AttentionInterface").register(NAME, _attention)
     masks = huggingface.imported("sdpa_mask", "transformers.masking_utils")
     huggingface.imported("AttentionMaskInterface").register(NAME, masks)
@@ -31,19 +31,19 @@ def register() -> None:
 def _attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
-    """Attention within the rows of a batch; that of torch where a caller of the Hugging Face model has his own mask.
+    """Attention within the rows of a batch; that of torch if the Hugging Face model was called with another mask.
 
     Shape:
         query, key, value: (1, heads, tokens, dim). Output: (1, tokens, heads, dim).
     """
     rows: TokenBatch | None = options.get("sbert_rows")
     if rows is None:
-        # The model that calls has imported it long ago.
+        # Already imported by the model.
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
         result: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return result
-    foreign = [name for name in _FOREIGN if options.get(name) is not None]
+    foreign = [name for name in _UNSUPPORTED if options.get(name) is not None]
     if foreign:
         raise NotImplementedError(f"attention with {foreign[0]} needs padding")
     causal = options.get("is_causal")
@@ -65,7 +65,7 @@ def _attention(
 
 
 class Probe(TokenBatch):
-    """A batch that remembers how far attention was told to look, layer by layer."""
+    """A batch that records the attention window of each layer."""
 
     @cached_property
     def windows(self) -> list[int | None]:
@@ -73,23 +73,23 @@ class Probe(TokenBatch):
 
 
 def adopt(model: Any) -> None:
-    """Replace a transformer's attention by ours, where that is possible and the caller has not chosen another."""
+    """Set the attention of a transformer to this one, unless it is not supported or the caller has chosen another."""
     register()
     if model.config._attn_implementation == "sdpa" and _foreign(model) is None:
         model.set_attn_implementation(NAME)
 
 
 def unsupported(model: Any) -> str | None:
-    """Why a transformer cannot run without padding, from what it says of itself; None where it may."""
+    """Why a transformer cannot run without padding, from its class and configuration; None if it may."""
     attention = model.config._attn_implementation
     return _foreign(model) or (None if attention == NAME else f"its attention is set to {attention!r}")
 
 
 def _foreign(model: Any) -> str | None:
-    """Why our attention cannot replace that of a transformer."""
+    """Why this attention cannot replace that of a transformer."""
     name = type(model).__name__
     if not getattr(model, "_supports_attention_backend", False):
-        return f"{name} brings its own attention"
+        return f"{name} has its own attention"
     layers = sorted(set(getattr(model.config, "layer_types", None) or ()) - _LAYERS)
     if layers:
         return f"{name} has layers of {layers[0]}"
@@ -97,9 +97,9 @@ def _foreign(model: Any) -> str | None:
 
 
 def hidden_states(model: Any, batch: TokenBatch) -> Tensor:
-    """The last layer's vectors of all tokens. Shape: (tokens, dim)."""
+    """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
     padding = huggingface.position_padding(model)
-    # A mask of four dimensions is passed on as it is: no other is built. Where somebody used it, all would be NaN.
+    # A mask with four dimensions is passed on unchanged. It is not used: if it were, all outputs would be NaN.
     unused = torch.full((1, 1, 1, 1), torch.nan, dtype=model.dtype, device=batch.ids.device)
     types = {} if batch.types is None else {"token_type_ids": batch.types[None]}
     output = model(
@@ -115,7 +115,7 @@ def hidden_states(model: Any, batch: TokenBatch) -> Tensor:
 
 
 def positions(batch: TokenBatch, padding: int | None) -> Tensor:
-    """The position of each token in its text, as the model counts. Shape: (tokens,).
+    """Position of each token in its text, as the model counts. Shape: (tokens,).
 
     RoBERTa-family models count from ``padding + 1`` on; the padding token in a text has position ``padding``, and is
     not counted.

@@ -1,4 +1,4 @@
-"""Any transformer on padded batches: the plain way to run one, by which all other ways are judged."""
+"""Any transformer on padded batches: the reference for all other backends."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from sbert.batch import TokenBatch
 
 
 def hidden_states(network: Any, batch: TokenBatch) -> Tensor:
-    """The last layer's vectors of all tokens. Shape: (tokens, dim)."""
+    """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
     arguments, longest = _arguments(network, batch)
     hidden: Tensor = network(**arguments).last_hidden_state  # (rows, longest, dim)
     return hidden.flatten(0, 1)[batch.row_of_token * longest + batch.position_of_token]
 
 
 def scores(model: Any, batch: TokenBatch) -> Tensor:
-    """What a model for sequence classification gives each row. Shape: (rows, classes)."""
+    """Scores of a model for sequence classification. Shape: (rows, classes)."""
     arguments, _ = _arguments(model, batch)
     logits: Tensor = model(**arguments).logits
     return logits[: batch.rows]
 
 
 def _arguments(network: Any, batch: TokenBatch) -> tuple[dict[str, Any], int]:
-    """What a forward is given, and the number of tokens of the longest row with its padding."""
+    """Arguments of the forward, and the padded length."""
     padding, vocab = getattr(network.config, "pad_token_id", None) or 0, huggingface.vocab_size(network)
     if vocab is not None and padding >= vocab:
         padding = 0  # No token attends to it.
@@ -46,7 +46,7 @@ def _arguments(network: Any, batch: TokenBatch) -> tuple[dict[str, Any], int]:
 
 
 def bucket(rows: int, longest: int, limit: int | None) -> tuple[int, int]:
-    """A batch's shape rounded up, for devices that compile for each shape anew: few shapes, and little padding.
+    """Shape of a batch, rounded up for devices that compile for each shape: few shapes, little padding.
 
     Example:
         >>> bucket(rows=5, longest=33, limit=512)

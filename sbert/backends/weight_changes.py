@@ -1,4 +1,4 @@
-"""A few numbers of each weight, by which changes are seen that leave no other trace."""
+"""Samples of weights, to detect changes that leave no other trace."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-# Numbers of each weight, at most of a matrix.
-_FEW = 16
+# Elements sampled from each matrix.
+_SAMPLES = 16
 
 
 class Samples:
-    """A few numbers of each weight of a model, at even distances, as they were and as they are.
+    """Samples of each weight of a model at equal distances, compared with their current values.
 
-    Weights that are edited through ``.data`` (merged adapters, moving averages) count no version. Whatever changes a
-    weight as a whole is seen, and so is a change of more than a sixteenth of a matrix's rows that follow each other;
-    one of fewer rows may not be.
+    Edits through ``.data`` (merged adapters, moving averages) do not increase the version of a tensor. A change of a
+    whole weight is detected, and so is one of more than a sixteenth of the consecutive rows of a matrix; a change of
+    fewer rows may be missed.
 
     Args:
-        model: On one device.
+        model: A model on one device.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -31,7 +31,7 @@ class Samples:
         self._before = self._read()()
 
     def start(self) -> Callable[[], bool]:
-        """Begin to look, and return what says whether all is as it was: it waits for no work that comes later."""
+        """Start reading the samples; the result tells whether they are unchanged, without waiting for later work."""
         read = self._read()
         return lambda: read() == self._before
 
@@ -53,15 +53,15 @@ class Samples:
 
 
 def _view(weight: Tensor) -> Tensor:
-    """Some of a weight's numbers in its own memory, however it lies there: those of a diagonal with large steps."""
-    if min(weight.shape, default=1) < _FEW:
+    """A strided view of some elements of a weight, in any memory layout: a diagonal with large steps."""
+    if min(weight.shape, default=1) < _SAMPLES:
         return weight[tuple(slice(None, None, max(1, size // 4)) for size in weight.shape)]
-    step = sum(size // _FEW * stride for size, stride in zip(weight.shape, weight.stride(), strict=True))
-    return weight.as_strided((_FEW,), (step,))
+    step = sum(size // _SAMPLES * stride for size, stride in zip(weight.shape, weight.stride(), strict=True))
+    return weight.as_strided((_SAMPLES,), (step,))
 
 
 def _is_deferred(device: torch.device) -> bool:
-    """Whether numbers on a device take so long to be had that something else should be done meanwhile."""
+    """Whether reading from a device is so slow that other work should run meanwhile."""
     return device.type != "cpu"
 
 

@@ -1,4 +1,4 @@
-"""Models read without transformers, and their change into those of transformers for whoever asks for them."""
+"""Load models without transformers, and convert them to those of transformers on demand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 def model(network: BertModel) -> PreTrainedModel:
-    """Hugging Face's model with the modules that hold a network's weights."""
+    """The Hugging Face model with the modules of a minimal one."""
     with network.origin.restored() as folder:
         config = huggingface.load_config(folder, {})
     made = huggingface.rebuild(config, network.state_dict(), network.origin.dtype)
@@ -37,7 +37,7 @@ def model(network: BertModel) -> PreTrainedModel:
 
 
 def tokenizer(plain: PlainTokenizer) -> PreTrainedTokenizerBase:
-    """The tokenizer as transformers has it."""
+    """The tokenizer of transformers."""
     with plain.origin.restored() as folder:
         made = huggingface.load_tokenizer(folder, {})
     made.name_or_path = made.init_kwargs["name_or_path"] = str(plain.origin.folder)
@@ -45,7 +45,7 @@ def tokenizer(plain: PlainTokenizer) -> PreTrainedTokenizerBase:
 
 
 def load(folder: Path, dtype: torch.dtype) -> tuple[BertModel, PlainTokenizer] | None:
-    """The BERT in a folder and its tokenizer; None where anything is out of the ordinary, for transformers to judge.
+    """The BERT in a folder and its tokenizer; None if anything is unusual, so that transformers loads it.
 
     Args:
         folder: Of the model.
@@ -80,13 +80,13 @@ def _load(folder: Path, dtype: torch.dtype) -> tuple[BertModel, PlainTokenizer] 
 
 
 def _weights(path: Path, layers: int) -> dict[str, Any] | None:
-    """The tensors of a file if they are of that many layers, by their number alone."""
+    """The tensors of a file if their number fits the number of layers."""
     from safetensors import safe_open
 
     with safe_open(path, "pt") as file:
         if (file.metadata() or {}).get("format") != "pt":
             return None
-        names = set(file.keys()) - {"embeddings.position_ids"}  # Of old files; they count from 0.
+        names = set(file.keys()) - {"embeddings.position_ids"}  # In old files; positions from 0.
         if len(names) not in (16 * layers + 5, 16 * layers + 7):
             return None
         weights = {name: file.get_tensor(name) for name in names}

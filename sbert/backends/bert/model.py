@@ -1,6 +1,6 @@
-"""BERT as Hugging Face lays it out, for whoever only encodes: importing transformers takes longer than importing torch.
+"""A minimal BERT for inference: importing transformers takes longer than importing torch.
 
-The modules have the names, the order and the weights of Hugging Face's ``BertModel``, which can take them over.
+The modules have the names, order and weights of the ``BertModel`` of Hugging Face, which can reuse them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sbert.backends.activations import ACTIVATIONS
 from sbert.backends.bert.source import Origin
 
 _POOLER = {"pooler.dense.weight", "pooler.dense.bias"}
-# Keys of a config.json that change nothing, and those that change nothing while they have these values.
+# Keys of a config.json without effect, and keys without effect if they have these values.
 _NOTES: dict[str, type] = {
     "_name_or_path": str,
     "transformers_version": str,
@@ -49,7 +49,7 @@ _USUAL: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class Config:
-    """The values of a config.json that BERT depends on, under Hugging Face's names."""
+    """Values of a config.json that BERT depends on, under their names in Hugging Face."""
 
     vocab_size: int
     hidden_size: int
@@ -67,12 +67,12 @@ class Config:
     model_type: ClassVar[str] = "bert"
 
 
-# Read from the annotations: what JSON has to hold.
+# Types that the JSON values must have.
 _FIELDS = {field.name: {"int": int, "float": float, "str": str}[str(field.type)] for field in fields(Config)}
 
 
 def read_config(given: Any) -> Config | None:
-    """The configuration if it is BERT's own, complete and without anything that this file knows nothing about."""
+    """The configuration if it is that of a BERT, complete, and without unknown keys; else None."""
     if not isinstance(given, dict) or given.get("model_type") != "bert":
         return None
     for key, value in given.items():
@@ -92,17 +92,17 @@ def read_config(given: Any) -> Config | None:
 
 
 class Output(NamedTuple):
-    """What a forward gives, under Hugging Face's name. Shape: (rows, tokens, dim)."""
+    """Output of the forward, with its name in Hugging Face. Shape: (rows, tokens, dim)."""
 
     last_hidden_state: Tensor
 
 
 class BertModel(nn.Module):
-    """The modules of Hugging Face's ``BertModel``, without weights as yet, in eval mode.
+    """The modules of a ``BertModel``, initially without weights, in eval mode.
 
     Args:
-        config: Sizes.
-        origin: Where it was read.
+        config: Configuration.
+        origin: Source of the model.
 
     Shape:
         Input: ids and mask of (rows, tokens). Output: (rows, tokens, dim).
@@ -128,29 +128,29 @@ class BertModel(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the weights."""
+        """Dtype of the weights."""
         return next(self.parameters()).dtype
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return next(self.parameters()).device
 
     def get_input_embeddings(self) -> nn.Module:
-        """The table of the tokens' vectors."""
+        """The embeddings of the tokens."""
         return self.embeddings["word_embeddings"]
 
     def load(self, weights: dict[str, Tensor]) -> bool:
-        """Take over weights by name, and say whether they were all there and no others.
+        """Load weights by name; return whether the names are complete and no others are present.
 
-        The pooler's may be missing, which no token embedding needs: they are random then, as Hugging Face has it.
+        Weights of the pooler may be missing, which token embeddings do not need: they are random, as in Hugging Face.
         """
         missing, unexpected = self.load_state_dict(weights, strict=False, assign=True)
         if unexpected or set(missing) not in (set(), _POOLER):
             return False
         if missing:
             dense: Any = self.pooler["dense"]
-            for name, weight in list(dense.named_parameters()):  # to_empty() would import sympy, for a quarter second.
+            for name, weight in list(dense.named_parameters()):  # to_empty() imports sympy, which takes 0.25 s.
                 setattr(dense, name, nn.Parameter(torch.empty(weight.shape, dtype=self.dtype)))
             nn.init.normal_(dense.weight, 0.0, self.config.initializer_range)
             nn.init.zeros_(dense.bias)
@@ -177,7 +177,7 @@ class BertModel(nn.Module):
 
 
 def _table(rows: int, width: int, padding: int | None = None) -> nn.Embedding:
-    # Without random weights, for which torch imports so much, on the device "meta", that it takes a second.
+    # Without random initialization, whose imports on the device "meta" take a second.
     return nn.Embedding(rows, width, padding, _weight=torch.empty(rows, width, device="meta"))
 
 
@@ -199,7 +199,7 @@ def _layer(config: Config) -> nn.ModuleDict:
 
 
 def move(ours: nn.Module, theirs: nn.Module) -> None:
-    """Put our innermost modules in the places of those of Hugging Face's model: the same weights, the same hooks."""
+    """Replace the innermost modules of the Hugging Face model by ours: the same weights, the same hooks."""
     vars(theirs).update({name: value for name, value in vars(ours).items() if "hook" in name})
     theirs.training = ours.training
     for name, part in ours._modules.items():

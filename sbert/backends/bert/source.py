@@ -1,4 +1,4 @@
-"""Where a model was read, and what stood there."""
+"""Source of a loaded model: its folder and the contents of its small files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ READ = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_token
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """What the small files of a folder hold, by name."""
+    """Contents of the small files of a folder, by name."""
     return {name: (folder / name).read_bytes() for name in READ if (folder / name).is_file()}
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a model was read, and what its small files held then, as the folder may be gone when they are needed.
+    """Folder of a model and the contents of its small files when it was loaded: the folder may not exist later.
 
     Args:
         folder: Of the model.
@@ -34,7 +34,7 @@ class Origin:
 
     @contextmanager
     def restored(self) -> Iterator[Path]:
-        """A folder with the files as they were: never the model's own, which others may replace at any moment."""
+        """A temporary folder with these files: the folder of the model may be replaced at any time."""
         with tempfile.TemporaryDirectory() as name:
             for file, content in self.files.items():
                 (Path(name) / file).write_bytes(content)

@@ -1,4 +1,4 @@
-"""A tokenizer.json that transformers would use as it stands, read without transformers."""
+"""Load a tokenizer.json without transformers, if transformers would not modify it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SPECIAL = {
     name: f"[{name[:-6].upper()}]" for name in ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 }
-# For these, transformers builds BERT's steps anew from the vocabulary; for the others it takes those of the file.
+# For these, transformers builds the steps of BERT from the vocabulary; for others it uses those of the file.
 _REBUILT, _TAKEN = ("BertTokenizer", "BertTokenizerFast", None), ("TokenizersBackend", "PreTrainedTokenizerFast")
 # What a tokenizer_config.json may say beside the names of special tokens: of BERT's steps, which are compared with
 # the file's own; what changes no text's ids; and what changes none while it is empty.
@@ -35,7 +35,7 @@ _EMPTY = {"never_split", "extra_special_tokens", "additional_special_tokens", "f
 
 @dataclass(frozen=True, eq=False)
 class PlainTokenizer:
-    """What the library asks of a tokenizer, under the names of transformers."""
+    """The interface of a tokenizer that the library needs, with the names of transformers."""
 
     backend_tokenizer: tokenizers.Tokenizer
     pad_token_id: int
@@ -49,7 +49,7 @@ class PlainTokenizer:
 
 
 def read_tokenizer(origin: Origin, named: str | None) -> PlainTokenizer | None:
-    """The tokenizer of a BERT's folder, or None where transformers might change a part of it.
+    """The tokenizer of a folder with a BERT; None if transformers might modify it.
 
     Args:
         origin: The folder.
@@ -83,7 +83,7 @@ def read_tokenizer(origin: Origin, named: str | None) -> PlainTokenizer | None:
 
 
 def _usual(config: dict[str, Any]) -> bool:
-    """Whether a tokenizer_config.json holds nothing that is not known to be harmless."""
+    """Whether all keys of a tokenizer_config.json are known to have no effect."""
     if any(config.get(key) for key in _EMPTY) or not isinstance(config.get("model_input_names", []), list):
         return False
     sides = (config.get("padding_side", "right"), config.get("truncation_side", "right"))
@@ -103,7 +103,7 @@ def _special_tokens(config: dict[str, Any], mapped: dict[str, Any], rebuilt: boo
 
 
 def _is_berts(tokenizer: tokenizers.Tokenizer, config: dict[str, Any], special: dict[str, str]) -> bool:
-    """Whether the steps of a tokenizer are those that BERT's class would build from its vocabulary."""
+    """Whether the steps of a tokenizer are those that the class of BERT would build from its vocabulary."""
     from tokenizers import models, normalizers, pre_tokenizers, processors
 
     model = tokenizer.model
