@@ -305,7 +305,7 @@ def test_06_a_replay_that_differs_is_not_used(gpu: Gpu, fused: FusedEncoder, mon
         assert wrong(graphs, fused) == 0
     assert len(said) == gpu.captures == 1
     chosen = inference.Choice(graphs, "F.linear, CUDA graphs for short texts")
-    assert str(chosen).startswith("fused: F.linear, CUDA graphs for short texts, which are not used: what is replayed")
+    assert str(chosen).startswith("fused: F.linear, CUDA graphs for short texts, which are not used: its output")
 
 
 @pytest.mark.parametrize(
