@@ -146,7 +146,7 @@ def test_ids_are_given_once() -> None:
     index.add(vectors(2))
     assert index._store.ids == [5, -2, 9, 10, 11]
     index.remove([11])
-    index.add(vectors(1))  # Nobody who remembers 11 finds another's vector under it.
+    index.add(vectors(1))  # Not 11 again, which a caller may still refer to.
     assert 12 in index
     assert 11 not in index
 
@@ -272,12 +272,12 @@ def forged(path: Path, content: bytes) -> None:
         (
             "index.json",
             lambda p: changed(p, dim=5),
-            r"vectors\.npy has shape \(3, 12\) and dtype float32, expected \(3, 5\)",
+            r"vectors\.npy has shape \(3, 12\) and .* expected \(3, 5\)",
         ),
         (
             "index.json",
             lambda p: changed(p, similarity="x"),
-            r"index\.json has invalid settings: similarity 'x' is unknown",
+            r"index\.json has invalid settings: similarity 'x'",
         ),
         ("index.json", lambda p: changed(p, files={"../x": [1, 1]}), r"names the file '\.\./x'"),
         (
@@ -316,9 +316,7 @@ def test_nothing_of_others_is_taken_away(tmp_path: Path) -> None:
         (tmp_path / name[:3] / name).write_text("{}")
     for folder in ("index", "own", "mod", "vec", "ind"):
         before = sorted(path.name for path in (tmp_path / folder).iterdir())
-        with pytest.raises(
-            ValueError, match="not part of an index, and saving would delete it; save to another folder"
-        ):
+        with pytest.raises(ValueError, match="not part of an index, and saving would delete it; save to another"):
             index.save(tmp_path / folder)
         assert sorted(path.name for path in (tmp_path / folder).iterdir()) == before
     with pytest.raises(ValueError, match="is a file"):

@@ -58,7 +58,7 @@ def test_what_cannot_be_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
         (broken, {}, r"vectors\[5\] is not finite"),
         (vectors[0], {}, r"shape \(12,\); pass a matrix"),
         (vectors, {"method": "umap"}, "method='umap' is unknown; pass one of 'auto', 'tsne', 'pca'"),
-        (vectors, {"dims": 4}, "dims=4 draws no picture"),
+        (vectors, {"dims": 4}, "dims=4 cannot be drawn"),
         (vectors[:3], {"method": "tsne"}, "3 vectors are too few"),
     ]
     for given, options, message in cases:

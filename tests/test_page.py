@@ -62,7 +62,7 @@ def test_what_cannot_be_drawn() -> None:
         map_page(["a", "b"], np.eye(2), [0])
     with pytest.raises(ValueError, match=r"hold float64; pass 2 integers"):
         map_page(["a", "b"], np.eye(2), np.array([0.0, 1.0]))
-    with pytest.raises(ValueError, match="labels hold -2; pass -1"):
+    with pytest.raises(ValueError, match="labels contain -2; pass -1"):
         map_page(["a", "b"], np.eye(2), [0, -2])
     with pytest.raises(ValueError, match="labels name 2 clusters, and names 1"):
         map_page(["a", "b"], np.eye(2), [0, 1], ["one"])

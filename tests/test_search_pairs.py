@@ -18,7 +18,7 @@ from tests.test_search import scored
 
 
 def every(vectors: np.ndarray, similarity: str = "cosine", limit: int | None = None) -> Pairs:
-    """All pairs in order; with a limit, those one of whose rows is among the so many that are nearest to the other."""
+    """All pairs in order; with a limit, those in which one row is among the nearest neighbours of the other."""
     scores = scored(vectors, vectors, similarity)
     first, second = np.triu_indices(len(vectors), 1)
     order = np.lexsort((second, first, -scores[first, second]))

@@ -172,7 +172,7 @@ def test_21_labels_stand_at_the_density_peak_of_their_own_cluster() -> None:
         assert own_share(points, labels, label, points[peaks[label]]) > 0.5
     # There is no place where most points are of the third, so no label may say so; and the page says that.
     assert peaks[2] == -1
-    assert "1 cluster is scattered among others, and named in the legend alone." in page
+    assert "1 cluster is scattered among others, and named only in the legend." in page
 
 
 def test_21_labels_in_a_browser_stand_among_their_own(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 |---|---|
 | ``corpus_map`` | vectors as points, an image |
 | ``map_page`` | the same as one HTML page with search and zoom, without a network |
+| ``project`` | nothing itself: the layout of vectors as points, which ``map_page`` takes |
 | ``similarity_heatmap`` | the similarities of all pairs of a few texts |
 | ``training_curves`` | the loss and the figures of a training run, from its ``history.jsonl`` |
 
@@ -31,5 +32,6 @@ from sbert.visualization.curves import training_curves
 from sbert.visualization.heatmap import similarity_heatmap
 from sbert.visualization.map_image import corpus_map
 from sbert.visualization.map_page import map_page
+from sbert.visualization.projection import project
 
-__all__ = ["corpus_map", "map_page", "similarity_heatmap", "training_curves"]
+__all__ = ["corpus_map", "map_page", "project", "similarity_heatmap", "training_curves"]

@@ -1,4 +1,4 @@
-"""A figure of matplotlib that every notebook shows."""
+"""A matplotlib figure that notebooks display."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 
 class NotebookFigure(Figure):
-    r"""A figure that carries its own picture: a notebook shows it with and without ``%matplotlib inline``.
+    r"""A figure with its own PNG representation: a notebook displays it with and without ``%matplotlib inline``.
 
-    It belongs to no window and no list of ``matplotlib.pyplot``, so it is freed with its last name, and shown once.
+    It is not registered in ``matplotlib.pyplot``, so it is displayed once, and freed with its last reference.
 
     Example:
         >>> NotebookFigure(figsize=(1, 1))._repr_png_()[:4]
@@ -18,7 +18,7 @@ class NotebookFigure(Figure):
     """
 
     def _repr_png_(self) -> bytes:
-        """The picture as PNG, which is what a notebook asks for."""
+        """The image as PNG, for notebooks."""
         picture = BytesIO()
         self.savefig(picture, format="png", bbox_inches="tight")
         return picture.getvalue()

@@ -1,4 +1,4 @@
-"""A corpus as one HTML page: a point a text, to look at, search and zoom into, without a network."""
+"""A map of a corpus as one HTML page: one point per text, with search and zoom, without a network."""
 
 from __future__ import annotations
 
@@ -25,22 +25,25 @@ def map_page(
 ) -> str:
     """The HTML of a page that draws texts as points.
 
-    The name of a cluster stands where ``density_peaks`` says that it belongs; of clusters that are scattered among
-    others, in the legend alone.
+    The name of a cluster is written at its density peak (``density_peaks``); a cluster that is scattered among others
+    is named only in the legend.
 
     Args:
-        texts: What the points say.
-        points: Where they stand, as ``project`` gives it.
-        labels: The cluster of each, counted from 0; -1 where it has none.
-        names: Of the clusters.
-        title: Of the page.
-        note: What a reader has to know of the layout; the page shows it above the legend.
+        texts: The texts.
+        points: Coordinates of the texts, from ``project``.
+        labels: The cluster of each text, from 0; -1 for no cluster.
+        names: Names of the clusters.
+        title: Title of the page.
+        note: A remark on the layout, shown above the legend.
 
     Shape:
         points: (texts, 2). labels: (texts,).
 
+    Returns:
+        The page, with all data inside.
+
     Raises:
-        ValueError: If there are no texts, or not as many points or labels, or a point is not finite.
+        ValueError: If there are no texts, the points or labels have a wrong shape, or a point is not finite.
 
     Example:
         >>> page = map_page(["A cat.", "Taxes."], [[0.0, 0.0], [1.0, 0.5]], labels=[0, 1])
@@ -51,26 +54,24 @@ def map_page(
     if not len(texts):
         raise ValueError("there are no texts, so there is nothing to draw; pass at least one")
     if places.shape != (len(texts), 2):
-        raise ValueError(f"points have shape {places.shape}; pass ({len(texts)}, 2), a point a text")
+        raise ValueError(f"points have shape {places.shape}; pass ({len(texts)}, 2), one point per text")
     clusters = np.full(len(texts), -1) if labels is None else np.asarray(labels)
     if clusters.shape != (len(texts),) or (len(clusters) and clusters.dtype.kind not in "iu"):
         raise ValueError(f"labels have shape {clusters.shape} and hold {clusters.dtype}; pass {len(texts)} integers")
     if clusters.min(initial=-1) < -1:
-        raise ValueError(
-            f"labels hold {clusters.min()}; pass -1 where there is no cluster, and 0 or more where there is"
-        )
+        raise ValueError(f"labels contain {clusters.min()}; pass -1 for texts without cluster, otherwise 0 or more")
     count = int(clusters.max(initial=-1)) + 1
     if names is None:
         names = [f"cluster {number}" for number in range(1, count + 1)]
     if len(names) < count:
-        raise ValueError(f"labels name {count} clusters, and names {len(names)}; pass a name for each")
+        raise ValueError(f"labels name {count} clusters, and names {len(names)}; pass one name per cluster")
     low, high = places.min(0), places.max(0)
     size = max(float((high - low).max()), 1e-12)
-    centred = (places - (low + high) / 2) * (2 / size)  # Within -1 and 1.
+    centred = (places - (low + high) / 2) * (2 / size)  # From -1 to 1.
     peaks = density_peaks(centred, clusters, len(names))
     if scattered := len(np.setdiff1d(clusters[clusters >= 0], np.flatnonzero(peaks >= 0))):
         are = "1 cluster is" if scattered == 1 else f"{scattered} clusters are"
-        note = f"{note} {are} scattered among others, and named in the legend alone.".strip()
+        note = f"{note} {are} scattered among others, and named only in the legend.".strip()
     data = {
         "texts": list(texts),
         "names": list(names),
@@ -78,12 +79,12 @@ def map_page(
         "labels": _base64(clusters.astype("<i4")),
         "peaks": peaks.tolist(),
     }
-    # No text can end the script that holds it.
+    # Escaped, so that no text can end the <script> element that contains it.
     written = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     filled = {"TITLE": html.escape(title), "NOTE": html.escape(note), "DATA": written}
     template = (files("sbert.visualization") / "templates" / "map.html").read_text(encoding="utf-8")
     page = re.sub("__(TITLE|NOTE|DATA)__", lambda place: filled[place[1]], template)
-    return page.encode("utf-8", "replace").decode("utf-8")  # Half a surrogate pair cannot be written.
+    return page.encode("utf-8", "replace").decode("utf-8")  # UTF-8 cannot encode half a surrogate pair.
 
 
 def _base64(numbers: np.ndarray) -> str:

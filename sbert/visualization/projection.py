@@ -1,4 +1,4 @@
-"""Two numbers in place of hundreds: where the vectors of a corpus stand in a picture."""
+"""Projection of vectors to two dimensions, for maps."""
 
 from __future__ import annotations
 
@@ -15,37 +15,38 @@ from sbert.inputs.vectors import vectors_of
 METHODS = ("auto", "tsne", "pca")
 NAMES = {"tsne": "t-SNE", "pca": "PCA"}
 WITHOUT_SCIKIT_LEARN = str(missing("t-SNE", "scikit-learn", "plot"))
-# Fewer vectors have no neighbourhoods to keep, and more would take t-SNE longer than anybody waits.
+# Fewer vectors have no neighbourhoods to preserve, and more would take t-SNE too long.
 _LEAST, _MOST = 10, 50_000
-# t-SNE starts from so many principal components: the others hold mostly noise, and cost time.
+# Principal components that t-SNE uses: the others are mostly noise, and cost time.
 _COMPONENTS = 50
-# A label stands where most of so many points around it belong to its cluster.
+# The neighbours of a label, most of which must belong to its cluster.
 _NEAREST = 50
-# Cells of the grid on which densities are estimated, along one side at most.
+# Maximum number of cells along one side of the grid on which densities are estimated.
 _CELLS = 200
-# Cells of the greatest density that are tried for a label.
+# Number of densest cells that are tried for a label.
 _TRIED = 32
 
 
 def project(vectors: Any, dims: int = 2, method: str = "auto") -> np.ndarray:
-    """Coordinates of vectors in a picture.
+    """Project vectors to coordinates for a map.
 
-    PCA is the linear map that keeps most of the variance: quick, and far apart means different. t-SNE keeps
-    neighbours together, so that groups show; how far two groups are apart says little.
+    PCA is the linear projection that preserves most of the variance: it is fast, and points that are far apart have
+    different vectors. t-SNE preserves neighbourhoods, so that groups become visible; distances between groups mean
+    little.
 
     Args:
-        vectors: As NumPy array, tensor or lists.
-        dims: Coordinates of each.
-        method: ``"pca"``, ``"tsne"`` (needs scikit-learn), or ``"auto"``: what ``choose`` says. Where that is PCA for
-            want of scikit-learn or because there are too many vectors, a warning says so.
+        vectors: NumPy array, tensor or lists.
+        dims: Number of coordinates, 1 to 3.
+        method: ``"pca"``, ``"tsne"`` (needs scikit-learn) or ``"auto"`` (the result of ``choose``; a warning is given
+            if that is PCA because scikit-learn is missing or there are too many vectors).
 
     Shape:
         vectors: (n, dim). Output: (n, dims) float32.
 
     Raises:
         ImportError: If the method is t-SNE and scikit-learn is not installed.
-        ValueError: If the vectors are no matrix of finite numbers, the method is unknown, or it is t-SNE and there are
-            too few vectors for it.
+        ValueError: If the vectors are not a matrix of finite numbers, the method is unknown, or there are too few
+            vectors for t-SNE.
 
     References:
         Pearson, 1901. https://doi.org/10.1080/14786440109462720
@@ -58,7 +59,7 @@ def project(vectors: Any, dims: int = 2, method: str = "auto") -> np.ndarray:
     if method not in METHODS:
         raise ValueError(f"method={method!r} is unknown; pass one of {', '.join(map(repr, METHODS))}")
     if dims not in (1, 2, 3):
-        raise ValueError(f"dims={dims!r} draws no picture; pass 1, 2 or 3")
+        raise ValueError(f"dims={dims!r} cannot be drawn; pass 1, 2 or 3")
     matrix = check_vectors(vectors)
     if method == "auto":
         method, reason = choose(len(matrix))
@@ -68,15 +69,15 @@ def project(vectors: Any, dims: int = 2, method: str = "auto") -> np.ndarray:
 
 
 def choose(rows: int, method: str = "auto") -> tuple[str, str | None]:
-    """The method that lays out so many vectors, and why it is not t-SNE although it might have been.
+    """Choose the method for a number of vectors, with the reason if it is not t-SNE.
 
     Args:
-        rows: How many vectors there are.
-        method: As in ``project``; ``"auto"`` is t-SNE where scikit-learn is installed, for 10 to 50,000 vectors, and
-            PCA otherwise.
+        rows: Number of vectors.
+        method: As in ``project``; ``"auto"`` is t-SNE for 10 to 50,000 vectors if scikit-learn is installed, otherwise
+            PCA.
 
     Returns:
-        ``"tsne"`` or ``"pca"``; and the reason with the remedy, or None where the method is the one wanted.
+        ``"tsne"`` or ``"pca"``, and the reason with the remedy; None as the reason if the method is the requested one.
 
     Example:
         >>> choose(60_000)
@@ -96,20 +97,21 @@ def choose(rows: int, method: str = "auto") -> tuple[str, str | None]:
 
 
 def density_peaks(points: Any, labels: Any, count: int) -> np.ndarray:
-    """For each cluster the point where a label for it belongs: where it lies densest, and others do not.
+    """For each cluster, the point where its label should be: where the cluster is dense, and others are not.
 
-    The density of a cluster is a histogram on a grid, smoothed by a Gaussian about as wide as 50 points. At the peak,
-    the cluster's own density less that of all others is the greatest. A label there is true only if most of the points
-    around it belong to the cluster; of a cluster that is scattered among others, there is no such place.
+    Densities are histograms on a grid, smoothed by a Gaussian whose width is about that of 50 points. The peak of a
+    cluster is where its density minus that of all others is greatest. A label is correct only if most points around it
+    belong to the cluster; a cluster that is scattered among others has no such peak.
 
     Args:
-        points: Where texts stand in a picture.
-        labels: The cluster of each, -1 for none.
-        count: How many clusters there are.
+        points: Coordinates of the texts.
+        labels: The cluster of each text, -1 for none.
+        count: Number of clusters.
 
     Shape:
-        points: (n, 2). labels: (n,). Output: (count,) int64, the row of a point of which more than half of the 50
-        nearest points (of a smaller cluster: as many as it has) are of its own cluster; or -1 where there is none.
+        points: (n, 2). labels: (n,). Output: (count,) int64, the row of a point of the cluster, such that more than
+        half of its 50 nearest points (fewer for a smaller cluster: its size) belong to the cluster; -1 if there is
+        none.
 
     Example:
         >>> density_peaks([[0, 0], [0.1, 0], [0, 0.1], [5, 5], [9, 9]], [0, 0, 0, 1, -1], 3).tolist()
@@ -133,7 +135,7 @@ def _peak(places: np.ndarray, member: np.ndarray) -> int:
     if not len(own):
         return -1
     near = min(_NEAREST, len(own))
-    radius = (near / (np.pi * len(places))) ** 0.5  # Of a disc with so many of n points in a square.
+    radius = (near / (np.pi * len(places))) ** 0.5  # Of a disc that contains ``near`` of n points in a unit square.
     cells = int(np.clip(4 / radius, 1, _CELLS))
     corner = np.minimum((places * cells).astype(np.int64), cells - 1)
     cell = corner[:, 0] * cells + corner[:, 1]
@@ -151,7 +153,7 @@ def _peak(places: np.ndarray, member: np.ndarray) -> int:
 
 
 def _gaussian(cells: int, width: float) -> np.ndarray:
-    """The symmetric matrix that smooths a row of cells.
+    """The symmetric matrix that smooths a row of cells by a Gaussian.
 
     Shape:
         Output: (cells, cells).
@@ -162,18 +164,18 @@ def _gaussian(cells: int, width: float) -> np.ndarray:
 
 
 def check_vectors(vectors: Any) -> np.ndarray:
-    """The vectors as a matrix of float32.
+    """The vectors as a float32 matrix.
 
     Raises:
-        TypeError: If they are no numbers.
-        ValueError: If they are no matrix, or a number is not finite, naming its row.
+        TypeError: If they are not numbers.
+        ValueError: If they are not a matrix, or a value is not finite; the message names its row.
     """
     if isinstance(vectors, (np.ndarray, torch.Tensor)) and vectors.ndim != 2:
         raise ValueError(f"vectors have shape {tuple(vectors.shape)}; pass a matrix (n, dim)")
     matrix: np.ndarray = vectors_of("vectors", vectors).detach().cpu().float().numpy()
     bad = np.flatnonzero(~np.isfinite(matrix).all(1))
     if len(bad):
-        raise ValueError(f"vectors[{bad[0]}] is not finite; encode its text again, or leave it out")
+        raise ValueError(f"vectors[{bad[0]}] is not finite; encode its text again, or remove it")
     return matrix
 
 
@@ -186,27 +188,27 @@ def _has_scikit_learn() -> bool:
 
 
 def _pca(matrix: np.ndarray, dims: int) -> np.ndarray:
-    """The first principal components, each with its greatest number positive; zeros where there are no more."""
-    rows, width = matrix.shape
-    found = np.zeros((rows, dims), np.float32)
+    """The first principal components, each with its largest absolute value positive; zeros if there are too few."""
+    rows, dim = matrix.shape
+    result = np.zeros((rows, dims), np.float32)
     if rows == 0:
-        return found
-    centred = matrix - matrix.mean(0, dtype=np.float64).astype(np.float32)  # (rows, width)
-    # The eigenvectors of the smaller of the two products say the same.
-    if width <= rows:
+        return result
+    centred = matrix - matrix.mean(0, dtype=np.float64).astype(np.float32)  # (rows, dim)
+    # Both products give the components; the smaller one is faster.
+    if dim <= rows:
         _, axes = np.linalg.eigh((centred.T @ centred).astype(np.float64))
-        components = centred @ axes[:, : -dims - 1 : -1].astype(np.float32)  # (rows, dims), the greatest first
+        components = centred @ axes[:, : -dims - 1 : -1].astype(np.float32)  # (rows, dims), largest variance first
     else:
         values, axes = np.linalg.eigh((centred @ centred.T).astype(np.float64))
         components = axes[:, : -dims - 1 : -1] * np.sqrt(np.maximum(values[: -dims - 1 : -1], 0))
     greatest = np.abs(components).argmax(0)
     signs = np.sign(components[greatest, np.arange(components.shape[1])])
-    found[:, : components.shape[1]] = components * signs
-    return found
+    result[:, : components.shape[1]] = components * signs
+    return result
 
 
 def _tsne(matrix: np.ndarray, dims: int) -> np.ndarray:
-    """t-SNE of the vectors' directions, started from their principal components and so always the same."""
+    """t-SNE of the directions of the vectors, initialized by their principal components, and so deterministic."""
     if len(matrix) < 4:
         raise ValueError(f"{len(matrix)} vectors are too few for t-SNE; pass method='pca'")
     try:
