@@ -7,9 +7,10 @@ short vectors neither overflow nor underflow. ``sbert.search`` ranks scores, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from functools import wraps
+from typing import Protocol, cast, overload
 
 import numpy as np
 import torch
@@ -19,10 +20,26 @@ from torch import Tensor
 from sbert.inputs.arguments import known_arguments
 from sbert.inputs.vectors import vectors_of
 
-Vectors = Any  # (rows, dim) or (dim,): ndarray, Tensor, or lists of floats
+# Vectors of shape (rows, dim) or (dim,).
+NotNumPy = Tensor | Sequence[float] | Sequence[Sequence[float]] | Sequence[Tensor] | Sequence[np.ndarray]
+Vectors = np.ndarray | NotNumPy
 
 
-def _compare(compute: Callable[[Tensor, Tensor], Tensor], a: Vectors, b: Vectors) -> Any:
+class Similarity(Protocol):
+    """A similarity of all pairs of rows: NumPy if both arguments are NumPy, else a tensor."""
+
+    @property
+    def __name__(self) -> str: ...
+
+    @overload
+    def __call__(self, a: np.ndarray, b: np.ndarray) -> np.ndarray: ...
+    @overload
+    def __call__(self, a: NotNumPy, b: Vectors) -> Tensor: ...
+    @overload
+    def __call__(self, a: np.ndarray, b: NotNumPy) -> Tensor: ...
+
+
+def _compare(compute: Callable[[Tensor, Tensor], Tensor], a: Vectors, b: Vectors) -> np.ndarray | Tensor:
     """Apply ``compute`` to two matrices, in float64 if either is float64, else in float32. NumPy in, NumPy out."""
     first, second = vectors_of("a", a), vectors_of("b", b)
     if first.shape[1] != second.shape[1]:
@@ -36,6 +53,17 @@ def _compare(compute: Callable[[Tensor, Tensor], Tensor], a: Vectors, b: Vectors
     with torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext():
         scores = compute(first.to(dtype), second.to(first.device, dtype))
     return scores.numpy() if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) else scores
+
+
+def _similarity(compute: Callable[[Tensor, Tensor], Tensor]) -> Similarity:
+    """Decorator: extend a function of two float32 or float64 matrices to everything that ``Vectors`` allows."""
+
+    @wraps(compute, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    def similarity(a: Vectors, b: Vectors) -> np.ndarray | Tensor:
+        return _compare(compute, a, b)
+
+    del similarity.__wrapped__  # Its signature is wider than that of compute.
+    return cast(Similarity, known_arguments(similarity))
 
 
 def _same_rows(first: Tensor, second: Tensor) -> None:
@@ -103,6 +131,7 @@ def _in_float64_if_needed(compute: Callable[[Tensor, Tensor], Tensor]) -> Callab
     Only on a CPU: on another device, reading the values would force a synchronization.
     """
 
+    @wraps(compute)
     def computed(first: Tensor, second: Tensor) -> Tensor:
         matrices = [each.detach() for each in (first, second) if each.numel()]
         if first.device.type != "cpu" or all(_squares_exactly(each.abs().max()) for each in matrices):
@@ -117,8 +146,8 @@ def _distances(first: Tensor, second: Tensor, p: float) -> Tensor:
     return -torch.cdist(first, second, p=p, compute_mode="donot_use_mm_for_euclid_dist")
 
 
-@known_arguments
-def cos_sim(a: Vectors, b: Vectors) -> Any:
+@_similarity
+def cos_sim(a: Tensor, b: Tensor) -> Tensor:
     """Cosine of the angle between every row of a and every row of b.
 
         score_ij = a_i . b_j / (|a_i| |b_j|)
@@ -137,11 +166,12 @@ def cos_sim(a: Vectors, b: Vectors) -> Any:
         >>> cos_sim(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 1.0], [0.0, 2.0]]))
         tensor([[0.7071, 0.0000]])
     """
-    return _compare(lambda x, y: _cosines(directions(x) @ directions(y).T), a, b)
+    return _cosines(directions(a) @ directions(b).T)
 
 
-@known_arguments
-def dot_score(a: Vectors, b: Vectors) -> Any:
+@_similarity
+@_in_float64_if_needed
+def dot_score(a: Tensor, b: Tensor) -> Tensor:
     """Dot product of every row of a with every row of b.
 
         score_ij = a_i . b_j
@@ -160,11 +190,12 @@ def dot_score(a: Vectors, b: Vectors) -> Any:
         >>> dot_score(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
         array([[11.]])
     """
-    return _compare(_in_float64_if_needed(lambda x, y: x @ y.T), a, b)
+    return a @ b.T
 
 
-@known_arguments
-def euclidean(a: Vectors, b: Vectors) -> Any:
+@_similarity
+@_in_float64_if_needed
+def euclidean(a: Tensor, b: Tensor) -> Tensor:
     """Negative Euclidean distance between every row of a and every row of b: larger means closer.
 
         score_ij = -|a_i - b_j|_2
@@ -183,11 +214,12 @@ def euclidean(a: Vectors, b: Vectors) -> Any:
         >>> euclidean(np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]]))
         array([[-5.]])
     """
-    return _compare(_in_float64_if_needed(lambda x, y: _distances(x, y, 2.0)), a, b)
+    return _distances(a, b, 2.0)
 
 
-@known_arguments
-def manhattan(a: Vectors, b: Vectors) -> Any:
+@_similarity
+@_in_float64_if_needed
+def manhattan(a: Tensor, b: Tensor) -> Tensor:
     """Negative Manhattan distance between every row of a and every row of b: larger means closer.
 
         score_ij = -|a_i - b_j|_1
@@ -206,10 +238,10 @@ def manhattan(a: Vectors, b: Vectors) -> Any:
         >>> manhattan(np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]]))
         array([[-7.]])
     """
-    return _compare(_in_float64_if_needed(lambda x, y: _distances(x, y, 1.0)), a, b)
+    return _distances(a, b, 1.0)
 
 
-SIMILARITIES: dict[str, Callable[[Vectors, Vectors], Any]] = {
+SIMILARITIES: dict[str, Similarity] = {
     "cosine": cos_sim,
     "dot": dot_score,
     "euclidean": euclidean,
@@ -224,8 +256,14 @@ _PAIRWISE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
+@overload
+def pairwise_similarity(a: np.ndarray, b: np.ndarray, name: str = "cosine") -> np.ndarray: ...
+@overload
+def pairwise_similarity(a: NotNumPy, b: Vectors, name: str = "cosine") -> Tensor: ...
+@overload
+def pairwise_similarity(a: np.ndarray, b: NotNumPy, name: str = "cosine") -> Tensor: ...
 @known_arguments
-def pairwise_similarity(a: Vectors, b: Vectors, name: str = "cosine") -> Any:
+def pairwise_similarity(a: Vectors, b: Vectors, name: str = "cosine") -> np.ndarray | Tensor:
     """Similarity of row i of a and row i of b, for every i.
 
     Args:

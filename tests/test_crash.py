@@ -225,7 +225,7 @@ def test_nothing_of_others_is_taken_away(models: list[SentenceEncoder], tmp_path
     for folder in (tmp_path / "a", tmp_path / "mine"):
         (folder / name).mkdir(parents=True)
         (folder / name / "work").write_text("months of it")
-        with pytest.raises(ValueError, match=rf"holds '{name}', which is no part of a model.*save to another folder"):
+        with pytest.raises(ValueError, match=rf"contains '{name}', which is not part of a model.*save to another folder"):
             models[1].save(folder)
         assert (folder / name / "work").read_text() == "months of it"
     (tmp_path / "file").write_text("a file")

@@ -225,7 +225,7 @@ def test_older_names_of_the_settings(name: str, tmp_path: Path) -> None:
     assert difference(model, theirs(folder)) <= 1e-5
 
 
-@pytest.mark.filterwarnings("ignore:.* holds weights that the model has no place for:UserWarning")
+@pytest.mark.filterwarnings("ignore:.* contains weights that the model does not use:UserWarning")
 def test_arguments_for_transformers(tmp_path: Path) -> None:
     """Under the older and the newer names: a side to cut, a limit, and fewer layers."""
     folder = minilm(tmp_path / "given")
@@ -498,9 +498,9 @@ def test_chat_models_are_refused(tmp_path: Path) -> None:
 def test_adapters_of_no_model_are_refused(tmp_path: Path) -> None:
     """Without the adapter the vectors would be others."""
     folder = write(minilm(tmp_path / "given"), {"adapter_config.json": {"base_model_name_or_path": "../elsewhere"}})
-    refused(folder, "adapter_config.json names the base model '../elsewhere', which depends on where")
+    refused(folder, "adapter_config.json names the base model '../elsewhere', which depends on the working")
     change(folder / "adapter_config.json", base_model_name_or_path=str(tmp_path / "gone"))
-    refused(folder, "adapter_config.json cannot be read as an adapter of a model that can be had .*gone does not exist")
+    refused(folder, "adapter_config.json cannot be read as an adapter of an available model .*gone does not exist")
     change(folder / "adapter_config.json", base_model_name_or_path=7)
     refused(folder, "adapter_config.json gives base_model_name_or_path=7 where str is expected")
 

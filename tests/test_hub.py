@@ -503,7 +503,7 @@ def test_the_card_tells_the_truth(api: Any, models: Models, tmp_path: Path) -> N
     facts = [
         "# tiny",
         "| Longest input | 33 tokens |",
-        "| Vector | 8 numbers |",
+        "| Dimensions | 8 |",
         "| Similarity | dot |",
         "| Prompts | `query`: `'Find: '` |",
         'model = SentenceEncoder("me/tiny")',
@@ -517,7 +517,7 @@ def test_the_card_tells_the_truth(api: Any, models: Models, tmp_path: Path) -> N
 def test_the_card_of_a_truncated_model(api: Any, models: Models, tmp_path: Path) -> None:
     """The vectors that people get are the short ones."""
     SentenceEncoder(models["a"], device="cpu", truncate_dim=4).push_to_hub("me/tiny")
-    assert "| Vector | 4 numbers |" in (tmp_path / "uploaded" / "README.md").read_text(encoding="utf-8")
+    assert "| Dimensions | 4 |" in (tmp_path / "uploaded" / "README.md").read_text(encoding="utf-8")
 
 
 def test_push_to_a_branch(api: Any, models: Models) -> None:

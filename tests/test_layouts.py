@@ -449,7 +449,7 @@ def test_unknown_modules(kind: str, tmp_path: Path) -> None:
     folder = minilm(tmp_path / "given")
     listed = modules("Transformer", "Pooling")
     listed[1]["type"] = kind
-    refused(write(folder, {"modules.json": listed}), rf"modules.json names the module type '{kind}', which is none of")
+    refused(write(folder, {"modules.json": listed}), rf"modules.json names the module type '{kind}', which is not one of")
 
 
 @pytest.mark.parametrize(
@@ -457,7 +457,7 @@ def test_unknown_modules(kind: str, tmp_path: Path) -> None:
     [
         ("config_sentence_transformers.json", {"model_type": "CrossEncoder"}, "describes a CrossEncoder"),
         ("config_sentence_transformers.json", {"similarity_fn_name": "angle"}, "similarity_fn_name='angle'"),
-        ("config_sentence_transformers.json", {"prompts": {"query": 1}}, "prompts that are no strings"),
+        ("config_sentence_transformers.json", {"prompts": {"query": 1}}, "prompts that are not strings"),
         ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "not among its prompts"),
         ("config_sentence_transformers.json", {"truncate_dim": 0}, "truncate_dim=0"),
         ("sentence_bert_config.json", limits(2), "max_seq_length=2 where at least 3"),

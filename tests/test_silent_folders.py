@@ -192,7 +192,7 @@ def test_01_what_comes_while_a_save_runs_is_kept(tmp_path: Path, name: str) -> N
     target = tmp_path / "model"
     word_model(0).save(target)
     model = SentenceEncoder(*word_model(1), Meddler(target / name), device="cpu")
-    with pytest.warns(UserWarning, match=r"(known to sbert alone|move it to where it belongs)") as said:
+    with pytest.warns(UserWarning, match=r"(known to sbert alone|move them where they belong)") as said:
         model.save(target)
     [kept] = tmp_path.glob("model.replaced-*")
     assert any(str(kept) in str(each.message) for each in said)
@@ -218,7 +218,7 @@ def test_01_what_came_before_a_save_was_killed_is_kept(tmp_path: Path) -> None:
     )
     assert subprocess.run([sys.executable, "-c", code, str(target)]).returncode == -signal.SIGKILL
     assert len(list(tmp_path.iterdir())) == 2
-    with pytest.warns(UserWarning, match="move it to where it belongs"):
+    with pytest.warns(UserWarning, match="move them where they belong"):
         word_model(1).save(target)
     [kept] = tmp_path.glob("model.replaced-*")
     assert (kept / "notes.txt").read_text() == "months of it"
@@ -425,7 +425,7 @@ def test_02_a_folder_that_is_replaced_all_the_time_is_an_error(tmp_path: Path, m
         return real(path)
 
     monkeypatch.setattr(verification, "read", read)
-    with pytest.raises(ValueError, match=r"model was replaced \d+ times while it was read; load it when"):
+    with pytest.raises(ValueError, match=r"model was replaced \d+ times while it was read; load it while"):
         SentenceEncoder(tmp_path / "model", device="cpu")
 
 

@@ -107,7 +107,7 @@ def test_16_unused_weights_are_named_once(good: Path, tmp_path: Path, family: st
     folder = shutil.copytree(good / family, tmp_path / "model")
     hostile.values("config.json", num_hidden_layers=1)(folder)
     with pytest.warns(
-        UserWarning, match=r"model\.safetensors holds weights .* encoder\.layer\.1\.\S+ and 13 more"
+        UserWarning, match=r"model\.safetensors contains weights .* encoder\.layer\.1\.\S+ and 13 more"
     ) as found:
         SentenceEncoder(folder, device="cpu")
     assert len(found) == 1

@@ -492,7 +492,7 @@ def test_23_headers_of_other_readers(tmp_path: Path) -> None:
 
 def test_23_scores_that_may_be_fractions_already_are_asked_about(tmp_path: Path) -> None:
     path = put(tmp_path / "a.tsv", lines(["s1", "s2", "score"], ["a", "b", 1], ["c", "d", 0.25]))
-    with pytest.raises(ValueError, match=r"a.tsv has no score above 1; pass scale=\(0, 1\) .* or scale=\(0, 5\)"):
+    with pytest.raises(ValueError, match=r"a.tsv has no score above 1; pass scale=\(0, 1\) .* or else scale=\(0, 5\)"):
         read_sts(path)
     assert [row["label"] for row in read_sts(path, (0, 1))] == [1.0, 0.25]
     assert [row["label"] for row in read_sts(path, (0, 5))] == [0.2, 0.05]

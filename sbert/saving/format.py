@@ -1,4 +1,4 @@
-"""Foreign names: files and keys of model folders, as sentence-transformers wrote them."""
+"""File names and keys of model folders in the format of sentence-transformers, and the settings of an encoder."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ LSTM_CONFIG = "lstm_config.json"
 THEIRS = "sentence_transformers."
 OURS = "sbert."
 
-# The names that sentence-transformers gave the file of a transformer's settings.
+# The file names that sentence-transformers has used for the settings of a transformer.
 TRANSFORMER_CONFIGS = [
     f"sentence_{name}_config.json"
     for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 ]
-# Old keys, in the order in which their vectors are concatenated, and our names.
+# The flags of poolings, in the order in which their vectors are concatenated, and the names of the modes.
 POOLING_KEYS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -32,7 +32,7 @@ POOLING_NAMES = {"mean_sqrt_len_tokens": "mean_sqrt_len"}
 
 @dataclass
 class Settings:
-    """What a folder says of an encoder beside its modules."""
+    """The settings of an encoder, in addition to its modules."""
 
     prompts: dict[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None

@@ -1,4 +1,4 @@
-"""The model card: what a folder's README.md says."""
+"""The model card: the README.md of a saved model."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ tags:
 
 # {title}
 
-This model maps a text to a vector of {dim} numbers, so that texts of like meaning get vectors of high {similarity}
+This model maps a text to a vector of {dim} dimensions. Texts with similar meanings get vectors with high {similarity}
 similarity.
 
 | | |
 |---|---|
 | Longest input | {limit} |
-| Vector | {dim} numbers |
+| Dimensions | {dim} |
 | Similarity | {similarity} |
 | Prompts | {prompts} |
 
@@ -40,14 +40,14 @@ vectors = model.encode(["One sentence.", "Another one."])
 print(model.similarity(vectors, vectors))
 ```
 
-Saved by sbert {version}. What it was trained on, its licence and its limits are for its author to add.
+Saved by sbert {version}. Its author can add the training data, the licence and the limitations here.
 """
 
 
 def card(
     name: str, dim: int, limit: int | None, similarity: str, prompts: dict[str, str], modules: str, version: str
 ) -> str:
-    """A short card of facts that can be read off the model."""
+    """A short model card with the facts that the model itself provides."""
     listed = ", ".join(f"`{key}`: `{text!r}`" for key, text in prompts.items() if text)
     return _CARD.format(
         title=name.rpartition("/")[2],

@@ -1,4 +1,4 @@
-"""Which programs of others would compute something else from a folder than this library does."""
+"""Detect which other programs would compute different vectors from a model folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sbert.modules.registry import is_built_in, registered
 from sbert.saving.format import POOLING_KEYS
 
 _TEI, _LLAMA = "text-embeddings-inference", "llama.cpp's converter"
-# What text-embeddings-inference knows of a list of modules. Whatever else it meets there, it leaves out every Dense.
+# The modules that text-embeddings-inference supports. If it finds any other, it skips every Dense as well.
 _KNOWN = (Transformer, Pooling, Dense, Normalize)
 _MODES = set(POOLING_KEYS.values())
 _POOLINGS = ("cls", "mean", "lasttoken")
@@ -20,10 +20,10 @@ _ACTIVATIONS = ("Tanh", "Identity")
 
 
 def differences(modules: Sequence[nn.Module]) -> str | None:
-    """What other programs do not read of a chain as it is, and why; None where there is nothing to say.
+    """Which parts of an encoder other programs ignore or read differently, and why; None if there are none.
 
-    Read in the sources of text-embeddings-inference and of llama.cpp's ``convert_hf_to_gguf.py``. Both read
-    transformers alone, so that there is nothing to say of chains that begin with something else.
+    According to the sources of text-embeddings-inference and of llama.cpp's ``convert_hf_to_gguf.py``. Both only read
+    encoders that begin with a transformer, so others are not checked.
     """
     kinds = [type(module) for module in modules]
     reasons = _of_own(modules)
@@ -43,7 +43,7 @@ def _named(kinds: Iterable[type[nn.Module]]) -> str:
 
 
 def _of_own(modules: Sequence[Any]) -> list[str]:
-    """What is to be said of modules and poolings of the user's."""
+    """Reasons that concern modules and poolings defined by the user."""
     modes = [mode for module in modules if type(module) is Pooling for mode in module.modes]
     own = [type(module) for module in modules if not is_built_in(type(module))]
     names = ", ".join(dict.fromkeys([kind.__name__ for kind in own] + [m for m in modes if m not in _MODES]))
@@ -55,7 +55,7 @@ def _of_own(modules: Sequence[Any]) -> list[str]:
 
 
 def _of_module(module: Any) -> list[str]:
-    """What is wrong with the settings of one module."""
+    """Reasons that concern the settings of one module."""
     reasons = []
     if type(module) is Pooling:
         if len(module.modes) > 1 or module.modes[0] not in _POOLINGS:

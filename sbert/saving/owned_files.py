@@ -1,4 +1,4 @@
-"""Which files make up a model's folder: these a save may replace, and nothing else."""
+"""The files that belong to a model folder: a save may replace these, and no others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CONFIG, _CARD = "config.json", "README.md"
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 _INDEXES = tuple(f"{name}.index.json" for name in _WEIGHTS)
 _TEMPLATES = "additional_chat_templates"
-# What this library, transformers and peft write for one module, at the top or in the module's own folder.
+# Files that this library, transformers and peft write for one module, at the top or in the module's folder.
 _OF_MODULES = {
     *(_CONFIG, "generation_config.json", *_WEIGHTS, *_INDEXES),
     *("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"),
@@ -35,24 +35,24 @@ _OF_MODELS = {_CARD, MODULES, SETTINGS, REFERENCE}
 
 
 def check_replaceable(target: Path, also: Collection[str] = ()) -> None:
-    """Raise an error where saving a model to ``target`` would delete a file that no save of a model writes.
+    """Raise a ValueError if saving a model to ``target`` would delete files that do not belong to a model.
 
-    A folder is a model's if its modules.json lists modules, or else if its config.json describes one. It may hold
-    files of the names that are written for a model, the parts of weights that its index lists, and the folders of
-    its modules with such files. A link may lead to something of another's, so it may not be there.
+    A folder is a model folder if its modules.json lists modules or its config.json describes a model. It may contain
+    files with the names that a save writes, the weight files in its index, and module folders with such files. Links
+    are refused, because they may lead to other data.
 
     Args:
-        target: The folder; or none, or an empty one.
-        also: Paths of other files that are the caller's own, relative to ``target``, with slashes.
+        target: The folder, which may be empty or missing.
+        also: Paths of further files that may be replaced, relative to ``target``, with slashes.
 
     Raises:
-        ValueError: If there is something else, with its name.
+        ValueError: If there is another file, with its name.
     """
     check_own(target, "a model", lambda folder: foreign_file(folder, also))
 
 
 def foreign_file(folder: Path, also: Collection[str] = ()) -> str | None:
-    """The first file or folder that ``check_replaceable`` refuses, relative to ``folder``; None for none."""
+    """The first file or folder that ``check_replaceable`` refuses, relative to ``folder``; None if all are allowed."""
     modules = _modules(folder)
     if modules is None:
         return foreign(folder, lambda _: False)
@@ -71,7 +71,7 @@ def foreign_file(folder: Path, also: Collection[str] = ()) -> str | None:
 
 
 def _modules(folder: Path) -> set[PurePosixPath] | None:
-    """The folders of a model's modules, relative to the model's; None for a folder that is no model's."""
+    """The folders of a model's modules, relative to ``folder``; None if it is not a model folder."""
     try:
         if (folder / MODULES).is_file():
             listed = read_json(folder / MODULES)
@@ -85,13 +85,13 @@ def _modules(folder: Path) -> set[PurePosixPath] | None:
 
 def _path(entry: Any) -> PurePosixPath:
     if not isinstance(entry, dict) or not isinstance(entry.get("type"), str):
-        raise TypeError("no module")
+        raise TypeError("not an entry of a module")
     return PurePosixPath(entry.get("path") or "")
 
 
 def _shards(folder: Path) -> set[str]:
-    """The files of weights that an index lists."""
-    found: set[str] = set()
+    """The weight files that an index lists."""
+    shards: set[str] = set()
     for name in _INDEXES:
         try:
             listed = read_object(folder / name, missing_ok=True).get("weight_map")
@@ -99,5 +99,5 @@ def _shards(folder: Path) -> set[str]:
             continue
         if isinstance(listed, dict):
             suffix = Path(name.removesuffix(".index.json")).suffix
-            found.update(str(file) for file in listed.values() if str(file).endswith(suffix))
-    return found
+            shards.update(str(file) for file in listed.values() if str(file).endswith(suffix))
+    return shards

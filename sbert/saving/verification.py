@@ -1,4 +1,4 @@
-"""A few texts with their vectors, kept in a model's folder, to notice when they change."""
+"""Reference vectors of a few texts, saved with a model, to detect later changes of its vectors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from sbert.storage.files import UnreadableError, field, read_object, required
 
-# Letters with accents, several scripts, digits, punctuation, white space and capitals: what tokenizers change.
+# Accents, several scripts, digits, punctuation, white space and capitals: everything that tokenizers normalize.
 TEXTS = [
     "The quick brown fox jumps over the lazy dog.",
     "Ünïcödé, naïve café: 3.14 × 2 = 6.28 (50 %)!",
@@ -24,13 +24,13 @@ _PACKAGES = ("sbert", "torch", "transformers", "tokenizers")
 
 @dataclass(frozen=True)
 class Verification:
-    """By how much a model's vectors differ from those it was saved with.
+    """The difference between a model's vectors now and those it was saved with.
 
     Args:
-        max_difference: Greatest absolute difference of one number.
-        min_cosine: Least cosine between a text's two vectors.
-        tolerance: Greatest difference that counts as none.
-        versions: Packages whose version has changed, with the version then and now.
+        max_difference: Largest absolute difference in any dimension.
+        min_cosine: Smallest cosine between the two vectors of a text.
+        tolerance: Largest difference that still counts as equal.
+        versions: Packages whose version has changed, with the versions then and now.
     """
 
     max_difference: float
@@ -61,12 +61,12 @@ def versions() -> dict[str, str]:
 
 
 def record(vectors: np.ndarray) -> dict[str, Any]:
-    """What is kept of the vectors of TEXTS. Shape: (texts, dim)."""
+    """The data to save: TEXTS, their vectors and the versions of packages. Shape of vectors: (texts, dim)."""
     return {"texts": TEXTS, "vectors": [[float(x) for x in row] for row in vectors], "versions": versions()}
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """What ``record`` made, as it stands in a folder's file; None where there is no such file."""
+    """The result of ``record`` from a file; None if the file does not exist."""
     if not path.exists():
         return None
     recorded = read_object(path)
@@ -76,7 +76,7 @@ def read(path: Path) -> dict[str, Any] | None:
     except (TypeError, ValueError):
         vectors = np.empty(0, np.float32)
     if vectors.ndim != 2 or len(vectors) != len(texts) or not all(isinstance(text, str) for text in texts):
-        raise UnreadableError(path, "holds no texts with a vector each")
+        raise UnreadableError(path, "does not contain one vector per text")
     return {"texts": texts, "vectors": vectors, "versions": field(recorded, path, "versions", dict, {})}
 
 

@@ -1,4 +1,4 @@
-"""Writing files and folders that others find whole or not at all."""
+"""Atomic writes: other processes see a file or folder either complete or not at all."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from typing import BinaryIO
 
 from sbert.storage.processes import umask
 
-# What is written stands under a hidden name with one of these words. A folder is being written, or takes the place of
-# another and then holds the old one, or is an old one that has been checked and goes.
+# Words in the hidden names of work in progress: a new file or folder that is being written; a folder that is exchanged
+# with another, and then holds the old one; an old folder that has been checked and is being deleted.
 _WRITING, _REPLACING, _REMOVING = "saving", "replacing", "removing"
-# Seconds for which a save waits for those who are reading the folder that it is to replace.
+# Seconds that a save waits for readers of the folder it replaces.
 _PATIENCE = 10.0
 _STREAM = re.compile(r"/dev/(stdin|stdout|stderr|fd/)")
 
@@ -30,12 +30,12 @@ _STREAM = re.compile(r"/dev/(stdin|stdout|stderr|fd/)")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file that appears under its name once it is complete; one that is there is replaced whole.
+    """Write a text file atomically; an existing file is replaced.
 
-    What is no plain file, such as a device or a pipe, is written to as it is.
+    A device or a pipe is written to directly.
     """
     if os.path.lexists(path) and not _is_plain(path):
-        with path.open("a", encoding="utf-8", newline="\n") as file:  # Standard output may be a file with a beginning.
+        with path.open("a", encoding="utf-8", newline="\n") as file:  # Append: stdout may be a file with content.
             file.write(text)
         return
     with replacing_file(path) as whole:
@@ -43,16 +43,16 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _is_plain(path: Path) -> bool:
-    """Whether this is a file of its own; /dev/stdout is none, even where it leads to one."""
+    """Whether this is a regular file, not a stream such as /dev/stdout, even if that leads to a regular file."""
     names = [Path(os.path.abspath(path)), Path(os.path.realpath(path.parent), path.name)]
     return path.is_file() and not any(name.parts[1:2] == ("proc",) or _STREAM.match(str(name)) for name in names)
 
 
 @contextmanager
 def replacing_file(path: Path) -> Iterator[BinaryIO]:
-    """A new file to write to, which takes the place of ``path`` when the block ends without an error.
+    """Open a temporary file for writing, which replaces ``path`` when the block ends without an error.
 
-    What a killed process has left of such a file is removed with the next one of the same name.
+    Temporary files that killed processes left behind are removed at the next write to the same path.
     """
     path = Path(os.path.realpath(path))
     remove_left(path)
@@ -67,7 +67,7 @@ def replacing_file(path: Path) -> Iterator[BinaryIO]:
             with suppress(OSError):
                 flush_entry(path.parent)
         finally:
-            work.unlink(missing_ok=True)  # It bears its own name now, or is of no use.
+            work.unlink(missing_ok=True)  # Does nothing after a successful replace.
 
 
 # ---------------------------------------------------------------------------------------------------- folders
@@ -75,18 +75,18 @@ def replacing_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def replacing(target: Path, check: Callable[[Path], None]) -> Iterator[Path]:
-    """A new folder to write to, which takes the place of ``target`` when the block ends without an error.
+    """Create a temporary folder for writing, which replaces ``target`` when the block ends without an error.
 
-    Whoever looks, or a crash at any moment, finds the old folder or the new one. What a killed process has left of
-    such a new folder is removed with the next one of the same name.
+    At any moment, also after a crash, ``target`` is either the old folder or the new one. Temporary folders that killed
+    processes left behind are removed at the next write to the same target.
 
     Args:
-        target: The folder.
-        check: Raises an error where ``target`` is there and must stay. It is asked once more about the old folder when
-            the new one stands in its place: what has come into it meanwhile is kept beside it, with a warning.
+        target: The folder to create or replace.
+        check: Raises an error if an existing folder must not be replaced. It is called again with the old folder after
+            the exchange: files added to it in the meantime are kept beside ``target``, with a warning.
 
     Raises:
-        ValueError: If ``target`` is there and must stay.
+        ValueError: If ``check`` refuses to replace ``target``.
     """
     target = Path(os.path.realpath(target))
     check(target)
@@ -108,15 +108,15 @@ def replacing(target: Path, check: Callable[[Path], None]) -> Iterator[Path]:
 
 
 def flush(folder: Path) -> None:
-    """Have the disk hold every file below ``folder``, and the folders themselves."""
+    """Flush every file and folder below ``folder`` to disk (fsync)."""
     for root, _, names in os.walk(folder):
         for path in [*(Path(root) / name for name in names), Path(root)]:
-            with suppress(PermissionError):  # Windows opens no folders.
+            with suppress(PermissionError):  # Windows cannot open folders.
                 flush_entry(path)
 
 
 def flush_entry(path: Path) -> None:
-    """Have the disk hold a file, or the names in a folder."""
+    """Flush one file, or the directory entries of one folder, to disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -125,7 +125,7 @@ def flush_entry(path: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Swap two folders in one step; false where the system cannot."""
+    """Swap two folders in one atomic step; false if the system does not support it."""
     here, swap = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of linux/fs.h; RENAME_SWAP of macOS is 2, too.
     paths = os.fsencode(first), os.fsencode(second)
     try:
@@ -139,7 +139,7 @@ def _exchange(first: Path, second: Path) -> bool:
 
 
 def _put(work: Path, target: Path) -> Path | None:
-    """Give ``work`` the name ``target``; where the folder is now that bore it before, if one did."""
+    """Rename ``work`` to ``target``; return the path where the old folder is now, or None if there was none."""
     if not target.exists():
         os.replace(work, target)
         return None
@@ -147,7 +147,7 @@ def _put(work: Path, target: Path) -> Path | None:
     os.replace(work, old)
     try:
         with _unread(target):
-            if not target.exists():  # It was removed meanwhile.
+            if not target.exists():  # Another process removed it in the meantime.
                 os.replace(old, target)
                 return None
             if not _exchange(old, target):
@@ -159,7 +159,7 @@ def _put(work: Path, target: Path) -> Path | None:
 
 
 def _swap(first: Path, second: Path) -> None:
-    """Swap two folders in several steps, where the system has no one for it."""
+    """Swap two folders in several steps, for systems without an atomic exchange."""
     aside = first.with_name(first.name + ".old")
     os.replace(second, aside)
     try:
@@ -171,37 +171,39 @@ def _swap(first: Path, second: Path) -> None:
 
 
 def _discard(old: Path, target: Path, check: Callable[[Path], None]) -> None:
-    """Remove a folder that was replaced; where something has come into it that ``check`` refuses, keep it by name."""
+    """Delete a replaced folder. If files were added that ``check`` refuses, keep it under a visible name and warn."""
     number = old.name[-9:]
-    left = gone = old.with_name(f".{target.name}.{_REMOVING}{number}")
+    rest = removing = old.with_name(f".{target.name}.{_REMOVING}{number}")
     try:
         seen = sorted((path.relative_to(old) for path in old.rglob("*")), reverse=True)  # Contents before folders.
         try:
             check(old)
         except (ValueError, OSError):
-            left = old
+            rest = old
         else:
-            os.replace(old, gone)
-            with _locked(gone):  # Another save would take it for one that was left.
-                for path in (*(gone / name for name in seen), gone):
-                    with suppress(OSError):  # What has come into a folder since it was checked keeps it there.
+            os.replace(old, removing)
+            with _locked(removing):  # Without the lock, another save would delete it as a leftover.
+                for path in (*(removing / name for name in seen), removing):
+                    with suppress(OSError):  # Files added after the check keep their folder from being deleted.
                         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-            if not any(path.relative_to(gone) not in seen for path in gone.rglob("*")):
+            if not any(path.relative_to(removing) not in seen for path in removing.rglob("*")):
                 return
-        kept = target.with_name(f"{target.name}.replaced{number}")
-        os.replace(left, kept)
-    except FileNotFoundError:  # Another process was faster.
+        rescued = target.with_name(f"{target.name}.replaced{number}")
+        os.replace(rest, rescued)
+    except FileNotFoundError:  # Another process deleted it first.
         return
     warnings.warn(
-        f"{kept} holds what came into {target} while that was replaced; move it to where it belongs", stacklevel=2
+        f"{rescued} contains files that were added to {target} while it was being replaced; move them where they"
+        " belong",
+        stacklevel=2,
     )
 
 
 def remove(target: Path, check: Callable[[Path], None]) -> None:
-    """Remove a folder, which stands under its name whole or not at all.
+    """Delete a folder atomically: at any moment, it is complete or gone.
 
     Raises:
-        ValueError: If ``check`` says that it must stay.
+        ValueError: If ``check`` refuses to delete it.
     """
     check(target)
     old = target.with_name(f".{target.name}.{_REPLACING}-{secrets.token_hex(4)}")
@@ -209,20 +211,20 @@ def remove(target: Path, check: Callable[[Path], None]) -> None:
     _discard(old, target, check)
 
 
-# ------------------------------------------------------------------------------- what killed writers have left
-# What is being written is locked by its writer, and the lock ends with the writer, however that ends.
+# ------------------------------------------------------------------------------- leftovers of killed processes
+# A writer locks the file or folder it writes. The operating system releases the lock when the writer ends.
 
 
 @contextmanager
 def _new(target: Path, make: Callable[[str, Path], str]) -> Iterator[Path]:
-    """A new file or folder beside ``target``, locked where the system has locks."""
+    """Create a temporary file or folder beside ``target``, locked if the system supports locks."""
     while True:
         work = Path(make(f".{target.name}.{_WRITING}-", target.parent))
         with _locked(work) as held:
             if held or held is None:
                 yield work
                 return
-        # Another process took it for one that was left, before it was locked.
+        # Before it was locked, another process deleted it as a leftover: try again.
 
 
 def _folder_at(prefix: str, parent: Path) -> str:
@@ -236,17 +238,17 @@ def _file_at(prefix: str, parent: Path) -> str:
 
 
 def remove_left(target: Path, check: Callable[[Path], None] | None = None) -> None:
-    """Remove what writers of ``target`` have left that were killed."""
+    """Remove the temporary files and folders of killed writers of ``target``."""
     words = "|".join((_WRITING, _REPLACING, _REMOVING))
     pattern = re.compile(re.escape(f".{target.name}.") + rf"({words})-\w{{8}}")
     for path in sorted(target.parent.glob(".*")):
-        found = pattern.fullmatch(path.name)
-        if not found:
+        match = pattern.fullmatch(path.name)
+        if not match:
             continue
         with _locked(path) as held:
             if held and path.is_file():
                 path.unlink(missing_ok=True)
-            elif held and found[1] != _REPLACING:
+            elif held and match[1] != _REPLACING:
                 shutil.rmtree(path, ignore_errors=True)
             elif held and check is not None:
                 _discard(path, target, check)
@@ -254,7 +256,7 @@ def remove_left(target: Path, check: Callable[[Path], None] | None = None) -> No
 
 @contextmanager
 def _unread(folder: Path) -> Iterator[None]:
-    """Wait while a folder is being read, but not for ever: readers notice where it was replaced, and begin again."""
+    """Wait until a folder is not being read, or at most ``_PATIENCE``: readers notice a replacement and read again."""
     until = time.monotonic() + _PATIENCE
     while True:
         with _locked(folder) as held:
@@ -265,8 +267,8 @@ def _unread(folder: Path) -> Iterator[None]:
 
 
 def lock_for_reading(descriptor: int) -> None:
-    """Have saves wait before they replace an open folder, until it is closed. Any number of readers may ask for it."""
-    with suppress(ImportError, OSError):  # No such locks; or the folder takes another's place just now.
+    """Take a shared lock on an open folder: saves wait with replacing it until it is closed."""
+    with suppress(ImportError, OSError):  # The system has no such locks; or the folder is just being replaced.
         import fcntl
 
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -274,7 +276,7 @@ def lock_for_reading(descriptor: int) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[bool | None]:
-    """Whether this process holds the lock of a file or a folder; None where the system has no such locks."""
+    """Try to lock a file or folder; yields whether it succeeded, None if the system has no such locks."""
     try:
         import fcntl
     except ImportError:  # Windows.
@@ -298,7 +300,7 @@ def _locked(path: Path) -> Iterator[bool | None]:
 
 
 def _publish(folder: Path) -> None:
-    """Give a file, or a folder and what is in it, ordinary modes: safetensors leaves weights to their owner alone."""
+    """Set ordinary permissions on a file, or on a folder and its contents: safetensors makes weights owner-only."""
     mask = umask()
     for path in (folder, *folder.rglob("*")):
         path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)

@@ -1,4 +1,4 @@
-"""Reading model folders safely: named errors, and no way out of a folder."""
+"""Safe reading of untrusted folders: errors name the file, sizes are limited, and paths stay inside the folder."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from typing import Any
 import torch
 
 REMEDY = "download or save the model again"
-# Bytes of a file that are read at once for its checksum.
-_PART = 1 << 20
+# Bytes per read when a checksum is computed.
+_BLOCK = 1 << 20
 
 
 class UnreadableError(ValueError):
-    """A file of a model folder cannot be used."""
+    """A file of a folder is missing, damaged or not supported."""
 
     def __init__(self, path: Path, reason: str, remedy: str = REMEDY) -> None:
         super().__init__(f"{path} {reason}; {remedy}")
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, shortened to one line; the first of its own lines is often a mere heading."""
+    """The type and message of an error on one line, shortened. Often, the first line alone is only a heading."""
     words = " ".join(str(error).split())
     return f"{type(error).__name__}: {words[:300]}" if words else type(error).__name__
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether a library failed at what it was given, and not the machine or the user at the keyboard.
+    """Whether an error is caused by the input, not by lack of memory or a keyboard interrupt.
 
-    The Rust libraries below panic on some damaged files, with an exception that is no ``Exception``.
+    For some damaged files, Rust libraries raise a ``PanicException``, which is not a subclass of ``Exception``.
     """
     known = isinstance(error, Exception) and not isinstance(error, (MemoryError, torch.OutOfMemoryError))
     return known or type(error).__name__ == "PanicException"
@@ -43,7 +43,7 @@ def is_failure(error: BaseException) -> bool:
 
 @contextmanager
 def reading(path: Path, what: str) -> Iterator[None]:
-    """Turn every failure inside the block into one that names ``path``."""
+    """Convert every error inside the block to an ``UnreadableError`` that names ``path``."""
     try:
         yield
     except UnreadableError:
@@ -54,7 +54,7 @@ def reading(path: Path, what: str) -> Iterator[None]:
         raise UnreadableError(path, f"cannot be read as {what} ({one_line(error)})") from error
 
 
-# The longest files that are read, in bytes. The largest vocabularies take 35 MB, the longest lists of weights 9 MB.
+# Maximum file sizes in bytes. The largest known vocabularies have 35 MB, the longest indexes of weights 9 MB.
 _VOCABULARY, _SETTINGS = 50_000_000, 10_000_000
 _VOCABULARIES = re.compile(
     r"tokenizer\.json|vocab\.(json|txt)|merges\.txt|added_tokens\.json|.*\.model|whitespacetokenizer_config\.json"
@@ -69,22 +69,22 @@ _KINDS = {
 
 
 def _longest(name: str) -> int | None:
-    """How many bytes a file of this name may have; None where its length says nothing."""
+    """Maximum size in bytes of a file of this name; None for no limit."""
     if _VOCABULARIES.fullmatch(name):
         return _VOCABULARY
     return _SETTINGS if name.endswith((".json", ".jinja")) else None
 
 
 def check_file(path: Path) -> None:
-    """Raise a ValueError for what is no regular file, or is too long, without opening it: a pipe may never answer.
+    """Raise a ValueError if this is not a regular file or is too large. Does not open it: a pipe could block forever.
 
-    A link to a regular file is one, too: the hub's cache is made of them.
+    A link to a regular file is allowed: the cache of the hub consists of links.
     """
     try:
         status = path.stat()
     except FileNotFoundError:
         raise
-    except OSError as error:  # Such as a link to itself.
+    except OSError as error:  # For example, a link to itself.
         raise UnreadableError(path, f"cannot be read ({one_line(error)})") from error
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
@@ -94,18 +94,18 @@ def check_file(path: Path) -> None:
         raise UnreadableError(path, f"is {status.st_size} bytes long, where at most {limit} are expected")
 
 
-# What transformers opens, beside the weights. A user's own data.json may be as long as it likes.
+# Files that transformers opens, in addition to the weights. Other files of the user are not limited in size.
 _OPENED = re.compile(r".*config\.json|.*\.index\.json|special_tokens_map\.json|.*chat_template.*|.*\.jinja")
 
 
 def check_files(folder: Path) -> None:
-    """Raise a ValueError if a file that another library may open is no regular file, or is too long."""
+    """Raise a ValueError if a file that another library may open is not a regular file, or is too large."""
     paths = list(folder.iterdir())
     if (templates := folder / "additional_chat_templates").is_dir():
         paths += templates.iterdir()
     for path in paths:
         opened = _OPENED.fullmatch(path.name) or _VOCABULARIES.fullmatch(path.name)
-        with suppress(FileNotFoundError):  # A link that leads nowhere is a file that is missing.
+        with suppress(FileNotFoundError):  # A broken link counts as a missing file.
             if not path.is_dir() and (opened or not path.is_file()):
                 check_file(path)
 
@@ -114,37 +114,37 @@ def read_json(path: Path) -> Any:
     """The value in a JSON file."""
     with reading(path, "JSON"):
         check_file(path)
-        with path.open("rb") as file:  # What lies in /proc may be longer than it says.
+        with path.open("rb") as file:  # Files in /proc may be longer than their reported size.
             content = file.read((_longest(path.name) or _SETTINGS) + 1)
         return json.loads(content.decode("utf-8"))
 
 
 def read_object(path: Path, missing_ok: bool = False) -> dict[str, Any]:
-    """The object in a JSON file; empty where ``missing_ok`` and there is no such file."""
+    """The object in a JSON file; with ``missing_ok``, empty if the file does not exist."""
     if missing_ok and not os.path.lexists(path):
         return {}
     value = read_json(path)
     if not isinstance(value, dict):
-        raise UnreadableError(path, f"holds a {type(value).__name__} where an object is expected")
+        raise UnreadableError(path, f"contains a {type(value).__name__} where an object is expected")
     return value
 
 
 def checksum(path: Path, start: int = 0) -> int:
-    """CRC-32 of a file, which is read in parts: it may be larger than memory.
+    """CRC-32 of a file, computed block by block.
 
     Args:
         path: The file.
-        start: The checksum of what comes before it.
+        start: The checksum of the preceding data, to continue from.
     """
-    found = start
+    value = start
     with path.open("rb") as file:
-        while part := file.read(_PART):
-            found = zlib.crc32(part, found)
-    return found
+        while block := file.read(_BLOCK):
+            value = zlib.crc32(block, value)
+    return value
 
 
 def field(config: dict[str, Any], path: Path, key: str, kind: type | tuple[type, ...], default: Any) -> Any:
-    """``config[key]``, checked to be of ``kind``; ``default`` where it is missing or null."""
+    """``config[key]``, which must be of type ``kind``; ``default`` if it is missing or null."""
     value = config.get(key)
     if value is None:
         return default
@@ -155,7 +155,7 @@ def field(config: dict[str, Any], path: Path, key: str, kind: type | tuple[type,
 
 
 def required(config: dict[str, Any], path: Path, key: str, kind: type | tuple[type, ...]) -> Any:
-    """``config[key]``, checked to be there and of ``kind``."""
+    """``config[key]``, which must exist and be of type ``kind``."""
     value = field(config, path, key, kind, None)
     if value is None:
         raise UnreadableError(path, f"lacks {key!r}")
@@ -163,24 +163,24 @@ def required(config: dict[str, Any], path: Path, key: str, kind: type | tuple[ty
 
 
 def inside(folder: Path, relative: str, source: Path) -> Path:
-    """The path ``relative`` below ``folder``, which a file ``source`` has named.
+    """The path ``relative`` below ``folder``; ``source`` is the file that names it.
 
     Raises:
-        ValueError: If it leaves the folder.
+        ValueError: If the path leads outside the folder.
     """
     path = folder / relative
     parts = Path(relative).parts
     leaves = os.path.isabs(relative) or ".." in parts or "\\" in relative or "\0" in relative
-    if len(relative) > 1000:  # No file system has such names.
+    if len(relative) > 1000:  # Longer than any file system allows.
         raise UnreadableError(source, f"names a path of {len(relative)} characters, {relative[:40]!r}…")
-    # A file of the hub's cache is a link out of its folder, which is fine; a folder that is one is not.
+    # Files in the hub's cache are links that lead outside, which is allowed; a folder that is such a link is not.
     if leaves or not path.resolve().is_relative_to(folder.resolve()):
         raise UnreadableError(source, f"names the path {relative!r}, which leaves the folder", "do not trust it")
     return path
 
 
 def blame(folder: Path, names: list[str], error: BaseException) -> UnreadableError:
-    """Find which of a folder's files made a library fail, and say so."""
+    """The error that names the file of a folder on which a library failed."""
     from safetensors import safe_open
     from tokenizers import Tokenizer
 
@@ -199,5 +199,5 @@ def blame(folder: Path, names: list[str], error: BaseException) -> UnreadableErr
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as readable JSON."""
+    """Write a value as indented JSON."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What stands in a folder, and whether it is still the same folder."""
+"""Checks of a folder's contents, and consistent reads of a folder that another process may replace."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from sbert.storage.files import UnreadableError, is_failure
 
 T = TypeVar("T")
 
-# How often a folder is read that others replace meanwhile. Saves wait for readers, so two are nearly always enough.
+# Maximum number of reads of a folder that is replaced in the meantime. Saves wait for readers, so 2 usually suffice.
 _TRIES = 30
 
 
 def foreign(folder: Path, is_known: Callable[[str], bool], folders: Collection[str] = ()) -> str | None:
-    """The first path below a folder that is no known file, and no known folder of such files; None for none.
+    """The first path below a folder that is neither a known file nor a known folder; None if there is none.
 
     Args:
-        folder: Where to look.
-        is_known: Whether a file belongs there, by its path relative to ``folder``, with slashes.
-        folders: Paths of the folders that belong there.
+        folder: The folder to check.
+        is_known: Whether a file is known, by its path relative to ``folder``, with slashes.
+        folders: Paths of the known folders.
     """
     waiting = [""]
     while waiting:
@@ -39,47 +39,47 @@ def foreign(folder: Path, is_known: Callable[[str], bool], folders: Collection[s
 
 
 def check_own(target: Path, what: str, find: Callable[[Path], str | None]) -> None:
-    """Raise a ValueError where a folder cannot be replaced by ``what``, as it is a file or ``find`` finds something."""
+    """Raise a ValueError if ``what`` cannot be saved to ``target``: it is a file, or contains what ``find`` returns."""
     if not os.path.lexists(target):
         return
     if not target.is_dir():
         raise ValueError(f"{target} is a file; name a folder to save to")
     name = find(target)
     if name is not None:
-        what = "a link" if (target / name).is_symlink() else f"no part of {what}"
+        what = "a link" if (target / name).is_symlink() else f"not part of {what}"
         raise ValueError(
-            f"{target} holds {name!r}, which is {what}, and saving would delete it; save to another folder"
+            f"{target} contains {name!r}, which is {what}, and saving would delete it; save to another folder"
         )
 
 
 def read_whole(folder: Path, read: Callable[[], T]) -> T:
-    """What ``read`` makes of the files of one folder; it is called again where a save has replaced that meanwhile.
+    """The result of ``read``, which reads files of ``folder``; it is called again if a save replaced the folder.
 
     Raises:
-        ValueError: If the folder was replaced again and again.
+        ValueError: If the folder was replaced during every read.
     """
     for _ in range(_TRIES):
         with _held(folder) as is_same:
             try:
-                found = read()
+                result = read()
             except BaseException as error:
                 if not is_failure(error) or is_same():
                     raise
             else:
                 if is_same():
-                    return found
+                    return result
     reason = f"was replaced {_TRIES} times while it was read"
-    raise UnreadableError(folder, reason, "load it when no other process saves to it all the time")
+    raise UnreadableError(folder, reason, "load it while no other process keeps saving to it")
 
 
 @contextmanager
 def _held(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Whether a name still stands for the folder that it stands for now.
+    """Keep a folder open; yields a function that tells whether its path still leads to the same folder.
 
-    While that is held open, no other folder can be given its number, even if it is deleted, and saves wait a little.
+    While it is open, its inode number cannot be reused, even if it is deleted, and saves wait for a while.
     """
     descriptor: int | None = None
-    with suppress(OSError):  # Windows opens no folders.
+    with suppress(OSError):  # Windows cannot open folders.
         descriptor = os.open(folder, os.O_RDONLY)
         lock_for_reading(descriptor)
     before = _stat(folder if descriptor is None else descriptor)
@@ -91,9 +91,9 @@ def _held(folder: Path) -> Iterator[Callable[[], bool]]:
 
 
 def _stat(path: Path | int) -> tuple[int, int] | None:
-    """What tells a folder from another one of its name; None where there is none."""
+    """Device and inode, which identify a folder; None if it does not exist."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

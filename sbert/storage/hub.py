@@ -1,4 +1,4 @@
-"""From a model's name to a folder on this machine."""
+"""The Hugging Face hub: find or download the folder of a model, and upload one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 import warnings
 from pathlib import Path
 
-# Everything that describes a model, and its weights in the one format that cannot hold code.
+# The files that describe a model, and its weights in safetensors, the format that cannot contain code.
 _WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
-# The model that comes with the library, and its folder.
+# The model that comes with the library: its name and its folder.
 OWN, _OWN_FOLDER = "sbert-mini", Path(__file__).parent.parent / "default_model"
-# Characters of a name that an error shows.
+# Number of characters of a name that an error shows.
 _NAME = 60
 _OTHER_RUNTIMES = ["onnx/*", "openvino/*", "coreml/*", "*.onnx", "flax_model*", "tf_model*"]
 
@@ -28,22 +28,22 @@ def resolve(
     cache_folder: str | None = None,
     local_files_only: bool = False,
 ) -> Path:
-    """The folder of a model, downloaded from the Hugging Face hub if it is not one already.
+    """The local folder of a model, which is downloaded from the Hugging Face hub if necessary.
 
     Args:
-        name: A folder, a name on the hub, or ``"sbert-mini"`` for the model that comes with the library, before a
-            folder of that name.
-        organisation: Where to look first for a name without one.
+        name: A folder; a name on the hub; or ``"sbert-mini"`` for the model that comes with the library, even if there
+            is a folder of that name.
+        organisation: Organisation on the hub that is tried first, for a name without one.
         revision: Branch, tag or commit on the hub.
         token: Access token, for private models.
-        cache_folder: Where downloads are kept; the hub's own default otherwise.
-        local_files_only: Use only what has been downloaded before.
+        cache_folder: Folder for downloads. Default: the cache of the hub's client.
+        local_files_only: Whether to use only what has been downloaded before.
 
     Raises:
         FileNotFoundError: If there is neither such a folder nor such a model.
     """
     path = Path(name).expanduser()
-    if name == OWN:  # Whatever lies where the program was started, as this is what no name at all stands for.
+    if name == OWN:  # The default model must not depend on the working directory.
         if path.is_dir():
             warnings.warn(f"{OWN} is the model that comes with the library; pass ./{OWN} for the folder", stacklevel=2)
         return _OWN_FOLDER
@@ -59,28 +59,28 @@ def resolve(
     for candidate in [*names, text]:
         try:
             return _download(candidate, revision, token, cache_folder, local_files_only)
-        except Exception as error:  # The HTTP library beneath the hub's client has errors of its own, and changes.
+        except Exception as error:  # Errors of the hub's client and of its HTTP library, which differ by version.
             failures.append(error)
     what = text if revision is None else f"{text} at revision {revision}"
     raise FileNotFoundError(_remedy(what, failures, local_files_only)) from failures[-1]
 
 
 def _remedy(name: str, failures: list[Exception], local: bool) -> str:
-    """What to do about a model that cannot be had, and why; one line, since a terminal cuts long ones."""
+    """What to do about a model that cannot be downloaded, and why. The remedy comes first: terminals truncate lines."""
     from huggingface_hub import constants, errors
 
     model = repr(name if len(name) <= _NAME else f"{name[:_NAME]}…")
     if any(isinstance(error, errors.GatedRepoError) for error in failures):
-        return f"accept the terms of {model} on its page and pass your token: the hub gives it to nobody else"
+        return f"accept the terms of {model} on its page and pass your token: the hub requires both"
     absent = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.HFValidationError)
     others = [error for error in failures if not isinstance(error, absent)]
     if not others:
         return f"check the name and, for a private model, the token: {model} is neither a folder nor a model on the hub"
-    asked_nobody = isinstance(others[-1], (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled))
-    if asked_nobody and (local or constants.HF_HUB_OFFLINE):
+    offline = isinstance(others[-1], (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled))
+    if offline and (local or constants.HF_HUB_OFFLINE):
         setting = "local_files_only" if local else "HF_HUB_OFFLINE"
-        return f"unset {setting}, or pass a model's folder: {model} is none, and has not been downloaded"
-    # The hub's client puts an error of its own before what has happened.
+        return f"unset {setting}, or pass a model's folder: {model} is not a folder, and has not been downloaded"
+    # The hub's client wraps the original error.
     reason = type(others[-1].__cause__ or others[-1]).__name__
     return f"check the connection, or pass a model's folder: {model} is not in the cache, no hub reached ({reason})"
 
@@ -107,7 +107,7 @@ def _download(name: str, revision: str | None, token: str | bool | None, cache_f
 
 
 def _parts(folder: Path) -> list[str]:
-    """The sub-folders of the modules that hold weights, '' for the top, each with a trailing slash."""
+    """The subfolders of modules with weights, each with a trailing slash; '' for the top."""
     from sbert.storage.files import UnreadableError, read_json
 
     modules = folder / "modules.json"
@@ -117,7 +117,7 @@ def _parts(folder: Path) -> list[str]:
     try:
         listed = read_json(modules)
     except UnreadableError:
-        return []  # Whoever reads the folder says so.
+        return []  # The error is raised when the folder is read.
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     paths = [m.get("path", "") for m in entries if not str(m.get("type", "")).endswith(weightless)]
     return [f"{path}/" if path else "" for path in paths]
@@ -126,7 +126,7 @@ def _parts(folder: Path) -> list[str]:
 def upload(
     folder: Path, repository: str, *, token: str | bool | None, private: bool | None, message: str, revision: str | None
 ) -> str:
-    """Upload a folder to the hub, making the repository if there is none, and return the commit's address."""
+    """Upload a folder to a repository of the hub, which is created if necessary; return the URL of the commit."""
     from huggingface_hub import HfApi
 
     api = HfApi(token=token)

@@ -1,4 +1,4 @@
-"""What weights a ``pytorch_model.bin`` declares, read from its pickle without making any of them."""
+"""Read the names, dtypes and shapes of the weights in a ``pytorch_model.bin`` from its pickle, without running code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, NamedTuple
 
-# The dtypes of storages, under the names of safetensors, and the bytes of a number.
+# For each storage class of torch: its dtype by the safetensors name, and the bytes per element.
 _STORAGES = {
     "DoubleStorage": ("F64", 8),
     "FloatStorage": ("F32", 4),
@@ -26,19 +26,19 @@ _STORAGES = {
     "ComplexFloatStorage": ("C64", 8),
     "ComplexDoubleStorage": ("C128", 16),
 }
-# What torch.save writes for tensors in dictionaries. Other instructions can ask for any amount of memory.
+# The pickle instructions that torch.save writes for dicts of tensors. Others could allocate any amount of memory.
 _INSTRUCTIONS = (
     "PROTO STOP GLOBAL REDUCE NEWOBJ BUILD MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE"
     " SHORT_BINSTRING EMPTY_TUPLE EMPTY_LIST EMPTY_DICT TUPLE TUPLE1 TUPLE2 TUPLE3 APPEND APPENDS SETITEM SETITEMS"
     " BINGET LONG_BINGET BINPUT LONG_BINPUT BINPERSID"
 ).split()
-_PICKLE = 2_000_000  # Bytes; it holds names and sizes alone, about 200 bytes a tensor.
-# Names may share a storage: the embeddings of T5 have four. A file that declares more than this is made to fill memory.
+_PICKLE = 2_000_000  # Maximum bytes of the pickle. It contains only names and sizes, about 200 bytes per tensor.
+# Maximum number of tensors per storage, on average: the embeddings of T5 have four names. More would exhaust memory.
 _SHARED = 8
 
 
 class Tensor(NamedTuple):
-    """A tensor as a file declares it: its dtype under safetensors' name, and its shape."""
+    """A tensor declared by a file: its dtype, by the safetensors name, and its shape."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -52,7 +52,7 @@ class _Storage(NamedTuple):
 
 def _tensor(storage: _Storage, offset: int, shape: tuple[int, ...], *_: Any) -> Tensor:
     if len(shape) > 64 or min(shape, default=0) < 0 or offset < 0 or offset + prod(shape) > storage.numbers:
-        raise ValueError(f"a tensor of shape {shape!r:.100} in a storage of {storage.numbers} numbers")
+        raise ValueError(f"a tensor of shape {shape!r:.100} in a storage of {storage.numbers} elements")
     return Tensor(_STORAGES[storage.kind][0], tuple(shape))
 
 
@@ -68,7 +68,7 @@ _NAMES: dict[tuple[str, str], Callable[..., Any]] = {
 
 
 class _Unpickler(pickle._Unpickler):
-    """Reads a pickle with closed tables of instructions and names, in which no name stands for code of others."""
+    """Reads a pickle with a fixed set of instructions and names, so that it cannot run code."""
 
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
         code: pickle._Unpickler.dispatch[code]
@@ -83,7 +83,7 @@ class _Unpickler(pickle._Unpickler):
         if module == "torch" and name in _STORAGES:
             return name
         if (module, name) not in _NAMES:
-            raise ValueError(f"it asks for {module}.{name}, which is no part of weights in floating-point numbers")
+            raise ValueError(f"it refers to {module}.{name}, which floating-point weights never contain")
         return _NAMES[module, name]
 
     def persistent_load(self, saved: Any) -> _Storage:
@@ -96,13 +96,13 @@ def declared(path: Path) -> dict[str, Tensor]:
     """The tensors that a file of ``torch.save`` declares, by name.
 
     Raises:
-        ValueError: If it holds anything else than named tensors, or declares more than stands in the file.
+        ValueError: If it contains anything but named tensors, or declares more data than the file has.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
         if file.read(4) == b"PK\x03\x04":
             unpickler = _Unpickler(io.BytesIO(_record(path, size)))
-        else:  # As torch wrote before version 1.6: three pickles of notes, and then the one of the tensors.
+        else:  # The format before torch 1.6: three pickles of metadata, then the pickle of the tensors.
             file.seek(0)
             stream = io.BytesIO(file.read(_PICKLE))
             for _ in range(3):
@@ -110,21 +110,21 @@ def declared(path: Path) -> dict[str, Tensor]:
             unpickler = _Unpickler(stream)
     value = unpickler.load()
     if not isinstance(value, dict) or not all(isinstance(x, Tensor) for x in value.values()):
-        raise ValueError("it holds something else than named tensors")
+        raise ValueError("it contains something other than named tensors")
     itemsizes = dict(_STORAGES.values())
     total = sum(prod(tensor.shape) * itemsizes[tensor.dtype] for tensor in value.values())
     if sum(unpickler.storages.values()) > size or total > _SHARED * size:
-        raise ValueError(f"it declares tensors of {total} bytes, and is itself {size} bytes long")
+        raise ValueError(f"it declares tensors of {total} bytes, but the file has {size} bytes")
     return {str(name): tensor for name, tensor in value.items()}
 
 
 def _record(path: Path, size: int) -> bytes:
-    """The pickle in a zip file whose parts are all stored as they are."""
+    """The pickle in an uncompressed zip file."""
     with zipfile.ZipFile(path) as archive:
         parts = archive.infolist()
         if any(part.file_size != part.compress_size for part in parts) or sum(p.file_size for p in parts) > size:
             raise ValueError("its parts are compressed, which torch.save never does")
-        found = [part for part in parts if part.filename.endswith("data.pkl")]
-        if len(found) != 1 or found[0].file_size > _PICKLE:
-            raise ValueError(f"it holds {len(found)} pickles, where one of at most {_PICKLE} bytes is expected")
-        return archive.read(found[0])
+        pickles = [part for part in parts if part.filename.endswith("data.pkl")]
+        if len(pickles) != 1 or pickles[0].file_size > _PICKLE:
+            raise ValueError(f"it contains {len(pickles)} pickles, where one of at most {_PICKLE} bytes is expected")
+        return archive.read(pickles[0])

@@ -1,9 +1,9 @@
-"""What belongs to the whole process: locks, the umask, and what a forked child inherits of it.
+"""Process-wide state: locks, the umask, and how both survive a fork.
 
-A fork copies one thread of a process and the memory of all. In the child, a lock that another thread held is never
-released, and GNU's OpenMP, with which torch computes on several cores, waits for threads that only the parent has, as
-do tokenizers: without the functions below, the first ``encode`` of a child would never return. What they cannot mend is
-a fork while other threads compute in torch, whose own locks the child may find held.
+A fork copies the memory of a process, but only one of its threads. In the child, a lock held by another thread is never
+released. GNU OpenMP (used by torch) and tokenizers wait for threads that exist only in the parent. Without the
+functions below, the first ``encode`` in a child process would hang. A fork while other threads compute in torch remains
+unsafe, because the locks of torch itself may be held.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Callable
 
 
 def in_child(function: Callable[[], object]) -> None:
-    """Have a function called in each forked child; Windows knows none."""
+    """Register a function to be called in each forked child. Does nothing on Windows, which cannot fork."""
     if sys.platform != "win32":
         os.register_at_fork(after_in_child=function)
 
 
 class Lock:
-    """A lock of a module's: a thread may take it several times, and in a forked child no other thread holds it.
+    """A reentrant lock that is released in a forked child if another thread of the parent held it.
 
     Example:
         >>> lock = Lock()
@@ -35,7 +35,7 @@ class Lock:
         in_child(self._release_of_others)
 
     def _release_of_others(self) -> None:
-        if self._lock.acquire(blocking=False):  # It was free, or held by the thread that forked.
+        if self._lock.acquire(blocking=False):  # It was free, or held by the forking thread.
             self._lock.release()
         else:
             self._lock = threading.RLock()
@@ -51,10 +51,7 @@ _asking = Lock()
 
 
 def umask() -> int:
-    """The modes that this process withholds from new files, which can be read by setting them alone.
-
-    Two threads that do so at once would put back what the other has set.
-    """
+    """The umask of this process. It can only be read by setting it, so a lock keeps two threads from interfering."""
     with _asking:
         mask = os.umask(0o077)
         os.umask(mask)
@@ -65,26 +62,26 @@ _ended = True
 
 
 def _end_threads() -> None:
-    """End the threads with which OpenMP serves the one that is about to fork; parent and child then start new ones."""
+    """End the OpenMP threads of the forking thread; parent and child start new ones when needed."""
     global _ended
     torch = sys.modules.get("torch")
     if torch is not None:
         from ctypes import CDLL
 
-        try:  # A function of OpenMP 5, looked up in the libraries that torch is linked with; 1 is omp_pause_soft.
+        try:  # An OpenMP 5 function, found in the libraries that torch is linked with; 1 is omp_pause_soft.
             _ended = CDLL(torch._C.__file__).omp_pause_resource_all(1) == 0
         except (OSError, AttributeError):
             _ended = False
 
 
 def _use_one_thread() -> None:
-    """Where the threads could not be ended, compute with one in the child, as torch's own worker processes do."""
+    """If the threads could not be ended, use one thread in the child, as the worker processes of torch do."""
     if not _ended:
         sys.modules["torch"].set_num_threads(1)
 
 
 def _tokenize_with_one_thread() -> None:
-    """In a child, tokenizers does so by itself, unless it was told to use several."""
+    """Set one thread explicitly: a child of tokenizers uses several if the environment asks for that."""
     if "TOKENIZERS_PARALLELISM" in os.environ and "tokenizers" in sys.modules:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
 

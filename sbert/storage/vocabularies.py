@@ -1,4 +1,4 @@
-"""Vocabularies in files, whose ids a damaged or hostile one may set to anything."""
+"""Check the token ids in vocabulary files, which a damaged or hostile file may set to any value."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from pathlib import Path
 
 from sbert.storage.files import UnreadableError, check_file, reading
 
-# The Rust library goes through all ids up to the last when a tokenizer is copied.
+# Largest allowed id. Copying a tokenizer takes time proportional to the largest id.
 _LAST_ID = 10_000_000
-# Bytes of a vocabulary with such a number that are parsed, to see whether it is an id.
+# Maximum bytes of a vocabulary that is parsed to see whether a large number is an id.
 _PARSED = 10_000_000
 _LARGE_ID = re.compile(rb":\s*[1-9]\d{7}")
 
 
 def check_ids(path: Path, content: bytes | None = None) -> None:
-    """Raise a ValueError if a vocabulary gives a token an id beyond those of any table.
+    """Raise a ValueError if the id of a token is larger than any vocabulary needs.
 
     Args:
         path: A tokenizer.json or a vocab.json.
-        content: What it holds, where it was read before.
+        content: The content of the file, if it has been read before.
     """
     with reading(path, "JSON"):
         if content is None:
             check_file(path)
             content = path.read_bytes()
-        if not _LARGE_ID.search(content):  # A tenth of the time that it takes to parse them.
+        if not _LARGE_ID.search(content):  # Ten times faster than parsing.
             return
         if len(content) > _PARSED:
             reason = f"is {len(content)} bytes long and gives a number beyond {_LAST_ID}"

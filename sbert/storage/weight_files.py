@@ -1,4 +1,4 @@
-"""The weights of a model folder: what their header declares is checked before anything of that size is made."""
+"""Weights in model folders: headers are checked before memory of the declared size is allocated."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from sbert.storage import pickle_files as pickled
 from sbert.storage.files import UnreadableError, check_file, field, inside, read_object, reading
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-_HEADER = 10_000_000  # Bytes of a safetensors header: those of the largest models hold one.
+_HEADER = 10_000_000  # Maximum bytes of a safetensors header; those of the largest models have about 1 MB.
 _FLOATS = {"F64", "F32", "F16", "BF16"}
-# Tables of positions and masks that old versions of transformers saved among the weights.
+# Position and mask tables that old versions of transformers saved with the weights.
 _TABLES = re.compile(r"(^|\.)(position_ids|token_type_ids|inv_freq|num_batches_tracked|att(entio)?n\.(masked_)?bias)$")
-# What a model may be made of beyond the weights in its file: a pooler, a head, tables of positions that are computed.
+# What a model may have beyond the weights in its file (a pooler, a head, position tables): elements and modules.
 _MORE_NUMBERS, _MORE_PARTS = 1 << 24, 1000
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a file of weights declares.
+    """The tensors that a weights file declares.
 
     Args:
-        path: The file; of several, the one that lists them.
-        tensors: By name.
+        path: The file; for several files, their index.
+        tensors: Dtypes and shapes by tensor name.
     """
 
     path: Path
@@ -46,39 +46,39 @@ class Header:
 
     @property
     def numbers(self) -> int:
-        """Of all tensors together."""
+        """Number of elements of all tensors together."""
         return sum(prod(tensor.shape) for tensor in self.tensors.values())
 
     def check_dtypes(self, integers: Iterable[str] = ()) -> None:
-        """Raise a ValueError for weights that are no floating-point numbers.
+        """Raise a ValueError for weights that are not floating-point numbers.
 
         Args:
-            integers: Names of tensors that may hold integers.
+            integers: Names of tensors that may be integers.
         """
         for name, tensor in self.tensors.items():
             if tensor.dtype not in _FLOATS and name not in integers and not _TABLES.search(name):
-                reason = f"holds {name} as {tensor.dtype}, where {', '.join(sorted(_FLOATS))} is expected"
+                reason = f"contains {name} as {tensor.dtype}, where {', '.join(sorted(_FLOATS))} is expected"
                 raise UnreadableError(self.path, reason, "use a copy of the model with floating-point weights")
 
 
 def weights_file(folder: Path, names: Sequence[str] = WEIGHTS) -> Path:
-    """The file that holds a folder's weights, or lists those that hold them."""
+    """The file with the weights of a folder, or the index of several such files."""
     for name in names:
         if (folder / name).exists():
             return folder / name
     single = [name for name in names if not name.endswith(".json")]
-    raise UnreadableError(folder, f"holds neither {' nor '.join(single)}")
+    raise UnreadableError(folder, f"contains neither {' nor '.join(single)}")
 
 
 def read_header(folder: Path, names: Sequence[str] = WEIGHTS) -> Header:
-    """What the weights of a folder declare.
+    """Read the header of the weights of a folder.
 
     Args:
-        folder: That holds them.
-        names: Of files that may hold them, the first one first.
+        folder: The folder of the weights.
+        names: Possible file names, in order of preference.
 
     Raises:
-        ValueError: If there are none, or a file of them is damaged, with its name.
+        ValueError: If there are no weights, or a file is damaged; the message names it.
     """
     path = weights_file(folder, names)
     if path.suffix != ".json":
@@ -106,11 +106,11 @@ def _declared(path: Path) -> dict[str, pickled.Tensor]:
 
 
 def read_weights(folder: Path, integers: Iterable[str] = ()) -> dict[str, torch.Tensor]:
-    """The tensors of ``model.safetensors``, or else of ``pytorch_model.bin`` (never running its code).
+    """The tensors of ``model.safetensors``, or else of ``pytorch_model.bin`` (without running its code).
 
     Args:
-        folder: That holds them.
-        integers: Names of tensors that may hold integers.
+        folder: The folder of the weights.
+        integers: Names of tensors that may be integers.
     """
     from safetensors.torch import load_file
 
@@ -124,27 +124,27 @@ def read_weights(folder: Path, integers: Iterable[str] = ()) -> dict[str, torch.
 
 @contextmanager
 def within(header: Header, source: Path) -> Iterator[None]:
-    """Stop the making of modules as soon as they have more weights than a file holds, and some to spare.
+    """Stop the construction of modules if they have far more weights than a file contains.
 
-    Weights are counted as they are put into modules, whatever class makes them: before they are filled, and on the
-    device "meta" before there is any memory of theirs.
+    Parameters and buffers of any class are counted when they are registered: before they are filled and, on the device
+    "meta", before memory is allocated.
 
     Args:
-        header: Of the file.
-        source: The file that asks for the modules, for the error's message.
+        header: Header of the weights file.
+        source: The file that describes the modules, for errors.
 
     Raises:
-        ValueError: If there are more.
+        ValueError: If there are far more weights than in the file.
     """
     here = threading.get_ident()
     numbers = dict.fromkeys(("parameters", "buffers"), 2 * header.numbers + _MORE_NUMBERS)
     left = {(kind, meta): [numbers[kind], 4 * len(header.tensors) + _MORE_PARTS] for kind in numbers for meta in (0, 1)}
     modules = 16 * len(header.tensors) + 8 * _MORE_PARTS
-    seen: set[int] = set()  # A tied weight is put into several modules, and a module into one again.
+    seen: set[int] = set()  # Tied weights are registered several times, but count once.
 
     def refuse() -> None:
-        held = f"{len(header.tensors)} weights of {header.numbers} numbers"
-        raise UnreadableError(source, f"asks for far more than the {held} that {header.path} holds")
+        weights = f"{len(header.tensors)} weights with {header.numbers} elements"
+        raise UnreadableError(source, f"describes a model far larger than the {weights} in {header.path}")
 
     def count(kind: str, tensor: torch.Tensor | None) -> None:
         if tensor is None or threading.get_ident() != here or id(tensor) in seen:
@@ -175,7 +175,7 @@ def within(header: Header, source: Path) -> Iterator[None]:
             hook.remove()
 
 
-# Of models for pretraining and for tasks, under the names that transformers gives them.
+# Names that transformers gives the heads for pretraining and for tasks.
 _HEADS = set(
     "cls classifier decoder discriminator_predictions embed_out entity_predictions generator_lm_head"
     " generator_predictions head lm_head lm_loss lm_predictions logit_scale logits_proj mask_predictions pooler"
@@ -185,20 +185,20 @@ _HEADS = set(
 
 
 def warn_of_unused(header: Header, unused: Iterable[str], model: nn.Module, prefix: str = "") -> None:
-    """Warn once of weights that no part of a model took, other than heads for other tasks.
+    """Warn once about weights in a file that the model does not use, except heads for other tasks.
 
     Args:
-        header: Of the file.
-        unused: Their names.
-        model: That was read.
-        prefix: Under which a model with a head has this one.
+        header: Header of the weights file.
+        unused: Names of the unused weights.
+        model: The model that was read.
+        prefix: Name of this model inside a model with a head.
     """
     parts = {name for name, _ in model.named_children()}
     headed = prefix not in parts and any(name.startswith(f"{prefix}.") for name in header.tensors)
 
     def known(name: str) -> bool:
         if headed and not name.startswith(f"{prefix}."):
-            return True  # The file is of a model with a head, and the head is not wanted.
+            return True  # The file is of a model with a head, and the head is not needed.
         first = name.removeprefix(f"{prefix}.").partition(".")[0]
         return bool(_TABLES.search(name)) or (first in _HEADS and first not in parts)
 
@@ -206,7 +206,7 @@ def warn_of_unused(header: Header, unused: Iterable[str], model: nn.Module, pref
     if names:
         more = "" if len(names) <= 3 else f" and {len(names) - 3} more"
         warnings.warn(
-            f"{header.path} holds weights that the model has no place for: {', '.join(names[:3])}{more};"
+            f"{header.path} contains weights that the model does not use: {', '.join(names[:3])}{more};"
             " check that config.json is the one they were saved with",
             stacklevel=2,
         )

@@ -1,0 +1,80 @@
+"""What a codec is, and how codecs read and write dimensions and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from sbert.storage.files import UnreadableError, reading, required
+from sbert.storage.weight_files import WEIGHTS, Header, read_header, read_weights, within
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What readers need in addition to the folder.
+
+    Args:
+        dtype: Dtype of the weights. Default: float32.
+        resolve: Returns the folder of a model by its name; an adapter's files name their base model.
+    """
+
+    dtype: torch.dtype | None
+    resolve: Callable[[str], Path]
+
+
+class Codec(NamedTuple):
+    """How the modules of one class are read from a folder and written to one.
+
+    Args:
+        read: Called with the module's folder and the options; returns the module.
+        write: Called with the module, its empty folder and the dimension of the module's input.
+    """
+
+    read: Callable[[Path, ReadOptions], nn.Module]
+    write: Callable[[Any, Path, int], None]
+
+
+def dimension(config: dict[str, Any], path: Path, key: str) -> int:
+    """The dimension ``config[key]``, which must be between 1 and 2^20."""
+    dim: int = required(config, path, key, int)
+    if not 1 <= dim <= 2**20:
+        raise UnreadableError(path, f"gives {key}={dim} where 1 to {2**20} is expected")
+    return dim
+
+
+def with_weights(folder: Path, path: Path, kind: Callable[..., Module], *args: Any, **kwargs: Any) -> Module:
+    """Construct a module and load its weights, which must match exactly.
+
+    Args:
+        folder: The folder of the weights.
+        path: The file that gives the arguments, for errors.
+        kind: The class of the module.
+        args: Arguments of ``kind``.
+        kwargs: Keyword arguments of ``kind``.
+    """
+    name = getattr(kind, "__name__", "a module")
+    has_weights = any((folder / file).exists() for file in WEIGHTS)
+    header = read_header(folder) if has_weights else Header(folder, {})
+    with reading(path, f"the arguments of {name}"), within(header, path):
+        module = kind(*args, **kwargs)
+    state = module.state_dict()
+    if state:
+        weights = read_weights(folder, integers=[key for key, value in state.items() if not value.is_floating_point()])
+        with reading(header.path, f"the weights of {name}"):
+            module.load_state_dict(weights)
+    return module
+
+
+def write_weights(weights: dict[str, Tensor], folder: Path) -> None:
+    """Write tensors to ``model.safetensors``."""
+    from safetensors.torch import save_file
+
+    copies = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    save_file(copies, folder / "model.safetensors", metadata={"format": "pt"})

@@ -1,0 +1,139 @@
+"""Codec of Transformer: the settings of sentence-transformers, a model of transformers, perhaps with an adapter."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sbert.backends import huggingface
+from sbert.backends.bert import loading as minimal
+from sbert.modules import Transformer
+from sbert.saving.codecs.codec import Codec, ReadOptions
+from sbert.saving.format import TRANSFORMER_CONFIGS
+from sbert.storage.files import UnreadableError, field, read_object, reading, required, write_json
+from sbert.storage.folders import read_whole
+
+# Arguments that a folder may pass to transformers, by their new and old names; None: any key of the configuration.
+# The dtype is the caller's choice. Nothing that could download or run code is passed on.
+_ARGUMENTS: dict[str, tuple[str, set[str] | None]] = {
+    "model_kwargs": ("model_args", {"attn_implementation"}),
+    "processor_kwargs": (
+        "tokenizer_args",
+        {"model_max_length", "padding_side", "truncation_side", "do_lower_case", "add_eos_token"},
+    ),
+    "config_kwargs": ("config_args", None),
+}
+_SILENTLY_IGNORED = ("trust_remote_code", "torch_dtype", "dtype")
+
+# Keys whose values must be one of these: plain text through a plain forward pass.
+_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+_EXPECTED: dict[str, tuple[Any, ...]] = {
+    "transformer_task": ("feature-extraction",),
+    "modality_config": (_TEXT,),
+    "module_output_name": ("token_embeddings",),
+    "query_expansion": (False, {}),
+}
+_IGNORED = ("processing_kwargs", "query_length", "document_length")
+_KNOWN = {
+    *(*_EXPECTED, *_IGNORED, "max_seq_length", "do_lower_case", "unpad_inputs"),
+    *(name for new, (old, _) in _ARGUMENTS.items() for name in (new, old)),
+}
+
+
+def _read(folder: Path, options: ReadOptions) -> Transformer:
+    paths = [folder / name for name in TRANSFORMER_CONFIGS]
+    path = next((path for path in paths if path.exists()), folder / "sentence_bert_config.json")
+    config = read_object(path, missing_ok=True)
+    _check(config, path)
+    arguments = {name: _arguments(config, path, name) for name in _ARGUMENTS}
+    base, dtype = _base_of(folder, options.resolve), options.dtype or torch.float32
+    loaded = None if any(arguments.values()) or base != folder else minimal.load(folder, dtype)
+    # The base model of an adapter has a folder of its own, which another process may replace as well.
+    model, tokenizer = loaded or read_whole(base, lambda: _load(folder, base, dtype, arguments))
+    lower_case = field(config, path, "do_lower_case", bool, False)
+    with reading(folder / "tokenizer.json", "a tokenizer"):
+        transformer = Transformer(model, tokenizer, lower_case=lower_case)
+        shortest = sum(transformer.special_tokens) + 1
+    limit = field(config, path, "max_seq_length", int, None)
+    if limit is not None and limit < shortest:
+        raise UnreadableError(path, f"gives max_seq_length={limit} where at least {shortest} is expected")
+    if limit is not None:
+        transformer.limit_to(limit)
+    return transformer
+
+
+def _load(folder: Path, base: Path, dtype: torch.dtype, arguments: dict[str, Any]) -> tuple[Any, Any]:
+    """Load the model and the tokenizer with the package transformers."""
+    config = huggingface.load_config(base, arguments["config_kwargs"])
+    model = huggingface.load_model(base, config, dtype, arguments["model_kwargs"].get("attn_implementation"))
+    if base != folder:
+        huggingface.load_adapter(model, folder)
+    has_tokenizer = any((folder / name).exists() for name in huggingface.TOKENIZER_FILES)
+    return model, huggingface.load_tokenizer(folder if has_tokenizer else base, arguments["processor_kwargs"])
+
+
+def _base_of(folder: Path, resolve: Callable[[str], Path]) -> Path:
+    """The folder of the transformer: ``folder`` itself or, if it contains an adapter, that of the base model."""
+    path = folder / "adapter_config.json"
+    if not path.exists():
+        return folder
+    name = required(read_object(path), path, "base_model_name_or_path", str)
+    if name.startswith("."):
+        reason = f"names the base model {name!r}, which depends on the working directory"
+        raise UnreadableError(path, reason, "write an absolute path, or the name of a model on the hub")
+    with reading(path, "an adapter of an available model"):
+        return resolve(name)
+
+
+def _arguments(config: dict[str, Any], path: Path, name: str) -> dict[str, Any]:
+    """The arguments for transformers that the folder gives and is allowed to give."""
+    old, allowed = _ARGUMENTS[name]
+    arguments = {}
+    for key, value in {**field(config, path, old, dict, {}), **field(config, path, name, dict, {})}.items():
+        if key in _SILENTLY_IGNORED:
+            continue
+        known = allowed is None or key in allowed
+        if known and ("attn_implementation" not in key or value in huggingface.ATTENTIONS):
+            arguments[key] = value
+        else:
+            warnings.warn(f"{path}: {name} {key}={value!r} ignored", stacklevel=2)
+    return arguments
+
+
+def _check(config: dict[str, Any], path: Path) -> None:
+    """Raise a ValueError for anything but plain text through a plain forward pass; warn about ignored keys."""
+    for key, values in _EXPECTED.items():
+        if config.get(key) is not None and config[key] not in values:
+            raise UnreadableError(path, f"gives {key}={config[key]!r}, which is not supported", "use a text model")
+    for key in _IGNORED:
+        if config.get(key):
+            warnings.warn(f"{path}: {key}={config[key]!r} ignored", stacklevel=2)
+    unknown = sorted(set(config) - _KNOWN)
+    if unknown:
+        warnings.warn(f"{path}: unknown keys {', '.join(unknown)} ignored", stacklevel=2)
+
+
+def _write(module: Transformer, folder: Path, _: int) -> None:
+    limit = module.max_seq_length
+    write_network(huggingface.merged(module.auto_model), module.tokenizer, limit, folder)
+    # text-embeddings-inference does not read a file in which the limit is missing or null.
+    values: dict[str, Any] = {} if limit is None else {"max_seq_length": limit}
+    if limit is not None or module.lower_case:
+        write_json(folder / "sentence_bert_config.json", {**values, "do_lower_case": module.lower_case})
+
+
+def write_network(network: Any, tokenizer: Any, limit: int | None, folder: Path) -> None:
+    """Write a network and its tokenizer as transformers does, with ``limit`` as the maximum length of the tokenizer."""
+    with huggingface.quiet():
+        network.save_pretrained(folder, safe_serialization=True)
+        stated = tokenizer.model_max_length
+        tokenizer.model_max_length = limit or stated
+        tokenizer.save_pretrained(folder)
+        tokenizer.model_max_length = stated
+
+
+CODEC = Codec(_read, _write)

@@ -1,0 +1,103 @@
+"""Codecs of StaticEmbedding (also in the form of model2vec) and WordEmbeddings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from sbert.modules import StaticEmbedding, WordEmbeddings
+from sbert.saving.codecs.codec import Codec, ReadOptions, write_weights
+from sbert.saving.format import THEIRS, WORDS_CONFIG, WORDS_VOCABULARY
+from sbert.storage.files import UnreadableError, field, read_object, reading, required, write_json
+from sbert.storage.vocabularies import check_ids
+from sbert.storage.weight_files import read_header, read_weights, warn_of_unused, weights_file
+
+
+def _read_static(folder: Path, options: ReadOptions) -> StaticEmbedding:
+    from tokenizers import Tokenizer
+
+    path = folder / "tokenizer.json"
+    check_ids(path)
+    with reading(path, "a tokenizer"):
+        tokenizer = Tokenizer.from_file(str(path))
+    weights = read_weights(folder, integers=("mapping",))
+    table = weights.get("embedding.weight", weights.get("embeddings"))
+    source = weights_file(folder)
+    if table is None or table.ndim != 2:
+        raise UnreadableError(source, "contains no table of embeddings")
+    with reading(source, "a table of embeddings"):
+        if "mapping" in weights:
+            mapping, limit = weights["mapping"], 2 * tokenizer.get_vocab_size()  # Several tokens may share a vector.
+            if mapping.ndim != 1 or len(mapping) > limit:
+                reason = (
+                    f"contains a mapping of shape {tuple(mapping.shape)}, where at most {limit} tokens are expected"
+                )
+                raise UnreadableError(source, reason)
+            table = table[mapping.long()]  # (tokens, dim)
+        table = table.to(options.dtype or torch.float32)
+        if "weights" in weights:
+            table = table * weights["weights"][:, None].to(table.dtype)
+        if len(table) < tokenizer.get_vocab_size():
+            raise UnreadableError(source, f"contains {len(table)} vectors for {tokenizer.get_vocab_size()} tokens")
+        module = StaticEmbedding(tokenizer, table)
+    unused = set(weights) - {"embedding.weight", "embeddings", "mapping", "weights"}
+    warn_of_unused(read_header(folder), unused, module)
+    return module
+
+
+def _write_static(module: StaticEmbedding, folder: Path, _: int) -> None:
+    # Other libraries apply the truncation in the file; this one does not.
+    tokenizer = type(module.tokenizer).from_str(module.tokenizer.to_str())
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    write_weights(module.state_dict(), folder)
+
+
+def _read_words(folder: Path, _: ReadOptions) -> WordEmbeddings:
+    path = folder / WORDS_CONFIG
+    config = read_object(path)
+    tokenizer = required(config, path, "tokenizer_class", str)
+    if tokenizer.rpartition(".")[2] != "WhitespaceTokenizer":
+        raise UnreadableError(path, f"names the tokenizer {tokenizer!r}, which is not supported", "use another model")
+    vocabulary_path = folder / WORDS_VOCABULARY
+    vocabulary = read_object(vocabulary_path)
+    words = required(vocabulary, vocabulary_path, "vocab", list)
+    stop_words = field(vocabulary, vocabulary_path, "stop_words", list, [])
+    if not all(isinstance(word, str) for word in [*words, *stop_words]):
+        raise UnreadableError(vocabulary_path, "lists words that are not strings")
+    weights = read_weights(folder)
+    table = weights.get("emb_layer.weight")
+    if table is None or table.ndim != 2 or len(table) != len(words):
+        raise UnreadableError(weights_file(folder), f"contains no table of {len(words)} word vectors")
+    module = WordEmbeddings(
+        words,
+        table.float(),
+        field(vocabulary, vocabulary_path, "do_lower_case", bool, False),
+        stop_words,
+        field(config, path, "max_seq_length", int, None),
+        field(config, path, "update_embeddings", bool, False),
+    )
+    warn_of_unused(read_header(folder), set(weights) - {"emb_layer.weight"}, module)
+    return module
+
+
+def _write_words(module: WordEmbeddings, folder: Path, _: int) -> None:
+    config = {
+        "tokenizer_class": f"{THEIRS}models.tokenizer.WhitespaceTokenizer.WhitespaceTokenizer",
+        "update_embeddings": module.embedding.weight.requires_grad,
+        "max_seq_length": module.max_seq_length or 1_000_000,
+    }
+    vocabulary = {
+        "vocab": module.words,
+        "stop_words": sorted(module.stop_words),
+        "do_lower_case": module.lower_case,
+    }
+    write_json(folder / WORDS_CONFIG, config)
+    write_json(folder / WORDS_VOCABULARY, vocabulary)
+    write_weights({"emb_layer.weight": module.embedding.weight}, folder)
+
+
+STATIC = Codec(_read_static, _write_static)
+WORDS = Codec(_read_words, _write_words)
