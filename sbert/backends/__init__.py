@@ -121,5 +121,5 @@ more to them. What this shows, and what it does not:
 - ``model.compile()`` puts the transformer through ``torch.compile``. It does not pay on a CPU.
 - float16 becomes float32 on a CPU, which only emulates it.
 - GPUs: not yet measured. bfloat16 there uses torch's attention for rows of any length, and CUDA graphs for single
-  sentences.
+  sentences; neither has run on a GPU yet.
 """

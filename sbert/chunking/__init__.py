@@ -27,6 +27,7 @@ bridges" then knows that the city is Berlin.
 - Passages of one sentence lose their context, and the vector of a long passage mixes several topics.
 """
 
+from sbert.chunking.boundaries import Chunk
 from sbert.chunking.encode import encode_chunks, split
 
-__all__ = ["encode_chunks", "split"]
+__all__ = ["Chunk", "encode_chunks", "split"]

@@ -25,9 +25,10 @@ be larger than memory.
 
 ## Output
 
-Tables fit the terminal. In pipes and files texts are complete, and ``--json`` prints one line per result, for programs.
-A line of the input that does not fit ends the command with exit code 2 and the number of the line; Ctrl-C ends it with
-130. Neither leaves an incomplete file.
+Tables fit the terminal; ``sbert cluster`` adds the words that distinguish each cluster from the others. In pipes and
+files texts are complete, and ``--json`` prints one line per result, for programs. A line of the input that does not fit
+ends the command with exit code 2 and the number of the line; Ctrl-C ends it with 130. Neither leaves an incomplete
+file.
 
 ## What the commands remember
 
