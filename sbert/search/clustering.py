@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sbert.functional import directions
+from sbert.functional import Vectors, directions
 from sbert.inputs.arguments import (
     check_choice,
     check_count,
@@ -28,7 +28,7 @@ METHODS = ("kmeans", "agglomerative", "community")
 
 @known_arguments
 def cluster(
-    vectors: Any,
+    vectors: Vectors,
     method: str = "kmeans",
     *,
     clusters: int | None = None,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
+from sbert.functional import Vectors
 from sbert.inputs.arguments import check_count, check_threshold, known_arguments
 from sbert.search.blocks import Block, prepare_block, prepare_queries
 from sbert.search.corpus import held
@@ -18,7 +17,7 @@ _CENTRES, _BLOCK = 128, 16384
 
 
 @known_arguments
-def community_detection(vectors: Any, threshold: float = 0.75, min_community_size: int = 10) -> list[list[int]]:
+def community_detection(vectors: Vectors, threshold: float = 0.75, min_community_size: int = 10) -> list[list[int]]:
     """Groups of vectors whose cosine with the centre of their group reaches a threshold, largest group first.
 
     Two vectors are neighbours if their cosine is at least ``threshold``. The vector with the most neighbours becomes

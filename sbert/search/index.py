@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sbert.functional import check_similarity
+from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_choice, check_count, check_positive, known_arguments
 from sbert.pipeline.quantization import check_coding, check_ranges, quantize
 from sbert.search import index_files
@@ -67,7 +67,7 @@ class Index:
         backend: str = "exact",
         similarity: str = "cosine",
         precision: str = "float32",
-        ranges: Any = None,
+        ranges: np.ndarray | None = None,
     ) -> None:
         check_choice("backend", backend, ("exact", *BACKENDS))
         check_similarity(similarity)
@@ -93,7 +93,7 @@ class Index:
         return (is_integer or isinstance(identity, str)) and identity in self._store.known
 
     @known_arguments
-    def add(self, vectors: Any, ids: Iterable[Id] | None = None) -> None:
+    def add(self, vectors: Vectors, ids: Iterable[Id] | None = None) -> None:
         """Add vectors. After an error, none of them was added.
 
         Args:
@@ -138,7 +138,7 @@ class Index:
             self._graph = None
 
     @known_arguments
-    def search(self, queries: Any, top_k: int = 10) -> IndexHits:
+    def search(self, queries: Vectors, top_k: int = 10) -> IndexHits:
         """The ``top_k`` most similar vectors for each query.
 
         Args:

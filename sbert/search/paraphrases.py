@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbert.functional import check_similarity
+from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_count, check_model, check_number, check_positive, is_model, known_arguments
 from sbert.search.blocks import Block, Queries, prepare_block, prepare_queries
 from sbert.search.corpus import ALIGNED, held
@@ -78,7 +78,7 @@ _NONE = Pairs(np.empty(0, np.float32), np.empty(0, np.int64), np.empty(0, np.int
 
 
 @known_arguments
-def most_similar_pair(vectors: Any, *, similarity: str = "cosine") -> Pair:
+def most_similar_pair(vectors: Vectors, *, similarity: str = "cosine") -> Pair:
     """The pair of vectors with the greatest similarity, out of all pairs.
 
     Args:

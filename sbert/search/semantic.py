@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sbert.functional import check_similarity
+from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_count, check_positive, known_arguments
 from sbert.inputs.vectors import matrix, tensor_of
 from sbert.search.blocks import prepare_block, prepare_queries
@@ -22,16 +24,20 @@ _QUERIES = 512
 _OVERSAMPLE = 4
 
 
+# A corpus in memory, in a file, or as blocks.
+CorpusSource = Vectors | str | os.PathLike[str] | Iterator[Vectors]
+
+
 @known_arguments
 def semantic_search(
-    queries: Any,
-    corpus: Any,
+    queries: Vectors,
+    corpus: CorpusSource,
     top_k: int = 10,
     *,
     similarity: str = "cosine",
     precision: str | None = None,
-    ranges: Any = None,
-    rescore: Any = None,
+    ranges: np.ndarray | None = None,
+    rescore: Vectors | str | os.PathLike[str] | None = None,
     oversample: int | None = None,
 ) -> Hits:
     """The ``top_k`` most similar rows of a corpus for each query, by exact search.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from sbert.functional import Vectors
 from sbert.inputs.arguments import known_arguments
 from sbert.inputs.texts import texts_of
 from sbert.inputs.vectors import vectors_of
@@ -36,7 +37,7 @@ class Compares(Protocol):
 
 @known_arguments
 def similarity_heatmap(
-    sentences: Sequence[str], scores: Compares | Any, path: str | os.PathLike[str] | None = None
+    sentences: Sequence[str], scores: Compares | Vectors, path: str | os.PathLike[str] | None = None
 ) -> Figure:
     """Draw the similarities of all pairs of sentences as a matrix of colours.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sbert.functional import Vectors
 from sbert.inputs.arguments import known_arguments
 from sbert.inputs.texts import texts_of
 from sbert.visualization.formats import check_plot
@@ -34,7 +35,7 @@ Cluster = tuple[Any, np.ndarray]
 
 @known_arguments
 def corpus_map(
-    vectors: Any,
+    vectors: Vectors,
     path: str | os.PathLike[str] | None = None,
     labels: Sequence[Any] | np.ndarray | None = None,
     texts: Sequence[str] | None = None,

@@ -8,16 +8,16 @@ import json
 import re
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 
+from sbert.functional import Vectors
 from sbert.visualization.projection import check_vectors, density_peaks
 
 
 def map_page(
     texts: Sequence[str],
-    points: Any,
+    points: Vectors,
     labels: Sequence[int] | np.ndarray | None = None,
     names: Sequence[str] | None = None,
     title: str = "Map",

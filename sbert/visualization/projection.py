@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from sbert.functional import directions
+from sbert.functional import Vectors, directions
 from sbert.inputs.extras import missing
 from sbert.inputs.vectors import vectors_of
 
@@ -27,7 +28,7 @@ _CELLS = 200
 _TRIED = 32
 
 
-def project(vectors: Any, dims: int = 2, method: str = "auto") -> np.ndarray:
+def project(vectors: Vectors, dims: int = 2, method: str = "auto") -> np.ndarray:
     """Project vectors to coordinates for a map.
 
     PCA is the linear projection that preserves most of the variance: it is fast, and points that are far apart have
@@ -96,7 +97,7 @@ def choose(rows: int, method: str = "auto") -> tuple[str, str | None]:
     return "tsne", None
 
 
-def density_peaks(points: Any, labels: Any, count: int) -> np.ndarray:
+def density_peaks(points: Vectors, labels: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
     """For each cluster, the point where its label should be: where the cluster is dense, and others are not.
 
     Densities are histograms on a grid, smoothed by a Gaussian whose width is about that of 50 points. The peak of a
