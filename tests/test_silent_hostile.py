@@ -209,13 +209,13 @@ def test_18_own_module_loads_again(good: Path, tmp_path: Path) -> None:
 def test_18_names_stand_for_one_thing(good: Path, tmp_path: Path) -> None:
     """A class of the user's that bears the name of another one would be read as that."""
     other = type("Dense", (nn.Module,), {"forward": lambda self, vectors: -vectors})
-    with pytest.raises(ValueError, match=r"the module 'Dense' is known already, as sbert.modules.dense.Dense"):
+    with pytest.raises(ValueError, match=r"the module 'Dense' is already registered, as sbert.modules.dense.Dense"):
         register_module(other)
-    with pytest.raises(ValueError, match="the module 'Dense' is known already"):
+    with pytest.raises(ValueError, match="the module 'Dense' is already registered"):
         encoder(Transformer(good / "roberta"), Pooling(), other()).save(tmp_path / "own")
-    with pytest.raises(ValueError, match="the pooling mode 'mean' is known already"):
+    with pytest.raises(ValueError, match="the pooling mode 'mean' is already registered"):
         register_pooling("mean")(first_two)
-    with pytest.raises(TypeError, match="is no class of modules"):
+    with pytest.raises(TypeError, match="is not a class of modules"):
         register_module(first_two)  # type: ignore[type-var]
     assert register_module(Scaled) is register_module(Scaled)
 

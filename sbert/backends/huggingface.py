@@ -1,4 +1,4 @@
-"""The one place that knows how Hugging Face's transformers loads and saves."""
+"""Loading and inspecting models of the transformers library: the only file that knows its API."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ TOKENIZER_FILES = [
     "spiece.model",
 ]
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
-# How often a configuration has transformers repeat something before there is a model whose weights could be counted.
+# Maximum counts in a configuration: transformers builds as many objects before weights can be checked.
 _MOST = {"layer": 1000, "layers": 1000, "labels": 100_000}
-# Other values can make transformers fetch a kernel, which is code.
+# Other values may make transformers download a kernel, which is code.
 ATTENTIONS = ("eager", "sdpa")
 
 
-# Held while transformers is imported, loads or saves. Its modules import each other in circles, in which two threads
-# find half of a module; and it loads and saves with switches of the whole process, which two threads put back wrong.
+# Held while transformers is imported, loads or saves. Its modules have circular imports, in which a second thread finds
+# an incomplete module; and it sets options of the whole process, which two threads would restore in the wrong order.
 lock = Lock()
 
 
 def imported(name: str, module: str = "transformers") -> Any:
-    """What a module of transformers calls so, imported by one thread at a time.
+    """An attribute of a module of transformers, imported by one thread at a time.
 
-    ``from transformers import x`` fails while another thread, of whatever program, is importing transformers, as it
-    then looks into a module that gives way to another.
+    ``from transformers import x`` fails while another thread is importing transformers, because it reads a module
+    that is about to be replaced.
     """
     with lock:
-        import_module("transformers")  # All of it, for whoever is importing it fails where another looks for a part.
+        import_module("transformers")  # All of it: a thread that imports it fails if another one imports a part.
         return getattr(import_module(module), name)
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bar for reading a file, no report of weights that nobody asked for; one thread at a time."""
+    """Without progress bars and reports of transformers; one thread at a time."""
     with lock:
         logging = imported("logging", "transformers.utils")
         level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -74,9 +74,9 @@ def quiet() -> Iterator[None]:
 
 
 def merged(model: Any) -> Any:
-    """The model; or, where peft has put adapters into it, a copy whose weights have taken them up.
+    """The model; if it has adapters of peft, a copy with the adapters merged into its weights.
 
-    So a saved folder is an ordinary model, which needs neither peft nor the model that the adapters were made for.
+    A saved folder is then an ordinary model, which needs neither peft nor the base model of the adapters.
     """
     if "peft" not in sys.modules:  # Without it there are no adapters.
         return model
@@ -93,12 +93,12 @@ def merged(model: Any) -> Any:
             module.merge()
             model.set_submodule(name, module.get_base_layer())
     model._hf_peft_config_loaded = False
-    vars(model).pop("_weight_conversions", None)  # The adapter's names, where transformers has loaded one.
+    vars(model).pop("_weight_conversions", None)  # Names of the adapter, if transformers has loaded one.
     return model
 
 
 def load_adapter(model: PreTrainedModel, folder: Path) -> None:
-    """Put the adapter of a folder into a transformer."""
+    """Load the adapter of a folder into a transformer."""
     try:
         with lock:
             import_module("transformers")
@@ -115,7 +115,7 @@ def load_adapter(model: PreTrainedModel, folder: Path) -> None:
 
 
 def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
-    """The configuration in ``config.json``; ``options`` replace its values."""
+    """The configuration in ``config.json``, with ``options`` in place of its values."""
     path = folder / "config.json"
     if not path.exists():
         raise UnreadableError(folder, "holds no config.json, so it is no model", "pass the folder of a model")
@@ -140,12 +140,12 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
     if getattr(config, "_attn_implementation", None) not in (None, *ATTENTIONS):
         config._attn_implementation = None
     if getattr(config, "is_causal", True) is None:
-        del config.is_causal  # transformers would look both ways in padded batches, and back alone in others.
+        del config.is_causal  # With None, attention would be bidirectional in padded batches, and causal in others.
     return config
 
 
 def _check_counts(values: dict[str, Any], path: Path) -> None:
-    """Raise a ValueError for more layers or labels than any model has, also in a part of the configuration."""
+    """Raise a ValueError for an implausible number of layers or labels, also in nested configurations."""
     for key, value in values.items():
         most = _MOST.get(key.rpartition("_")[2])
         if isinstance(value, dict):
@@ -155,42 +155,43 @@ def _check_counts(values: dict[str, Any], path: Path) -> None:
 
 
 def load_model(folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None) -> PreTrainedModel:
-    """The transformer in ``folder``; of an encoder-decoder only its encoder.
+    """The transformer in ``folder``; of an encoder-decoder, only the encoder.
 
     Raises:
-        ValueError: If a file is damaged, or weights are missing that the configuration asks for.
+        ValueError: If a file is damaged, or weights of the configuration are missing.
     """
-    # The same class for most models, but for T5 and its kin the encoder alone.
+    # The same class for most models; for T5-family models, the encoder alone.
     known = type(config) in imported("MODEL_FOR_TEXT_ENCODING_MAPPING")
     if config.is_encoder_decoder and not known:
-        reason = f"describes an encoder-decoder ({config.model_type}), whose encoder cannot be had alone"
-        raise UnreadableError(folder / "config.json", reason, "use an encoder, or one of T5's kin")
+        reason = f"describes an encoder-decoder ({config.model_type}), whose encoder cannot be loaded alone"
+        raise UnreadableError(folder / "config.json", reason, "use an encoder, or a T5-family model")
     kind = imported("AutoModelForTextEncoding" if known else "AutoModel")
     model, missing = _read(kind, folder, config, dtype, attention)
-    # The pooler of BERT is not part of the token embeddings, and many checkpoints come without it.
+    # Token embeddings do not depend on the pooler of BERT, which many checkpoints lack.
     _refuse_missing(folder, [name for name in missing if not name.startswith("pooler.")])
     return model
 
 
 def rebuild(config: PretrainedConfig, weights: dict[str, Tensor], dtype: torch.dtype) -> PreTrainedModel:
-    """The transformer that ``load_model`` gives, from weights that were read before."""
-    # Random numbers are the caller's: he may have set a seed since he loaded the weights.
+    """The transformer of ``load_model``, from weights in memory."""
+    # The random state belongs to the caller, who may have set a seed after loading.
     with quiet(), torch.random.fork_rng(devices=[]):
         kind: Any = imported("MODEL_FOR_TEXT_ENCODING_MAPPING")[type(config)]
         return kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype).eval()
 
 
 def load_classifier(folder: Path, config: PretrainedConfig, dtype: torch.dtype, fresh: bool) -> PreTrainedModel:
-    """The transformer in ``folder`` with the head that scores whole inputs.
+    """The transformer in ``folder`` with a head for sequence classification.
 
     Args:
-        folder: Of the model.
-        config: Whose ``num_labels`` says how many scores there are.
-        dtype: Of the weights.
-        fresh: Whether the head is a new one, of random weights; otherwise it has to be in the folder.
+        folder: Folder of the model.
+        config: Configuration; ``num_labels`` is the number of scores.
+        dtype: Dtype of the weights.
+        fresh: Whether to create a new head with random weights; otherwise the folder has to contain one.
 
     Raises:
-        ValueError: If a file is damaged, weights are missing, or there is a head where a new one is wanted.
+        ValueError: If a file is damaged, weights are missing, or the folder contains a head although a new one is
+            requested.
     """
     path = folder / "config.json"
     known = type(config) in imported("MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING")
@@ -204,7 +205,7 @@ def load_classifier(folder: Path, config: PretrainedConfig, dtype: torch.dtype, 
     backbone = f"{model.base_model_prefix}."
     _refuse_missing(folder, [name for name in missing if name.startswith(backbone) and ".pooler." not in name])
     head = [name for name, _ in model.named_parameters() if not name.startswith(backbone)]
-    if not set(head) & set(missing):  # Parts of a head may come from pretraining, as ModernBERT's do.
+    if not set(head) & set(missing):  # Parts of a head may come from pretraining, as in ModernBERT.
         kind = (config.architectures or ["nothing"])[0]
         reason = f"names {kind}, and the weights hold {head[0]}, of a head made for something else"
         remedy = "use the backbone alone; or, if the head does score pairs, name its class under architectures"
@@ -215,7 +216,7 @@ def load_classifier(folder: Path, config: PretrainedConfig, dtype: torch.dtype, 
 def _read(
     kind: Any, folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None
 ) -> tuple[PreTrainedModel, list[str]]:
-    """A model of some kind, in eval mode, and the names of weights that the folder does not hold."""
+    """A model of a class, in eval mode, and the names of missing weights."""
     header = read_header(folder)
     header.check_dtypes()
     weights = header.path
@@ -229,7 +230,7 @@ def _read(
                 local_files_only=True,
                 trust_remote_code=False,
                 use_safetensors="safetensors" in weights.name,
-                ignore_mismatched_sizes=True,  # Its error names no weight, and the report does.
+                ignore_mismatched_sizes=True,  # The report names the weights, the error does not.
                 output_loading_info=True,
                 **options,
             )
@@ -251,7 +252,7 @@ def _refuse_missing(folder: Path, missing: list[str]) -> None:
 
 
 def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizerBase:
-    """The tokenizer in ``folder``, without the truncation and padding that its file may carry."""
+    """The tokenizer in ``folder``, without the truncation and padding of its file."""
     check_files(folder)
     for name in TOKENIZER_FILES:
         if (folder / name).exists():
@@ -276,9 +277,9 @@ def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizer
 
 
 def position_limit(model: nn.Module) -> int | None:
-    """How many tokens a model with a table of positions can read; None where there is no table.
+    """Maximum number of tokens of a model with a table of positions; None without a table.
 
-    RoBERTa and its kin start counting behind the padding token's index and so lose padding_idx + 1 rows.
+    RoBERTa-family models count positions from padding_idx + 1 and cannot use the rows before.
     """
     table = _positions(model)
     if table is None:
@@ -287,7 +288,7 @@ def position_limit(model: nn.Module) -> int | None:
 
 
 def position_padding(model: nn.Module) -> int | None:
-    """The padding token's id, where positions count from behind it; None where they count from 0."""
+    """Id of the padding token if positions are counted from it; None if they are counted from 0."""
     table = _positions(model)
     return None if table is None else table.padding_idx
 
@@ -296,7 +297,7 @@ def _positions(model: nn.Module) -> nn.Embedding | None:
     for name, part in model.named_children():
         if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
             return part
-        # The table is asked for at every batch, and stands before the many layers.
+        # Read for every batch; the table precedes the list of layers.
         found = None if isinstance(part, nn.ModuleList) else _positions(part)
         if found is not None:
             return found
@@ -304,7 +305,7 @@ def _positions(model: nn.Module) -> nn.Embedding | None:
 
 
 def vocab_size(model: Any) -> int | None:
-    """How many tokens a model has vectors for; None where it has no table of them."""
+    """Number of tokens in the embedding table of a model; None without a table."""
     try:
         table = model.get_input_embeddings()
     except NotImplementedError:
@@ -313,23 +314,23 @@ def vocab_size(model: Any) -> int | None:
 
 
 def default_limit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """The longest input, in tokens, that the tokenizer, the configuration and the positions agree on."""
+    """Longest input in tokens: the minimum of the tokenizer, the configuration and the positions."""
     stated = [
         tokenizer.model_max_length,
         getattr(model.config, "max_position_embeddings", None),
         position_limit(model),
     ]
-    # Tokenizers that know no limit say 10**30, configurations say -1.
+    # Without a limit, tokenizers have 10**30 and configurations -1.
     limits = [limit for limit in stated if isinstance(limit, int) and 0 < limit < 10**9]
     return min(limits, default=None)
 
 
 def check_limit(model: nn.Module, length: int | None, least: int) -> int | None:
-    """The length if the model can read inputs of so many tokens; for None, the most that it can read.
+    """The length, if the model supports inputs of so many tokens; for None, the maximum.
 
     Raises:
-        TypeError: If it is no whole number.
-        ValueError: If it is less than ``least``, or more than the model has positions for.
+        TypeError: If it is not an integer.
+        ValueError: If it is less than ``least``, or exceeds the positions of the model.
     """
     positions = position_limit(model)
     if length is None:
@@ -346,10 +347,10 @@ def check_limit(model: nn.Module, length: int | None, least: int) -> int | None:
 
 
 def without_cache(model: nn.Module) -> dict[str, Any]:
-    """Options of a forward that keeps no keys and values for a next token, where the model would."""
+    """Options of a forward that does not return keys and values for a next token."""
     return {"use_cache": False} if accepts(model, "use_cache") else {}
 
 
 def accepts(model: nn.Module, name: str) -> bool:
-    """Whether a model's forward has an argument of this name."""
+    """Whether the forward of a model has an argument of this name."""
     return name in inspect.signature(model.forward).parameters

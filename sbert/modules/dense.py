@@ -1,4 +1,4 @@
-"""Modules that map a text's vector to another: Normalize, Dense, LayerNorm, Dropout."""
+"""Modules that map one vector per text to another: Normalize, Dense, LayerNorm, Dropout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from sbert.functional import directions
 from sbert.inputs.arguments import known_arguments
 
-# The closed table of a Dense module's activations. Names read from a file are looked up here and nowhere else.
+# Activations of a Dense module. Names in files are looked up here only.
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     name: getattr(nn, name)
     for name in (
@@ -38,20 +38,20 @@ class Normalize(nn.Module):
 class Dense(nn.Module):
     """A linear layer with an activation.
 
-        y = f(W x + b), with ``residual`` + x or, where the widths differ, + V x
+        y = f(W x + b); with ``residual``, + x or, if the dimensions differ, + V x
 
     Args:
-        in_features: Width of the input.
-        out_features: Width of the output.
-        bias: Whether there is a b.
-        activation: f, one of the activations of ``torch.nn`` that take no arguments.
+        in_features: Dimension of the input.
+        out_features: Dimension of the output.
+        bias: Whether to add b.
+        activation: f, an activation of ``torch.nn`` without arguments.
         residual: Whether the input is added to the output.
 
     Shape:
         Input: (rows, in_features). Output: (rows, out_features).
 
     Raises:
-        ValueError: If the activation is not in the table.
+        ValueError: If the activation is unknown.
 
     Example:
         >>> Dense(384, 128)(torch.zeros(2, 384)).shape
@@ -90,12 +90,12 @@ class Dense(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """Layer normalisation of each text's vector.
+    """Layer normalization of each vector.
 
         y = (x - mean(x)) / sqrt(var(x) + 1e-5) * w + b
 
     Args:
-        dim: Width of the vectors.
+        dim: Dimension of the vectors.
 
     Shape:
         Input: (rows, dim). Output: (rows, dim).
@@ -119,7 +119,7 @@ class LayerNorm(nn.Module):
 
 
 class Dropout(nn.Module):
-    """While training, sets each number to zero with probability p and scales the others by 1 / (1 - p).
+    """In training, set each element to zero with probability p and scale the others by 1 / (1 - p).
 
     Args:
         p: The probability.

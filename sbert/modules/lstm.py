@@ -1,4 +1,4 @@
-"""A recurrent layer over the vectors of a text's tokens."""
+"""A recurrent layer over the token embeddings of a text."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sbert.inputs.arguments import known_arguments
 
 
 class LSTM(nn.Module):
-    """A long short-term memory over each text's tokens, in one direction or both.
+    """A long short-term memory over the tokens of each text, in one or both directions.
 
     Args:
-        in_features: Width of the token embeddings.
-        hidden: Width of the memory; the output is twice as wide where it runs in both directions.
-        layers: How many are stacked.
-        dropout: Probability between the layers, while training.
-        bidirectional: Whether a second one reads backwards.
+        in_features: Dimension of the token embeddings.
+        hidden: Dimension of the hidden state; the output has twice that in both directions.
+        layers: Number of layers.
+        dropout: Dropout probability between the layers.
+        bidirectional: Whether to add the backward direction.
 
     Shape:
         Input: TokenEmbeddings of (tokens, in_features). Output: TokenEmbeddings of (tokens, hidden) or
@@ -46,16 +46,16 @@ class LSTM(nn.Module):
         )
 
     def forward(self, tokens: TokenEmbeddings) -> TokenEmbeddings:
-        width = self.encoder.hidden_size * (2 if self.encoder.bidirectional else 1)
+        dim = self.encoder.hidden_size * (2 if self.encoder.bidirectional else 1)
         if tokens.longest == 0:
-            return TokenEmbeddings(tokens.values.new_zeros(0, width), tokens.offsets, 0, tokens.prompt_tokens)
+            return TokenEmbeddings(tokens.values.new_zeros(0, dim), tokens.offsets, 0, tokens.prompt_tokens)
         values, _ = tokens.padded()  # (rows, longest, in_features)
         packed = nn.utils.rnn.pack_padded_sequence(
             values, tokens.lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
         )
         hidden, _ = nn.utils.rnn.pad_packed_sequence(
             self.encoder(packed)[0], batch_first=True, total_length=tokens.longest
-        )  # (rows, longest, width)
+        )  # (rows, longest, dim)
         return TokenEmbeddings(
             hidden.flatten(0, 1)[tokens.slot_of_token], tokens.offsets, tokens.longest, tokens.prompt_tokens
         )

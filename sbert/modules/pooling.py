@@ -1,4 +1,4 @@
-"""From the vectors of a text's tokens to the vector of the text."""
+"""Pooling: from one vector per token to one vector per text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _mean_sqrt_len(tokens: TokenEmbeddings) -> Tensor:
 
 
 def _weighted_mean(tokens: TokenEmbeddings) -> Tensor:
-    # Weights run 1, 2, … from the text's first token, those of a prompt that is left out counted too.
+    # Weights are 1, 2, … from the first token of the text, including the tokens of a prompt that is left out.
     weights = tokens.position_of_token + 1  # (tokens,)
     if tokens.skipped is not None:
         weights = weights + tokens.skipped[tokens.row_of_token]
@@ -46,11 +46,11 @@ def _max(tokens: TokenEmbeddings) -> Tensor:
     return values.amax(1).masked_fill(tokens.lengths[:, None] == 0, 0)
 
 
-def _at(tokens: TokenEmbeddings, places: Tensor) -> Tensor:
-    """The tokens at ``places`` (rows,); zeros for an empty row."""
+def _at(tokens: TokenEmbeddings, positions: Tensor) -> Tensor:
+    """The tokens at ``positions`` (rows,); zeros for an empty row."""
     if len(tokens.values) == 0:
         return tokens.values.new_zeros(tokens.rows, tokens.values.shape[1])
-    chosen = tokens.values[places.clamp(0, len(tokens.values) - 1)]  # (rows, dim)
+    chosen = tokens.values[positions.clamp(0, len(tokens.values) - 1)]  # (rows, dim)
     return chosen.masked_fill(tokens.lengths[:, None] == 0, 0)
 
 
@@ -73,18 +73,18 @@ POOLINGS: dict[str, Callable[[TokenEmbeddings], Tensor]] = {
 
 
 def register_pooling(name: str) -> Callable[[Function], Function]:
-    """Give a function of your own a name, by which ``Pooling`` runs it and folders keep it.
+    """Register a pooling function under a name, by which ``Pooling`` finds it and folders save it.
 
-    The function is registered wherever a model with it is loaded: import the file that defines it before.
+    The function has to be registered before a model with it is loaded: import the file that defines it.
 
     Args:
-        name: Of the mode.
+        name: Name of the mode.
 
     Shape:
-        The function's input: TokenEmbeddings of (tokens, dim). Its output: (rows, dim).
+        Input of the function: TokenEmbeddings of (tokens, dim). Output: (rows, dim).
 
     Raises:
-        ValueError: If there is another mode of that name.
+        ValueError: If another mode has this name.
 
     Example:
         >>> @register_pooling("sum")
@@ -96,7 +96,7 @@ def register_pooling(name: str) -> Callable[[Function], Function]:
                 [5.]])
     """
     if not isinstance(name, str) or not name:
-        raise ValueError(f"the pooling mode is {name!r}; name it by a string, as in @register_pooling('sum')")
+        raise ValueError(f"the name of a pooling mode is {name!r}; pass a str, as in @register_pooling('sum')")
 
     def register(function: Function) -> Function:
         check_free("pooling mode", name, function, POOLINGS)
@@ -107,7 +107,7 @@ def register_pooling(name: str) -> Callable[[Function], Function]:
 
 
 class Pooling(nn.Module):
-    """One vector a text from the vectors x_1 … x_n of its tokens.
+    """Compute one vector per text from the vectors x_1 … x_n of its tokens.
 
         mean           (x_1 + … + x_n) / n
         max            the maximum of each dimension
@@ -121,7 +121,7 @@ class Pooling(nn.Module):
 
     Args:
         mode: One of the names above, or a list of them.
-        include_prompt: Whether the prompt's tokens are pooled too.
+        include_prompt: Whether to include the tokens of the prompt.
 
     Shape:
         Input: TokenEmbeddings of (tokens, dim). Output: (rows, modes * dim), float32 or better.

@@ -1,4 +1,4 @@
-"""The user's own modules, by the names that folders give them."""
+"""Registered modules of the caller, by their names in folders."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ _own: dict[str, type[nn.Module]] = {}
 
 
 def check_free(what: str, name: str, own: object, known: Mapping[str, object]) -> None:
-    """Raise a ValueError if a name stands for something else already.
+    """Raise a ValueError if a name is already registered for another object.
 
-    What is defined again, as in a notebook's cell that is run twice, takes the place of what it was before.
+    An object that is defined again, as in a notebook cell that is run twice, replaces the old one.
     """
     other = known.get(name)
     if other is not None and _origin(other) != _origin(own):
-        raise ValueError(f"the {what} {name!r} is known already, as {'.'.join(_origin(other))}; choose another name")
+        raise ValueError(
+            f"the {what} {name!r} is already registered, as {'.'.join(_origin(other))}; choose another name"
+        )
 
 
 def _origin(thing: object) -> tuple[str, str]:
@@ -27,17 +29,17 @@ def _origin(thing: object) -> tuple[str, str]:
 
 
 def register_module(kind: Kind) -> Kind:
-    """Let folders hold modules of a class of your own: what is saved with them loads again.
+    """Register a class of modules, so that models with such modules can be saved and loaded.
 
-    A module's attribute ``config`` has to hold all arguments of its class, as values that JSON can keep. The class is
-    registered wherever a model with it is loaded: import the file that defines it before.
+    The attribute ``config`` of a module has to contain all arguments of its class, as JSON values. The class has to
+    be registered before a model with it is loaded: import the file that defines it.
 
     Args:
-        kind: The class; its name is the one that stands in the folder.
+        kind: The class; folders store its name.
 
     Raises:
-        TypeError: If it is no class of modules.
-        ValueError: If the library, or another class that is registered, has that name.
+        TypeError: If it is not a class of modules.
+        ValueError: If a class of the library or another registered class has this name.
 
     Example:
         >>> @register_module
@@ -50,24 +52,24 @@ def register_module(kind: Kind) -> Kind:
         ...         return self.config["factor"] * vectors
     """
     if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
-        raise TypeError(f"{kind!r} is no class of modules; decorate a class that inherits from torch.nn.Module")
+        raise TypeError(f"{kind!r} is not a class of modules; decorate a class that inherits from torch.nn.Module")
     check_name(kind)
     _own[kind.__name__] = kind
     return kind
 
 
 def check_name(kind: type[nn.Module]) -> None:
-    """Raise a ValueError if a folder could not tell a class from another one."""
+    """Raise a ValueError if the name of a class is already in use."""
     check_free("module", kind.__name__, kind, {**_built_in(), **_own})
 
 
 def registered() -> dict[str, type[nn.Module]]:
-    """The classes that are registered, by name."""
+    """Registered classes, by name."""
     return dict(_own)
 
 
 def is_built_in(kind: type[nn.Module]) -> bool:
-    """Whether a class is the library's."""
+    """Whether a class belongs to the library."""
     return _built_in().get(kind.__name__) is kind
 
 

@@ -1,4 +1,4 @@
-"""From texts to token ids, with no state that a call could change."""
+"""From texts to token ids, without state that a call changes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from sbert.storage.files import is_failure, one_line
 if TYPE_CHECKING:
     import tokenizers
 
-# Of a Unigram model, which tells it nowhere else.
+# The unknown id of a Unigram model, which has no attribute for it.
 _UNKNOWN = re.compile(r'"unk_id":(\d+)')
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 @runtime_checkable
 class ReadsText(Protocol):
-    """What the first module of an encoder offers beside ``forward(TokenBatch)``.
+    """Interface of the first module of an encoder, beside ``forward(TokenBatch)``.
 
     ``special_tokens`` counts the leading and the trailing tokens that belong to every text and
     outlive its truncation.
@@ -27,37 +27,37 @@ class ReadsText(Protocol):
     special_tokens: tuple[int, int]
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
-        """Ids of each text, with special tokens, whatever its length."""
+        """Token ids of each text, with special tokens, without truncation."""
         ...
 
 
 @runtime_checkable
 class LocatesTokens(ReadsText, Protocol):
-    """A module that says where in a text its tokens stand."""
+    """A module that gives the position of its tokens in a text."""
 
     def locate(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Ids of each text, with special tokens, and the characters that each token stands for: start and end."""
+        """Token ids of each text, with special tokens, and the span of characters of each token: start and end."""
         ...
 
 
 def without_lone_surrogates(text: str) -> str:
-    """The text with each half of a surrogate pair replaced by U+FFFD, for it cannot be written as UTF-8."""
+    """The text with lone surrogates, which UTF-8 cannot encode, replaced by U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 class FastTokenizer:
-    """A private copy of a Rust tokenizer, with truncation and padding off for good.
+    """A private copy of a Rust tokenizer without truncation and padding.
 
-    Calls from many threads share it safely because nothing ever changes it: whoever uses the public
-    tokenizer that it was copied from, and so switches padding on, does not reach it.
+    Threads share it safely, because nothing changes it: padding that is enabled in the public tokenizer, from which it
+    was copied, has no effect on it.
 
     Args:
         tokenizer: The tokenizer to copy.
-        lower_case: Whether texts are put in lower case first.
-        add_special_tokens: Whether the ids carry the special tokens of the model.
+        lower_case: Whether to convert texts to lower case first.
+        add_special_tokens: Whether to add the special tokens of the model.
 
     Raises:
-        ValueError: If the tokenizer tells parts of one text apart by token types.
+        ValueError: If the tokenizer assigns several token types to a single text.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class FastTokenizer:
         return [encoding.ids for encoding in encoded]
 
     def locate(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Ids of each text, and the characters that each token stands for: start and end; (0, 0) if it is special."""
+        """Token ids of each text, and the span of characters of each token, (0, 0) for special tokens."""
         try:
             encoded = self._encode(texts, located=True)
-        except (TypeError, UnicodeError):  # One character for one, so that places stay what they are.
+        except (TypeError, UnicodeError):  # One character for one, so that spans do not change.
             encoded = self._encode([_SURROGATE.sub("\ufffd", text) for text in texts], located=True)
         return [(encoding.ids, encoding.offsets) for encoding in encoded]
 
@@ -105,7 +105,7 @@ class FastTokenizer:
             if not is_failure(error):
                 raise
             for text in texts if len(texts) > 1 else []:
-                self._encode([text], located)  # The one that fails is named.
+                self._encode([text], located)  # The error names the text that fails.
             raise ValueError(
                 f"the tokenizer fails at {texts[0][:40]!r} ({one_line(error)});"
                 " its tokenizer.json is damaged or incomplete, so use another copy"
@@ -113,9 +113,9 @@ class FastTokenizer:
 
 
 def unknown_id(tokenizer: tokenizers.Tokenizer, described: str) -> int | None:
-    """The id that a tokenizer gives to what is not in its vocabulary; None where it knows all bytes.
+    """Id of the unknown token of a tokenizer; None if it knows all bytes.
 
-    It is asked of the model: what is called the unknown token elsewhere may be another one, such as the last.
+    It is that of the model of the tokenizer: elsewhere another token may be called the unknown one.
 
     Args:
         tokenizer: The tokenizer.
@@ -130,7 +130,7 @@ def unknown_id(tokenizer: tokenizers.Tokenizer, described: str) -> int | None:
 
 
 def count_special(mask: list[int]) -> tuple[int, int]:
-    """How many ones lead and how many trail in a special-tokens mask."""
+    """Number of leading and of trailing special tokens in a mask."""
     leading = next((i for i, special in enumerate(mask) if not special), len(mask))
     trailing = next((i for i, special in enumerate(reversed(mask[leading:])) if not special), 0)
     return leading, trailing

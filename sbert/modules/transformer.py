@@ -1,4 +1,4 @@
-"""The transformer: from token ids to a vector a token."""
+"""The transformer: from token ids to one vector per token."""
 
 from __future__ import annotations
 
@@ -28,31 +28,30 @@ if TYPE_CHECKING:
 class Transformer(nn.Module):
     """A Hugging Face transformer and its tokenizer.
 
-    Of an encoder-decoder such as T5 only the encoder is taken. Weights are float32 unless ``dtype``
-    says otherwise, whatever they are stored in.
+    Of an encoder-decoder such as T5, only the encoder is loaded. Weights are float32 unless ``dtype`` says otherwise,
+    whatever the dtype in the file.
 
-    A BERT is loaded and encodes without transformers, which takes twice as long to import as torch. Its ``auto_model``
-    and ``tokenizer`` are those of transformers all the same: they are made when somebody asks for them, and when the
-    model is to learn.
+    A BERT is loaded, and encodes, without the transformers library, whose import takes twice as long as that of torch.
+    Reading ``auto_model`` or ``tokenizer``, or training, materializes the Hugging Face model: see ``materialize``.
 
     Args:
         model: A folder, a name on the hub, or a transformer that is already in memory.
-        tokenizer: The tokenizer of a transformer in memory; otherwise it is loaded with the model.
-        max_seq_length: Longest input in tokens, special tokens and prompt included. By default the
-            least of what the tokenizer, the configuration and the table of positions allow.
-        lower_case: Whether texts are put in lower case first.
-        dtype: Of the weights.
+        tokenizer: The tokenizer of a transformer in memory. Default: that of the folder.
+        max_seq_length: Longest input in tokens, including special tokens and the prompt. Default: the minimum of what
+            the tokenizer, the configuration and the table of positions allow.
+        lower_case: Whether to convert texts to lower case first.
+        dtype: Dtype of the weights. Default: float32.
         revision: Branch, tag or commit on the hub.
         token: Access token for private models.
-        cache_folder: Where downloads are kept.
-        local_files_only: Use only what has been downloaded before.
+        cache_folder: Folder for downloads.
+        local_files_only: Use only files that have been downloaded before.
 
     Shape:
         Input: TokenBatch of (tokens,) ids. Output: TokenEmbeddings of (tokens, dim).
 
     Raises:
-        FileNotFoundError: If there is no such folder and no such model on the hub.
-        ValueError: If a file of the folder is damaged, or ``max_seq_length`` does not fit the model.
+        FileNotFoundError: If neither a folder nor a model on the hub has this name.
+        ValueError: If a file of the folder is damaged, or ``max_seq_length`` is too large for the model.
 
     Example:
         >>> from sbert import Normalize, Pooling, SentenceEncoder
@@ -86,7 +85,7 @@ class Transformer(nn.Module):
             )
             model, tokenizer = read_whole(folder, lambda: _read(folder, dtype or torch.float32, tokenizer))
         elif tokenizer is None:
-            raise ValueError("a transformer in memory comes without a tokenizer; pass its tokenizer, too")
+            raise ValueError("a transformer in memory has no tokenizer; pass its tokenizer as well")
         self.auto_model: Any = model
         self._tokenizer: Any = tokenizer
         self.lower_case = lower_case
@@ -100,18 +99,18 @@ class Transformer(nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         if not isinstance(self.network, BertModel):
-            packed.register()  # Another process may have sent the model.
+            packed.register()  # The model may come from another process.
 
     def __getattr__(self, name: str) -> Any:
         return self.materialize() if name == "auto_model" else super().__getattr__(name)
 
     @property
     def network(self) -> Any:
-        """The modules that hold the weights: ``auto_model``, or what stands in its place until somebody wants that."""
+        """The modules with the weights: ``auto_model``, or a minimal BERT until it is materialized."""
         return self._modules["auto_model"]
 
     def materialize(self) -> Any:
-        """Have the Hugging Face model run from now on, and return it."""
+        """Replace a minimal BERT by the Hugging Face model with the same weights, and return that."""
         if isinstance(self.network, BertModel):
             with huggingface.lock:
                 if isinstance(self.network, BertModel):
@@ -123,7 +122,7 @@ class Transformer(nn.Module):
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer as transformers has it."""
+        """The tokenizer of transformers."""
         if isinstance(self._tokenizer, PlainTokenizer):
             with huggingface.lock:
                 if isinstance(self._tokenizer, PlainTokenizer):
@@ -135,7 +134,7 @@ class Transformer(nn.Module):
         self._tokenizer = tokenizer
 
     def train(self, mode: bool = True) -> Transformer:
-        """As for every module; what learns is the Hugging Face model."""
+        """Set the mode; training materializes the Hugging Face model."""
         if mode:
             self.materialize()
         return super().train(mode)
@@ -147,17 +146,17 @@ class Transformer(nn.Module):
 
     @property
     def vocab_size(self) -> int | None:
-        """How many tokens there are vectors for; None where there is no table of them."""
+        """Number of tokens in the embedding table; None without a table."""
         return huggingface.vocab_size(self.network)
 
     @property
     def padding_reason(self) -> str | None:
-        """Why batches are padded, if they are; the first batch may show a reason that was not known before."""
+        """Why batches are padded; None if they are not. The first batch may add a reason."""
         return select.padding_reason(self.network)
 
     @property
     def max_seq_length(self) -> int | None:
-        """Longest input in tokens, special tokens and prompt included; None where there is no limit."""
+        """Longest input in tokens, including special tokens and the prompt; None without a limit."""
         return self._limit
 
     @max_seq_length.setter
@@ -165,7 +164,7 @@ class Transformer(nn.Module):
         self._limit = huggingface.check_limit(self.network, length, sum(self.special_tokens) + 1)
 
     def limit_to(self, length: int) -> None:
-        """Set ``max_seq_length`` to what a saved folder says, or to what the model can bear if that is less."""
+        """Set ``max_seq_length`` to the value of a folder, or to the number of positions if that is smaller."""
         positions = huggingface.position_limit(self.network)
         if positions is not None and length > positions:
             warnings.warn(
@@ -177,14 +176,14 @@ class Transformer(nn.Module):
 
     @property
     def special_tokens(self) -> tuple[int, int]:
-        """How many special tokens lead and trail every text."""
+        """Number of special tokens before and after every text."""
         if self._tokenizer.is_fast:
             return self._fast().special_tokens
         return count_special(self._tokenizer("a", return_special_tokens_mask=True)["special_tokens_mask"])
 
     @property
     def unknown_id(self) -> int | None:
-        """The id of all that is not in the vocabulary; None where the tokenizer knows all bytes."""
+        """Id of the unknown token; None if the tokenizer knows all bytes."""
         if self._tokenizer.is_fast:
             return self._fast().unknown_id
         number: int | None = self._tokenizer.unk_token_id
@@ -192,11 +191,11 @@ class Transformer(nn.Module):
 
     @property
     def truncation_side(self) -> str:
-        """The side on which a long text is cut."""
+        """Side on which long texts are truncated."""
         return str(self._tokenizer.truncation_side)
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
-        """Ids of each text, with special tokens, whatever its length."""
+        """Token ids of each text, with special tokens, without truncation."""
         if self._tokenizer.is_fast:
             return self._fast()(texts)
         texts = [without_lone_surrogates(text.lower() if self.lower_case else text) for text in texts]
@@ -204,20 +203,20 @@ class Transformer(nn.Module):
         return rows
 
     def locate(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Ids of each text, with special tokens, and the characters that each token stands for: start and end.
+        """Token ids of each text, with special tokens, and the span of characters of each token: start and end.
 
         Raises:
-            ValueError: If the tokenizer is one of those in Python, which do not know.
+            ValueError: If the tokenizer is implemented in Python and does not give spans.
         """
         if not self.tokenizer.is_fast:
             raise ValueError(
-                f"{type(self.tokenizer).__name__} does not say where in a text its tokens stand;"
+                f"{type(self.tokenizer).__name__} does not give the positions of tokens in a text;"
                 " load the model with a tokenizer.json"
             )
         return self._fast().locate(texts)
 
     def _fast(self) -> FastTokenizer:
-        """The private copy of the tokenizer, made anew when it was replaced or tokens were added."""
+        """A private copy of the tokenizer, copied again after the tokenizer was replaced or extended."""
         made = self._copy
         if made is None or made[0] is not self._tokenizer or made[1] != len(self._tokenizer):
             copy = FastTokenizer(self._tokenizer.backend_tokenizer, self.lower_case)
@@ -241,7 +240,7 @@ class Transformer(nn.Module):
 
 
 def _read(folder: Path, dtype: torch.dtype, tokenizer: Any) -> tuple[Any, Any]:
-    """The model in a folder, and its tokenizer where none is given."""
+    """The model in a folder, and its tokenizer unless one is given."""
     found = loading.load(folder, dtype)
     if found:
         return found[0], tokenizer or found[1]

@@ -1,4 +1,4 @@
-"""Vectors that stand in a table: one a token (StaticEmbedding) or one a word (WordEmbeddings)."""
+"""Embedding tables without a transformer: one vector per token (StaticEmbedding) or per word (WordEmbeddings)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sbert.modules.tokenizer import FastTokenizer
 if TYPE_CHECKING:
     import tokenizers
 
-# What is done to a word, one after the other, until the table has it.
+# Changes to a word, applied in order until the table contains it.
 _FORMS: tuple[Callable[[str], str], ...] = (str, lambda word: word.strip(string.punctuation), str.lower)
 
 
@@ -31,10 +31,10 @@ def _table(weights: Tensor, trainable: bool) -> nn.Embedding:
 
 
 class StaticEmbedding(nn.Module):
-    """The mean of a text's token vectors, each taken from a table: no transformer, no limit of length.
+    """Mean of the vectors of the tokens of a text, from a table: no transformer, no limit of length.
 
     Args:
-        tokenizer: Splits texts into the table's tokens; its special tokens are not used.
+        tokenizer: Tokenizer with the vocabulary of the table; its special tokens are not used.
         weights: The table.
 
     Shape:
@@ -65,20 +65,20 @@ class StaticEmbedding(nn.Module):
 
     @property
     def vocab_size(self) -> int:
-        """How many tokens there are vectors for."""
+        """Number of tokens in the table."""
         return self.embedding.num_embeddings
 
     @property
     def unknown_id(self) -> int | None:
-        """The id of all that is not in the vocabulary; None where the tokenizer knows all bytes."""
+        """Id of the unknown token; None if the tokenizer knows all bytes."""
         return self._fast.unknown_id
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
-        """Ids of each text, whatever its length."""
+        """Token ids of each text, without truncation."""
         return self._fast(texts)
 
     def locate(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Ids of each text, and the characters that each token stands for: start and end."""
+        """Token ids of each text, and the span of characters of each token: start and end."""
         return self._fast.locate(texts)
 
     def forward(self, batch: TokenBatch) -> Tensor:
@@ -90,24 +90,24 @@ class StaticEmbedding(nn.Module):
 
 
 class WordEmbeddings(nn.Module):
-    """A vector a word, taken from a table such as GloVe's or word2vec's; to be followed by a pooling.
+    """One vector per word, from a table such as that of GloVe or word2vec; followed by a pooling.
 
-    A text is split at white space. A word that is not in the table is tried without the punctuation around
-    it, then in lower case, and otherwise left out.
+    A text is split at white space. A word that the table does not contain is looked up without surrounding punctuation,
+    then in lower case; otherwise it is left out.
 
     Args:
         words: The words of the table.
         weights: Their vectors.
-        lower_case: Whether texts are put in lower case first.
-        stop_words: Words that are left out.
-        max_seq_length: How many words of a text are read; all of them where it is None.
+        lower_case: Whether to convert texts to lower case first.
+        stop_words: Words to leave out.
+        max_seq_length: Maximum number of words of a text; None for no limit.
         trainable: Whether the vectors are trained.
 
     Shape:
         weights: (words, dim). Input: TokenBatch of (tokens,) ids. Output: TokenEmbeddings of (tokens, dim).
 
     Raises:
-        ValueError: If there are not as many words as vectors.
+        ValueError: If the numbers of words and vectors differ.
 
     References:
         Pennington et al., 2014. https://aclanthology.org/D14-1162
@@ -133,7 +133,7 @@ class WordEmbeddings(nn.Module):
     ) -> None:
         super().__init__()
         if len(words) != len(weights):
-            raise ValueError(f"{len(words)} words and {len(weights)} vectors; pass one vector a word")
+            raise ValueError(f"{len(words)} words and {len(weights)} vectors; pass one vector per word")
         self.words = list(words)
         self.lower_case = lower_case
         self.stop_words = frozenset(stop_words)
@@ -145,18 +145,18 @@ class WordEmbeddings(nn.Module):
     def from_text_file(
         cls, path: str | os.PathLike[str], lower_case: bool = False, max_words: int | None = None
     ) -> WordEmbeddings:
-        """Read vectors from a text file of GloVe's or word2vec's form, gzipped or not.
+        """Read vectors from a text file in the format of GloVe or word2vec, possibly gzipped.
 
-        Each line holds a word and its numbers, with spaces between them; word2vec's first line,
-        the number of words and the dim, is passed over.
+        Each line contains a word and its vector, separated by spaces. The first line of word2vec, with the number of
+        words and the dim, is skipped.
 
         Args:
             path: The file.
-            lower_case: Whether texts are put in lower case before words are looked up.
-            max_words: Read only so many words, from the top.
+            lower_case: Whether to convert texts to lower case before words are looked up.
+            max_words: Maximum number of words to read.
 
         Raises:
-            ValueError: If a line does not fit, with its number.
+            ValueError: If a line is invalid. The message gives its number.
         """
         words: list[str] = []
         vectors: list[np.ndarray] = []
@@ -177,7 +177,7 @@ class WordEmbeddings(nn.Module):
                         f"{os.fspath(path)}, line {number}: expected a word and {dim or 'its'} numbers,"
                         f" got {line[:60].rstrip()!r}; mend or remove the line"
                     )
-                words.append(" ".join(parts[:-dim]))  # GloVe's Common Crawl words hold spaces.
+                words.append(" ".join(parts[:-dim]))  # Words of GloVe for Common Crawl contain spaces.
                 vectors.append(vector)
                 if max_words is not None and len(words) >= max_words:
                     break
@@ -195,12 +195,12 @@ class WordEmbeddings(nn.Module):
         return None
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
-        """Ids of the words of each text that are in the table."""
+        """Ids of the words of each text that the table contains."""
         split = ((text.lower() if self.lower_case else text).split() for text in texts)
         return [[i for i in map(self._id, words) if i is not None] for words in split]
 
     def left_out(self, texts: list[str], rows: list[list[int]]) -> int:
-        """How many words of texts, stop words apart, are not in the rows that ``tokenize`` has made of them."""
+        """Number of words, except stop words, that ``tokenize`` has left out."""
         split = [(text.lower() if self.lower_case else text).split() for text in texts]
         count = sum(map(len, split)) - sum(map(len, rows))
         if not count or not self.stop_words:
