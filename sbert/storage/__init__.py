@@ -1,1 +1,14 @@
-"""Files and folders: read whole, written whole or not at all, fetched from the hub; and the locks of processes."""
+"""Files and folders: read completely, written completely or not at all, fetched from the hub; and locks of processes.
+
+Model folders come from strangers, and disks and machines fail. So every reader checks sizes before it allocates memory,
+runs no code from a file, and names the file in its errors; every writer writes beside the target and replaces it in one
+step (``sbert.storage.atomic``).
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> from sbert.storage.atomic import write_text
+>>> path = Path(tempfile.mkdtemp(), "note.txt")
+>>> write_text(path, "complete")
+>>> path.read_text()
+'complete'
+"""
