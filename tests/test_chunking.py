@@ -170,7 +170,7 @@ def test_numbers_that_do_not_fit(encoder: SentenceEncoder) -> None:
     with pytest.raises(ValueError, match="no maximum length; pass max_tokens"):
         split(of_kind(small.wordpiece()), ["a"])
     words = SentenceEncoder(WordEmbeddings(["fox"], torch.eye(1)), Pooling("mean"), device="cpu")
-    with pytest.raises(ValueError, match="WordEmbeddings does not say where"):
+    with pytest.raises(ValueError, match="WordEmbeddings gives no positions of its tokens"):
         split(words, ["a"], 8)
 
 

@@ -79,7 +79,7 @@ def chunks_of(
 def locating(module: object) -> LocatesTokens:
     """The module, if its tokenizer gives token positions; otherwise a ValueError."""
     if not isinstance(module, LocatesTokens):
-        raise ValueError(f"{type(module).__name__} does not say where in a text its tokens stand; use a Transformer")
+        raise ValueError(f"{type(module).__name__} gives no positions of its tokens in a text; use a Transformer")
     return module
 
 
@@ -199,9 +199,9 @@ class _Splitter:
         sentences = self.levels[0]
         sentence = sentences[bisect_right(sentences, end)]
         # Overlap less if the overlap would keep the next sentence from fitting into its passage.
-        least = max(start + 1, end - overlap, sentence - limit if sentence - end <= limit else 0)
+        earliest = max(start + 1, end - overlap, sentence - limit if sentence - end <= limit else 0)
         for splits in self.levels:
-            split = splits[bisect_left(splits, least)]
+            split = splits[bisect_left(splits, earliest)]
             if split < end:
                 return split
         return end

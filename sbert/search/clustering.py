@@ -21,7 +21,7 @@ from sbert.inputs.arguments import (
 from sbert.inputs.extras import missing
 from sbert.inputs.texts import rows_of
 from sbert.search.communities import community_detection
-from sbert.search.corpus import held
+from sbert.search.corpus import in_memory
 
 METHODS = ("kmeans", "agglomerative", "community")
 
@@ -63,7 +63,7 @@ def cluster(
         >>> cluster(vectors, "community", threshold=0.9, min_community_size=2).tolist()
         [0, 1, 0, 0, 1]
     """
-    values = held("vectors", vectors)
+    values = in_memory("vectors", vectors)
     if isinstance(method, (int, np.integer)):
         raise TypeError(f"method={method} is a number; to get {method} clusters, pass clusters={method}")
     check_choice("method", method, METHODS)

@@ -8,7 +8,7 @@ import torch
 from sbert.functional import Vectors
 from sbert.inputs.arguments import check_count, check_threshold, known_arguments
 from sbert.search.blocks import Block, prepare_block, prepare_queries
-from sbert.search.corpus import held
+from sbert.search.corpus import in_memory
 from sbert.search.paraphrases import pairs_above, tiles
 from sbert.search.scoring import scores_above
 
@@ -49,7 +49,7 @@ def community_detection(vectors: Vectors, threshold: float = 0.75, min_community
     """
     size = check_count("min_community_size", min_community_size)
     check_threshold(threshold)
-    values = held("vectors", vectors)
+    values = in_memory("vectors", vectors)
     if not len(values):
         return []
     # The comparisons below are strict, and a cosine equal to the threshold counts.

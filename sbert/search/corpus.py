@@ -23,7 +23,7 @@ _ROWS, _ROWS_ON_GPU = 1 << 15, 1 << 18
 _FIRST_ROWS = 1024
 # The number of rows in a block is a multiple of this, except in the last one.
 ALIGNED = 64
-# Some systems map so many bytes around a page that is read.
+# Bytes around a page that some systems map when the page is read.
 _READAHEAD = 4 << 20
 _CODES = (torch.int8, torch.uint8)
 
@@ -170,7 +170,7 @@ def _array_in(path: str) -> Any:
     return np.load(path, mmap_mode="r")
 
 
-def held(name: str, given: Any) -> Tensor:
+def in_memory(name: str, given: Any) -> Tensor:
     """Vectors in memory as float32 or float64, on a device that has float64."""
     tensor = vectors_of(name, given).detach()
     return tensor.cpu() if tensor.device.type == "mps" else tensor

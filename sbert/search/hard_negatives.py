@@ -15,7 +15,7 @@ from sbert.functional import check_similarity
 from sbert.inputs.arguments import check_count, check_model, check_number, check_seed, known_arguments
 from sbert.inputs.texts import records_of, rows_of
 from sbert.search.blocks import prepare_block, prepare_queries
-from sbert.search.corpus import held
+from sbert.search.corpus import in_memory
 from sbert.search.scoring import pair_scores
 from sbert.search.semantic import semantic_search
 
@@ -96,8 +96,8 @@ def mine_hard_negatives(
     positives: dict[str, set[int]] = {}  # Of each anchor, as indices of texts.
     for anchor, positive in rows:
         positives.setdefault(anchor, set()).add(index[positive])
-    queries = held("anchors", model.encode_query(list(positives), convert_to_tensor=True))
-    documents = held("corpus", model.encode_document(texts, convert_to_tensor=True))
+    queries = in_memory("anchors", model.encode_query(list(positives), convert_to_tensor=True))
+    documents = in_memory("corpus", model.encode_document(texts, convert_to_tensor=True))
     lowest = _lowest_positive_scores(queries, documents, list(positives.values()), similarity)
     # Enough hits even if all positives and the anchor are among them.
     hits = semantic_search(queries, documents, range_max + max(map(len, positives.values())) + 1, similarity=similarity)

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_choice, check_count, check_positive, known_arguments
 from sbert.pipeline.quantization import check_coding, check_ranges, quantize
 from sbert.search import index_files
 from sbert.search.ann import BACKENDS, Graph, check_backend
-from sbert.search.corpus import held
+from sbert.search.corpus import in_memory
 from sbert.search.semantic import rescored, semantic_search
 from sbert.search.store import Id, IndexHits, VectorStore, new_ids
 from sbert.search.top_k import Hits
@@ -110,7 +111,7 @@ class Index:
                 fewer ids than vectors; if the dimensions differ; or if a value is NaN or infinite (the message names
                 its row).
         """
-        values = held("vectors", vectors).cpu().float()
+        values = in_memory("vectors", vectors).cpu().float()
         if len(values) and self.dim not in (None, values.shape[1]):
             raise ValueError(f"the vectors have dim {values.shape[1]}, the index {self.dim}; {_SAME_MODEL}")
         wrong = (~values.isfinite().all(1)).nonzero()
@@ -152,23 +153,23 @@ class Index:
             ValueError: If the dimensions differ, or a value is NaN or infinite; the message names its row.
         """
         k = check_count("top_k", top_k)
-        asked = held("queries", queries)
-        if len(asked) and self.dim not in (None, asked.shape[1]):
-            raise ValueError(f"the queries have dim {asked.shape[1]}, the index {self.dim}; {_SAME_MODEL}")
-        if self.backend != "exact" and len(asked) and len(self):
-            hits = self._approximate(asked, k)
+        values = in_memory("queries", queries)
+        if len(values) and self.dim not in (None, values.shape[1]):
+            raise ValueError(f"the queries have dim {values.shape[1]}, the index {self.dim}; {_SAME_MODEL}")
+        if self.backend != "exact" and len(values) and len(self):
+            hits = self._approximate(values, k)
         else:
             coding: dict[str, Any] = {"precision": self.precision, "ranges": self.ranges}
-            hits = semantic_search(asked, iter(self._store.blocks), k, similarity=self.similarity, **coding)
+            hits = semantic_search(values, iter(self._store.blocks), k, similarity=self.similarity, **coding)
         return IndexHits(hits.scores, self._store.id_array()[hits.indices])
 
-    def _approximate(self, asked: Any, k: int) -> Hits:
-        candidates = self._built_graph().search(asked.float().cpu().numpy(), min(len(self), k * _OVERSAMPLE))
+    def _approximate(self, values: Tensor, k: int) -> Hits:
+        candidates = self._built_graph().search(values.float().cpu().numpy(), min(len(self), k * _OVERSAMPLE))
         # A graph may reach fewer rows than requested, and exact search reports values that are not finite.
-        if not asked.isfinite().all() or (candidates < 0).any():
-            return semantic_search(asked, self._store.vectors(), k, similarity=self.similarity)
+        if not values.isfinite().all() or (candidates < 0).any():
+            return semantic_search(values, self._store.vectors(), k, similarity=self.similarity)
         hits = Hits(np.empty(candidates.shape, np.float32), candidates)
-        return rescored(asked, hits, self._store.vectors(), k, similarity=self.similarity)
+        return rescored(values, hits, self._store.vectors(), k, similarity=self.similarity)
 
     def _built_graph(self) -> Graph:
         """The graph with all rows of the index."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_count, check_model, check_number, check_positive, is_model, known_arguments
 from sbert.search.blocks import Block, Queries, prepare_block, prepare_queries
-from sbert.search.corpus import ALIGNED, held
+from sbert.search.corpus import ALIGNED, in_memory
 from sbert.search.scoring import scores_above, unrounded_scores
 from sbert.search.top_k import TopK
 
@@ -96,7 +96,7 @@ def most_similar_pair(vectors: Vectors, *, similarity: str = "cosine") -> Pair:
         Pair(score=0.800000011920929, first=1, second=2)
     """
     check_similarity(similarity)
-    values = held("vectors", vectors)
+    values = in_memory("vectors", vectors)
     if len(values) < 2:
         raise ValueError(f"there are {len(values)} vectors; pass at least 2")
     pairs = _TopPairs(prepare_block(values, "vectors", similarity, exact=True), similarity, 1).above(
@@ -154,7 +154,7 @@ def paraphrase_mining(
         check_number("threshold", threshold)
     if sentences is not None:
         vectors_or_model = vectors_or_model.encode(sentences, convert_to_tensor=True)
-    values = held("vectors", vectors_or_model)
+    values = in_memory("vectors", vectors_or_model)
     # The comparisons below are strict, and a score equal to the threshold counts.
     limit = -np.inf if threshold is None else float(np.nextafter(np.float32(threshold), np.float32(-np.inf)))
     if len(values) < 2:

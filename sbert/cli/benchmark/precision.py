@@ -8,7 +8,7 @@ import numpy as np
 
 from sbert.pipeline.quantization import calibrate, quantize
 from sbert.search import semantic_search
-from sbert.search.corpus import held
+from sbert.search.corpus import in_memory
 
 PRECISIONS = ("float32", "int8", "ubinary")
 # By name: the precision of the corpus, and of the vectors that rescore the best results.
@@ -53,7 +53,7 @@ def recall_by_precision(queries: Any, corpus: Any, top_k: int = 10, oversample: 
         >>> report["binary"]["recall"], report["binary, rescored by float32"]["recall"]
         (0.0, 1.0)
     """
-    asked, vectors = held("queries", queries), held("corpus", corpus).float()
+    asked, vectors = in_memory("queries", queries), in_memory("corpus", corpus).float()
     if not len(asked):
         raise ValueError("there are no queries; pass at least one")
     expected = semantic_search(asked, vectors, top_k).indices
