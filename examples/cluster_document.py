@@ -1,8 +1,8 @@
-"""What a document is about: cut it into sentences, put those that say like things together, and name each group.
+"""The topics of a document: split it into passages, cluster them, and name each cluster.
 
 python examples/cluster_document.py [--data FILE.txt] [--model MODEL] [--clusters N] [--max-tokens N]
 
-A piece of the document is as many whole sentences as fit into --max-tokens.
+A passage is as many whole sentences as fit into --max-tokens.
 """
 
 from shared import load, parser
@@ -23,18 +23,18 @@ With this goal in the last minute the football team climbs to second place, and 
 """
 
 options = parser(__doc__, "a text file")
-options.add_argument("--clusters", type=int, default=3, metavar="N", help="groups to make")
-options.add_argument("--max-tokens", type=int, default=32, metavar="N", help="tokens in a piece at most")
+options.add_argument("--clusters", type=int, default=3, metavar="N", help="number of clusters")
+options.add_argument("--max-tokens", type=int, default=32, metavar="N", help="maximum number of tokens per passage")
 given = options.parse_args()
 
 document = given.data.read_text(encoding="utf-8") if given.data else DOCUMENT
-pieces, vectors = encode_chunks(load(given.model), document, given.max_tokens)
-texts = [" ".join(piece.text([document]).split()) for piece in pieces]
+passages, vectors = encode_chunks(load(given.model), document, given.max_tokens)
+texts = [" ".join(passage.text([document]).split()) for passage in passages]
 labels = cluster(vectors, "agglomerative", clusters=given.clusters)
 
 for number, words in topic_words(texts, labels).items():
     print(f"{number + 1}. {', '.join(words)}")
-    for piece, text, label in zip(pieces, texts, labels, strict=True):
+    for passage, text, label in zip(passages, texts, labels, strict=True):
         if label == number:
-            print(f"   {piece.start:6}  {text}")
+            print(f"   {passage.start:6}  {text}")
     print()

@@ -1,8 +1,8 @@
-"""A loss of your own: a function of vectors. It is trained with large batches in little memory, stopped, and resumed.
+"""A loss of your own is a function of vectors. Train with large batches in little memory, stop, and resume.
 
 python examples/custom_loss.py [--model MODEL] [--data FOLDER] [--rows N] [--output FOLDER]
 
-FOLDER/captions holds multi30k_train_5cap.tsv.gz and multi30k_test_5cap.tsv.gz: five captions of one picture a row.
+FOLDER/captions holds multi30k_train_5cap.tsv.gz and multi30k_test_5cap.tsv.gz: five captions of one picture per row.
 """
 
 import tempfile
@@ -19,7 +19,7 @@ from sbert import Trainer, TrainingConfig
 def hardest_negative(anchor, positive):
     """Each anchor is nearer to its own positive than to any other row's, by a margin.
 
-    The names of the parameters are those of the data's columns. Each is a tensor (rows, dim).
+    The parameters are named like the columns of the data. Each is a tensor (rows, dim).
     """
     scores = F.normalize(anchor) @ F.normalize(positive).T  # (rows, rows)
     own = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
@@ -28,14 +28,14 @@ def hardest_negative(anchor, positive):
 
 
 def found(model):
-    """The part of the held-out anchors whose nearest text is their own positive."""
+    """The share of held-out anchors whose nearest text is their own positive."""
     anchors, positives = ([row[name] for row in held_out] for name in ("anchor", "positive"))
     nearest = model.similarity(model.encode(anchors), model.encode(positives)).argmax(1)
     return sum(positives[i] == own for i, own in zip(nearest, positives, strict=True)) / len(held_out)
 
 
 def stop(model):
-    """An evaluator that ends the training as Ctrl-C would."""
+    """An evaluator that interrupts the training, as Ctrl-C does."""
     raise KeyboardInterrupt
 
 
@@ -55,9 +55,9 @@ with tempfile.TemporaryDirectory() as folder:
         output=options.output or Path(folder) / "training",
         steps=max(20, len(train) // 32),
         batch_size=32,
-        chunk_tokens=256,  # Tokens that are in memory at once, however large the batch is.
+        chunk_tokens=256,  # Tokens per chunk; memory does not grow with the batch size.
         learning_rate=1e-4,
-        sampler="no_duplicates",  # Else another row's positive may be this row's, too.
+        sampler="no_duplicates",  # Otherwise the positive of another row may also fit this row.
     )
     stopped = replace(config, checkpoint_every=5, evaluate_every=12)
     try:
@@ -65,7 +65,7 @@ with tempfile.TemporaryDirectory() as folder:
     except KeyboardInterrupt:
         print("interrupted after step 12")
 
-    model = load(options.model)  # As a new process would; the weights come from the checkpoint.
+    model = load(options.model)  # As in a new process; the weights come from the checkpoint.
     history = Trainer(model, train, hardest_negative, config).fit(resume=True)
 print(f"resumed from step 10, ended at step {history[-1]['step']}")
 print(f"paraphrases found after: {found(model):.3f}")

@@ -11,13 +11,13 @@ import torch
 from sbert import Normalize, SentenceEncoder, TokenEmbeddings, Transformer, register_module
 
 
-@register_module  # Folders may hold it from now on: what is saved loads again.
+@register_module  # Saved models with this class can be loaded.
 class NormWeighted(torch.nn.Module):
-    """The mean of the tokens' vectors, weighted by their lengths to the power ``power``."""
+    """The mean of the token vectors, weighted by their norms to the power ``power``."""
 
     def __init__(self, power: float = 1.0) -> None:
         super().__init__()
-        self.config = {"power": power}  # What save() keeps, and the class is called with when the model is loaded.
+        self.config = {"power": power}  # Saved with the model, and passed to the class when it is loaded.
 
     def forward(self, tokens: TokenEmbeddings) -> torch.Tensor:
         """Shape: (rows, dim)."""

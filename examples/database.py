@@ -1,11 +1,11 @@
-"""Vectors in a database: insert, search, update and delete, each together with its text, and open it again.
+"""Vectors in a database: insert, search, update and delete them together with their texts, and reopen the file.
 
 python examples/database.py [FILE.db] [--data TEXTS.txt] [--query TEXT] [--model MODEL]
 
 The database is SQLite with the extension sqlite-vec (pip install apsw sqlite-vec, 11 MB): one file and no server, and a
-transaction changes a text and its vector together or not at all. DuckDB has vectors, too, and is six times that size
-and meant for reading tables rather than for changing rows. It is apsw that opens the file, as Python's own sqlite3 is
-often built without extensions. FILE.db must be new; where it is not named, it is a temporary one.
+transaction changes a text and its vector together or not at all. DuckDB has vectors as well, but is six times as large
+and made for reading tables rather than for changing rows. apsw opens the file, because Python's own sqlite3 is often
+built without extensions. FILE.db must not exist; the default is a temporary file.
 """
 
 import tempfile
@@ -33,7 +33,7 @@ TEXTS = [
 
 
 def opened(path, dim):
-    """A connection, and two tables, of texts and of vectors, that have the same ids."""
+    """Open a connection, and create two tables, of texts and of vectors, with the same ids."""
     connection = apsw.Connection(str(path))
     connection.enable_load_extension(True)
     connection.load_extension(sqlite_vec.loadable_path())
@@ -46,7 +46,7 @@ def opened(path, dim):
 
 
 def insert(connection, texts):
-    """Texts and their vectors, and their ids."""
+    """Insert texts and their vectors, and return their ids."""
     vectors = [vector.tobytes() for vector in model.encode_document(texts)]
     with connection:  # All or nothing.
         ids = [next(connection.execute("insert into texts (text) values (?) returning id", (t,)))[0] for t in texts]
@@ -55,7 +55,7 @@ def insert(connection, texts):
 
 
 def update(connection, number, text):
-    """Another text under the same id."""
+    """Replace the text of an id, and its vector."""
     with connection:
         connection.execute("update texts set text = ? where id = ?", (text, number))
         vector = model.encode_document(text).tobytes()
@@ -63,14 +63,14 @@ def update(connection, number, text):
 
 
 def delete(connection, number):
-    """Take a text and its vector out."""
+    """Delete a text and its vector."""
     with connection:
         connection.execute("delete from texts where id = ?", (number,))
         connection.execute("delete from vectors where rowid = ?", (number,))
 
 
 def search(connection, query, top_k=3):
-    """The cosines, ids and texts that are nearest to a query."""
+    """The cosines, ids and texts of the nearest neighbours of a query."""
     return connection.execute(
         "select 1 - distance, id, text from vectors join texts on id = vectors.rowid"
         " where embedding match ? and k = ? order by distance",
@@ -79,28 +79,28 @@ def search(connection, query, top_k=3):
 
 
 def difference(connection, query, top_k=3):
-    """By how much the scores differ from those of semantic_search over the vectors that are in the database."""
+    """The maximum difference of the scores from those of semantic_search over the same vectors."""
     rows = connection.execute("select embedding from vectors")
-    kept = np.stack([np.frombuffer(row, np.float32) for (row,) in rows])  # (texts, dim)
-    hits = semantic_search(model.encode_query(query), kept, top_k)
-    found = [score for score, _, _ in search(connection, query, top_k)]
-    return float(np.abs(hits.scores[0] - found).max())
+    stored = np.stack([np.frombuffer(row, np.float32) for (row,) in rows])  # (texts, dim)
+    hits = semantic_search(model.encode_query(query), stored, top_k)
+    scores = [score for score, _, _ in search(connection, query, top_k)]
+    return float(np.abs(hits.scores[0] - scores).max())
 
 
 def show(what, connection):
-    """The texts that are nearest to the query."""
+    """Print the texts that are nearest to the query."""
     print(f"{what}: {given.query}")
     for score, number, text in search(connection, given.query):
         print(f"{score:6.3f}  {number:4}  {text}")
     print(f"        differs from semantic_search by {difference(connection, given.query):.1e} at most\n")
 
 
-options = parser(__doc__, "a text file, a text a line")
-options.add_argument("file", nargs="?", type=Path, help="the database; a temporary one where it is not given")
+options = parser(__doc__, "a text file, one text per line")
+options.add_argument("file", nargs="?", type=Path, help="the database (default: a temporary file)")
 options.add_argument("--query", default="A kitten is napping.", help="what to search for")
 given = options.parse_args()
 if given.file and given.file.exists():
-    options.error(f"{given.file} is there already; name a new file")
+    options.error(f"{given.file} exists already; pass a new file")
 
 model = load(given.model)
 texts = [text for text in read_texts(given.data) if text.strip()] if given.data else TEXTS

@@ -1,8 +1,8 @@
-"""Make a model smaller: keep the first layers of a BERT, and teach them the vectors of the whole.
+"""Distil a model: keep the first layers of a BERT, and train them to produce the vectors of the whole model.
 
 python examples/distil.py [--model MODEL] [--data FOLDER] [--rows N] [--output FOLDER]
 
-FOLDER/nli holds snli_train_subset.tsv.gz, FOLDER/stsb dev.tsv.
+FOLDER/nli contains snli_train_subset.tsv.gz, FOLDER/stsb dev.tsv.
 """
 
 import copy
@@ -18,7 +18,7 @@ COLUMNS = ["sentence1", "sentence2"]
 
 
 def first_layers(model, count):
-    """A copy of a model whose transformer ends after so many layers."""
+    """A copy of a model with only the first ``count`` layers of its transformer."""
     small = SentenceEncoder(*copy.deepcopy(list(model)), device=model.device)
     transformer = small[0].auto_model
     transformer.encoder.layer = transformer.encoder.layer[:count]
@@ -41,14 +41,14 @@ similarity = SimilarityEvaluator(*([row[name] for row in pairs] for name in (*CO
 
 
 def closeness(model):
-    """The mean cosine of the student's and the teacher's vectors of held-out sentences."""
+    """The mean cosine between the model's and the teacher's vectors of held-out sentences."""
     vectors = (each.encode(held_out, normalize_embeddings=True) for each in (model, teacher))
     return float(sum(one * two for one, two in zip(*vectors, strict=True)).sum() / len(held_out))
 
 
 before = closeness(student), similarity(student)["spearman"]
 config = TrainingConfig(output=options.output, epochs=1 if options.data else 2, batch_size=32, learning_rate=3e-4)
-# A row is a text and the vector that the student shall give it.
+# A row is a text and the teacher's vector.
 Trainer(student, zip(texts, teacher.encode(texts), strict=True), MSELoss(), config, evaluator=closeness).fit()
 
 count = [sum(parameter.numel() for parameter in model.parameters()) for model in (teacher, student)]

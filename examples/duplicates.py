@@ -1,11 +1,10 @@
-"""Find questions that were asked before in other words, among all pairs of them.
+"""Find duplicate questions: the pairs with the highest similarity among all pairs.
 
 python examples/duplicates.py [--data FILE] [--model MODEL] [--threshold COSINE] [--show N]
 
-FILE is a table, TSV or CSV or JSONL, with question1, question2 and is_duplicate, 0 or 1, as that of Quora. All of its
-questions are compared with each other, not only those of a row. Pairs that nobody has judged count neither for nor
-against: precision is the part of the judged pairs above the threshold that are duplicates, recall the part of the
-duplicates that are above it.
+FILE is a table (TSV, CSV or JSONL) with the columns question1, question2 and is_duplicate (0 or 1), like Quora's. All
+questions are compared with each other, not only those of one row. Pairs without a judgment are ignored: precision is
+the share of duplicates among the judged pairs above the threshold, recall the share of duplicates above it.
 """
 
 from shared import load, parser
@@ -24,7 +23,7 @@ ROWS = [
 ]
 
 options = parser(__doc__, "a table of judged pairs of questions")
-options.add_argument("--threshold", type=float, default=0.8, metavar="COSINE", help="the least of a duplicate")
+options.add_argument("--threshold", type=float, default=0.8, metavar="COSINE", help="minimum cosine of duplicates")
 options.add_argument("--show", type=int, default=5, metavar="N", help="pairs to print")
 given = options.parse_args()
 

@@ -3,10 +3,9 @@ hours and sentence embeddings in 5 seconds. This measures both here, and prints 
 
 python examples/most_similar.py [--sentences N] [--data FOLDER] [--model MODEL] [--dtype float32|bfloat16] [--pairs N]
 
-FOLDER/stsb holds train.tsv, dev.tsv and test.tsv, of which the first N different sentences are taken. The cross-encoder
-is the same backbone with a new head, so its scores mean nothing but take as long as any. It scores --pairs random pairs
-and not all n (n - 1) / 2 of them: its time for all is extrapolated. Loading the models is not counted, nor their first
-few sentences, at which memory is laid out.
+FOLDER/stsb contains train.tsv, dev.tsv and test.tsv; the first N distinct sentences are used. The cross-encoder is the
+same backbone with a new head: its scores have no meaning, but its speed is the same. It scores --pairs random pairs,
+not all n (n - 1) / 2, and its time for all is extrapolated. Times do not include loading and warming up the models.
 """
 
 import math
@@ -24,7 +23,7 @@ from sbert.storage.hub import resolve
 
 
 def made_up(count):
-    """Different sentences, in an order of chance."""
+    """Distinct synthetic sentences, in random order."""
     every = [
         f"{sentence(who, does, where)[:-1]} {why}."
         for people in PEOPLE
@@ -39,7 +38,7 @@ def made_up(count):
 
 
 def read(folder, count):
-    """The first sentences of the STS benchmark that differ in more than spaces, stops and capitals."""
+    """The first distinct sentences of the STS benchmark, ignoring case, spaces and punctuation."""
     found = {}
     for part in ("train", "dev", "test"):
         for row in read_sts(folder / "stsb" / f"{part}.tsv", scale=None):
@@ -49,20 +48,20 @@ def read(folder, count):
 
 
 def timed(action, *arguments, **options):
-    """What an action gives, and the seconds that it takes."""
+    """The result of an action, and its duration in seconds."""
     start = time.perf_counter()
     result = action(*arguments, **options)
     return result, time.perf_counter() - start
 
 
 def pair(number):
-    """The places of two sentences, by the number of their pair: (0, 1), (0, 2), (1, 2), (0, 3) and so on."""
+    """The indices of the two sentences of a pair, by its number: (0, 1), (0, 2), (1, 2), (0, 3) and so on."""
     second = (1 + math.isqrt(1 + 8 * number)) // 2
     return number - second * (second - 1) // 2, second
 
 
 def amount(seconds):
-    """Seconds in a unit that is easy to read."""
+    """Format seconds in a readable unit."""
     for unit, size in (("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.1f} {unit}"
@@ -71,14 +70,14 @@ def amount(seconds):
 
 options = parser(__doc__, "a folder with stsb")
 options.add_argument("--sentences", type=int, default=10_000, metavar="N")
-options.add_argument("--pairs", type=int, default=1_000, metavar="N", help="the cross-encoder's sample")
-options.add_argument("--dtype", default="float32", help="of both models: float32, or bfloat16")
+options.add_argument("--pairs", type=int, default=1_000, metavar="N", help="pairs that the cross-encoder scores")
+options.add_argument("--dtype", default="float32", help="dtype of both models: float32 or bfloat16")
 given = options.parse_args()
 
 sentences = read(given.data, given.sentences) if given.data else made_up(given.sentences)
 count = len(sentences)
 if count < 2 or given.pairs < 1:
-    options.error(f"{count} sentences, {given.pairs} pairs: at least 2 sentences make a pair, and 1 has to be timed")
+    options.error(f"{count} sentences, {given.pairs} pairs: pass at least 2 sentences and 1 pair")
 total = count * (count - 1) // 2
 sample = [
     tuple(sentences[place] for place in pair(number))
@@ -87,7 +86,7 @@ sample = [
 
 model = load(given.model, given.dtype)
 folder = resolve(model.name_or_path, organisation="sentence-transformers")
-torch.manual_seed(0)  # Of the new head.
+torch.manual_seed(0)  # The new head is initialized at random.
 scorer = CrossEncoder(folder, classes=1, dtype=given.dtype)
 
 model.encode(sentences[-32:])

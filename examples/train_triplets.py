@@ -1,8 +1,8 @@
-"""Make triplets of inference data, and train on them: what follows from a premise is near it, what contradicts is far.
+"""Train on triplets from inference data: a premise, a sentence that follows from it, and one that contradicts it.
 
 python examples/train_triplets.py [--model MODEL] [--data FOLDER] [--rows N] [--output FOLDER]
 
-FOLDER/nli holds snli_train_subset.tsv.gz and snli_dev.tsv.
+FOLDER/nli contains snli_train_subset.tsv.gz and snli_dev.tsv.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from sbert.losses import TripletLoss
 
 
 def triplets(rows):
-    """A premise as the anchor, what follows from it as positive, what contradicts it as negative."""
+    """The premise is the anchor, an entailed hypothesis the positive, a contradiction the negative."""
     known = defaultdict(lambda: defaultdict(list))
     for row in rows:
         known[row["premise"]][CLASSES[row["label"]]].append(row["hypothesis"])
@@ -26,7 +26,7 @@ def triplets(rows):
 
 
 def right(model):
-    """The part of the held-out triplets whose positive is nearer than the negative."""
+    """The share of held-out triplets whose positive is nearer than the negative."""
     anchor, positive, negative = (
         model.encode([row[name] for row in held_out], normalize_embeddings=True)
         for name in ("anchor", "positive", "negative")
@@ -47,7 +47,7 @@ before = right(model)
 config = TrainingConfig(
     output=options.output,
     epochs=1,
-    learning_rate=2e-5 if options.data else 1e-4,  # Few steps have to be large.
+    learning_rate=2e-5 if options.data else 1e-4,  # Few steps need a high learning rate.
 )
 Trainer(model, train, TripletLoss(), config, evaluator=right).fit()
 print(f"held-out triplets in order: {before:.3f} before, {right(model):.3f} after {len(train)} triplets")

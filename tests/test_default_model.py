@@ -208,7 +208,7 @@ def test_it_does_not_go_on_with_what_other_settings_made(training: ModuleType, t
     training.check_same(tmp_path, training.SMOKE, "a teacher")
     training.check_same(tmp_path, training.SMOKE._replace(rate=1.0), "a teacher")
     for settings, teacher in ((training.Settings(), "a teacher"), (training.SMOKE, "another")):
-        with pytest.raises(SystemExit, match=r"was begun with .* name another folder"):
+        with pytest.raises(SystemExit, match=r"was created with .* or another folder"):
             training.check_same(tmp_path, settings, teacher)
 
 

@@ -102,7 +102,7 @@ def test_pretraining_without_data(tmp_path: Path) -> None:
     assert model[0].tokenizer.unk_token_id not in model.tokens(["a woman sings in the park"]).ids
     again = output("paper.pretrain", tmp_path, "--output", "out", "--steps", 40, "--device", "cpu")
     assert "steps 40 to 40" in again
-    with pytest.raises(AssertionError, match=r"was begun with .*'width': 256"):
+    with pytest.raises(AssertionError, match=r"was created with .*'width': 256"):
         output("paper.pretrain", tmp_path, "--output", "out", "--width", 128)
 
 

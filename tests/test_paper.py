@@ -307,7 +307,7 @@ def test_paper_stopped_and_resumed(
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--learning-rate", "0.5"])
     with pytest.raises(SystemExit):
         examples.reproduce.main()
-    assert "was begun with" in capsys.readouterr().err
+    assert "was created with" in capsys.readouterr().err
 
 
 def test_what_is_not_there_is_left_out(

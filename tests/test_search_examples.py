@@ -193,7 +193,7 @@ def test_a_database_in_a_file(
     # A file that is there is somebody's.
     with pytest.raises(SystemExit):
         run(monkeypatch, "database", file)
-    assert "is there already; name a new file" in capsys.readouterr().err
+    assert "exists already; pass a new file" in capsys.readouterr().err
     assert rows() == before
 
 
@@ -242,7 +242,7 @@ def test_the_most_similar_pair_of_a_folder(
     for option, number in (("--sentences", 1), ("--pairs", 0)):
         with pytest.raises(SystemExit):
             run(monkeypatch, "most_similar", option, number)
-        assert "at least 2 sentences make a pair, and 1 has to be timed" in capsys.readouterr().err
+        assert "pass at least 2 sentences and 1 pair" in capsys.readouterr().err
 
 
 def test_amounts_of_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,17 +120,17 @@ def card(
     """The text of the card.
 
     Args:
-        folder: Of the model.
-        data: The folder with the STS data sets and Cranfield, which it is measured on.
-        teacher: A folder or a name on the hub, measured beside it.
-        dims: The dimensions of the vectors to measure, the most first.
-        settings: Of its training.
-        command: That trained it.
-        words_of: The least and the most words of a sentence that it learned from.
-        sentences: How many it learned from.
-        last: How many of them it went over again.
-        before: Figure on the STS benchmark's dev part, of the model without training.
-        after: The same of the model.
+        folder: The folder of the model.
+        data: The folder with the STS data sets and Cranfield, for the evaluation.
+        teacher: A folder or a name on the hub, evaluated for comparison.
+        dims: The output dimensions to evaluate, the largest first.
+        settings: The settings of the training.
+        command: The command of the training.
+        words_of: Minimum and maximum number of words of the training sentences.
+        sentences: Number of training sentences.
+        last: Number of sentences in the second part of the training.
+        before: Spearman correlation on the STS benchmark's dev part before the training.
+        after: The same after the training.
     """
     # In float32 on a CPU, so that another machine prints the same figures.
     load_one = partial(SentenceEncoder, folder, device="cpu", dtype="float32")

@@ -48,36 +48,40 @@ SENTENCES = [
     "text_reuters21578/docs.tsv.gz:title",
 ]
 DOCUMENTS = ["text_reuters21578/docs.tsv.gz:body", "text_imdb/*.tsv.gz:text"]
-# Captions, and what was made of captions: plain sentences, of which many differ in little.
+# Captions and sentences derived from captions: plain, and often similar to each other.
 DESCRIPTIONS = [source for source in SENTENCES if source.startswith(("captions/*", "nli/snli"))]
-WORDS_OF = 3, 60  # The least and the most words of a sentence.
-PART = 50_000  # Sentences whose vectors are kept in one file.
-FIXED = ("words", "most", "seed")  # With the teacher, what the files depend on that a run goes on with.
-PARTS = ("all", "descriptions")  # Of the training.
+WORDS_OF = 3, 60  # Minimum and maximum number of words per sentence.
+PART = 50_000  # Sentences per file of vectors.
+FIXED = (
+    "words",
+    "most",
+    "seed",
+)  # Must not change between runs, like the teacher: cached files depend on them.
+PARTS = ("all", "descriptions")  # The two parts of the training.
 EVERY = 500  # Steps between two evaluations, and two checkpoints.
 DIMS = (256, 128, 64)
 END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]*[A-Z0-9])")
 
 
-Row = tuple[str, np.ndarray]  # A sentence, and the teacher's vector of it.
+Row = tuple[str, np.ndarray]  # A sentence and its teacher vector.
 
 
 class Settings(NamedTuple):
-    """Every choice that was made."""
+    """The settings of the training."""
 
-    words: int = 20_000  # In the vocabulary, pieces of words included.
+    words: int = 20_000  # Size of the WordPiece vocabulary.
     layers: int = 3
-    width: int = 256  # Of the layers, and of the vectors.
-    inner: int = 640  # Of the feed-forward part.
-    longest: int = 256  # Tokens that there are positions for.
-    reads: int = 128  # Tokens of a text that the saved model reads: beyond what it learned from, more makes it worse.
-    most: int | None = None  # Sentences; all there are.
-    epochs: float = 3  # Of all sentences.
+    width: int = 256  # Dimension of the layers and the vectors.
+    inner: int = 640  # Dimension of the feed-forward layers.
+    longest: int = 256  # Number of positions.
+    reads: int = 128  # max_seq_length of the saved model: texts longer than the training data get worse vectors.
+    most: int | None = None  # Number of sentences; None means all.
+    epochs: float = 3  # Epochs over all sentences.
     batch: int = 256
     rate: float = 1.5e-3
-    last_epochs: float = 2  # Of descriptions, and a quarter as many other sentences.
+    last_epochs: float = 2  # Epochs over descriptions, and a quarter as many others.
     last_rate: float = 5e-4
-    weight: float = 30.0  # Of the similarities between sentences, beside that of the vectors themselves.
+    weight: float = 30.0  # Weight of the similarities between sentences in the loss.
     seed: int = 0
 
 
@@ -85,27 +89,27 @@ SMOKE = Settings(words=4000, layers=2, width=64, inner=256, most=20_000, epochs=
 
 
 def check_same(output: Path, settings: Settings, teacher: str) -> None:
-    """Refuse to go on with sentences, a vocabulary and vectors that were made with other settings."""
+    """Raise SystemExit if the sentences, vocabulary and vectors in a folder belong to other settings."""
     file = output / "settings.json"
     fixed = {"teacher": teacher, **{name: getattr(settings, name) for name in FIXED}}
     if not file.exists():
         file.write_text(json.dumps(fixed), encoding="utf-8")
     if (known := json.loads(file.read_text(encoding="utf-8"))) != fixed:
-        raise SystemExit(f"{output} was begun with {known}; pass the same, or name another folder")
+        raise SystemExit(f"{output} was created with {known}; pass the same settings, or another folder")
 
 
 def clean(text: str) -> str:
-    """With single blanks, and without those that a tokenizer has put before punctuation."""
+    """Normalize white space, also before punctuation."""
     return re.sub(r" (?=[.,;:!?)])", "", " ".join(text.split()))
 
 
 def read(data: Path) -> Iterator[str]:
-    """Every sentence once, without those that models are measured on."""
+    """Yield each sentence once, without those of the evaluation data sets."""
     seen = measured_on(data)
     least, most = WORDS_OF
     whole = (text for text in cells(data, SENTENCES))
-    cut = (sentence for text in cells(data, DOCUMENTS) for sentence in END.split(" ".join(text.split())))
-    for text in (text for some in (whole, cut) for text in some):
+    split = (sentence for text in cells(data, DOCUMENTS) for sentence in END.split(" ".join(text.split())))
+    for text in (text for some in (whole, split) for text in some):
         text = clean(text)
         mark = hash(key(text))
         if least <= text.count(" ") + 1 <= most and mark not in seen:
@@ -114,19 +118,19 @@ def read(data: Path) -> Iterator[str]:
 
 
 def measured_on(data: Path) -> set[int]:
-    """Marks of the sentences of all data sets that models are measured on."""
+    """Hashes of the sentences of all evaluation data sets."""
     missing = [source for source in HELD_OUT if not any(data.glob(source.partition(":")[0]))]
     if missing:
-        raise SystemExit(f"{data} lacks {', '.join(missing)}; without them, what they hold might be trained on")
+        raise SystemExit(f"{data} lacks {', '.join(missing)}; without them, it could train on evaluation data")
     return {hash(key(text)) for text in cells(data, HELD_OUT)}
 
 
 def sentences(data: Path, most: int | None, seed: int, file: Path) -> list[str]:
-    """The sentences in an order at random, kept in a file."""
+    """The sentences in random order, cached in a file."""
     if not file.exists():
         found = list(read(data))
         if not found:
-            raise SystemExit(f"{data} holds no sentences; pass the folder that holds captions, nli or text_imdb")
+            raise SystemExit(f"{data} contains no sentences; pass the folder that contains captions, nli or text_imdb")
         random.Random(seed).shuffle(found)
         half = file.with_suffix(".half")
         half.write_text("\n".join(found[:most]), encoding="utf-8")
@@ -135,7 +139,7 @@ def sentences(data: Path, most: int | None, seed: int, file: Path) -> list[str]:
 
 
 def taught(teacher: SentenceEncoder, texts: list[str], folder: Path) -> np.ndarray:
-    """The teacher's vectors, (texts, dim) in half precision; each part is kept in a file as soon as it is known."""
+    """The teacher's vectors, (texts, dim) float16; each part is cached in a file."""
     folder.mkdir(exist_ok=True)
     for start in range(0, len(texts), PART):
         path = folder / f"{start:09d}.npy"
@@ -149,23 +153,23 @@ def taught(teacher: SentenceEncoder, texts: list[str], folder: Path) -> np.ndarr
 
 
 def directions(vectors: np.ndarray, width: int, file: Path) -> np.ndarray:
-    """(dim, width): the directions in which vectors reach farthest, the farthest first; kept in a file.
+    """The principal directions of the vectors, (dim, width), the largest first; cached in a file.
 
-    So the first dimensions of a vector say the most, and their products are as near as can be to those of the whole.
+    After the projection, the first dimensions carry the most information, so that vectors can be truncated.
     """
-    if not file.exists():  # Another machine may turn a direction round, and all vectors with it.
+    if not file.exists():  # Cached, because another machine may flip the sign of a direction.
         sample = vectors[:200_000].astype(np.float32)
         np.save(file, np.linalg.eigh(sample.T @ sample)[1][:, ::-1])
     return np.load(file)[:, :width].copy()
 
 
 class Imitation(nn.Module):
-    """How far a student's vectors are from a teacher's, and its similarities between sentences from the teacher's.
+    """The distance of the student's vectors and similarities from the teacher's.
 
         loss = mean_i (1 - cos(s_i, t_i)) + weight * mean_ij (cos(s_i, s_j) - cos(t_i, t_j))^2
 
     Args:
-        weight: Of the second part.
+        weight: Weight of the second term.
 
     Shape:
         sentence, labels: (rows, dim), the student's and the teacher's vectors. Output: scalar.
@@ -184,7 +188,7 @@ class Imitation(nn.Module):
 
 
 def make_student(tokenizer: BertTokenizerFast, settings: Settings, pieces: np.ndarray) -> SentenceEncoder:
-    """A BERT of random weights, but for the words: their vectors are the teacher's of each word alone."""
+    """A BERT with random weights; the word embeddings are the teacher's vectors of single words."""
     torch.manual_seed(settings.seed)
     config = BertConfig(
         vocab_size=len(tokenizer),
@@ -193,7 +197,7 @@ def make_student(tokenizer: BertTokenizerFast, settings: Settings, pieces: np.nd
         num_attention_heads=max(1, settings.width // 64),
         intermediate_size=settings.inner,
         max_position_embeddings=settings.longest,
-        hidden_dropout_prob=0.0,  # No sentence is seen often.
+        hidden_dropout_prob=0.0,  # Each sentence is seen only a few times.
         attention_probs_dropout_prob=0.0,
     )
     bert = BertModel(config, add_pooling_layer=False)
@@ -205,32 +209,32 @@ def make_student(tokenizer: BertTokenizerFast, settings: Settings, pieces: np.nd
 
 
 def once_more(rows: list[Row], data: Path) -> list[Row]:
-    """The descriptions among the rows, and a quarter as many others."""
+    """The rows that describe pictures, and a quarter as many others."""
     described = set(map(clean, cells(data, DESCRIPTIONS)))
     last = [row for row in rows if row[0] in described]
     return last + [row for row in rows if row[0] not in described][: len(last) // 4]
 
 
 def similarity_of(data: Path, part: str) -> SimilarityEvaluator:
-    """The STS benchmark's dev or test."""
+    """The evaluator of a part of the STS benchmark, dev or test."""
     rows = read_sts(data / "stsb" / f"{part}.tsv")
     return SimilarityEvaluator(*([row[name] for row in rows] for name in ("first", "second", "label")))
 
 
 def arguments() -> argparse.Namespace:
-    """The command line: what is not a setting."""
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--teacher", default="all-MiniLM-L6-v2", help="a folder or a name on the hub")
-    parser.add_argument("--smoke", action="store_true", help="a small model, of few sentences")
+    parser.add_argument("--smoke", action="store_true", help="train a small model on few sentences")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings")
     return parser.parse_args()
 
 
 def dims_of(settings: Settings) -> list[int]:
-    """The dimensions that similarity keeps most of its quality in."""
+    """The output dimensions to evaluate."""
     return [dim for dim in DIMS if dim <= settings.width]
 
 
@@ -239,7 +243,7 @@ def write(student: SentenceEncoder, folder: Path, output: Path, reads: int) -> S
     with torch.no_grad():
         for weight in student.parameters():
             weight.copy_(weight.half())
-    shutil.rmtree(folder, ignore_errors=True)  # Of an earlier run, with what is no part of a model.
+    shutil.rmtree(folder, ignore_errors=True)  # From an earlier run.
     student.max_seq_length = reads
     student.to("cpu").save(folder)
     file = folder / "model.safetensors"
@@ -252,7 +256,7 @@ def write(student: SentenceEncoder, folder: Path, output: Path, reads: int) -> S
 
 
 def history(output: Path) -> list[dict[str, Any]]:
-    """That of both parts of the training, the steps counted on."""
+    """The history of both parts of the training, with continuous step numbers."""
     entries: list[dict[str, Any]] = []
     for part in PARTS:
         before = entries[-1]["step"] if entries else 0
@@ -264,7 +268,7 @@ def history(output: Path) -> list[dict[str, Any]]:
 def main() -> None:
     """Read, train, measure and write."""
     options = arguments()
-    import_module("matplotlib")  # Needed at the end: better missed now.
+    import_module("matplotlib")  # Needed at the end; fail early if it is missing.
     settings = SMOKE if options.smoke else Settings()
     changed = dict(part.split("=", 1) for part in options.set)
     settings = settings._replace(**{name: json.loads(value) for name, value in changed.items()})

@@ -1,4 +1,4 @@
-"""What the tables of the paper are made of: which systems are measured, and how."""
+"""The cells of the paper's tables: which systems are measured, and how."""
 
 import argparse
 import time
@@ -24,7 +24,7 @@ from sbert import CrossEncoder, SentenceEncoder, TokenBatch, TokenEmbeddings, Tr
 from sbert.evaluation import SimilarityEvaluator, STSSuite, TransferSuite, spearman
 
 NLI = f"sbert-nli-mean-{CHOSEN}"
-# The rows of each table, and the systems that stand there.
+# By row of a table, the name of the system.
 PLAIN = {
     "Avg. GloVe embeddings": "words",
     "Avg. BERT embeddings": "tokens",
@@ -58,7 +58,7 @@ ROWS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """Something to measure: figures of one system, by column, for one seed."""
+    """One measurement: the figures of one system, by column, for one seed."""
 
     table: int
     system: str
@@ -68,15 +68,15 @@ class Cell:
 
     @property
     def key(self) -> list[Any]:
-        """What it is known by among the results."""
+        """The key of the cell in the results file."""
         return [self.table, self.system, self.seed, self.part]
 
 
 class Study:
-    """The cells of every table for which there are data.
+    """The cells of all tables for which there is data.
 
     Args:
-        options: Those of ``Systems``, and ``seeds``, how many there are of each training.
+        options: The options of ``Systems``, and ``seeds``, the number of trainings of each system.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -84,11 +84,11 @@ class Study:
         self.systems = Systems(options)
 
     def cells(self, table: int) -> Iterator[Cell]:
-        """What a table is made of, in the order in which it is measured."""
+        """The cells of a table, in the order of measurement."""
         if table == 1:
             for row, name in PLAIN.items():
                 yield from self._cells(1, row, name, self.similarity)
-            # Of the years there are pairs among those that it was trained on.
+            # It was trained on STSb, which has pairs of the STS data of all years.
             yield from self._cells(
                 1, "SBERT-NLI-STSb", SCORED["SBERT-NLI-STSb"], partial(self.similarity, sets=STS[5:])
             )
@@ -119,13 +119,13 @@ class Study:
         seeds: int | None = None,
         make: Callable[[], Any] | None = None,
     ) -> Iterator[Cell]:
-        """One cell a seed; none where the data are not there, and one where nothing is random."""
+        """One cell per seed; none without data, and only one if nothing is random."""
         if not (self.measurable(table) and (make or self.trainable(name)) and self.readable(name)):
             return
 
         def run(seed: int) -> dict[str, float]:
             found = measure(self.systems.get(name, seed) if make is None else make())
-            if table == 6 and name not in (NLI, "sbert-stsb-mean"):  # Other tables want these two.
+            if table == 6 and name not in (NLI, "sbert-stsb-mean"):  # Other tables need these two.
                 self.systems.forget(name, seed)
             return found
 
@@ -133,26 +133,26 @@ class Study:
         for seed in range(count):
             yield Cell(table, row, seed, part, partial(run, seed))
 
-    # ------------------------------------------------------------------------------------------ what there is
+    # ------------------------------------------------------------------------------------------ availability
 
     def measurable(self, table: int) -> bool:
-        """Whether there is anything to measure a table on."""
+        """Whether there is evaluation data for a table."""
         wanted = {1: ("sts", "stsb", "sick"), 5: ("senteval",)}.get(table, ("stsb",))
         return any((self.data / folder).is_dir() for folder in wanted)
 
     def trainable(self, name: str) -> bool:
-        """Whether there is what a system is trained on."""
+        """Whether there is training data for a system."""
         inference = "nli" in name or name in ("bilstm", "averaging")
         return (not inference or bool(inference_files(self.data))) and (
             "stsb" not in name or (self.data / "stsb").is_dir()
         )
 
     def readable(self, name: str) -> bool:
-        """Whether there are word vectors, for systems that read them."""
+        """Whether there are word vectors, if a system needs them."""
         return name not in ("words", "bilstm", "averaging") or self.options.vectors is not None
 
     def untrained(self, name: str) -> SentenceEncoder:
-        """A system whose speed alone counts."""
+        """A system without training, for measuring speed."""
         options = self.options
         made = {
             "bilstm": lambda: bilstm(options.vectors, options.hidden),
@@ -163,12 +163,12 @@ class Study:
     # ------------------------------------------------------------------------------------------------ measures
 
     def similarity(self, model: SentenceEncoder, sets: list[str] = STS) -> dict[str, float]:
-        """Spearman's correlation on the sets of Table 1."""
+        """Spearman correlation on the data sets of Table 1."""
         found = STSSuite(self.data)(model)
         return {name: found[name] for name in sets if name in found}
 
     def scored(self, model: SentenceEncoder | CrossEncoder, part: str, column: str = "STSb") -> dict[str, float]:
-        """Spearman's correlation on a part of the STS benchmark."""
+        """Spearman correlation on a part of the STS benchmark."""
         first, second, scores = map(list, zip(*similarity_rows(self.data, part), strict=True))
         if isinstance(model, CrossEncoder):
             return {column: spearman(model.predict(zip(first, second, strict=True)), scores)}
@@ -182,12 +182,12 @@ class Study:
         return {name: found[name] for name in TRANSFER if name in found}
 
     def speed(self, model: SentenceEncoder) -> dict[str, float]:
-        """Sentences a second, of those of the STS benchmark; the best of three rounds, in turns."""
+        """Sentences of the STS benchmark per second; the best of three rounds, in turns."""
         rows = [row for part in ("train", "dev", "test") for row in similarity_rows(self.data, part)]
         texts = list(dict.fromkeys(text for row in rows for text in row[:2]))
         ways = dict(zip(SPEEDS, (in_order, lambda model, texts: model.encode(texts)), strict=True))
         found = dict.fromkeys(ways, 0.0)
-        for part in (texts[:200], texts, texts, texts):  # The first one warms up.
+        for part in (texts[:200], texts, texts, texts):  # The first part is the warm-up.
             for name, encode in ways.items():
                 start = time.perf_counter()
                 encode(model, part)

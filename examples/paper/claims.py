@@ -1,12 +1,12 @@
-"""Which of the paper's comparisons come out here, too: decided by the deviations over seeds, and not by means alone."""
+"""Which comparisons of the paper hold here: decided by means and standard deviations over seeds."""
 
 import math
 
 from examples.paper.report import AVERAGE, Row, Table, mean_and_deviation, shown
 
-# Nothing of these is random, so they are measured once.
+# Systems without randomness, measured once.
 FIXED = ("Avg. GloVe embeddings", "Avg. BERT embeddings", "BERT CLS-vector")
-# The rows that are compared in each table, and in which columns.
+# By table, pairs of rows to compare, and the columns.
 PAIRS: dict[int, list[tuple[str, str, tuple[str, ...]]]] = {
     1: [
         ("BERT CLS-vector", "Avg. BERT embeddings", ("STSb", "SICK-R", AVERAGE)),
@@ -44,7 +44,7 @@ RULE = (
 
 
 def claims(table: Table) -> list[str]:
-    """A line for each comparison of which there are figures here, and the rule before them."""
+    """The rule, and one line per comparison for which there are figures."""
     rows = {row.name: row for row in table.rows}
     lines = [
         claim(rows[one], rows[two], column, table.digits)
@@ -56,7 +56,7 @@ def claims(table: Table) -> list[str]:
 
 
 def claim(one: Row, two: Row, column: str, digits: int = 2) -> str:
-    """How two systems compare in a column, and whether the paper says the same."""
+    """Compare two systems in a column, and say whether the paper agrees."""
     figures = [mean_and_deviation(row.here[column]) for row in (one, two)]
     seeds = [len(row.here[column]) for row in (one, two)]
     trained = [count for row, count in zip((one, two), seeds, strict=True) if row.name not in FIXED]
@@ -77,10 +77,10 @@ def claim(one: Row, two: Row, column: str, digits: int = 2) -> str:
 
 
 def relation(one: tuple[float, ...], two: tuple[float, ...]) -> str:
-    """``<``, ``>``, or ``≈`` where the deviations leave it open.
+    """``<``, ``>``, or ``≈`` if the deviations do not decide.
 
     Args:
-        one: A mean, and its deviation where there is one.
+        one: A mean, and its standard deviation if known.
         two: The same.
     """
     deviation = math.hypot(*one[1:], *two[1:])

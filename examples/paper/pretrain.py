@@ -1,10 +1,10 @@
-"""Pretrain a small BERT by masked language modelling, from plain text alone: a backbone where there is no hub.
+"""Pretrain a small BERT by masked language modelling on plain text: a backbone without the hub.
 
 python -m examples.paper.pretrain [--data FOLDER] --output FOLDER [--steps N] [--layers N] [--width N] [--device cuda]
 
-Reads the reviews, news, premises, hypotheses and captions of FOLDER, without the sentences that models are measured
-on, and writes OUTPUT/model, a Hugging Face folder. Killed and run again, it goes on where it was. Without a data
-folder it learns made-up sentences in a moment.
+Reads the reviews, news, premises, hypotheses and captions of FOLDER, except the sentences of the evaluation data sets,
+and writes OUTPUT/model, a Hugging Face folder. An interrupted run continues where it stopped. Without --data it learns
+synthetic sentences in seconds.
 """
 
 import argparse
@@ -43,14 +43,14 @@ HELD_OUT = [
     "nli/snli_dev.tsv:premise,hypothesis",
     "nli/snli_test.tsv:premise,hypothesis",
 ]
-TOKENS = 128  # In a row at most.
+TOKENS = 128  # Maximum tokens per row.
 MASKED = 0.15
 KEPT = ("model", "head", "optimizer", "step", "random")
-FIXED = ("layers", "width", "words", "batch_tokens", "learning_rate", "seed")  # From the first step to the last.
+FIXED = ("layers", "width", "words", "batch_tokens", "learning_rate", "seed")  # Must not change between runs.
 
 
 def cells(data: Path, sources: list[str]) -> Iterator[str]:
-    """The texts in some columns of some tables."""
+    """Yield the texts in some columns of some tables."""
     for source in sources:
         pattern, _, columns = source.partition(":")
         for path in sorted(data.glob(pattern)):
@@ -63,12 +63,12 @@ def cells(data: Path, sources: list[str]) -> Iterator[str]:
 
 
 def key(text: str) -> str:
-    """Its letters and digits: two texts with one key are the same to a reader."""
+    """The letters and digits of a text: texts with equal keys count as equal."""
     return re.sub(r"\W+", "", text.lower())
 
 
 def read(data: Path | None) -> Iterator[str]:
-    """Every text once, in one order, without those that models are measured on."""
+    """Yield each text once, in a fixed order, without those of the evaluation data sets."""
     if data is None:
         found = product(PEOPLE, ACTIONS, PLACES, range(2))
         yield from (sentence(who[i], does[i], where[i]) for who, does, where, i in found)
@@ -82,7 +82,7 @@ def read(data: Path | None) -> Iterator[str]:
 
 
 def make_tokenizer(texts: Iterable[str], words: int, folder: Path) -> BertTokenizerFast:
-    """A vocabulary of frequent pieces of words, in lower case."""
+    """A lower-case WordPiece vocabulary."""
     if not folder.exists():
         trained = BertWordPieceTokenizer(lowercase=True)
         trained.train_from_iterator(texts, vocab_size=words, min_frequency=2, show_progress=False)
@@ -95,7 +95,7 @@ def make_tokenizer(texts: Iterable[str], words: int, folder: Path) -> BertTokeni
 
 
 def make_rows(texts: Iterable[str], tokenizer: BertTokenizerFast, file: Path) -> tuple[np.ndarray, np.ndarray]:
-    """All tokens end to end, and where each row of TOKENS at most begins and ends; kept in a file."""
+    """All token ids end to end, and the offsets of rows of at most TOKENS ids; cached in a file."""
     if not file.exists():
         first, last, rows = tokenizer.cls_token_id, tokenizer.sep_token_id, []
         several = iter(texts)
@@ -104,7 +104,7 @@ def make_rows(texts: Iterable[str], tokenizer: BertTokenizerFast, file: Path) ->
                 pieces = (ids[start : start + TOKENS - 2] for start in range(0, len(ids), TOKENS - 2))
                 rows += [np.array([first, *piece, last], np.uint16) for piece in pieces if len(piece) > 4]
         if not rows:
-            raise SystemExit("there are no texts; pass the folder that holds text_imdb, nli or captions as --data")
+            raise SystemExit("there are no texts; pass --data with a folder that contains text_imdb, nli or captions")
         half = file.with_suffix(".half.npz")
         np.savez(half, tokens=np.concatenate(rows), ends=np.cumsum([len(row) for row in rows]))
         half.rename(file)
@@ -113,7 +113,7 @@ def make_rows(texts: Iterable[str], tokenizer: BertTokenizerFast, file: Path) ->
 
 
 def batches(lengths: np.ndarray, budget: int, seed: int) -> Iterator[np.ndarray]:
-    """Rows at random, so many that their tokens fit a budget, longest first; an epoch after another."""
+    """Yield random batches of rows within a token budget, longest rows first, epoch after epoch."""
     epoch = 0
     while True:
         order = np.random.default_rng([seed, epoch]).permutation(len(lengths))
@@ -124,7 +124,7 @@ def batches(lengths: np.ndarray, budget: int, seed: int) -> Iterator[np.ndarray]
 
 
 class Head(nn.Module):
-    """What a hidden vector says about the word that was there; it shares the table of words with the model."""
+    """The masked language modelling head; it shares the embedding table with the model."""
 
     def __init__(self, table: nn.Embedding) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class Head(nn.Module):
 
 
 def hide(ids: torch.Tensor, special: int, mask: int, words: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Choose tokens to be guessed: 8 of 10 become [MASK], one another word, one stays. Devlin et al., 2019, 3.1."""
+    """Choose tokens to predict: 80 % become [MASK], 10 % a random token, 10 % stay. Devlin et al., 2019, 3.1."""
     chosen = (torch.rand(ids.shape) < MASKED) & (ids >= special)
     fate = torch.rand(ids.shape)
     hidden = ids.masked_fill(chosen & (fate < 0.8), mask)
@@ -146,23 +146,23 @@ def hide(ids: torch.Tensor, special: int, mask: int, words: int) -> tuple[torch.
 
 
 def drop_behind(step: int, history: Path) -> None:
-    """Take away the lines of steps that will come again."""
+    """Remove the history lines of steps that will be repeated."""
     if history.exists():
         lines = history.read_text(encoding="utf-8").splitlines(keepends=True)
-        # A process that was killed may have left half a line.
+        # A process that was killed may have left an incomplete line.
         kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
         history.write_text("".join(kept), encoding="utf-8")
 
 
 def arguments() -> argparse.Namespace:
-    """The command line; what is fixed at the first run has to be the same in those that go on."""
+    """The command line; options in FIXED must be the same in all runs into one folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, metavar="FOLDER")
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--steps", type=int, help="6000, or 60 without data")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--words", type=int, default=16000, help="in the vocabulary, at most 65536")
+    parser.add_argument("--words", type=int, default=16000, help="size of the vocabulary, at most 65536")
     parser.add_argument("--batch-tokens", type=int, help="8192, or 1024 without data")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16")
@@ -173,18 +173,18 @@ def arguments() -> argparse.Namespace:
     options.steps = options.steps or (6000 if options.data else 60)
     options.batch_tokens = options.batch_tokens or (8192 if options.data else 1024)
     if options.words > 1 << 16:
-        parser.error("--words: the tokens are kept in 16 bits; pass 65536 at most")
+        parser.error("--words: token ids are stored in 16 bits; pass 65536 at most")
     options.output.mkdir(parents=True, exist_ok=True)
     file, fixed = options.output / "settings.json", {name: getattr(options, name) for name in FIXED}
     if not file.exists():
         file.write_text(json.dumps(fixed), encoding="utf-8")
     if (known := json.loads(file.read_text(encoding="utf-8"))) != fixed:
-        parser.error(f"{options.output} was begun with {known}; pass the same, or name another folder")
+        parser.error(f"{options.output} was created with {known}; pass the same options, or another folder")
     return options
 
 
 def make_model(options: argparse.Namespace, words: int) -> tuple[BertModel, Head, torch.optim.Optimizer]:
-    """Random weights, and what trains them."""
+    """A BERT with random weights, its head, and the optimizer."""
     config = BertConfig(
         vocab_size=words,
         hidden_size=options.width,
@@ -192,7 +192,7 @@ def make_model(options: argparse.Namespace, words: int) -> tuple[BertModel, Head
         num_attention_heads=max(1, options.width // 64),
         intermediate_size=4 * options.width,
         max_position_embeddings=512,
-        hidden_dropout_prob=0.0,  # Little text is seen twice.
+        hidden_dropout_prob=0.0,  # Most texts are seen once.
         attention_probs_dropout_prob=0.0,
     )
     bert = BertModel(config, add_pooling_layer=False)

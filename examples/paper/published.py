@@ -1,4 +1,4 @@
-"""What the Sentence-BERT paper measured, and how its tables are laid out."""
+"""The published figures of the Sentence-BERT paper, and the layout of its tables."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ _BESIDE = {
 
 
 def paper(table: int, row: str, kind: str = "SBERT", size: str = "base", device: str = "cpu") -> dict[str, Any]:
-    """What the paper measured, by column: a figure, or a figure and its deviation.
+    """The published figures of a row, by column: a mean, or a mean and its standard deviation.
 
     Args:
         table: Its number.

@@ -1,4 +1,4 @@
-"""Tables of figures beside the paper's, as Markdown and as bar charts."""
+"""Tables of the results beside the paper's, as Markdown and as bar charts."""
 
 import statistics
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ from typing import Any
 from examples.paper.published import COLUMNS, TITLES
 
 AVERAGE = "Avg."
-# The only row of Table 1 that was trained on scores.
+# The only row of Table 1 that is trained on scores.
 SCORED = "SBERT-NLI-STSb"
 
 
 @dataclass
 class Row:
-    """A system's figures by column: here, one for each seed; and in the paper, with a deviation or without."""
+    """The figures of a system by column: ours, one per seed, and the paper's, with or without a deviation."""
 
     name: str
     here: dict[str, list[float]]
@@ -23,7 +23,7 @@ class Row:
 
 @dataclass
 class Table:
-    """Rows of figures, with what has to be said about them."""
+    """Rows of figures, and notes about them."""
 
     number: int
     title: str
@@ -34,11 +34,11 @@ class Table:
 
 
 def collect(results: list[dict[str, Any]], number: int, rows: list[tuple[str, dict[str, Any]]]) -> Table:
-    """A table of what has been measured.
+    """Collect the results of a table.
 
     Args:
-        results: With ``table``, ``system``, ``seed`` and ``figures``, which are fractions but for the speeds.
-        number: Of the table.
+        results: Dicts with ``table``, ``system``, ``seed`` and ``figures`` (fractions, except for speeds).
+        number: The number of the table.
         rows: Names, and the paper's figures by column.
     """
     own = sorted((result for result in results if result["table"] == number), key=lambda result: result["seed"])
@@ -63,7 +63,7 @@ def collect(results: list[dict[str, Any]], number: int, rows: list[tuple[str, di
 
 
 def with_average(row: Row, columns: list[str]) -> Row:
-    """The row with the mean of the columns, seed by seed; where one of them is missing, there is no mean."""
+    """Add the mean over the columns, for each seed; none if a column is missing."""
     here, paper = dict(row.here), dict(row.paper)
     if all(here.get(column) for column in columns):
         here[AVERAGE] = [statistics.fmean(seed) for seed in zip(*(here[column] for column in columns), strict=True)]
@@ -73,18 +73,18 @@ def with_average(row: Row, columns: list[str]) -> Row:
 
 
 def shown(figures: list[float] | tuple[float, ...], digits: int) -> str:
-    """A mean, and the deviation where there is one."""
+    """Format a mean, and the deviation if there is one."""
     return " ± ".join(f"{figure:,.{digits}f}" for figure in figures)
 
 
 def mean_and_deviation(figures: list[float]) -> tuple[float, ...]:
-    """Of the seeds; of one seed, itself."""
+    """Mean and standard deviation over seeds; of one seed, only its value."""
     mean = (statistics.fmean(figures),)
     return (*mean, statistics.stdev(figures)) if len(figures) > 1 else mean
 
 
 def markdown(table: Table) -> str:
-    """The table, the paper's figures in brackets."""
+    """The table as Markdown, with the paper's figures in brackets."""
 
     def cell(row: Row, column: str) -> str:
         here, paper = row.here.get(column), row.paper.get(column)
@@ -93,13 +93,13 @@ def markdown(table: Table) -> str:
 
     lines = [["", *table.columns], ["---", *["---:"] * len(table.columns)]]
     lines += [[row.name, *(cell(row, column) for column in table.columns)] for row in table.rows]
-    # A bar within a name would end its cell.
+    # A vertical bar in a name would end its cell.
     body = "\n".join("| " + " | ".join(part.replace("|", "\\|") for part in line) + " |" for line in lines)
     return "\n\n".join([f"## Table {table.number}: {table.title}", body, *table.notes]) + "\n"
 
 
 def bars(axis: Any, table: Table, column: str, name: str, shift: float, color: str) -> None:
-    """One bar a system: its mean here, or the paper's figure, with the deviation where there is one."""
+    """Draw one bar per system: our mean or the paper's figure, with the deviation if there is one."""
     figures = [mean_and_deviation(row.here[column]) if row.here.get(column) else (0.0,) for row in table.rows]
     if name == "paper":
         figures = [row.paper.get(column, (0.0,)) for row in table.rows]
@@ -119,7 +119,7 @@ def bars(axis: Any, table: Table, column: str, name: str, shift: float, color: s
 
 
 def chart(table: Table, path: Path, columns: list[str]) -> None:
-    """Bars of some columns, here and in the paper, saved as a picture; nothing where matplotlib is not installed."""
+    """Save a bar chart of some columns, ours and the paper's; nothing if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -132,7 +132,7 @@ def chart(table: Table, path: Path, columns: list[str]) -> None:
         axis.set_title(column, fontsize=10)
         axis.margins(x=0.2)
         if table.number == 7:
-            axis.set_xscale("log")  # Words are a hundred times as fast as a transformer.
+            axis.set_xscale("log")  # Word vectors are a hundred times as fast as a transformer.
             axis.set_xlim(left=1)
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)

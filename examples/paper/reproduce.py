@@ -29,9 +29,9 @@ from sbert import Transformer
 from sbert.evaluation import write_line
 
 PARTS = ("stsb", "sts", "sick", "nli", "senteval", "vectors")
-# Rows of each file that --quick reads.
+# Number of rows of each file with --quick.
 SAMPLED = {"stsb": 300, "sts": 100, "sick": 300, "nli": 500, "senteval": 300}
-# From the first run to the last; other settings make other figures.
+# Options that must not change between runs into one folder.
 FIXED = ("data", "backbone", "quick", "hidden", "dtype", "learning_rate")
 
 
@@ -41,8 +41,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--backbone", required=True, metavar="NAME_OR_FOLDER")
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--tables", default="1,2,5,6,7", help="which, with commas between them")
-    parser.add_argument("--quick", action="store_true", help="on small samples of the data")
+    parser.add_argument("--tables", default="1,2,5,6,7", help="table numbers, separated by commas")
+    parser.add_argument("--quick", action="store_true", help="use small samples of the data")
     parser.add_argument("--seeds", type=int, help="trainings of each system: 3, or 2 with --quick; the paper has 10")
     parser.add_argument("--learning-rate", type=float, help="of transformers: 2e-5 as in the paper, 1e-4 with --quick")
     parser.add_argument("--hidden", type=int, help="width of the LSTM: 2048 as InferSent's, 256 with --quick")
@@ -51,25 +51,25 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     quick = options.quick
     options.seeds = options.seeds or (2 if quick else 3)
-    options.learning_rate = options.learning_rate or (1e-4 if quick else 2e-5)  # Few steps have to be large.
+    options.learning_rate = options.learning_rate or (1e-4 if quick else 2e-5)  # Few steps need a high learning rate.
     options.hidden = options.hidden or (256 if quick else 2048)
     known = {str(number) for number in ROWS}
     if unknown := set(options.tables.split(",")) - known:
-        parser.error(f"--tables: {', '.join(sorted(unknown))} is none of {', '.join(sorted(known))}")
+        parser.error(f"--tables: {', '.join(sorted(unknown))} is unknown; pass some of {', '.join(sorted(known))}")
     if not options.data.is_dir():
-        parser.error(f"--data: {options.data} is no folder")
+        parser.error(f"--data: {options.data} is not a folder; pass the folder of the data")
     options.data = options.data.resolve()
     options.output.mkdir(parents=True, exist_ok=True)
     file, fixed = options.output / "settings.json", {name: str(getattr(options, name)) for name in FIXED}
     if not file.exists():
         file.write_text(json.dumps(fixed), encoding="utf-8")
     if (before := json.loads(file.read_text(encoding="utf-8"))) != fixed:
-        parser.error(f"{options.output} was begun with {before}, not {fixed}; name another --output")
+        parser.error(f"{options.output} was created with {before}, not {fixed}; pass another --output")
     return options
 
 
 def sample(data: Path, folder: Path) -> Path:
-    """The same folder with a few rows of each table, chosen at random."""
+    """A copy of the folder with a random sample of the rows of each table."""
     if folder.exists():
         return folder
     half = folder.with_suffix(".half")
@@ -78,7 +78,7 @@ def sample(data: Path, folder: Path) -> Path:
         for path in sorted(inference_files(data) if part == "nli" else (data / part).rglob("*.*")):
             target = half / str(path.relative_to(data)).removesuffix(".gz")
             target.parent.mkdir(parents=True, exist_ok=True)
-            if ".tsv" not in path.suffixes:  # As others lay it out, and as it is.
+            if ".tsv" not in path.suffixes:  # Another format: copied as it is.
                 shutil.copy(path, target.with_name(path.name))
                 continue
             with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", newline="\n") as file:
@@ -90,7 +90,7 @@ def sample(data: Path, folder: Path) -> Path:
 
 
 def whole_lines(path: Path) -> list[dict[str, Any]]:
-    """The results so far; half a line, that of a process that was killed, is taken away."""
+    """The results so far; the incomplete line of a process that was killed is removed."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     kept = [line for line in lines if line.endswith("\n")]
     if kept != lines:
@@ -99,20 +99,20 @@ def whole_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def preface(options: argparse.Namespace, missing: list[str]) -> list[str]:
-    """What has to be known of all tables."""
+    """The notes above all tables."""
     said = [f"Backbone {Path(options.backbone).name}, {options.device}, vectors in float32; seeds: {options.seeds}."]
-    said[0] += " In brackets the paper's figures; ± is the deviation over seeds."
+    said[0] += " The paper's figures are in brackets; ± is the standard deviation over seeds."
     if options.quick:
-        said.append("Quick: trained and measured on small samples, which says how it runs, and not how good it is.")
+        said.append("Quick: trained and evaluated on small samples, which tests the program, not the quality.")
     if options.vectors is not None:
         said.append(f"Word vectors: {options.vectors.name}. The averaging network is not in the paper.")
     if missing:
-        said.append(f"Not among the data: {', '.join(missing)}; what needs them is left out.")
+        said.append(f"Missing data: {', '.join(missing)}; what needs them is skipped.")
     return said
 
 
 def main() -> None:
-    """Measure what has not been measured, and print the tables."""
+    """Measure what has no result yet, and print the tables."""
     options = arguments()
     options.vectors = word_vectors(options.data)
     missing = [part for part in PARTS if not (options.data / part).is_dir()]
@@ -151,7 +151,7 @@ def main() -> None:
 
 
 def draw(table: Table, path: Path) -> None:
-    """The picture of a table: the averages where there are any."""
+    """Draw the chart of a table; of the averages, if it has them."""
     columns = {1: ["STSb", "SICK-R", AVERAGE], 5: [AVERAGE]}.get(table.number, COLUMNS[table.number])
     chart(table, path, [column for column in columns if column in table.columns])
 

@@ -1,4 +1,4 @@
-"""The systems of the Sentence-BERT paper's tables: what each is made of, and how it is trained."""
+"""The systems in the tables of the Sentence-BERT paper: their modules and their training."""
 
 import argparse
 import re
@@ -12,7 +12,7 @@ from sbert import WordEmbeddings as Words
 from sbert.data import read_nli, read_sts
 from sbert.losses import CosineSimilarityLoss, SoftmaxLoss
 
-# What the classifier of inference sees: the rows of the paper's Table 6, and the paper's choice.
+# The input of the NLI classifier: the rows of the paper's Table 6, and the paper's choice.
 CONCATENATIONS = {
     "u-v": ("u", "v"),
     "difference": ("|u-v|",),
@@ -23,38 +23,38 @@ CONCATENATIONS = {
     "u-v-difference-product": ("u", "v", "|u-v|", "u*v"),
 }
 CHOSEN = "u-v-difference"
-WORDS_RATE = 1e-3  # The learning rate of systems that begin with random weights.
-CHECKPOINTS = 500  # Steps between two of them.
+WORDS_RATE = 1e-3  # Learning rate of systems with random initial weights.
+CHECKPOINTS = 500  # Steps between two checkpoints.
 
 
 def average_words(vectors: Path) -> SentenceEncoder:
-    """The mean of the words' vectors, which no training has changed."""
+    """The mean of fixed word vectors."""
     return SentenceEncoder(Words.from_text_file(vectors, lower_case=True), Pooling("mean"))
 
 
 def average_tokens(backbone: str | Path) -> SentenceEncoder:
-    """The mean of a pretrained transformer's token vectors."""
+    """The mean of the token vectors of a pretrained transformer."""
     return SentenceEncoder(Transformer(backbone), Pooling("mean"), dtype="float32")
 
 
 def first_token(backbone: str | Path) -> SentenceEncoder:
-    """The vector of a pretrained transformer's first token, BERT's [CLS]."""
+    """The vector of the first token of a pretrained transformer, BERT's [CLS]."""
     return sbert(backbone, "cls")
 
 
 def sbert(backbone: str | Path, pooling: str = "mean") -> SentenceEncoder:
-    """A transformer and a pooling, to be trained."""
+    """A transformer and a pooling, for training."""
     return SentenceEncoder(Transformer(backbone), Pooling(pooling), dtype="float32")
 
 
 def bilstm(vectors: Path, hidden: int = 2048) -> SentenceEncoder:
-    """InferSent: an LSTM in both directions over fixed word vectors, and the maximum. Conneau et al., 2017, 3.2."""
+    """InferSent: a bidirectional LSTM over fixed word vectors, and max pooling. Conneau et al., 2017, 3.2."""
     words = Words.from_text_file(vectors, lower_case=True)
     return SentenceEncoder(words, LSTM(words.embedding.embedding_dim, hidden), Pooling("max"))
 
 
 def averaging_network(vectors: Path, width: int = 512) -> SentenceEncoder:
-    """A deep averaging network: word vectors, trained too, their mean, and two layers. Iyyer et al., 2015."""
+    """A deep averaging network: trainable word vectors, their mean, and two layers. Iyyer et al., 2015."""
     words = Words.from_text_file(vectors, lower_case=True)
     words.embedding.weight.requires_grad_()
     dim = words.embedding.embedding_dim
@@ -62,14 +62,14 @@ def averaging_network(vectors: Path, width: int = 512) -> SentenceEncoder:
 
 
 def without_head(pairs: CrossEncoder, folder: Path) -> Path:
-    """The transformer of a cross-encoder as a folder of its own, for another head."""
+    """Save the transformer of a cross-encoder without its head, for a new head."""
     pairs.auto_model.base_model.save_pretrained(folder)
     pairs.tokenizer.save_pretrained(folder)
     return folder
 
 
 class Systems:
-    """Gives the systems by name; those that are trained are kept in a folder each, and trained once.
+    """Provides the systems by name; trained systems are saved in one folder each, and trained once.
 
     Names: ``words``, ``tokens``, ``cls``, ``bilstm``, ``averaging``; ``sbert-nli-POOLING-CONCATENATION``,
     ``sbert-stsb-POOLING``, ``sbert-nli-stsb``; and the cross-encoders ``bert-nli``, ``bert-stsb``, ``bert-nli-stsb``.
@@ -83,28 +83,28 @@ class Systems:
         self.options = options
 
     def get(self, name: str, seed: int = 0) -> SentenceEncoder | CrossEncoder:
-        """A system, trained first if it has not been; if that was broken off, it goes on from its checkpoint."""
+        """Return a system; train it if needed, or continue an interrupted training from its checkpoint."""
         if name in ("words", "tokens", "cls"):
             return self._start(name, seed).to(self.options.device)
         folder = self.folder(name, seed)
         kind = CrossEncoder if name.startswith("bert") else SentenceEncoder
         if not (folder / "final").exists():
             self._train(name, self._start(name, seed).to(self.options.device), seed)
-            shutil.rmtree(folder / "checkpoints")  # Which hold three times the weights.
+            shutil.rmtree(folder / "checkpoints")  # They are three times as large as the weights.
         return kind(folder / "final", device=self.options.device, dtype="float32")
 
     def folder(self, name: str, seed: int) -> Path:
-        """Where a trained system is kept."""
+        """The folder of a trained system."""
         return self.options.output / "models" / f"{name}-{seed}"
 
     def forget(self, name: str, seed: int) -> None:
-        """Give back the disk of a system that no other table needs."""
+        """Delete a system that no other table needs."""
         shutil.rmtree(self.folder(name, seed), ignore_errors=True)
 
     def _start(self, name: str, seed: int) -> SentenceEncoder | CrossEncoder:
-        """The system before its last training."""
+        """The system before its final training."""
         options = self.options
-        torch.manual_seed(seed)  # Of new weights.
+        torch.manual_seed(seed)  # For new weights.
         if name == "sbert-nli-stsb":
             return self.get(f"sbert-nli-mean-{CHOSEN}", seed)
         if name == "bert-nli-stsb":
@@ -125,8 +125,8 @@ class Systems:
         return made[name]()
 
     def _train(self, name: str, model: SentenceEncoder | CrossEncoder, seed: int) -> None:
-        """One epoch of inference, or four of the STS benchmark, as in the paper."""
-        torch.manual_seed(seed)  # Of the classifier.
+        """Train for one epoch of NLI or four epochs of the STS benchmark, as in the paper."""
+        torch.manual_seed(seed)  # For the classifier.
         scored = name.endswith("-stsb") or "-stsb-" in name
         of_words = name in ("bilstm", "averaging")
         config = TrainingConfig(
@@ -146,14 +146,14 @@ class Systems:
         if scored:
             loss = CosineSimilarityLoss()
         else:
-            # InferSent and the Universal Sentence Encoder show the classifier the product, too.
+            # InferSent and the Universal Sentence Encoder also pass the product to the classifier.
             seen = "u-v-difference-product" if of_words else name.split("-", 3)[3]
             loss = SoftmaxLoss(model.get_sentence_embedding_dimension(), 3, CONCATENATIONS[seen])
         Trainer(model, rows, loss, config).fit(resume=True)
 
 
 def inference_files(data: Path) -> list[Path]:
-    """The files of SNLI and MultiNLI to train on, each in one of the forms in which it is published."""
+    """The training files of SNLI and MultiNLI, each in one of its published formats."""
     found = [path for start in ("snli", "mnli", "multinli") for path in (data / "nli").glob(f"{start}*train*")]
     return sorted({re.sub(r"\.(tsv|csv|txt|jsonl)(\.gz)?$", "", path.name): path for path in sorted(found)}.values())
 
