@@ -1,4 +1,4 @@
-"""Which of several processes does not answer, and at which step: asked when one has waited too long for the others."""
+"""Find out which process does not respond, and at which step, after another one has waited too long."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-# Seconds in which a process that runs gives a sign; each does so in a thread that has nothing else to do.
+# Seconds within which a running process answers; a separate thread does so.
 _GRACE = 5.0
 _FOREVER = timedelta(days=365)
-# What torch says of another process, in errors that are otherwise plain RuntimeErrors.
+# Words in the RuntimeErrors of torch that another process has caused.
 _OF_OTHERS = re.compile("gloo|NCCL|TCPStore")
-# How deep actions that some ranks wait for may stand in one another; each level has connections of its own.
+# Maximum nesting of actions that ranks wait for; each level has its own connections.
 _LEVELS = 3
 
 
 class RollCall:
-    """The place of this process in a program of several, and how it finds out who holds up the others.
+    """Finds the rank that blocks the others.
 
-    A rank whose collective operation fails rings at all others. In each, a thread answers with the step and the number
-    of collective operations that its rank has come to: who does not answer is stopped or has ended, and who has come
-    less far hangs. The first that rings says so to all.
+    A rank whose collective operation fails sends a request to all others. In each, a thread answers with its step and
+    its number of collective operations. A rank that does not answer is stopped or has ended; a rank with fewer
+    operations hangs. The first rank that asks publishes the result.
 
     Args:
-        rank: Of this process.
-        world: How many there are.
+        rank: Rank of this process.
+        world: Number of processes.
         limit: Seconds that a rank waits for the others.
-        owned: Whether the process group is this library's.
+        owned: Whether the library has created the process group.
     """
 
     def __init__(self, rank: int, world: int, limit: float, owned: bool) -> None:
@@ -43,7 +43,7 @@ class RollCall:
         self.process_group = dist.group.WORLD
         self._ended, self._verdict = False, ""
         store: Any = dist.distributed_c10d._get_default_store()
-        # A connection is blocked while one waits on it, so that the thread that answers has its own.
+        # Waiting blocks a connection, so the thread that answers has its own.
         self._line, ear = store.clone(), store.clone()
         self._levels = [dist.new_group(backend="gloo") for _ in range(_LEVELS)]
         self.limit_to(limit)
@@ -51,7 +51,7 @@ class RollCall:
         self._thread.start()
 
     def limit_to(self, limit: float) -> None:
-        """Wait for other ranks for so many seconds; in a process group that the caller has made, in actions alone."""
+        """Set the timeout for other ranks; in a process group of the caller, for actions only."""
         self.limit = limit
         for group in [*self._levels, *([dist.group.WORLD] if self.owned else [])]:
             dist.distributed_c10d._set_pg_timeout(timedelta(seconds=limit), group)
@@ -63,12 +63,12 @@ class RollCall:
                 store.set(f"sbert/answer/{self.rank}", f"{self.step} {self.calls}")
                 store.wait(["sbert/verdict"], timedelta(seconds=3 * _GRACE))
                 self._verdict = store.get("sbert/verdict").decode()
-        except RuntimeError:  # The store has gone, with the process that held it.
+        except RuntimeError:  # The process with the store has ended.
             return
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """A collective operation: if it fails because of another rank, the error says which.
+        """Context of a collective operation: an error caused by another rank names that rank.
 
         Raises:
             RuntimeError: If another rank hangs, is stopped or has ended.
@@ -79,7 +79,7 @@ class RollCall:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Errors that another rank is the cause of name it."""
+        """Context in which errors caused by another rank name that rank."""
         try:
             yield
         except RuntimeError as error:
@@ -88,22 +88,20 @@ class RollCall:
             raise RuntimeError(self._who(error)) from error
 
     def wait_for(self, action: Callable[[], Any]) -> tuple[Any, BaseException | None, bool]:
-        """Do something that may take longer on one rank than on others, which wait as long as its process runs.
+        """Run an action that may take longer on one rank; the others wait as long as its process runs.
 
         Returns:
-            Its result; its failure, if it has failed; and whether it has on any rank.
+            Its result; its exception, if it failed; whether it failed on any rank.
         """
         result, failure, found = None, None, {}
         done, failed = threading.Event(), torch.zeros((), dtype=torch.int64)
         if self.depth == _LEVELS:
-            raise RuntimeError(
-                f"what all ranks wait for stands {_LEVELS} deep in itself; call it outside of the others"
-            )
+            raise RuntimeError(f"actions that ranks wait for are nested {_LEVELS} deep; call this one outside of them")
         self.calls += 1
         group, interval = self._levels[self.depth], min(self.limit / 4, _GRACE)
 
         def tick() -> None:
-            # Rounds in which every rank says whether it is busy: a stopped one says nothing, and the limit is met.
+            # In each round, every rank reports whether it is busy; a stopped rank does not, which leads to a timeout.
             busy = 1
             try:
                 while busy:
@@ -134,9 +132,9 @@ class RollCall:
         return result, failure, bool(found.get("failed"))
 
     def _who(self, error: RuntimeError) -> str:
-        """What has become of the rank that is not there, as the first that asked has found out."""
+        """The state of the missing rank, as found by the first rank that asked."""
         if not self._verdict:
-            # In a thread, as the store does not answer where the process that holds it is stopped.
+            # In a thread, because the store blocks if the process that holds it is stopped.
             asking = threading.Thread(target=self._ask, args=("Timed out" in str(error),), daemon=True)
             asking.start()
             asking.join(4 * _GRACE)
@@ -174,7 +172,7 @@ class RollCall:
         self._verdict = verdict
 
     def _answers(self, others: list[int]) -> dict[int, tuple[int, int]]:
-        """The step and the number of calls of each rank that answers in time."""
+        """Step and number of calls of each rank that answers in time."""
         answers, end = {}, time.monotonic() + _GRACE
         for rank in others:
             key = f"sbert/answer/{rank}"
@@ -187,13 +185,13 @@ class RollCall:
         return answers
 
     def end(self) -> None:
-        """Let the thread end, which must not outlive the interpreter."""
+        """End the thread, which must not outlive the interpreter."""
         self._ended = True
 
         def ring() -> None:
             with suppress(RuntimeError):
                 self._line.set(f"sbert/ring/{self.rank}", "1")
 
-        # In a thread, too: where the store has been stopped, what asks it never returns.
+        # In a thread as well: a request to a stopped store never returns.
         threading.Thread(target=ring, daemon=True).start()
         self._thread.join(1)

@@ -1,4 +1,4 @@
-"""Pairs of texts: checked, tokenised as one input each, laid end to end, and scored in batches of like length."""
+"""Pairs of texts: validated, tokenized as one input each, and scored in batches of similar length."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 Pair = tuple[str, str]
 
-# Pairs that are tokenised and sorted together.
+# Pairs that are tokenized and sorted together.
 _WINDOW = 8192
 
 
 def is_pair(value: Any) -> bool:
-    """Whether this is one pair of texts, and not several."""
+    """Whether a value is one pair of texts."""
     listed = isinstance(value, (tuple, list)) or (isinstance(value, np.ndarray) and value.ndim == 1)
     return listed and len(value) == 2 and all(isinstance(text, str) for text in value)
 
 
 def pairs_of(pairs: Any) -> Iterator[Pair]:
-    """The pairs in order; a single pair is one of them.
+    """Iterate over pairs; a single pair is an iterable of one.
 
     Raises:
-        TypeError: If this is no iterable of pairs of str, naming the row that is something else.
+        TypeError: If a row is not a pair of str (the message names it), or the input is not an iterable of pairs.
     """
     if is_pair(pairs):
         pairs = [pairs]
@@ -69,7 +69,7 @@ def _describe(value: Any) -> str:
 
 @dataclass(frozen=True)
 class PairTokens(Tokens):
-    """Ids of pairs, flat, with their types.
+    """Token ids of pairs in one array, with token types.
 
     Shape:
         ids, types: (tokens,) int32. offsets: (pairs + 1,) int64. truncated: (pairs,) bool.
@@ -86,7 +86,7 @@ class PairTokens(Tokens):
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """How many tokens of two texts stay where there is room for so many: the longer one is cut first.
+    """Number of tokens that remain of two texts in a limited length: the longer text is truncated first.
 
     Example:
         >>> longest_first(3, 20, room=10), longest_first(30, 20, room=11)
@@ -95,18 +95,18 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
     if first + second <= room:
         return first, second
     if min(first, second) * 2 > room:
-        # Of an odd number, the text that was longer keeps one more; the second, where both were as long.
+        # An odd number leaves one more token to the longer text, or to the second one of equal length.
         less, more = room // 2, room - room // 2
         return (more, less) if first > second else (less, more)
     return (first, room - first) if first <= second else (room - second, second)
 
 
 class PairTokenizer:
-    """Makes one input of two texts, as the tokenizer of a Hugging Face model does, with no state that a call changes.
+    """Tokenizes two texts as one input, like the tokenizer of a Hugging Face model, without state that a call changes.
 
     Args:
-        tokenizer: Of the model; a Rust tokenizer is copied, so that whoever uses it elsewhere changes nothing here.
-        typed: Whether the model reads token types.
+        tokenizer: Tokenizer of the model. A Rust tokenizer is copied, so that changes of the original have no effect.
+        typed: Whether the model uses token types.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, typed: bool) -> None:
@@ -124,12 +124,12 @@ class PairTokenizer:
         self.special_tokens = len(self._rows([("", "")])[0][0])
 
     def __call__(self, pairs: Sequence[Pair], limit: int | None) -> PairTokens:
-        """Tokens of the pairs, cut to the limit by ``longest_first``."""
+        """Tokens of the pairs, truncated to the limit by ``longest_first``."""
         rows = self._rows(list(pairs))
         lengths = np.fromiter((len(ids) for ids, _, _ in rows), np.int64, len(rows))
         truncated = np.zeros(len(rows), bool) if limit is None else lengths > limit
         for row in np.flatnonzero(truncated):
-            rows[row] = self._cut(rows[row], limit or 0)
+            rows[row] = self._truncated(rows[row], limit or 0)
         total = np.concatenate([[0], np.cumsum([len(ids) for ids, _, _ in rows])]).astype(np.int64)
         ids = np.fromiter(chain.from_iterable(row[0] for row in rows), np.int32, total[-1])
         types = np.fromiter(chain.from_iterable(row[1] for row in rows), np.int32, total[-1]) if self.typed else None
@@ -137,7 +137,7 @@ class PairTokenizer:
         return PairTokens(ids, total, truncated, None, unknown, types)
 
     def _rows(self, pairs: list[Pair]) -> list[tuple[list[int], list[int], Any]]:
-        """Ids and types of each pair, whatever its length, and what says which of them belong to which text."""
+        """Ids and types of each pair without truncation, and the encoding that assigns tokens to texts."""
         if self._fast is None:
             clean = [(without_lone_surrogates(first), without_lone_surrogates(second)) for first, second in pairs]
             return [self._slow(pair) for pair in clean]
@@ -165,11 +165,11 @@ class PairTokenizer:
         made = self._plain(*pair, return_token_type_ids=True, padding=False, verbose=False, **options)
         return made["input_ids"], made["token_type_ids"], pair
 
-    def _cut(self, row: tuple[list[int], list[int], Any], limit: int) -> tuple[list[int], list[int], Any]:
+    def _truncated(self, row: tuple[list[int], list[int], Any], limit: int) -> tuple[list[int], list[int], Any]:
         ids, types, source = row
         if self._fast is None:
             return self._slow(source, truncation="longest_first", max_length=limit)
-        # (tokens,): 0 and 1 at the texts' own tokens, -1 at those that the model puts around them.
+        # (tokens,): 0 and 1 for tokens of the two texts, -1 for special tokens.
         owner = np.array([-1 if text is None else text for text in source.sequence_ids])
         texts = np.flatnonzero(owner == 0), np.flatnonzero(owner == 1)
         room = limit - (len(ids) - len(texts[0]) - len(texts[1]))
@@ -183,10 +183,10 @@ class PairTokenizer:
 
 
 def check_tokens(tokens: PairTokens, pairs: Sequence[Pair], vocab: int | None, types: int | None) -> PairTokens:
-    """The tokens, if the model has vectors for all of their ids and types.
+    """The tokens, if the model has embeddings for all ids and types.
 
     Raises:
-        ValueError: If not, with the pair and the remedy.
+        ValueError: If not. The message names the pair and the remedy.
     """
     for what, values, size in (("id", tokens.ids, vocab), ("type", tokens.types, types)):
         if size is not None and values is not None and values.max(initial=0) >= size:
@@ -199,15 +199,15 @@ def check_tokens(tokens: PairTokens, pairs: Sequence[Pair], vocab: int | None, t
 
 
 def score(model: Any, pairs: list[Pair], report: Report, budget: int, size: int | None, to: torch.device) -> Tensor:
-    """The scores of pairs, before any activation, each different pair scored once.
+    """Scores of pairs before the activation. Each distinct pair is scored once.
 
     Args:
         model: A ``CrossEncoder``.
         pairs: The pairs.
-        report: Is told of what was cut and what is done.
-        budget: Tokens in a batch at most.
-        size: Pairs in a batch, in place of the budget.
-        to: Where the scores go.
+        report: Records progress and truncation.
+        budget: Maximum number of tokens per batch.
+        size: Number of pairs per batch, instead of a maximum of tokens.
+        to: Device of the scores.
 
     Shape:
         Output: (pairs, classes) float32.
@@ -233,17 +233,18 @@ def score(model: Any, pairs: list[Pair], report: Report, budget: int, size: int 
 
 
 def activated(scores: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
-    """What an activation makes of scores: float32, or whole numbers where it gives such.
+    """Apply an activation to scores: float32, or integers if it returns those.
 
     Args:
-        scores: Of pairs.
-        activation: A function of them.
+        scores: Scores of pairs.
+        activation: A function of scores.
 
     Shape:
-        scores: (pairs, classes). Output: (pairs,) where there is one class, or else (pairs, …).
+        scores: (pairs, classes). Output: (pairs,) for one class, else (pairs, …).
 
     Raises:
-        ValueError: If the activation gives no row a pair, NaN, or the softmax of a single score, which is always 1.
+        ValueError: If the activation does not return one row per pair, returns NaN, or is a softmax over a single
+            score, which is always 1.
 
     Example:
         >>> activated(torch.zeros(2, 1), torch.sigmoid)
