@@ -136,7 +136,7 @@ def test_without_an_exchange_in_one_step(
 
 
 def test_what_a_killed_save_has_left_goes_with_the_next_one(tmp_path: Path) -> None:
-    """But for what somebody is writing now, and what bears another name."""
+    """Except what another process is writing now, and other names."""
     (tmp_path / "target").mkdir()
     code = "import os, sys; from pathlib import Path; from sbert.storage.atomic import replacing\n" + (
         "with replacing(Path(sys.argv[1]), id) as work: (work / 'file').touch(); "
@@ -225,7 +225,9 @@ def test_nothing_of_others_is_taken_away(models: list[SentenceEncoder], tmp_path
     for folder in (tmp_path / "a", tmp_path / "mine"):
         (folder / name).mkdir(parents=True)
         (folder / name / "work").write_text("months of it")
-        with pytest.raises(ValueError, match=rf"contains '{name}', which is not part of a model.*save to another folder"):
+        with pytest.raises(
+            ValueError, match=rf"contains '{name}', which is not part of a model.*save to another folder"
+        ):
             models[1].save(folder)
         assert (folder / name / "work").read_text() == "months of it"
     (tmp_path / "file").write_text("a file")
@@ -267,7 +269,7 @@ def _breaks_off() -> Iterator[str]:
 def test_an_error_while_writing_vectors(
     models: list[SentenceEncoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, there: bool
 ) -> None:
-    """The old file or none, and nothing else, whatever fails and when."""
+    """The file is the old one or missing, whichever step fails."""
     monkeypatch.setattr(encode, "_FILE_WINDOW", 3)
     (tmp_path / "out").mkdir()
     out = tmp_path / "out" / "vectors.npy"

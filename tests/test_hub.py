@@ -426,7 +426,7 @@ def test_without_a_connection(
         server.start()
 
 
-def test_local_files_only_asks_nobody(server: Hub, client: Client, models: Models, cache: str) -> None:
+def test_local_files_only_makes_no_request(server: Hub, client: Client, models: Models, cache: str) -> None:
     server.add("me/tiny", models["a"])
     client.refused("me/tiny", cache_folder=cache, local_files_only=True)
     assert server.log == []

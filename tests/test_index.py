@@ -19,7 +19,7 @@ import torch
 
 from sbert.pipeline.quantization import calibrate, quantize
 from sbert.search import Index, semantic_search, store
-from sbert.storage import atomic
+from sbert.storage import atomic, file_locks
 
 # Children save two indexes in turn, each killed at another moment.
 KILLER = """
@@ -359,7 +359,7 @@ def test_saved_anew_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Another's files may have the same sizes; or others, so that they seem to be truncated."""
     from sbert.search import index_files
 
-    monkeypatch.setattr(atomic, "_PATIENCE", 0)  # This save is the reader's own.
+    monkeypatch.setattr(file_locks, "_PATIENCE", 0)  # This save is the reader's own.
     first, second, saved = Index(), Index(), []
     first.add(vectors(3), ["a", "b", "c"])
     second.add(vectors(rows, seed=1), ["d", "e", "f", "g"][:rows])

@@ -102,12 +102,16 @@ def test_01_the_users_own_folder_is_not_taken_for_a_model(tmp_path: Path) -> Non
     for name in ("config.json", "notes.txt", "data.json", "2024_results/run.csv"):
         (own / name).write_text("{}")
     before = tree(own)
-    with pytest.raises(ValueError, match=r"contains '2024_results', which is not part of a model.*save to another folder"):
+    with pytest.raises(
+        ValueError, match=r"contains '2024_results', which is not part of a model.*save to another folder"
+    ):
         word_model(0).save(own)
     for name in ("2024_results/run.csv", "notes.txt", "data.json"):
         (own / name).unlink()
     (own / "2024_results").rmdir()
-    with pytest.raises(ValueError, match=r"contains 'config.json', which is not part of a model"):  # It describes no model.
+    with pytest.raises(
+        ValueError, match=r"contains 'config.json', which is not part of a model"
+    ):  # It describes no model.
         word_model(0).save(own)
     assert tree(own) == {"config.json": before["config.json"]}
 
@@ -159,7 +163,7 @@ def test_01_of_300_folders_nothing_foreign_is_deleted(layouts: dict[str, Path], 
 
 
 def test_01_what_a_save_has_written_is_replaced(layouts: dict[str, Path], bert: Path, tmp_path: Path) -> None:
-    """And what transformers has: or else nobody could save to a folder twice."""
+    """And what transformers has: otherwise no model could be saved to the same folder twice."""
     for name, source in layouts.items():
         for save in (word_model(1).save, CrossEncoder(bert, device="cpu").save):
             shutil.copytree(source, tmp_path / name)
@@ -252,7 +256,7 @@ def test_01_folders_of_indexes_and_vectors_are_looked_through(tmp_path: Path) ->
     with pytest.raises(ValueError, match=r"contains 'graph\.faiss', which is not part of an index"):
         index.save(tmp_path / "index")
     (tmp_path / "vectors" / "vectors.npy").mkdir(parents=True)
-    with pytest.raises(FileExistsError, match=r"'vectors\.npy', which is somebody's own"):
+    with pytest.raises(FileExistsError, match=r"'vectors\.npy', which sbert did not write"):
         vector_cache._check(tmp_path / "vectors")
 
 
@@ -446,7 +450,7 @@ SentenceEncoder(sys.argv[1], device="cpu").encode(endless(), out=sys.argv[2])
 
 
 def test_15_what_killed_writers_of_vectors_have_left_is_removed(tmp_path: Path) -> None:
-    """But for what is being written, and what is somebody's own."""
+    """Except files that another process is writing, and files of the user."""
     model = word_model(0)
     model.save(tmp_path / "model")
     out = tmp_path / "out"

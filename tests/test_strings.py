@@ -1,4 +1,4 @@
-"""Whatever string there is gets a finite vector; whatever is no string gets a TypeError."""
+"""Every str gets a finite vector; everything that is not a str gets a TypeError."""
 
 from __future__ import annotations
 

@@ -9,20 +9,18 @@ import secrets
 import shutil
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from sbert.storage.file_locks import locked, unread
 from sbert.storage.processes import umask
 
 # Words in the hidden names of work in progress: a new file or folder that is being written; a folder that is exchanged
 # with another, and then holds the old one; an old folder that has been checked and is being deleted.
 _WRITING, _REPLACING, _REMOVING = "saving", "replacing", "removing"
-# Seconds that a save waits for readers of the folder it replaces.
-_PATIENCE = 10.0
 _STREAM = re.compile(r"/dev/(stdin|stdout|stderr|fd/)")
 
 
@@ -146,7 +144,7 @@ def _put(work: Path, target: Path) -> Path | None:
     old = target.with_name(f".{target.name}.{_REPLACING}{work.name[-9:]}")
     os.replace(work, old)
     try:
-        with _unread(target):
+        with unread(target):
             if not target.exists():  # Another process removed it in the meantime.
                 os.replace(old, target)
                 return None
@@ -182,7 +180,7 @@ def _discard(old: Path, target: Path, check: Callable[[Path], None]) -> None:
             rest = old
         else:
             os.replace(old, removing)
-            with _locked(removing):  # Without the lock, another save would delete it as a leftover.
+            with locked(removing):  # Without the lock, another save would delete it as a leftover.
                 for path in (*(removing / name for name in seen), removing):
                     with suppress(OSError):  # Files added after the check keep their folder from being deleted.
                         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -220,7 +218,7 @@ def _new(target: Path, make: Callable[[str, Path], str]) -> Iterator[Path]:
     """Create a temporary file or folder beside ``target``, locked if the system supports locks."""
     while True:
         work = Path(make(f".{target.name}.{_WRITING}-", target.parent))
-        with _locked(work) as held:
+        with locked(work) as held:
             if held or held is None:
                 yield work
                 return
@@ -245,58 +243,13 @@ def remove_left(target: Path, check: Callable[[Path], None] | None = None) -> No
         match = pattern.fullmatch(path.name)
         if not match:
             continue
-        with _locked(path) as held:
+        with locked(path) as held:
             if held and path.is_file():
                 path.unlink(missing_ok=True)
             elif held and match[1] != _REPLACING:
                 shutil.rmtree(path, ignore_errors=True)
             elif held and check is not None:
                 _discard(path, target, check)
-
-
-@contextmanager
-def _unread(folder: Path) -> Iterator[None]:
-    """Wait until a folder is not being read, or at most ``_PATIENCE``: readers notice a replacement and read again."""
-    until = time.monotonic() + _PATIENCE
-    while True:
-        with _locked(folder) as held:
-            if held is not False or not folder.exists() or time.monotonic() > until:
-                yield
-                return
-        time.sleep(0.002)
-
-
-def lock_for_reading(descriptor: int) -> None:
-    """Take a shared lock on an open folder: saves wait with replacing it until it is closed."""
-    with suppress(ImportError, OSError):  # The system has no such locks; or the folder is just being replaced.
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[bool | None]:
-    """Try to lock a file or folder; yields whether it succeeded, None if the system has no such locks."""
-    try:
-        import fcntl
-    except ImportError:  # Windows.
-        yield None
-        return
-    descriptor: int | None = None
-    held: bool | None
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        held = os.path.samestat(os.fstat(descriptor), os.lstat(path))
-    except (BlockingIOError, FileNotFoundError):
-        held = False
-    except OSError:  # Some network drives.
-        held = None
-    try:
-        yield held
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 def _publish(folder: Path) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from sbert.storage.atomic import lock_for_reading
+from sbert.storage.file_locks import lock_for_reading
 from sbert.storage.files import UnreadableError, is_failure
 
 T = TypeVar("T")
