@@ -76,7 +76,7 @@ class Contender:
         if kind is None:
             with suppress(OSError):
                 self._connection.send(None)
-        else:  # After an error or Ctrl-C nobody waits for what it is doing.
+        else:  # After an error or Ctrl-C its answer is not needed.
             self._process.terminate()
         self._process.join(10)
         self._process.kill()
