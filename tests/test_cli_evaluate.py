@@ -164,7 +164,7 @@ def test_inference_of_a_cross_encoder_is_its_own(folder: Path, run: Run) -> None
         ("@encoder --data @data", "--suite"),
         ("@scorer --suite transfer --data @data --cross-encoder", "a cross-encoder has no vectors of single texts"),
         ("@scorer --suite retrieval --data @data --cross-encoder", "a cross-encoder cannot search"),
-        ("@scorer --suite sts --data @data --cross-encoder", "3 scores a pair"),
+        ("@scorer --suite sts --data @data --cross-encoder", "3 scores per pair"),
         ("@ranker --suite nli --data @data --cross-encoder", "classes"),
         ("@nothing --suite sts --data @data", "nothing"),
     ],

@@ -58,7 +58,7 @@ def test_similarity_of_a_cross_encoder_is_its_score(tmp_path: Path) -> None:
     assert list(found) == ["spearman", "pearson"]
     assert found["spearman"] == pytest.approx(stats.spearmanr(scores, [0.5, 5, 3, 2]).statistic)
     several = CrossEncoder(pairs.folder(tmp_path / "three", classes=3), device="cpu")
-    with pytest.raises(ValueError, match="gives 3 scores a pair, where one is compared"):
+    with pytest.raises(ValueError, match="gives 3 scores per pair, but one is needed"):
         SimilarityEvaluator(FIRST, SECOND, [0.5, 5, 3, 2])(several)
 
 
@@ -93,7 +93,7 @@ def test_similarity_leaves_the_mode_alone(model: SentenceEncoder) -> None:
         (FIRST, SECOND, [1, 2, 3], "4 first, 4 second, 3 scores"),
         (FIRST, SECOND, [1, 2, math.nan, 4], r"scores\[2\] is nan; leave out pairs without a score"),
         (["a"], ["b"], [1], "at least 2"),
-        (FIRST, SECOND, [2, 2, 2, 2], "every score is 2, which orders nothing"),
+        (FIRST, SECOND, [2, 2, 2, 2], "every score is 2, so there is no correlation"),
     ],
 )
 def test_similarity_refuses(first: list[str], second: list[str], scores: list[float], message: str) -> None:
@@ -159,7 +159,7 @@ def test_a_sequence_shares_and_names(model: SentenceEncoder, monkeypatch: pytest
     with pytest.raises(TypeError, match="evaluators is of type list; pass a dict of them by name"):
         SequentialEvaluator(wrong)
     wrong = {"a": one, "b": len}
-    with pytest.raises(TypeError, match=r"evaluators\['b'\] is <built-in function len>; pass an Evaluator"):
+    with pytest.raises(TypeError, match=r"evaluators\['b'\] is <built-in function len>; pass an instance"):
         SequentialEvaluator(wrong)
 
 
@@ -220,13 +220,13 @@ def test_lines_of_csv_get_new_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"model,f1\na,0.1,7\n", "rows that do not fit its header"),
-        (b"model,f1\na\n", "rows that do not fit its header"),
-        (b"model,f1,f1\na,1,2\n", "rows that do not fit its header"),
+        (b"model,f1\na,0.1,7\n", "rows that do not match its header"),
+        (b"model,f1\na\n", "rows that do not match its header"),
+        (b"model,f1,f1\na,1,2\n", "rows that do not match its header"),
         (b'{"model": "a"}\n', "other columns"),
         (b"Dear diary\n", "other columns"),
-        (b'model\n"a\n', "no CSV file of results"),
-        (b"\xff\xfe\x00", "no CSV file of results"),
+        (b'model\n"a\n', "is not a CSV file of results"),
+        (b"\xff\xfe\x00", "is not a CSV file of results"),
     ],
 )
 def test_a_file_that_is_something_else_stays_as_it_is(tmp_path: Path, content: bytes, message: str) -> None:

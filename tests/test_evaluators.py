@@ -219,18 +219,16 @@ def test_training_is_followed_by_the_head_that_is_trained(model: SentenceEncoder
 def test_what_a_cross_encoder_cannot_be_asked(folder: Path, scorer: CrossEncoder) -> None:
     several = CrossEncoder(folder / "classes", device="cpu")
     for make in ("retrieval", "paraphrase mining", "translation"):
-        with pytest.raises(
-            TypeError, match="a CrossEncoder gives scores of pairs, and this evaluator asks for vectors"
-        ):
+        with pytest.raises(TypeError, match="a CrossEncoder gives scores of pairs, but this evaluator needs vectors"):
             EVALUATORS[make][0]()(scorer)
     for make in ("similarity", "pair classification", "triplet", "reranking"):
-        with pytest.raises(ValueError, match="gives 3 scores a pair, where one is compared"):
+        with pytest.raises(ValueError, match="gives 3 scores per pair, but one is needed"):
             EVALUATORS[make][0]()(several)
-    with pytest.raises(ValueError, match="gives one score a pair, and no classes"):
+    with pytest.raises(ValueError, match="gives one score per pair, not classes"):
         LabelEvaluator(FIRST, SECOND, SAME)(scorer)
-    with pytest.raises(ValueError, match="a head of its own; leave loss= out"):
+    with pytest.raises(ValueError, match="has its own classifier; leave loss= out"):
         EVALUATORS["label"][0]()(several)
-    with pytest.raises(ValueError, match=r"labels\[0\] is 3, and the head has 3 classes, which are 0 to 2"):
+    with pytest.raises(ValueError, match=r"labels\[0\] is 3, but the classifier has the classes 0 to 2"):
         LabelEvaluator(FIRST, SECOND, [3] * 12)(several)
 
 
@@ -264,13 +262,13 @@ SAMPLE = {"query": "a", "positive": ["b"], "negative": ["c"]}
         (lambda: SimilarityEvaluator("ab", ["a", "b"], [1, 2]), TypeError, "first is of type str; pass a list"),
         (lambda: SimilarityEvaluator(["a", None], ["a", "b"], [1, 2]), TypeError, r"first\[1\] is of type NoneType"),
         (lambda: SimilarityEvaluator(["a", "b"], ["a", "b"], [1, 2], "cos"), ValueError, "similarity 'cos' is unknown"),
-        (lambda: SimilarityEvaluator(["a", "b"], ["a", "b"], [1, 2], []), ValueError, "similarity names none"),
+        (lambda: SimilarityEvaluator(["a", "b"], ["a", "b"], [1, 2], []), ValueError, "similarity is empty"),
         (lambda: LabelEvaluator(["a"], ["b"], ["neutral"]), TypeError, r"labels\[0\] is 'neutral'; number the classes"),
         (lambda: LabelEvaluator(["a"], ["b"], [-1]), ValueError, r"labels\[0\] is -1; pass whole numbers from 0"),
         (lambda: LabelEvaluator(["a"], ["b"], [0.5]), ValueError, r"labels\[0\] is 0.5"),
         (lambda: LabelEvaluator(["a"], ["b"], [math.nan]), ValueError, r"labels\[0\] is nan"),
         (lambda: LabelEvaluator([], [], []), ValueError, "0 first, 0 second, 0 labels; .* at least 1"),
-        (lambda: LabelEvaluator(["a"], ["b"], [2], SoftmaxLoss(4, 2)), ValueError, "2 classes, which are 0 to 1"),
+        (lambda: LabelEvaluator(["a"], ["b"], [2], SoftmaxLoss(4, 2)), ValueError, "has the classes 0 to 1"),
         (lambda: PairClassificationEvaluator(["a", "b"], ["a", "b"], [1, 1]), ValueError, r"the labels are \[1\]"),
         (lambda: PairClassificationEvaluator(["a", "b"], ["a", "b"], [1, 2]), ValueError, r"the labels are \[1, 2\]"),
         (lambda: PairClassificationEvaluator(["a"], ["a", "b"], [1, 0]), ValueError, "1 first, 2 second, 2 labels"),
@@ -282,7 +280,7 @@ SAMPLE = {"query": "a", "positive": ["b"], "negative": ["c"]}
         (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"x"}}), ValueError, "the document 'x', which is not in"),
         (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": "0-1"}), TypeError, "is '0-1'; pass a set of ids"),
         (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"0-1": math.inf}}), ValueError, "the grade inf for"),
-        (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"0-1": 0}, "q2": set()}), ValueError, "nothing is rel"),
+        (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"0-1": 0}, "q2": set()}), ValueError, "no query has"),
         (lambda: RetrievalEvaluator(QUERIES, {"a": 7}, {"q1": {"a"}}), TypeError, r"the corpus\[0\] is of type int"),
         (lambda: RetrievalEvaluator(QUERIES, CORPUS, sets(), map_at=(0,)), ValueError, "map_at=0 is too small"),
         (lambda: RetrievalEvaluator(QUERIES, CORPUS, sets(), block=0), ValueError, "block=0 is too small"),
@@ -291,9 +289,9 @@ SAMPLE = {"query": "a", "positive": ["b"], "negative": ["c"]}
                 QUERIES, CORPUS, sets(), accuracy_at=(), precision_recall_at=(), mrr_at=(), ndcg_at=(), map_at=()
             ),
             ValueError,
-            "there is nothing to measure",
+            "there is no metric to compute",
         ),
-        (lambda: RetrievalEvaluator(QUERIES, CORPUS, sets(), ndcg_at=10), TypeError, "the k of ndcg are 10; pass sev"),
+        (lambda: RetrievalEvaluator(QUERIES, CORPUS, sets(), ndcg_at=10), TypeError, "k for ndcg are 10; pass"),
         (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"0-1": "1"}}), TypeError, "has the grade '1' for '0-1'"),
         (lambda: RerankingEvaluator([]), ValueError, "there are no samples"),
         (lambda: RerankingEvaluator([SAMPLE, {"query": "a", "positive": ["b"]}]), ValueError, r"\[1\] has the keys"),
@@ -303,8 +301,8 @@ SAMPLE = {"query": "a", "positive": ["b"], "negative": ["c"]}
         (lambda: RerankingEvaluator([SAMPLE], k=0), ValueError, "k=0 is too small"),
         (lambda: ParaphraseMiningEvaluator(["a"], [(0, 0)]), ValueError, "there are 1 sentences"),
         (lambda: ParaphraseMiningEvaluator(["a", "b"], [(0, 1), (1, 1)]), ValueError, r"duplicates\[1\] is \(1, 1\)"),
-        (lambda: ParaphraseMiningEvaluator(["a", "b"], [(2, 0)]), ValueError, "two different places from 0 to 1"),
-        (lambda: ParaphraseMiningEvaluator(["a", "b"], [(-1, 0)]), ValueError, "two different places from 0 to 1"),
+        (lambda: ParaphraseMiningEvaluator(["a", "b"], [(2, 0)]), ValueError, "two different indices from 0 to 1"),
+        (lambda: ParaphraseMiningEvaluator(["a", "b"], [(-1, 0)]), ValueError, "two different indices from 0 to 1"),
         (lambda: ParaphraseMiningEvaluator(["a", "b"], [(0, 0.5)]), ValueError, r"duplicates\[0\] is \(0, 0.5\)"),
         (lambda: ParaphraseMiningEvaluator(["a", "b"], [(0, 1, 1)]), ValueError, r"duplicates\[0\] is \(0, 1, 1\)"),
         (lambda: ParaphraseMiningEvaluator(["a", "b"], [1]), ValueError, r"duplicates\[0\] is 1; pass two different"),

@@ -13,7 +13,7 @@ from sklearn import metrics as theirs
 from sbert.evaluation import spearman
 from sbert.evaluation.metrics import accuracy, f1, macro_f1, pearson, precision, recall
 from sbert.evaluation.ranking import average_precision_at, hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank_at
-from sbert.evaluation.thresholds import average_precision, best_threshold, cuts
+from sbert.evaluation.thresholds import average_precision, best_threshold, threshold_counts
 
 # ------------------------------------------------------------------------------------------------------ spearman
 
@@ -50,10 +50,10 @@ def test_spearman_of_a_constant_is_nan(rows: int) -> None:
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
-        ([1, 2], [1, 2, 3], r"\(2,\) and \(3,\) do not fit"),
-        ([[1, 2]], [[1, 2]], r"\(1, 2\) and \(1, 2\) do not fit"),
-        ([1], [1], "1 numbers have nothing to compare"),
-        ([], [], "0 numbers have nothing to compare"),
+        ([1, 2], [1, 2, 3], r"\(2,\) and \(3,\) do not match"),
+        ([[1, 2]], [[1, 2]], r"\(1, 2\) and \(1, 2\) do not match"),
+        ([1], [1], "1 values are too few to compare"),
+        ([], [], "0 values are too few to compare"),
         ([1, 2, math.nan], [1, 2, 3], r"a\[2\] is NaN"),
         ([1, 2, 3], [1, math.nan, 3], r"b\[1\] is NaN"),
     ],
@@ -138,14 +138,14 @@ def test_predictions_where_there_is_nothing() -> None:
 
 @pytest.mark.parametrize("figure", [accuracy, f1, macro_f1, precision, recall])
 def test_predictions_refuse(figure: Any) -> None:
-    with pytest.raises(ValueError, match=r"\(2,\) and \(1,\) do not fit|\(1,\) and \(2,\) do not fit"):
+    with pytest.raises(ValueError, match=r"\(2,\) and \(1,\) do not match|\(1,\) and \(2,\) do not match"):
         figure([0, 1], [1])
-    with pytest.raises(ValueError, match="0 numbers have nothing to compare"):
+    with pytest.raises(ValueError, match="0 values are too few to compare"):
         figure([], [])
     with pytest.raises(ValueError, match=r"labels\[1\] is NaN"):
         figure([0, 1], [1, math.nan])
     if figure not in (accuracy, macro_f1):
-        with pytest.raises(ValueError, match=r"\[1\] is 2; pass 1 for what is true"):
+        with pytest.raises(ValueError, match=r"\[1\] is 2; pass 1 for positive"):
             figure([0, 2], [0, 1])
 
 
@@ -213,23 +213,23 @@ def test_neighbours_among_floats_are_told_apart() -> None:
 
 
 def test_cuts_take_equal_scores_together() -> None:
-    threshold, taken, true = cuts([1, 2, 2, 0], [1, 1, 0, 0])
+    threshold, taken, true = threshold_counts([1, 2, 2, 0], [1, 1, 0, 0])
     assert threshold[1:].tolist() == [1.5, 0.5, 0]
     assert threshold[0] > 2
     assert (taken.tolist(), true.tolist()) == ([0, 2, 3, 4], [0, 1, 2, 2])
 
 
 def test_cuts_refuse() -> None:
-    for figure in (cuts, average_precision, best_threshold):
+    for figure in (threshold_counts, average_precision, best_threshold):
         with pytest.raises(ValueError, match=r"labels\[0\] is 2; pass 1"):
             figure([0.1, 0.2], [2, 1])
         with pytest.raises(ValueError, match=r"scores\[1\] is inf; pass finite numbers"):
             figure([0.1, math.inf], [0, 1])
         with pytest.raises(ValueError, match=r"scores\[1\] is NaN"):
             figure([0.1, math.nan], [0, 1])
-        with pytest.raises(ValueError, match=r"\(1,\) and \(2,\) do not fit"):
+        with pytest.raises(ValueError, match=r"\(1,\) and \(2,\) do not match"):
             figure([0.1], [0, 1])
-    with pytest.raises(ValueError, match="no label is 1, and there is nothing to find"):
+    with pytest.raises(ValueError, match="no label is 1, so there is nothing to find"):
         average_precision([0.1, 0.2], [0, 0])
     with pytest.raises(ValueError, match="metric='mcc' is unknown; pass one of 'accuracy', 'f1'"):
         best_threshold([0.1, 0.2], [0, 1], "mcc")
@@ -302,7 +302,7 @@ def test_rankings_without_places() -> None:
 
 def test_rankings_refuse() -> None:
     for figure in (average_precision_at, ndcg_at, recall_at):
-        with pytest.raises(ValueError, match="nothing is relevant in ranking 1"):
+        with pytest.raises(ValueError, match="ranking 1 has no relevant document"):
             figure([[1, 0], [0, 0]])
         with pytest.raises(ValueError, match="k=0 is too small"):
             figure([1, 0], 0)
@@ -310,5 +310,5 @@ def test_rankings_refuse() -> None:
             figure([1, -1])
         with pytest.raises(ValueError, match="negative, infinite or NaN"):
             figure([1, 0], 1, [math.nan])
-    with pytest.raises(ValueError, match="ranked is one number"):
+    with pytest.raises(ValueError, match="ranked is a single number"):
         hit_at(1)  # type: ignore[arg-type]

@@ -111,11 +111,11 @@ def test_a_cross_encoders_scores_are_compared(tmp_path: Path) -> None:
 def test_refuses(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
         STSSuite(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match=r"has no STS12, .*SICK-R; they are looked for at STS12: sts/STS12 or"):
+    with pytest.raises(FileNotFoundError, match=r"has no STS12, .*SICK-R; the expected paths are STS12: sts/STS12 or"):
         STSSuite(tmp_path)
     folder(tmp_path)
     with pytest.raises(
-        FileNotFoundError, match=r"has no STS16; they are looked for at STS16: sts/STS16 or STS/STS16-en"
+        FileNotFoundError, match=r"has no STS16; the expected paths are STS16: sts/STS16 or STS/STS16-en"
     ):
         STSSuite(tmp_path, ["STS12", "STS16"])
     with pytest.raises(ValueError, match="'STS17' is unknown; pass one of 'STS12'"):
@@ -123,7 +123,7 @@ def test_refuses(tmp_path: Path) -> None:
     wrong: Any = "STS12"
     with pytest.raises(TypeError, match="sets='STS12' is one string; pass a list"):
         STSSuite(tmp_path, wrong)
-    with pytest.raises(ValueError, match="sets names none"):
+    with pytest.raises(ValueError, match="sets is empty"):
         STSSuite(tmp_path, [])
     put(tmp_path / "stsb" / "test.tsv", "score\tsentence1\tsentence2\nx\ta\tb\n")
     with pytest.raises(ValueError, match=r"test.tsv, line 2: the label 'x' is not a number"):

@@ -199,7 +199,7 @@ def test_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TypeError, match="tasks='MR' is one string; pass a list"):
         TransferSuite(tmp_path, wrong)
     assert len(TransferSuite(tmp_path, ["MR", "MR"]).tasks) == 1
-    with pytest.raises(ValueError, match="tasks names none"):
+    with pytest.raises(ValueError, match="tasks is empty"):
         TransferSuite(tmp_path, [])
     with pytest.raises(ValueError, match="folds=1 is too small"):
         TransferSuite(tmp_path, folds=1)

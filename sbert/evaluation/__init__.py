@@ -63,18 +63,20 @@ The figures are functions of arrays, too: ``ndcg_at``, ``average_precision``, ``
 """
 
 from sbert.evaluation.classification import LabelEvaluator, PairClassificationEvaluator
-from sbert.evaluation.evaluator import Evaluator, SequentialEvaluator, Vectors, write_line
+from sbert.evaluation.evaluator import Evaluator, SequentialEvaluator
 from sbert.evaluation.metrics import accuracy, f1, macro_f1, pearson, precision, recall, spearman
 from sbert.evaluation.paraphrase import ParaphraseMiningEvaluator
 from sbert.evaluation.ranking import average_precision_at, hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank_at
 from sbert.evaluation.reranking import RerankingEvaluator
+from sbert.evaluation.results import write_line
 from sbert.evaluation.retrieval import RetrievalEvaluator
 from sbert.evaluation.similarity import SimilarityEvaluator
 from sbert.evaluation.sts import STSSuite
-from sbert.evaluation.thresholds import average_precision, best_threshold, cuts
+from sbert.evaluation.thresholds import average_precision, best_threshold, threshold_counts
 from sbert.evaluation.transfer import TransferSuite
 from sbert.evaluation.translation import TranslationEvaluator
 from sbert.evaluation.triplet import TripletEvaluator
+from sbert.evaluation.vectors import Vectors
 
 __all__ = [
     "Evaluator",
@@ -94,7 +96,6 @@ __all__ = [
     "average_precision",
     "average_precision_at",
     "best_threshold",
-    "cuts",
     "f1",
     "hit_at",
     "macro_f1",
@@ -106,5 +107,6 @@ __all__ = [
     "recall_at",
     "reciprocal_rank_at",
     "spearman",
+    "threshold_counts",
     "write_line",
 ]

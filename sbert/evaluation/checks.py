@@ -1,4 +1,4 @@
-"""What is given to metrics and evaluators, checked."""
+"""Checks of the arguments of metrics and evaluators."""
 
 from __future__ import annotations
 
@@ -12,69 +12,69 @@ Numbers = np.ndarray | Sequence[float]
 
 
 def rows(least: int, **given: Numbers) -> list[np.ndarray]:
-    """The arrays, if each is a row of as many numbers, none of which is NaN."""
+    """Check that the arguments are one-dimensional, of the same length and without NaN; return them as arrays."""
     arrays = {name: np.asarray(values) for name, values in given.items()}
     shapes = [array.shape for array in arrays.values()]
     if len(set(shapes)) > 1 or len(shapes[0]) != 1:
-        said = " and ".join(str(shape) for shape in shapes)
-        raise ValueError(f"the shapes {said} do not fit; pass two rows of as many numbers")
+        listed = " and ".join(str(shape) for shape in shapes)
+        raise ValueError(f"the shapes {listed} do not match; pass one-dimensional arguments of the same length")
     if shapes[0][0] < least:
-        raise ValueError(f"{shapes[0][0]} numbers have nothing to compare; pass at least {least} on each side")
+        raise ValueError(f"{shapes[0][0]} values are too few to compare; pass at least {least} for each argument")
     for name, values in arrays.items():
         missing = np.flatnonzero(values != values)
         if len(missing):
-            raise ValueError(f"{name}[{missing[0]}] is NaN, which has no place among numbers; leave that row out")
+            raise ValueError(f"{name}[{missing[0]}] is NaN, which cannot be compared; leave that row out")
     return list(arrays.values())
 
 
 def binary(name: str, values: np.ndarray) -> np.ndarray:
-    """(rows,) bool, of zeros and ones."""
+    """Check that all values are 0 or 1, and return them as bool."""
     wrong = np.flatnonzero((values != 0) & (values != 1))
     if len(wrong):
-        raise ValueError(f"{name}[{wrong[0]}] is {values[wrong[0]]}; pass 1 for what is true, and 0 for what is not")
+        raise ValueError(f"{name}[{wrong[0]}] is {values[wrong[0]]}; pass 1 for positive and 0 for negative")
     return values.astype(bool)
 
 
 def finite(name: str, values: np.ndarray) -> None:
-    """Raise a ValueError that names the first number that is infinite."""
-    endless = np.flatnonzero(np.isinf(values))
-    if len(endless):
-        raise ValueError(f"{name}[{endless[0]}] is {values[endless[0]]}; pass finite numbers")
+    """Raise a ValueError that names the first infinite value, if there is one."""
+    infinite = np.flatnonzero(np.isinf(values))
+    if len(infinite):
+        raise ValueError(f"{name}[{infinite[0]}] is {values[infinite[0]]}; pass finite numbers")
 
 
 def texts(name: str, given: Iterable[str]) -> list[str]:
     """The texts as a list.
 
     Raises:
-        TypeError: If they are a single str, or a table of columns; or one of them is none, naming it.
+        TypeError: If they are a single str or a table; or one of them is not a str, which the message names.
     """
     return texts_of(given, name)
 
 
 def names(argument: str, given: Iterable[str]) -> list[str]:
-    """Names, each once; a TypeError if they are one string, which would be taken for its letters."""
+    """The names without repetitions; a TypeError for a single string, which would be read as a list of letters."""
     if isinstance(given, str):
         raise TypeError(f"{argument}={given!r} is one string; pass a list of names")
     return list(dict.fromkeys(given))
 
 
 def as_many(least: int, **given: Sized) -> None:
-    """Raise a ValueError unless there are as many of each, and enough."""
+    """Raise a ValueError unless all arguments have the same length, at least ``least``."""
     counts = {name: len(values) for name, values in given.items()}
     if len(set(counts.values())) > 1 or min(counts.values()) < least:
-        said = ", ".join(f"{count} {name}" for name, count in counts.items())
-        raise ValueError(f"there are {said}; pass as many of each, and at least {least}")
+        listed = ", ".join(f"{count} {name}" for name, count in counts.items())
+        raise ValueError(f"there are {listed}; pass as many of each, and at least {least}")
 
 
 def whole(name: str, given: Iterable[float]) -> np.ndarray:
-    """Labels as whole numbers from 0.
+    """Labels as integers from 0.
 
     Shape:
         Output: (rows,) int64.
 
     Raises:
-        TypeError: If one is no number, naming it.
-        ValueError: If one is no whole number, or less than 0.
+        TypeError: If a label is not a number; the message names it.
+        ValueError: If a label is not an integer, or below 0.
     """
     listed = list(given)
     for row, label in enumerate(listed):

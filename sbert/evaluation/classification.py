@@ -1,4 +1,4 @@
-"""LabelEvaluator and PairClassificationEvaluator: whether a model tells the classes of pairs apart."""
+"""LabelEvaluator and PairClassificationEvaluator: whether a model predicts the classes of pairs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from sbert.evaluation.checks import as_many, texts, whole
-from sbert.evaluation.evaluator import Evaluator, Vectors
+from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metrics import accuracy, macro_f1, precision, recall
 from sbert.evaluation.pair_scores import Similarity, compared, prefixed
 from sbert.evaluation.thresholds import average_precision, best_threshold
+from sbert.evaluation.vectors import Vectors
 from sbert.losses import SoftmaxLoss
 
 # Pairs whose features are in memory at once.
@@ -19,23 +20,22 @@ _ROWS = 16_384
 
 
 class LabelEvaluator(Evaluator):
-    """Accuracy, and macro F1, of the classes that the head of a ``SoftmaxLoss`` gives pairs of texts.
+    """Accuracy and macro F1 of the classes of pairs, predicted by the classifier of a ``SoftmaxLoss``.
 
         accuracy = mean_i [ argmax_c (W [u_i; v_i; |u_i - v_i|] + b)_c = label_i ]
 
-    A ``CrossEncoder`` of several classes has a head of its own.
+    A ``CrossEncoder`` with several classes has its own classifier.
 
     Args:
-        first: Texts.
-        second: The other text of each pair.
+        first: The first text of each pair.
+        second: The second text of each pair.
         labels: The class of each pair, from 0.
-        loss: Whose head it is, which is trained with the model; none for a ``CrossEncoder``.
-        prompt: Before every text, in place of the model's default: the name of one of its prompts, or a text.
+        loss: The loss that was trained with the model, which has the classifier; None for a ``CrossEncoder``.
+        prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
-        ValueError: If there are not as many of each, a label is no whole number from 0 to the number of classes, or
-            what is measured has no head.
-        TypeError: If a text is no str, or a label no number.
+        ValueError: If the lengths differ, a label is not a valid class, or there is no classifier.
+        TypeError: If a text is not a str, or a label not a number.
 
     References:
         Conneau et al., 2017, section 3.1. https://arxiv.org/abs/1705.02364
@@ -67,8 +67,8 @@ class LabelEvaluator(Evaluator):
         wrong = np.flatnonzero(self.labels >= classes)
         if len(wrong):
             raise ValueError(
-                f"labels[{wrong[0]}] is {self.labels[wrong[0]]}, and the head has {classes} classes, which are 0 to"
-                f" {classes - 1}; pass the labels that it was trained with"
+                f"labels[{wrong[0]}] is {self.labels[wrong[0]]}, but the classifier has the classes 0 to {classes - 1};"
+                " pass the labels that it was trained with"
             )
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
@@ -78,19 +78,19 @@ class LabelEvaluator(Evaluator):
 
     def _scores_of_pairs(self, vectors: Vectors) -> np.ndarray:
         if self.loss is not None:
-            raise ValueError("a CrossEncoder has a head of its own; leave loss= out")
+            raise ValueError("a CrossEncoder has its own classifier; leave loss= out")
         scores = vectors.pairs(self.first, self.second)
         if scores.ndim < 2:
-            raise ValueError("the model gives one score a pair, and no classes; use PairClassificationEvaluator")
+            raise ValueError("the model gives one score per pair, not classes; use PairClassificationEvaluator")
         self._check(scores.shape[1])
         return scores
 
     def _scores(self, vectors: Vectors) -> np.ndarray:
-        """(pairs, classes), by the head of the loss."""
+        """The classifier's scores, (pairs, classes)."""
         if self.loss is None:
-            raise ValueError("vectors alone say no class; pass loss=, the SoftmaxLoss that was trained with the model")
+            raise ValueError("vectors have no classes; pass loss=, the SoftmaxLoss that was trained with the model")
         device, parts = self.loss.classifier.weight.device, []
-        vectors([*self.first, *self.second], prompt=self.prompt)  # All in one call.
+        vectors([*self.first, *self.second], prompt=self.prompt)  # One call that encodes all texts.
         for start in range(0, len(self.first), _ROWS):
             columns = (vectors(part[start : start + _ROWS], prompt=self.prompt) for part in (self.first, self.second))
             with torch.no_grad():
@@ -99,24 +99,23 @@ class LabelEvaluator(Evaluator):
 
 
 class PairClassificationEvaluator(Evaluator):
-    """How well a threshold on the similarity of two texts tells pairs that belong together from those that do not.
+    """Binary classification of pairs by a threshold on their similarity, such as paraphrase or not.
 
-    Average precision needs no threshold. Accuracy and F1 are those of the thresholds that are best on these very
-    pairs; precision and recall are those at the threshold of F1. Pairs at the threshold, or above, belong together.
-    Of a ``CrossEncoder``, it is the model's score of the pair that is compared.
+    Average precision needs no threshold. Accuracy and F1 are each at the threshold that is best on these same pairs;
+    precision and recall are at the threshold of F1. Pairs at the threshold or above are predicted positive. For a
+    ``CrossEncoder``, the similarity is the model's score of the pair.
 
     Args:
-        first: Texts.
-        second: The other text of each pair.
-        labels: 1 for pairs that belong together, or else 0.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with several, figures are called
+        first: The first text of each pair.
+        second: The second text of each pair.
+        labels: 1 for positive pairs, 0 for negative pairs.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with several, metrics are called
             ``cosine_accuracy`` and so on.
-        prompt: Before every text, in place of the model's default: the name of one of its prompts, or a text.
+        prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
-        ValueError: If there are not as many of each, a label is neither 0 nor 1, all are the same, or the similarity
-            is unknown.
-        TypeError: If a text is no str, or a label no number.
+        ValueError: If the lengths differ, a label is not 0 or 1, all labels are equal, or the similarity is unknown.
+        TypeError: If a text is not a str, or a label not a number.
 
     Example:
         >>> evaluator = PairClassificationEvaluator(["A cat.", "A cat."], ["A kitten.", "Taxes rise."], [1, 0])
@@ -141,21 +140,22 @@ class PairClassificationEvaluator(Evaluator):
         self.similarities, self.prompt = prefixed(similarity), prompt
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        found = {}
+        metrics = {}
         for prefix, scores in compared(vectors, self.first, self.second, self.similarities, self.prompt).items():
-            for name, value in self._figures(scores).items():
-                found[f"{prefix}{name}"] = value
-        return found
+            for name, value in self._metrics(scores).items():
+                metrics[f"{prefix}{name}"] = value
+        return metrics
 
-    def _figures(self, scores: np.ndarray) -> dict[str, float]:
-        highest, best = (best_threshold(scores, self.labels, metric) for metric in ("accuracy", "f1"))
-        taken = scores >= best[0]
+    def _metrics(self, scores: np.ndarray) -> dict[str, float]:
+        accuracy_threshold, best_accuracy = best_threshold(scores, self.labels, "accuracy")
+        f1_threshold, best_f1 = best_threshold(scores, self.labels, "f1")
+        predicted = scores >= f1_threshold
         return {
             "average_precision": average_precision(scores, self.labels),
-            "accuracy": highest[1],
-            "accuracy_threshold": highest[0],
-            "f1": best[1],
-            "f1_threshold": best[0],
-            "precision": precision(taken, self.labels),
-            "recall": recall(taken, self.labels),
+            "accuracy": best_accuracy,
+            "accuracy_threshold": accuracy_threshold,
+            "f1": best_f1,
+            "f1_threshold": f1_threshold,
+            "precision": precision(predicted, self.labels),
+            "recall": recall(predicted, self.labels),
         }

@@ -1,4 +1,4 @@
-"""Figures of merit of numbers and of predictions: functions of NumPy arrays."""
+"""Correlation and classification metrics: functions of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from sbert.evaluation.checks import Numbers, binary, finite, rows
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """(rows,): the place of each value among the sorted ones, from 1; equal values share the mean of their places."""
+    """The rank of each value, from 1; equal values have the mean of their ranks. Shape: (rows,)."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2)[place]
 
 
 def _correlation(one: np.ndarray, two: np.ndarray) -> float:
-    """Of two rows whose means are 0."""
+    """Pearson's correlation of two arrays with mean 0."""
     scale = np.sqrt((one @ one) * (two @ two))
     return float(np.clip((one @ two) / scale, -1, 1)) if scale else float("nan")
 
@@ -34,10 +34,10 @@ def spearman(a: Numbers, b: Numbers) -> float:
         b: As many numbers.
 
     Shape:
-        a, b: (rows,). Output: float, -1 to 1; NaN where all numbers of one side are equal.
+        a, b: (rows,). Output: float, -1 to 1; NaN if all values of a or of b are equal.
 
     Raises:
-        ValueError: If the shapes do not fit, there are fewer than two rows, or a number is NaN.
+        ValueError: If the shapes do not match, there are fewer than two rows, or a value is NaN.
 
     References:
         Spearman, 1904. https://doi.org/10.2307/1412159
@@ -50,12 +50,12 @@ def spearman(a: Numbers, b: Numbers) -> float:
         0.5
     """
     first, second = rows(2, a=a, b=b)
-    # Whole when doubled, so that the sums below are exact, and a constant side has a variance of just 0.
+    # Doubled ranks are integers, so all sums are exact, and the variance of a constant argument is exactly 0.
     return _correlation(*(2 * _ranks(values) - (len(values) + 1) for values in (first, second)))
 
 
 def pearson(a: Numbers, b: Numbers) -> float:
-    """Pearson's correlation, of the numbers themselves.
+    """Pearson's linear correlation.
 
         r = cov(a, b) / (std(a) std(b))
 
@@ -64,10 +64,10 @@ def pearson(a: Numbers, b: Numbers) -> float:
         b: As many numbers.
 
     Shape:
-        a, b: (rows,). Output: float, -1 to 1; NaN where all numbers of one side are equal.
+        a, b: (rows,). Output: float, -1 to 1; NaN if all values of a or of b are equal.
 
     Raises:
-        ValueError: If the shapes do not fit, there are fewer than two rows, or a number is not finite.
+        ValueError: If the shapes do not match, there are fewer than two rows, or a value is not finite.
 
     References:
         Pearson, 1895. https://doi.org/10.1098/rspl.1895.0041
@@ -80,9 +80,9 @@ def pearson(a: Numbers, b: Numbers) -> float:
     for name, values in zip("ab", rows(2, a=a, b=b), strict=True):
         finite(name, values)
         numbers = values.astype(np.float64)
-        if np.all(numbers == numbers[0]):  # The mean of equal numbers may be rounded to another.
+        if np.all(numbers == numbers[0]):  # Rounding may make their mean differ from them, and the variance not 0.
             return float("nan")
-        # So that no sum and no square is too large, or too small, for a float; a power of two rounds nothing.
+        # Scaled by a power of two, which is exact, so that no sum or square overflows or underflows.
         numbers = np.ldexp(numbers, -np.frexp(np.abs(numbers).max())[1])
         numbers -= numbers.mean()
         centred.append(numbers / np.abs(numbers).max())
@@ -93,90 +93,90 @@ def pearson(a: Numbers, b: Numbers) -> float:
 
 
 def accuracy(predicted: Numbers, labels: Numbers) -> float:
-    """The part of the predictions that is right.
+    """The fraction of correct predictions.
 
         accuracy = mean_i [predicted_i = labels_i]
 
     Args:
-        predicted: Classes.
-        labels: The true ones.
+        predicted: Predicted classes.
+        labels: True classes.
 
     Shape:
         predicted, labels: (rows,). Output: float, 0 to 1.
 
     Raises:
-        ValueError: If the shapes do not fit, there is no row, or a number is NaN.
+        ValueError: If the shapes do not match, there are no rows, or a value is NaN.
 
     Example:
         >>> accuracy([0, 2, 1, 1], [0, 2, 2, 1])
         0.75
     """
-    guessed, true = rows(1, predicted=predicted, labels=labels)
-    return float(np.mean(guessed == true))
+    given, true = rows(1, predicted=predicted, labels=labels)
+    return float(np.mean(given == true))
 
 
 def precision(predicted: Numbers, labels: Numbers) -> float:
-    """The part of what is predicted that is true; 0 where nothing is predicted.
+    """The fraction of predicted positives that are positive; 0 if there are no predicted positives.
 
         precision = |predicted and true| / |predicted|
 
     Args:
-        predicted: 1 for what is predicted, or else 0.
-        labels: 1 for what is true, or else 0.
+        predicted: 1 for predicted positive, 0 for predicted negative.
+        labels: 1 for positive, 0 for negative.
 
     Shape:
         predicted, labels: (rows,). Output: float, 0 to 1.
 
     Raises:
-        ValueError: If the shapes do not fit, there is no row, or a number is neither 0 nor 1.
+        ValueError: If the shapes do not match, there are no rows, or a value is not 0 or 1.
 
     Example:
         >>> precision([1, 1, 0, 0], [1, 0, 1, 1])
         0.5
     """
-    guessed, true = rows(1, predicted=predicted, labels=labels)
-    taken, right = binary("predicted", guessed), binary("labels", true)
-    return float(right[taken].mean()) if taken.any() else 0.0
+    given, true = rows(1, predicted=predicted, labels=labels)
+    positive, right = binary("predicted", given), binary("labels", true)
+    return float(right[positive].mean()) if positive.any() else 0.0
 
 
 def recall(predicted: Numbers, labels: Numbers) -> float:
-    """The part of what is true that is predicted; 0 where nothing is true.
+    """The fraction of positives that are predicted positive; 0 if there are no positives.
 
         recall = |predicted and true| / |true|
 
     Args:
-        predicted: 1 for what is predicted, or else 0.
-        labels: 1 for what is true, or else 0.
+        predicted: 1 for predicted positive, 0 for predicted negative.
+        labels: 1 for positive, 0 for negative.
 
     Shape:
         predicted, labels: (rows,). Output: float, 0 to 1.
 
     Raises:
-        ValueError: If the shapes do not fit, there is no row, or a number is neither 0 nor 1.
+        ValueError: If the shapes do not match, there are no rows, or a value is not 0 or 1.
 
     Example:
         >>> round(recall([1, 1, 0, 0], [1, 0, 1, 1]), 4)
         0.3333
     """
-    guessed, true = rows(1, predicted=predicted, labels=labels)
-    taken, right = binary("predicted", guessed), binary("labels", true)
-    return float(taken[right].mean()) if right.any() else 0.0
+    given, true = rows(1, predicted=predicted, labels=labels)
+    positive, right = binary("predicted", given), binary("labels", true)
+    return float(positive[right].mean()) if right.any() else 0.0
 
 
 def f1(predicted: Numbers, labels: Numbers) -> float:
-    """The harmonic mean of precision and recall; 0 where nothing is predicted and nothing true.
+    """The harmonic mean of precision and recall; 0 if there are neither predicted nor labelled positives.
 
         F1 = 2 |predicted and true| / (|predicted| + |true|)
 
     Args:
-        predicted: 1 for what is predicted, or else 0.
-        labels: 1 for what is true, or else 0.
+        predicted: 1 for predicted positive, 0 for predicted negative.
+        labels: 1 for positive, 0 for negative.
 
     Shape:
         predicted, labels: (rows,). Output: float, 0 to 1.
 
     Raises:
-        ValueError: If the shapes do not fit, there is no row, or a number is neither 0 nor 1.
+        ValueError: If the shapes do not match, there are no rows, or a value is not 0 or 1.
 
     References:
         van Rijsbergen, 1979, Information Retrieval, chapter 7.
@@ -185,31 +185,31 @@ def f1(predicted: Numbers, labels: Numbers) -> float:
         >>> f1([1, 1, 0, 0], [1, 0, 1, 1])
         0.4
     """
-    guessed, true = rows(1, predicted=predicted, labels=labels)
-    taken, right = binary("predicted", guessed), binary("labels", true)
-    both = int(taken.sum() + right.sum())
-    return 2 * int((taken & right).sum()) / both if both else 0.0
+    given, true = rows(1, predicted=predicted, labels=labels)
+    positive, right = binary("predicted", given), binary("labels", true)
+    both = int(positive.sum() + right.sum())
+    return 2 * int((positive & right).sum()) / both if both else 0.0
 
 
 def macro_f1(predicted: Numbers, labels: Numbers) -> float:
-    """The mean over the classes of each one's F1, so that rare classes count as much as frequent ones.
+    """The mean of the F1 of all classes, so that rare classes count as much as frequent ones.
 
         macro F1 = mean_c F1([predicted = c], [labels = c])
 
     Args:
-        predicted: Classes.
-        labels: The true ones. A class that stands on neither side does not count.
+        predicted: Predicted classes.
+        labels: True classes. The mean is over the classes that occur in either argument.
 
     Shape:
         predicted, labels: (rows,). Output: float, 0 to 1.
 
     Raises:
-        ValueError: If the shapes do not fit, there is no row, or a number is NaN.
+        ValueError: If the shapes do not match, there are no rows, or a value is NaN.
 
     Example:
         >>> macro_f1([0, 2, 1, 1], [0, 2, 2, 1])
         0.7777777777777777
     """
-    guessed, true = rows(1, predicted=predicted, labels=labels)
-    classes = np.union1d(guessed, true)
-    return float(np.mean([f1(guessed == one, true == one) for one in classes]))
+    given, true = rows(1, predicted=predicted, labels=labels)
+    classes = np.union1d(given, true)
+    return float(np.mean([f1(given == each, true == each) for each in classes]))

@@ -1,4 +1,4 @@
-"""How alike a model finds the two texts of a pair."""
+"""The similarity of the two texts of a pair, by a model's vectors or by its scores."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from sbert.evaluation.evaluator import Vectors
+from sbert.evaluation.vectors import Vectors
 from sbert.functional import check_similarity, pairwise_similarity
 
 Similarity = str | Iterable[str]
 
-# Pairs compared at a time, of which copies in float64 are made.
+# Pairs compared at a time: float64 copies of all of them would take much memory.
 _STEP = 4096
 
 
 def prefixed(similarity: Similarity) -> dict[str, str]:
-    """Similarities by what their figures' names begin with: nothing, where one is given by its name.
+    """The similarities by the prefix of their metrics' names; a single similarity has no prefix.
 
     Raises:
-        ValueError: If there is none, or one is unknown.
+        ValueError: If there are none, or one is unknown.
 
     Example:
         >>> prefixed("cosine"), prefixed(["cosine", "dot"])
@@ -29,24 +29,24 @@ def prefixed(similarity: Similarity) -> dict[str, str]:
         return {"": check_similarity(similarity)}
     names = {f"{check_similarity(name)}_": name for name in similarity}
     if not names:
-        raise ValueError("similarity names none; pass one, or several")
+        raise ValueError("similarity is empty; pass the name of one similarity, or several")
     return names
 
 
 def scores_of(vectors: Vectors, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
-    """The scores of a model that reads pairs.
+    """A cross-encoder's scores of pairs.
 
     Shape:
         Output: (pairs,).
 
     Raises:
-        ValueError: If it gives several a pair.
+        ValueError: If the model gives several scores per pair.
     """
     scores = vectors.pairs(first, second)
     if scores.ndim > 1:
         raise ValueError(
-            f"the model gives {scores.shape[1]} scores a pair, where one is compared; measure it with LabelEvaluator,"
-            " or load one with classes=1"
+            f"the model gives {scores.shape[1]} scores per pair, but one is needed; measure it with LabelEvaluator, or"
+            " use a model with classes=1"
         )
     return scores
 
@@ -58,22 +58,22 @@ def compared(
     similarities: dict[str, str],
     prompt: str | None = None,
 ) -> dict[str, np.ndarray]:
-    """The scores of pairs by each similarity; by a model that reads pairs, its own alone.
+    """The scores of pairs by each similarity; for a cross-encoder, only its own scores.
 
     Shape:
         Output: (pairs,) each.
     """
     if vectors.is_cross_encoder:
         return {"": scores_of(vectors, first, second)}
-    table = vectors([*first, *second], prompt=prompt)  # (2 * pairs, dim), in one call
+    table = vectors([*first, *second], prompt=prompt)  # (2 * pairs, dim)
     halves = table[: len(first)], table[len(first) :]
     return {prefix: _exact(*halves, name) for prefix, name in similarities.items()}
 
 
 def _exact(first: np.ndarray, second: np.ndarray, name: str) -> np.ndarray:
-    """Similarities with all digits of float32, so that equal vectors have a cosine of just 1 and share a rank.
+    """Similarities computed in float64, so that equal vectors have a cosine of exactly 1 and the same rank.
 
-    Summed in float32, they would be 1 give or take 1e-7, and their ranks a matter of chance.
+    In float32, their cosines would differ by about 1e-7, and their ranks would be random.
 
     Shape:
         first, second: (pairs, dim). Output: (pairs,).

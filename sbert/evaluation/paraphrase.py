@@ -1,4 +1,4 @@
-"""ParaphraseMiningEvaluator: whether the most similar pairs of many sentences are those that mean the same."""
+"""ParaphraseMiningEvaluator: whether the most similar pairs of many sentences are paraphrases."""
 
 from __future__ import annotations
 
@@ -8,30 +8,31 @@ from operator import index
 import numpy as np
 
 from sbert.evaluation.checks import texts
-from sbert.evaluation.evaluator import Evaluator, Vectors
-from sbert.evaluation.thresholds import cuts
+from sbert.evaluation.evaluator import Evaluator
+from sbert.evaluation.thresholds import threshold_counts
+from sbert.evaluation.vectors import Vectors
 from sbert.functional import check_similarity
 from sbert.inputs.arguments import check_positive
 from sbert.search import paraphrase_mining
 
 
 class ParaphraseMiningEvaluator(Evaluator):
-    """How well the most similar ones of all pairs of sentences are those that are known to mean the same.
+    """Average precision and F1 of finding the known duplicates among all pairs of sentences, by similarity.
 
-    Average precision needs no threshold; F1 is that of the best threshold, which comes with its precision and recall.
-    Every pair is compared. Duplicates that are not among the most similar pairs count as not found.
+    All pairs are compared, and the ``max_pairs`` most similar ones are ranked; duplicates that are not among them
+    count as not found. F1, precision and recall are those at the threshold with the best F1.
 
     Args:
-        sentences: Texts.
-        duplicates: Pairs of places in ``sentences``, from 0, that mean the same; the order does not matter.
-        max_pairs: How many of the most similar pairs to keep.
+        sentences: The texts.
+        duplicates: Pairs of indices into ``sentences``, from 0, in any order.
+        max_pairs: Number of most similar pairs to rank.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
-        prompt: Before every text, in place of the model's default: the name of one of its prompts, or a text.
+        prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
-        ValueError: If there are fewer than two sentences, a pair names a place that is not there, or one twice, there
-            are no pairs, or another argument does not fit.
-        TypeError: If a sentence is no str.
+        ValueError: If there are fewer than two sentences or no duplicates, a pair is not two different valid indices,
+            or another argument is invalid.
+        TypeError: If a sentence is not a str.
 
     Example:
         >>> evaluator = ParaphraseMiningEvaluator(["A cat sleeps.", "Taxes rise.", "A cat is sleeping."], [(0, 2)])
@@ -57,32 +58,32 @@ class ParaphraseMiningEvaluator(Evaluator):
         for row, pair in enumerate(duplicates):
             try:
                 low, high = sorted(map(index, pair))
-            except (TypeError, ValueError):  # No pair, or not of whole numbers.
+            except (TypeError, ValueError):  # Not a pair, or not of integers.
                 low = high = 0
             if not 0 <= low < high < count:
-                raise ValueError(f"duplicates[{row}] is {pair}; pass two different places from 0 to {count - 1}")
+                raise ValueError(f"duplicates[{row}] is {pair}; pass two different indices from 0 to {count - 1}")
             known.add(low * count + high)
         if not known:
             raise ValueError("there are no duplicates to find; pass at least one pair")
-        self.duplicates = np.array(sorted(known))  # (pairs,), each as one number
+        self.duplicates = np.array(sorted(known))  # (pairs,): low * count + high of each
         self.max_pairs, self.similarity = check_positive("max_pairs", max_pairs) or 1, check_similarity(similarity)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        found = paraphrase_mining(
+        pairs = paraphrase_mining(
             vectors(self.sentences, prompt=self.prompt),
             top_k=None,
             max_pairs=self.max_pairs,
             similarity=self.similarity,
         )
-        right = np.isin(found.first * len(self.sentences) + found.second, self.duplicates)
-        threshold, taken, true = cuts(found.scores, right)
+        is_duplicate = np.isin(pairs.first * len(self.sentences) + pairs.second, self.duplicates)
+        thresholds, predicted, correct = threshold_counts(pairs.scores, is_duplicate)
         total = len(self.duplicates)
-        f1 = 2 * true / (taken + total)
+        f1 = 2 * correct / (predicted + total)
         best = int(np.argmax(f1))
         return {
-            "average_precision": float(np.sum(np.diff(true) * true[1:] / taken[1:]) / total),
+            "average_precision": float(np.sum(np.diff(correct) * correct[1:] / predicted[1:]) / total),
             "f1": float(f1[best]),
-            "precision": float(true[best] / max(1, taken[best])),
-            "recall": float(true[best] / total),
-            "threshold": float(threshold[best]),
+            "precision": float(correct[best] / max(1, predicted[best])),
+            "recall": float(correct[best] / total),
+            "threshold": float(thresholds[best]),
         }

@@ -1,6 +1,6 @@
-"""Figures of merit of rankings: functions of grades in ranked order, one ranking a row.
+"""Ranking metrics: functions of the relevance grades of the results in ranked order, one ranking per row.
 
-A grade says how relevant what stands in a place is; 0, or a place that is empty, is not relevant.
+A grade is 0 for a result that is not relevant, and above 0 for a relevant one. Pad shorter rankings with 0.
 """
 
 from __future__ import annotations
@@ -15,33 +15,35 @@ Grades = np.ndarray | Sequence[float] | Sequence[Sequence[float]]
 
 
 def _ranked(ranked: Grades, k: int | None) -> np.ndarray:
-    """(..., places): the grades of the first k places."""
+    """The grades of the first k results, as float64: (..., results)."""
     grades = np.asarray(ranked, np.float64)
     if not grades.ndim:
-        raise ValueError("ranked is one number; pass the grades of each ranking in their order")
+        raise ValueError("ranked is a single number; pass the grades of each ranking in ranked order")
     if not np.all(np.isfinite(grades)) or np.any(grades < 0):
-        raise ValueError("a grade is negative, infinite or NaN; pass 0 for what is not relevant, or else more")
+        raise ValueError(
+            "a grade is negative, infinite or NaN; pass 0 for results that are not relevant, and more for others"
+        )
     return grades[..., : check_positive("k", k)]
 
 
 def _relevant(ranked: Grades, relevant: Grades | None) -> np.ndarray:
-    """(..., relevant): the grades of all that is relevant, the best first."""
+    """The grades of all relevant documents, highest first: (..., relevant)."""
     grades = -np.sort(-_ranked(ranked if relevant is None else relevant, None), axis=-1)
     empty = np.flatnonzero(~np.any(grades > 0, axis=-1))
     if len(empty):
-        raise ValueError(f"nothing is relevant in ranking {empty[0]}, which no order could find; leave it out")
+        raise ValueError(f"ranking {empty[0]} has no relevant document, so every order is equally good; leave it out")
     return grades
 
 
 def hit_at(ranked: Grades, k: int | None = None) -> np.ndarray:
-    """Whether something relevant stands in the first k places.
+    """Whether a relevant result is among the first k.
 
     Args:
-        ranked: The grade of each place.
-        k: How many places count; all where it is not given.
+        ranked: The grade of each result.
+        k: Number of results to use; by default all.
 
     Shape:
-        ranked: (..., places). Output: (...), 0 or 1.
+        ranked: (..., results). Output: (...), 0 or 1.
 
     Raises:
         ValueError: If k is less than 1, or a grade is negative or not finite.
@@ -54,16 +56,16 @@ def hit_at(ranked: Grades, k: int | None = None) -> np.ndarray:
 
 
 def precision_at(ranked: Grades, k: int) -> np.ndarray:
-    """The part of the first k places in which something relevant stands; places that are empty count.
+    """The fraction of the first k results that are relevant; if there are fewer than k, it is still divided by k.
 
         P@k = |{i <= k: g_i > 0}| / k
 
     Args:
-        ranked: The grade of each place.
-        k: How many places count.
+        ranked: The grade of each result.
+        k: Number of results to use.
 
     Shape:
-        ranked: (..., places). Output: (...), 0 to 1.
+        ranked: (..., results). Output: (...), 0 to 1.
 
     Raises:
         ValueError: If k is less than 1, or a grade is negative or not finite.
@@ -79,20 +81,20 @@ def precision_at(ranked: Grades, k: int) -> np.ndarray:
 
 
 def recall_at(ranked: Grades, k: int | None = None, relevant: Grades | None = None) -> np.ndarray:
-    """The part of what is relevant that stands in the first k places.
+    """The fraction of relevant documents that are among the first k results.
 
         R@k = |{i <= k: g_i > 0}| / |relevant|
 
     Args:
-        ranked: The grade of each place.
-        k: How many places count; all where it is not given.
-        relevant: The grades of all that is relevant, in any order; those of ``ranked`` where it is not given.
+        ranked: The grade of each result.
+        k: Number of results to use; by default all.
+        relevant: The grades of all relevant documents, in any order; by default those of ``ranked``.
 
     Shape:
-        ranked: (..., places). relevant: (..., relevant). Output: (...), 0 to 1.
+        ranked: (..., results). relevant: (..., relevant). Output: (...), 0 to 1.
 
     Raises:
-        ValueError: If k is less than 1, a grade is negative or not finite, or nothing is relevant.
+        ValueError: If k is less than 1, a grade is negative or not finite, or no document is relevant.
 
     References:
         Manning et al., 2008, section 8.4. https://nlp.stanford.edu/IR-book
@@ -106,16 +108,16 @@ def recall_at(ranked: Grades, k: int | None = None, relevant: Grades | None = No
 
 
 def reciprocal_rank_at(ranked: Grades, k: int | None = None) -> np.ndarray:
-    """One over the first of the first k places in which something relevant stands; 0 where there is none.
+    """One divided by the rank of the first relevant result; 0 if there is none among the first k.
 
         RR@k = 1 / min{i <= k: g_i > 0}
 
     Args:
-        ranked: The grade of each place.
-        k: How many places count; all where it is not given.
+        ranked: The grade of each result.
+        k: Number of results to use; by default all.
 
     Shape:
-        ranked: (..., places). Output: (...), 0 to 1; the mean of several rankings is MRR.
+        ranked: (..., results). Output: (...), 0 to 1; the mean of several rankings is MRR.
 
     Raises:
         ValueError: If k is less than 1, or a grade is negative or not finite.
@@ -128,25 +130,25 @@ def reciprocal_rank_at(ranked: Grades, k: int | None = None) -> np.ndarray:
         [0.5, 0.0]
     """
     grades = _ranked(ranked, k)
-    places = np.arange(1, grades.shape[-1] + 1)
-    return np.asarray(np.max((grades > 0) / places, axis=-1, initial=0.0))
+    ranks = np.arange(1, grades.shape[-1] + 1)
+    return np.asarray(np.max((grades > 0) / ranks, axis=-1, initial=0.0))
 
 
 def average_precision_at(ranked: Grades, k: int | None = None, relevant: Grades | None = None) -> np.ndarray:
-    """The mean of the precisions at each relevant place, up to k; what is not found there counts as 0.
+    """The mean of the precision at the rank of each relevant document; 0 for those not among the first k.
 
         AP@k = sum_(i <= k, g_i > 0) P@i / min(k, |relevant|)
 
     Args:
-        ranked: The grade of each place.
-        k: How many places count; all where it is not given.
-        relevant: The grades of all that is relevant, in any order; those of ``ranked`` where it is not given.
+        ranked: The grade of each result.
+        k: Number of results to use; by default all.
+        relevant: The grades of all relevant documents, in any order; by default those of ``ranked``.
 
     Shape:
-        ranked: (..., places). relevant: (..., relevant). Output: (...), 0 to 1; the mean of several rankings is MAP.
+        ranked: (..., results). relevant: (..., relevant). Output: (...), 0 to 1; the mean of several rankings is MAP.
 
     Raises:
-        ValueError: If k is less than 1, a grade is negative or not finite, or nothing is relevant.
+        ValueError: If k is less than 1, a grade is negative or not finite, or no document is relevant.
 
     References:
         Manning et al., 2008, section 8.4. https://nlp.stanford.edu/IR-book
@@ -155,27 +157,27 @@ def average_precision_at(ranked: Grades, k: int | None = None, relevant: Grades 
         >>> average_precision_at([[1, 0, 1, 0]]).round(4).tolist()
         [0.8333]
     """
-    found = _ranked(ranked, k) > 0
-    precisions = np.cumsum(found, axis=-1) / np.arange(1, found.shape[-1] + 1)
-    most = np.sum(_relevant(ranked, relevant) > 0, axis=-1)
-    return np.asarray(np.sum(precisions * found, axis=-1) / (most if k is None else np.minimum(k, most)))
+    hits = _ranked(ranked, k) > 0
+    precisions = np.cumsum(hits, axis=-1) / np.arange(1, hits.shape[-1] + 1)
+    total = np.sum(_relevant(ranked, relevant) > 0, axis=-1)
+    return np.asarray(np.sum(precisions * hits, axis=-1) / (total if k is None else np.minimum(k, total)))
 
 
 def ndcg_at(ranked: Grades, k: int | None = None, relevant: Grades | None = None) -> np.ndarray:
-    """The gain of the first k places, lower places counting less, over that of the best order.
+    """Normalized discounted cumulative gain: the DCG of the first k results divided by that of the best order.
 
         DCG@k = sum_(i <= k) g_i / log2(i + 1)        nDCG@k = DCG@k / (DCG@k of the best order)
 
     Args:
-        ranked: The grade of each place, which is its gain.
-        k: How many places count; all where it is not given.
-        relevant: The grades of all that is relevant, in any order; those of ``ranked`` where it is not given.
+        ranked: The grade of each result, which is its gain.
+        k: Number of results to use; by default all.
+        relevant: The grades of all relevant documents, in any order; by default those of ``ranked``.
 
     Shape:
-        ranked: (..., places). relevant: (..., relevant). Output: (...), 0 to 1.
+        ranked: (..., results). relevant: (..., relevant). Output: (...), 0 to 1.
 
     Raises:
-        ValueError: If k is less than 1, a grade is negative or not finite, or nothing is relevant.
+        ValueError: If k is less than 1, a grade is negative or not finite, or no document is relevant.
 
     References:
         Järvelin and Kekäläinen, 2002, section 2. https://doi.org/10.1145/582415.582418

@@ -1,4 +1,4 @@
-"""RerankingEvaluator: whether a model puts the good ones of a query's candidates first."""
+"""RerankingEvaluator: whether a model ranks the relevant candidates of a query first."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ from typing import Any
 import numpy as np
 
 from sbert.evaluation.checks import texts
-from sbert.evaluation.evaluator import Evaluator, Vectors
+from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.pair_scores import scores_of
 from sbert.evaluation.ranking import average_precision_at, ndcg_at, reciprocal_rank_at
+from sbert.evaluation.vectors import Vectors
 from sbert.functional import SIMILARITIES, check_similarity
 from sbert.inputs.arguments import check_positive
 
 
 class RerankingEvaluator(Evaluator):
-    """How far up a query's own candidates the positive ones come: MAP, MRR and nDCG.
+    """MAP, MRR and nDCG of the positive texts among each query's own candidates.
 
-    Candidates are ranked by their similarity to the query, or by the scores of a ``CrossEncoder``. Of equal scores,
-    negative candidates come first, so that a model to which all texts are the same gets no credit for it. Queries are
-    encoded with the model's prompt of queries and candidates with that of documents, if it has them.
+    Candidates are ranked by their similarity to the query, or by the scores of a ``CrossEncoder``. Among equal
+    scores, negatives come first, so that a model that gives all texts the same vector scores low. Queries are encoded
+    with the model's prompt for queries and candidates with its prompt for documents, if it has these.
 
     Args:
-        samples: Each a dict with the ``query``, its ``positive`` texts and its ``negative`` ones.
-        k: Of MRR and nDCG.
+        samples: Dicts with the keys ``query`` (a text), ``positive`` and ``negative`` (lists of texts).
+        k: Number of results that MRR and nDCG use.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
-        query_prompt: Before every query, in place of the model's for queries: the name of one of its prompts, or a
-            text; ``""`` for none.
-        document_prompt: Before every candidate, in place of the model's for documents.
+        query_prompt: The prompt before every query, instead of the model's prompt for queries: the name of a prompt,
+            a text, or ``""`` for none.
+        document_prompt: The prompt before every candidate, instead of the model's prompt for documents.
 
     Raises:
-        ValueError: If there are no samples, one lacks a key or has no positive or no negative text, or another
-            argument does not fit.
-        TypeError: If a text is no str.
+        ValueError: If there are no samples, a sample lacks a key or has no positive or no negative text, or another
+            argument is invalid.
+        TypeError: If a text is not a str.
 
     Example:
         >>> sample = {"query": "A cat.", "positive": ["A kitten."], "negative": ["Taxes rise.", "It rains."]}
@@ -53,7 +54,7 @@ class RerankingEvaluator(Evaluator):
         self.query_prompt, self.document_prompt = query_prompt, document_prompt
         self.queries: list[str] = []
         self.candidates: list[list[str]] = []
-        self.positives: list[int] = []  # How many of the candidates, from the first on.
+        self.positives: list[int] = []  # The number of positives, which are the first of the candidates.
         for row, sample in enumerate(samples):
             lists = []
             for key in ("positive", "negative"):
@@ -61,9 +62,7 @@ class RerankingEvaluator(Evaluator):
                     raise ValueError(f"samples[{row}] has the keys {list(sample)}; pass query, positive and negative")
                 lists.append(texts(f"samples[{row}][{key!r}]", sample[key]))
                 if not lists[-1]:
-                    raise ValueError(
-                        f"samples[{row}] has no {key} text, so no order is better than another; leave it out"
-                    )
+                    raise ValueError(f"samples[{row}] has no {key} text, so all orders are equally good; leave it out")
             self.queries += texts(f"samples[{row}]['query']", [sample["query"]])
             self.candidates.append([*lists[0], *lists[1]])
             self.positives.append(len(lists[0]))
@@ -85,7 +84,7 @@ class RerankingEvaluator(Evaluator):
 
     def _scores(self, vectors: Vectors) -> list[np.ndarray]:
         queries = vectors(self.queries, "query", self.query_prompt)
-        # All in one call, but not laid out at once: there may be a thousand candidates a query.
+        # One call that encodes all texts. Later calls read a query's candidates, of which there may be thousands.
         vectors(list(dict.fromkeys(text for own in self.candidates for text in own)), "document", self.document_prompt)
         compare = SIMILARITIES[self.similarity]
         candidates = (vectors(own, "document", self.document_prompt) for own in self.candidates)

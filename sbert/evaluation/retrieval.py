@@ -1,4 +1,4 @@
-"""RetrievalEvaluator: whether a model finds the documents that answer a query."""
+"""RetrievalEvaluator: whether a model finds the documents that are relevant to a query."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from sbert.evaluation.checks import texts
-from sbert.evaluation.evaluator import Evaluator, Vectors
+from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.ranking import average_precision_at, hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank_at
+from sbert.evaluation.vectors import Vectors
 from sbert.functional import check_similarity
 from sbert.inputs.arguments import check_positive
 from sbert.search import semantic_search
@@ -18,35 +19,35 @@ Relevant = Mapping[Any, Iterable[Any] | Mapping[Any, float]]
 
 
 class RetrievalEvaluator(Evaluator):
-    """How well the documents that are most similar to each query are those that are relevant to it.
+    """Ranking metrics of a search for each query in a corpus of documents.
 
-    Figures, each a mean over the queries: ``ndcg@k``, ``accuracy@k`` (of queries with something relevant among the
-    first k), ``precision@k``, ``recall@k``, ``mrr@k`` and ``map@k``. Queries are encoded with the model's prompt of
-    queries and documents with that of documents, if it has them. Documents are encoded and compared in blocks, of which
-    one at a time is in memory; a corpus of one block is shared with other evaluators. Of documents with equal scores,
-    the first in the corpus comes first.
+    The metrics are means over the queries: ``ndcg@k``, ``accuracy@k`` (the fraction of queries with a relevant
+    document among the first k), ``precision@k``, ``recall@k``, ``mrr@k`` and ``map@k``. Queries are encoded with the
+    model's prompt for queries and documents with its prompt for documents, if it has these. Documents are encoded and
+    compared in blocks, one block in memory at a time; a corpus of a single block is shared with other evaluators.
+    Documents with equal scores are ranked in the order of the corpus.
 
     Args:
         queries: Texts by id.
         corpus: Documents by id.
-        relevant: For ids of queries, either the ids of the documents that are relevant, or the grades of documents by
-            id. The gain of nDCG is the grade, or 1 where there are no grades; for all else, what counts is whether the
-            grade is over 0. Queries to which nothing is relevant are left out.
-        accuracy_at: Each k of accuracy.
-        precision_recall_at: Each k of precision and recall.
-        mrr_at: Each k of MRR.
-        ndcg_at: Each k of nDCG.
-        map_at: Each k of MAP.
+        relevant: For each query id, either the ids of the relevant documents, or a dict from document ids to grades.
+            nDCG uses the grades as gains (1 if there are no grades); the other metrics treat a grade above 0 as
+            relevant. Queries without a relevant document are left out.
+        accuracy_at: The values of k for accuracy.
+        precision_recall_at: The values of k for precision and recall.
+        mrr_at: The values of k for MRR.
+        ndcg_at: The values of k for nDCG.
+        map_at: The values of k for MAP.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
-        block: Documents in a block.
-        query_prompt: Before every query, in place of the model's for queries: the name of one of its prompts, or a
-            text; ``""`` for none.
-        document_prompt: Before every document, in place of the model's for documents.
+        block: Number of documents per block.
+        query_prompt: The prompt before every query, instead of the model's prompt for queries: the name of a prompt,
+            a text, or ``""`` for none.
+        document_prompt: The prompt before every document, instead of the model's prompt for documents.
 
     Raises:
-        ValueError: If an id has no text, a grade is not finite, nothing is relevant to any query, or another argument
-            does not fit.
-        TypeError: If a text is no str, a grade or a k is no number, or the ids that are relevant are a single str.
+        ValueError: If an id has no text, a grade is not finite, no query has a relevant document, or another argument
+            is invalid.
+        TypeError: If a text is not a str, a grade or a k is not a number, or the relevant ids are a single str.
 
     References:
         Thakur et al., 2021 (BEIR). https://arxiv.org/abs/2104.08663
@@ -77,16 +78,16 @@ class RetrievalEvaluator(Evaluator):
         self.query_prompt, self.document_prompt = query_prompt, document_prompt
         self.corpus = texts("the corpus", corpus.values())
         places = {name: place for place, name in enumerate(corpus)}
-        # For each query with anything relevant, the grades of documents by their places in the corpus.
+        # For each query with relevant documents, their grades by their index in the corpus.
         self.relevant: dict[Any, dict[int, float]] = {}
         for query, judged in relevant.items():
             if query not in queries:
-                raise ValueError(f"relevant names the query {query!r}, which has no text; pass it in queries, too")
-            found = {places[name]: grade for name, grade in _grades(query, judged, places).items() if grade > 0}
-            if found:
-                self.relevant[query] = found
+                raise ValueError(f"relevant names the query {query!r}, which has no text; add it to queries")
+            graded = {places[name]: grade for name, grade in _grades(query, judged, places).items() if grade > 0}
+            if graded:
+                self.relevant[query] = graded
         if not self.relevant:
-            raise ValueError("nothing is relevant to any query; pass at least one document that is")
+            raise ValueError("no query has a relevant document; pass at least one")
         self.queries = texts("the queries", [queries[query] for query in self.relevant])
         self.at = {
             "ndcg": ndcg_at,
@@ -98,24 +99,23 @@ class RetrievalEvaluator(Evaluator):
         }
         for name, ks in self.at.items():
             if isinstance(ks, (int, str)):
-                raise TypeError(f"the k of {name} are {ks!r}; pass several, such as (1, 10), or one as (10,)")
+                raise TypeError(f"the values of k for {name} are {ks!r}; pass a tuple such as (1, 10) or (10,)")
         self.depth = max((check_positive(f"{name}_at", k) or 0 for name, ks in self.at.items() for k in ks), default=0)
         if not self.depth:
-            raise ValueError("there is nothing to measure; pass ndcg_at=(10,) or another")
+            raise ValueError("there is no metric to compute; pass ndcg_at=(10,) or another")
         self.similarity, self.block = check_similarity(similarity), check_positive("block", block) or 1
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        asked = vectors(self.queries, "query", self.query_prompt)
-        places = semantic_search(asked, self._blocks(vectors), self.depth, similarity=self.similarity).indices
+        queries = vectors(self.queries, "query", self.query_prompt)  # (queries, dim)
+        places = semantic_search(queries, self._blocks(vectors), self.depth, similarity=self.similarity).indices
         grades = list(self.relevant.values())
-        # (queries, depth), and (queries, most that are relevant to one), 0 where there are fewer
         ranked = np.array(
             [[own.get(place, 0.0) for place in row] for own, row in zip(grades, places.tolist(), strict=True)]
-        )
-        relevant = np.zeros((len(grades), max(map(len, grades))))
+        )  # (queries, depth)
+        relevant = np.zeros((len(grades), max(map(len, grades))))  # (queries, most relevant documents), padded with 0
         for row, own in zip(relevant, grades, strict=True):
             row[: len(own)] = list(own.values())
-        figures = {
+        metrics = {
             "ndcg": lambda k: ndcg_at(ranked, k, relevant),
             "accuracy": lambda k: hit_at(ranked, k),
             "precision": lambda k: precision_at(ranked, k),
@@ -123,7 +123,7 @@ class RetrievalEvaluator(Evaluator):
             "mrr": lambda k: reciprocal_rank_at(ranked, k),
             "map": lambda k: average_precision_at(ranked, k, relevant),
         }
-        return {f"{name}@{k}": float(figures[name](k).mean()) for name, ks in self.at.items() for k in ks}
+        return {f"{name}@{k}": float(metrics[name](k).mean()) for name, ks in self.at.items() for k in ks}
 
     def _blocks(self, vectors: Vectors) -> Iterator[np.ndarray]:
         if len(self.corpus) <= self.block:
@@ -134,7 +134,7 @@ class RetrievalEvaluator(Evaluator):
 
 
 def _grades(query: Any, judged: Iterable[Any] | Mapping[Any, float], places: Mapping[Any, int]) -> dict[Any, float]:
-    """Grades by id, checked."""
+    """Check the relevant documents of a query, and return their grades by id."""
     if isinstance(judged, (str, bytes)):
         raise TypeError(f"relevant[{query!r}] is {judged!r}; pass a set of ids, or a dict of grades by id")
     graded = dict(judged) if isinstance(judged, Mapping) else dict.fromkeys(judged, 1.0)

@@ -1,4 +1,4 @@
-"""SimilarityEvaluator: whether a model orders pairs of texts as people do."""
+"""SimilarityEvaluator: whether a model's similarities agree with human scores."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ from collections.abc import Iterable
 import numpy as np
 
 from sbert.evaluation.checks import as_many, texts
-from sbert.evaluation.evaluator import Evaluator, Vectors
+from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metrics import pearson, spearman
 from sbert.evaluation.pair_scores import Similarity, compared, prefixed
+from sbert.evaluation.vectors import Vectors
 
 
 class SimilarityEvaluator(Evaluator):
-    """Spearman's and Pearson's correlation of the similarity of two texts' vectors with their score.
+    """Spearman's and Pearson's correlation between the similarity of two texts and a reference score.
 
         spearman( cos(u_i, v_i), score_i )
 
-    Of a ``CrossEncoder``, it is the model's score of the pair that is compared.
+    For a ``CrossEncoder``, the similarity is the model's score of the pair.
 
     Args:
-        first: Texts.
-        second: The text that each of them is compared with.
-        scores: How alike they are, on any scale that grows with it.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with several, figures are called
+        first: The first text of each pair.
+        second: The second text of each pair.
+        scores: The reference score of each pair, on any scale; higher means more similar.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with several, metrics are called
             ``cosine_spearman`` and so on.
-        prompt: Before every text, in place of the model's default: the name of one of its prompts, or a text.
+        prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
-        ValueError: If there are not as many of each, fewer than two, a score is not finite, all are the same, or the
-            similarity is unknown.
-        TypeError: If a text is no str.
+        ValueError: If the lengths differ, there are fewer than two pairs, a score is not finite, all scores are equal,
+            or the similarity is unknown.
+        TypeError: If a text is not a str.
 
     References:
         Reimers and Gurevych, 2019, section 4. https://arxiv.org/abs/1908.10084
@@ -57,12 +58,12 @@ class SimilarityEvaluator(Evaluator):
         if len(wrong):
             raise ValueError(f"scores[{wrong[0]}] is {self.scores[wrong[0]]}; leave out pairs without a score")
         if np.all(self.scores == self.scores[0]):
-            raise ValueError(f"every score is {self.scores[0]:g}, which orders nothing; pass different scores")
+            raise ValueError(f"every score is {self.scores[0]:g}, so there is no correlation; pass different scores")
         self.similarities, self.prompt = prefixed(similarity), prompt
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        found = {}
+        metrics = {}
         for prefix, scores in compared(vectors, self.first, self.second, self.similarities, self.prompt).items():
-            found[f"{prefix}spearman"] = spearman(scores, self.scores)
-            found[f"{prefix}pearson"] = pearson(scores, self.scores)
-        return found
+            metrics[f"{prefix}spearman"] = spearman(scores, self.scores)
+            metrics[f"{prefix}pearson"] = pearson(scores, self.scores)
+        return metrics

@@ -1,4 +1,4 @@
-"""STSSuite: the similarity figures of the field's tables, from a folder of their data."""
+"""STSSuite: the standard tasks of semantic textual similarity, from a folder of their data."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import numpy as np
 from sbert.data.sts import read_sick, read_sts, read_sts_year
 from sbert.data.tables import check_folder, located
 from sbert.evaluation.checks import names
-from sbert.evaluation.evaluator import Evaluator, Vectors
+from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metrics import spearman
 from sbert.evaluation.pair_scores import compared
+from sbert.evaluation.vectors import Vectors
 from sbert.inputs.arguments import check_choice
 
-# Pairs and scores of a sub-set.
+# First texts, second texts and scores of a subset.
 Pairs = tuple[list[str], list[str], np.ndarray]
 
 _YEARS = {f"STS{year}": (f"sts/STS{year}", f"STS/STS{year}-en-test", f"STS{year}") for year in range(12, 17)}
@@ -28,28 +29,29 @@ SETS = (*_YEARS, *_FILES)
 
 
 class STSSuite(Evaluator):
-    r"""Spearman's correlation of cosines and scores on STS12 to STS16, the STS benchmark's test and SICK's.
+    r"""Spearman's correlation of cosines and scores on STS12 to STS16, and the test sets of STSb and SICK-R.
 
-        figure = spearman( cos(u_i, v_i), score_i )
+        metric = spearman( cos(u_i, v_i), score_i )
 
-    ``STS12`` to ``STS16`` are SentEval's *all*, as in most tables: all pairs of the year's sub-sets in one list, and
-    the correlation of that. ``STS12_mean`` and so on are the mean of the sub-sets' correlations, each with the same
-    weight, which differs by points. ``STSb`` and ``SICK-R`` have no sub-sets. ``average`` is the mean of the seven
-    without the means, or of as many as there are. All are fractions, where tables have them times 100.
+    ``STS12`` to ``STS16`` are SentEval's *all*, as in most publications: one correlation over all pairs of the year's
+    subsets. ``STS12_mean`` and so on are the means of the subsets' correlations, which can differ by several points.
+    ``STSb`` and ``SICK-R`` have no subsets. ``average`` is the mean of the seven tasks, or of those in the folder,
+    without the ``_mean`` values. All values are fractions, which publications multiply by 100.
 
-    The years have pairs of the STS benchmark's train part: their figures say nothing of a model trained on it.
+    STS12 to STS16 contain training pairs of STSb: they are not a valid test of a model trained on STSb.
 
     Args:
-        folder: With ``sts/STS12/NAME.tsv``, ``stsb/test.tsv`` and ``sick/test.tsv``, or SentEval's ``downstream``
-            with ``STS/STS12-en-test``, ``STS/STSBenchmark/sts-test.csv`` and ``SICK/SICK_test_annotated.txt``.
-        sets: Names among STS12 to STS16, STSb and SICK-R; those that are in the folder where it is not given.
-            ``suite.missing`` names the others.
-        prompt: Before every text, in place of the model's default: the name of one of its prompts, or a text.
+        folder: A folder with ``sts/STS12/NAME.tsv``, ``stsb/test.tsv`` and ``sick/test.tsv``, or SentEval's folder
+            ``downstream`` with ``STS/STS12-en-test``, ``STS/STSBenchmark/sts-test.csv`` and
+            ``SICK/SICK_test_annotated.txt``.
+        sets: Names among STS12 to STS16, STSb and SICK-R; by default all that are in the folder. The attribute
+            ``missing`` has the names of the others.
+        prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
-        FileNotFoundError: If the folder has none of them, or not one that ``sets`` names.
-        TypeError: If ``sets`` is one string.
-        ValueError: If a name is unknown, or there is none; or a file does not fit, with the line's number.
+        FileNotFoundError: If the folder has none of them, or lacks one that ``sets`` names.
+        TypeError: If ``sets`` is a single string.
+        ValueError: If a name is unknown, ``sets`` is empty, or a file is invalid; the message has the line number.
 
     References:
         Reimers and Gurevych, 2019, table 1. https://arxiv.org/abs/1908.10084
@@ -72,12 +74,12 @@ class STSSuite(Evaluator):
         check_folder(root)
         wanted = SETS if sets is None else names("sets", sets)
         if not wanted:
-            raise ValueError(f"sets names none; pass some of {', '.join(SETS)}, or leave it out")
+            raise ValueError(f"sets is empty; pass some of {', '.join(SETS)}, or leave it out")
         places = {name: located(root, _paths(name)) for name in wanted}
         self.missing = [name for name, place in places.items() if place is None]
         if self.missing and (sets is not None or len(self.missing) == len(wanted)):
-            looked = "; ".join(f"{name}: {' or '.join(_paths(name))}" for name in self.missing)
-            raise FileNotFoundError(f"{root} has no {', '.join(self.missing)}; they are looked for at {looked}")
+            expected = "; ".join(f"{name}: {' or '.join(_paths(name))}" for name in self.missing)
+            raise FileNotFoundError(f"{root} has no {', '.join(self.missing)}; the expected paths are {expected}")
         self.sets = {name: _read(name, place) for name, place in places.items() if place is not None}
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
@@ -103,7 +105,7 @@ def _paths(name: str) -> tuple[str, ...]:
 
 
 def _read(name: str, place: Path) -> dict[str, Pairs]:
-    """The sub-sets of a set, of which a benchmark has one."""
+    """The subsets of a set by name; STSb and SICK-R have one each."""
     if name in _YEARS:
         parts = read_sts_year(place, None)
     else:

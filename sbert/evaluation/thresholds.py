@@ -1,4 +1,4 @@
-"""Figures of merit of scores that are cut in two: functions of NumPy arrays."""
+"""Metrics of scores that are compared with a threshold: functions of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -8,59 +8,60 @@ from sbert.evaluation.checks import Numbers, binary, finite, rows
 from sbert.inputs.arguments import check_choice
 
 
-def cuts(scores: Numbers, labels: Numbers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every way of taking the greatest scores: where to cut, how many are taken, and how many of them are true.
+def threshold_counts(scores: Numbers, labels: Numbers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All different thresholds on the scores, with the number of predicted positives and of true positives at each.
 
-    Equal scores are taken together. A cut lies in the middle between what is taken and what is not; the first takes
-    nothing, and the last one everything.
+    A row is predicted positive if its score is at the threshold or above, so equal scores are on the same side. Each
+    threshold is the middle between two neighbouring scores. The first predicts no row, the last all rows.
 
     Args:
         scores: Numbers.
-        labels: 1 for what is true, or else 0.
+        labels: 1 for positive, 0 for negative.
 
     Shape:
-        scores, labels: (rows,). Outputs: (cuts,), where scores that are as great as the cut, or greater, are taken.
+        scores, labels: (rows,). Outputs: (thresholds,) each: the thresholds, from high to low, the number of
+        predicted positives, and the number of true positives.
 
     Raises:
-        ValueError: If the shapes do not fit, there is no row, a score is not finite, or a label is neither 0 nor 1.
+        ValueError: If the shapes do not match, there are no rows, a score is not finite, or a label is not 0 or 1.
 
     Example:
-        >>> threshold, taken, true = cuts([0.25, 0.75, 0.75, 0.5], [0, 1, 0, 1])
-        >>> threshold[1:].tolist(), taken.tolist(), true.tolist()
+        >>> thresholds, predicted, correct = threshold_counts([0.25, 0.75, 0.75, 0.5], [0, 1, 0, 1])
+        >>> thresholds[1:].tolist(), predicted.tolist(), correct.tolist()
         ([0.625, 0.375, 0.25], [0, 2, 3, 4], [0, 1, 2, 2])
     """
-    numbers, true = rows(1, scores=scores, labels=labels)
-    finite("scores", numbers)
-    # Floats stay of their kind, so that a cut is one of them, and comparing with it rounds nothing.
-    numbers = numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64)
-    order = np.argsort(-numbers, kind="stable")
-    numbers, found = numbers[order], np.cumsum(binary("labels", true)[order])
-    last = np.append(np.flatnonzero(numbers[:-1] != numbers[1:]), len(numbers) - 1)  # Of each run of equal scores.
-    upper, lower = numbers[last], np.append(numbers[last[1:]], numbers[-1])
+    values, true = rows(1, scores=scores, labels=labels)
+    finite("scores", values)
+    # Floats keep their dtype, so that comparing a score with a threshold rounds nothing.
+    values = values if values.dtype.kind == "f" else values.astype(np.float64)
+    order = np.argsort(-values, kind="stable")
+    values, positives = values[order], np.cumsum(binary("labels", true)[order])
+    last = np.append(np.flatnonzero(values[:-1] != values[1:]), len(values) - 1)  # Of each run of equal scores.
+    upper, lower = values[last], np.append(values[last[1:]], values[-1])
     middle = upper / 2 + lower / 2
-    # The middle of neighbours among floats may be the lower one, which is not to be taken.
-    threshold = np.where((middle > lower) & (middle <= upper), middle, upper)
+    # The middle of two adjacent floats may round to the lower one, which must not be predicted positive.
+    thresholds = np.where((middle > lower) & (middle <= upper), middle, upper)
     with np.errstate(over="ignore"):
-        nothing = np.nextafter(numbers[0], np.inf)
-    return np.append(nothing, threshold), np.append(0, last + 1), np.append(0, found[last])
+        above_all = np.nextafter(values[0], np.inf)
+    return np.append(above_all, thresholds), np.append(0, last + 1), np.append(0, positives[last])
 
 
 def average_precision(scores: Numbers, labels: Numbers) -> float:
-    """The mean of the precisions at each of the true ones, from the greatest score down.
+    """The precision at each threshold, weighted by the increase in recall.
 
         AP = sum_n (R_n - R_(n-1)) P_n
 
-    P and R are precision and recall of the n-th cut; equal scores lie on the same side of each.
+    P_n and R_n are precision and recall at the n-th threshold, from high to low.
 
     Args:
         scores: Numbers.
-        labels: 1 for what is true, or else 0.
+        labels: 1 for positive, 0 for negative.
 
     Shape:
         scores, labels: (rows,). Output: float, 0 to 1.
 
     Raises:
-        ValueError: If the shapes do not fit, a score is not finite, a label is neither 0 nor 1, or none is 1.
+        ValueError: If the shapes do not match, a score is not finite, a label is not 0 or 1, or no label is 1.
 
     References:
         Manning et al., 2008, section 8.4. https://nlp.stanford.edu/IR-book
@@ -69,25 +70,25 @@ def average_precision(scores: Numbers, labels: Numbers) -> float:
         >>> round(average_precision([0.9, 0.8, 0.7, 0.6], [1, 0, 1, 0]), 4)
         0.8333
     """
-    _, taken, true = cuts(scores, labels)
-    if not true[-1]:
-        raise ValueError("no label is 1, and there is nothing to find; pass at least one")
-    return float(np.sum(np.diff(true) * true[1:] / taken[1:]) / true[-1])
+    _, predicted, correct = threshold_counts(scores, labels)
+    if not correct[-1]:
+        raise ValueError("no label is 1, so there is nothing to find; pass at least one")
+    return float(np.sum(np.diff(correct) * correct[1:] / predicted[1:]) / correct[-1])
 
 
 def best_threshold(scores: Numbers, labels: Numbers, metric: str = "accuracy") -> tuple[float, float]:
-    """The cut of the scores that is best, and how good it is; of equally good ones, that which takes least.
+    """The threshold with the best value of a metric, and that value; of several best thresholds, the highest.
 
     Args:
         scores: Numbers.
-        labels: 1 for what should lie at the threshold or above, or else 0.
+        labels: 1 for rows that should be at the threshold or above, 0 for the others.
         metric: ``"accuracy"`` or ``"f1"``.
 
     Shape:
-        scores, labels: (rows,). Output: threshold and value.
+        scores, labels: (rows,). Output: the threshold and the value of the metric.
 
     Raises:
-        ValueError: If the shapes do not fit, there is no row, a score is not finite, a label is neither 0 nor 1, or the
+        ValueError: If the shapes do not match, there are no rows, a score is not finite, a label is not 0 or 1, or the
             metric is unknown.
 
     Example:
@@ -97,10 +98,11 @@ def best_threshold(scores: Numbers, labels: Numbers, metric: str = "accuracy") -
         (0.375, 0.8)
     """
     check_choice("metric", metric, ("accuracy", "f1"))
-    threshold, taken, true = cuts(scores, labels)
+    thresholds, predicted, correct = threshold_counts(scores, labels)
+    count, positives = predicted[-1], correct[-1]
     if metric == "f1":
-        values = 2 * true / np.maximum(taken + true[-1], 1)
+        values = 2 * correct / np.maximum(predicted + positives, 1)
     else:
-        values = (2 * true - taken + taken[-1] - true[-1]) / taken[-1]  # True ones taken, others left.
+        values = (2 * correct - predicted + count - positives) / count  # (true positives + true negatives) / rows
     best = int(np.argmax(values))
-    return float(threshold[best]), float(values[best])
+    return float(thresholds[best]), float(values[best])

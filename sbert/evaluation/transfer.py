@@ -1,4 +1,4 @@
-"""TransferSuite: how well a logistic regression of frozen vectors does on SentEval's tasks."""
+"""TransferSuite: logistic regression on frozen vectors for the classification tasks of SentEval."""
 
 from __future__ import annotations
 
@@ -16,54 +16,55 @@ from torch import Tensor
 
 from sbert.data.transfer import TransferTask, read_transfer, tasks_in
 from sbert.evaluation.checks import names
-from sbert.evaluation.evaluator import Evaluator, Vectors
+from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metrics import accuracy, f1
+from sbert.evaluation.vectors import Vectors
 from sbert.inputs.arguments import check_positive
 from sbert.inputs.extras import missing
 from sbert.pipeline.progress import progress_bar
 
 TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 
-# SentEval's: C for tasks with folds or a development part, and for those with a train and a test part alone.
+# SentEval's values of C: for tasks with folds or a development set, and for tasks with a training and a test set only.
 _GRID = [2.0**power for power in range(-2, 4)]
-_WIDE = [2.0**power for power in range(-1, 6)]
+_GRID_WITHOUT_DEV = [2.0**power for power in range(-1, 6)]
 _SEED = 1111
-_INNER = 5
+_INNER_FOLDS = 5
 
-# Rows to train with, to choose C with (if they are others), and to measure with.
+# Indices of the rows for training, for the choice of C (None for inner folds of the training rows), and for testing.
 Fold = tuple[np.ndarray, np.ndarray | None, np.ndarray]
 
 
 class TransferSuite(Evaluator):
-    r"""The accuracy of logistic regression on a model's vectors, which stay as they are, on classification tasks.
+    r"""The accuracy of a logistic regression on a model's frozen vectors, on SentEval's classification tasks.
 
         features = u                    for sentences
         features = (\|u - v\|, u * v)   for pairs
 
-    ``MR``, ``CR``, ``SUBJ`` and ``MPQA`` are the mean of a stratified cross-validation with 10 folds, ``SST2``,
-    ``TREC`` and ``MRPC`` the accuracy on the test part; ``MRPC_f1`` is F1 of its paraphrases. ``average`` is the mean
-    of the accuracies. All are fractions, where tables have them times 100.
+    ``MR``, ``CR``, ``SUBJ`` and ``MPQA`` are means of a stratified cross-validation with 10 folds; ``SST2``, ``TREC``
+    and ``MRPC`` are the accuracy on the test set; ``MRPC_f1`` is the F1 of its paraphrases. ``average`` is the mean of
+    the accuracies. All values are fractions, which publications multiply by 100.
 
-    The strength of the L2 penalty is chosen from SentEval's grids: C of 2^-2 to 2^3 on the development part if there
-    is one, or in each of the 10 folds on inner folds of the other 9; C of 2^-1 to 2^5 on folds of the training part
-    where there is a test part alone. What differs from SentEval: 5 inner folds for its 10; scikit-learn's solver
-    lbfgs in float64, to a tolerance of 1e-5, with all classes in one model; and training parts of more than ``rows``
-    rows are thinned out evenly, of which there are none among the seven. SNLI is measured as the other pairs are, where
-    SentEval adds u and v to the features and has no penalty; MNLI is none of its tasks.
+    The strength of the L2 penalty is chosen from SentEval's grids: C of 2^-2 to 2^3 on the development set, or, with
+    cross-validation, on inner folds of the training folds; C of 2^-1 to 2^5 on folds of the training set if there is
+    only a test set besides. The differences from SentEval are: 5 inner folds instead of 10; scikit-learn's solver
+    lbfgs in float64, with a tolerance of 1e-5 and one multinomial model; and training sets of more than ``rows`` rows
+    are evenly subsampled, which does not occur in the seven default tasks. SNLI uses the features above, while
+    SentEval adds u and v to them and uses no penalty. MNLI is not a task of SentEval.
 
     Args:
-        folder: As ``read_transfer`` takes it.
-        tasks: Names of tasks; those of the seven that are in the folder where it is not given, and ``suite.missing``
-            names the others. SST5, SICK-E, SNLI and MNLI can be had, too.
-        folds: How many the cross-validation has.
-        rows: At most so many rows of a training part.
-        prompt: Before every text, in place of the model's default: the name of one of its prompts, or a text.
+        folder: The folder of the data, as for ``read_transfer``.
+        tasks: Names of tasks; by default those of the seven that are in the folder. The attribute ``missing`` has the
+            names of the others. SST5, SICK-E, SNLI and MNLI are also available.
+        folds: Number of folds of the cross-validation.
+        rows: Maximum number of rows of a training set.
+        prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
-        FileNotFoundError: If the folder has none of the tasks, or not one that ``tasks`` names.
+        FileNotFoundError: If the folder has none of the tasks, or lacks one that ``tasks`` names.
         ImportError: If scikit-learn is not installed.
-        TypeError: If ``tasks`` is one string.
-        ValueError: If a task is unknown; or if a file does not fit, with the line's number.
+        TypeError: If ``tasks`` is a single string.
+        ValueError: If a task is unknown, or a file is invalid; the message has the line number.
 
     References:
         Conneau and Kiela, 2018. https://arxiv.org/abs/1803.05449
@@ -98,9 +99,9 @@ class TransferSuite(Evaluator):
         self.missing = [name for name in TASKS if name not in present] if tasks is None else []
         wanted = [name for name in TASKS if name in present] if tasks is None else names("tasks", tasks)
         if tasks is not None and not wanted:
-            raise ValueError(f"tasks names none; pass some of {', '.join(TASKS)}, or leave it out")
+            raise ValueError(f"tasks is empty; pass some of {', '.join(TASKS)}, or leave it out")
         if not wanted:
-            raise FileNotFoundError(f"{folder} has no {' or '.join(TASKS)}; see read_transfer for how files are named")
+            raise FileNotFoundError(f"{folder} has no {' or '.join(TASKS)}; see read_transfer for the names of files")
         self.tasks = [read_transfer(folder, name) for name in wanted]
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
@@ -110,24 +111,24 @@ class TransferSuite(Evaluator):
         ranks, jobs = vectors.ranks, [(problem, fold) for problem in problems for fold in problem.folds]
 
         def own() -> Tensor:
-            """(own folds, 1, 2): accuracy and F1 of the folds that this process does."""
-            made = list(_work(vectors, self.prompt, jobs[ranks.rank :: ranks.world]))
-            return torch.tensor(made, dtype=torch.float64).reshape(len(made), 1, 2)
+            """Accuracy and F1 of the folds of this process: (own folds, 1, 2)."""
+            measured = list(_fold_metrics(vectors, self.prompt, jobs[ranks.rank :: ranks.world]))
+            return torch.tensor(measured, dtype=torch.float64).reshape(len(measured), 1, 2)
 
-        found = iter(ranks.gather(ranks.together(own), len(jobs))[:, 0].tolist())
-        figures: dict[str, float] = {}
+        results = iter(ranks.gather(ranks.together(own), len(jobs))[:, 0].tolist())
+        metrics: dict[str, float] = {}
         for problem in problems:
-            folds = [next(found) for _ in problem.folds]
-            figures[problem.name] = float(np.mean([right for right, _ in folds]))
+            folds = [next(results) for _ in problem.folds]
+            metrics[problem.name] = float(np.mean([fold_accuracy for fold_accuracy, _ in folds]))
             if problem.name == "MRPC":
-                figures["MRPC_f1"] = folds[0][1]
-        average = float(np.mean([figures[problem.name] for problem in problems]))
-        return {"average": average, **figures}
+                metrics["MRPC_f1"] = folds[0][1]
+        average = float(np.mean([metrics[problem.name] for problem in problems]))
+        return {"average": average, **metrics}
 
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """A task, laid out as rows, some of which make up each fold."""
+    """A task: its columns of texts and labels, its folds as indices of rows, and the values of C to choose from."""
 
     name: str
     columns: list[list[str]]
@@ -153,65 +154,67 @@ class _Problem:
                 raise ValueError(
                     f"{task.name} has {least} rows of a class, too few for folds={folds}; pass fewer folds"
                 )
-            cut = StratifiedKFold(folds, shuffle=True, random_state=_SEED).split(labels, labels)
-            parts: list[Fold] = [(train, None, test) for train, test in cut]
+            halves = StratifiedKFold(folds, shuffle=True, random_state=_SEED).split(labels, labels)
+            parts: list[Fold] = [(train, None, test) for train, test in halves]
         else:
             parts = [(splits["train"], splits.get("dev"), splits["test"])]
         columns = [[row[name] for row in every] for name in task.columns]
-        return cls(task.name, columns, labels, parts, _GRID if "dev" in splits or "all" in splits else _WIDE)
+        grid = _GRID if "dev" in splits or "all" in splits else _GRID_WITHOUT_DEV
+        return cls(task.name, columns, labels, parts, grid)
 
 
-def _work(vectors: Vectors, prompt: str | None, jobs: list[tuple[_Problem, Fold]]) -> Iterator[tuple[float, float]]:
+def _fold_metrics(
+    vectors: Vectors, prompt: str | None, jobs: list[tuple[_Problem, Fold]]
+) -> Iterator[tuple[float, float]]:
     """The accuracy and the F1 of class 1 of each fold."""
     from threadpoolctl import threadpool_limits
 
     bar = progress_bar(vectors.show_progress_bar, total=len(jobs), desc="Folds")
-    with bar if bar is not None else nullcontext(), threadpool_limits(1):  # Threads wait for each other, on small work.
+    with bar if bar is not None else nullcontext(), threadpool_limits(1):  # Such small matrices gain nothing by more.
         for problem, group in groupby(jobs, key=lambda job: job[0]):
             features = _features([vectors(column, prompt=prompt) for column in problem.columns])
             for _, fold in group:
-                yield _judged(features, problem.labels, fold, problem.grid)
+                yield _measure_fold(features, problem.labels, fold, problem.grid)
                 if bar is not None:
                     bar.update()
 
 
 def _features(columns: list[np.ndarray]) -> np.ndarray:
-    """What the classifier sees: (rows, dim) of sentences, (rows, 2 dim) of pairs."""
+    """The input of the classifier: (rows, dim) for sentences, (rows, 2 dim) for pairs."""
     if len(columns) == 1:
         return columns[0]
     first, second = columns
     return np.concatenate([np.abs(first - second), first * second], axis=1)
 
 
-def _judged(features: np.ndarray, labels: np.ndarray, fold: Fold, grid: list[float]) -> tuple[float, float]:
-    """Choose the strength without a look at the test rows, fit with all rows for training, and test."""
+def _measure_fold(features: np.ndarray, labels: np.ndarray, fold: Fold, grid: list[float]) -> tuple[float, float]:
+    """Choose C without the test rows, fit on all training rows, and return accuracy and F1 on the test rows."""
     from sklearn.model_selection import StratifiedKFold
 
     train, dev, test = fold
     if dev is not None:
         inner = [(train, dev)]
     else:
-        cut = StratifiedKFold(_INNER, shuffle=True, random_state=_SEED).split(train, labels[train])
-        inner = [(train[rest], train[held_out]) for rest, held_out in cut]
+        folds = StratifiedKFold(_INNER_FOLDS, shuffle=True, random_state=_SEED).split(train, labels[train])
+        inner = [(train[rest], train[held_out]) for rest, held_out in folds]
     accuracies = np.mean([_accuracies(features, labels, *rows, grid) for rows in inner], axis=0)
-    best = grid[int(np.argmax(accuracies))]  # Of equal ones that of the strongest penalty.
-    found = _regression(best).fit(features[train].astype(float), labels[train]).predict(features[test])
-    return accuracy(found, labels[test]), f1(found == 1, labels[test] == 1)
+    best = grid[int(np.argmax(accuracies))]  # Of several best values, that with the strongest penalty.
+    predicted = _regression(best).fit(features[train].astype(float), labels[train]).predict(features[test])
+    return accuracy(predicted, labels[test]), f1(predicted == 1, labels[test] == 1)
 
 
 def _accuracies(
     features: np.ndarray, labels: np.ndarray, train: np.ndarray, held_out: np.ndarray, grid: list[float]
 ) -> list[float]:
-    """The accuracy on held-out rows for each strength; each fit starts from the one before, and soon ends."""
+    """The accuracy on held-out rows for each C; each fit starts from the previous one, so that it converges fast."""
     rows, model = features[train].astype(float), _regression(grid[0], warm_start=True)
     return [
-        float(model.set_params(C=strength).fit(rows, labels[train]).score(features[held_out], labels[held_out]))
-        for strength in grid
+        float(model.set_params(C=c).fit(rows, labels[train]).score(features[held_out], labels[held_out])) for c in grid
     ]
 
 
-def _regression(strength: float, **options: Any) -> Any:
-    # In float32 the solver may stop short of the tolerance.
+def _regression(c: float, **options: Any) -> Any:
+    # Fit it on float64: in float32 the solver may stop before it reaches the tolerance.
     from sklearn.linear_model import LogisticRegression
 
-    return LogisticRegression(C=strength, tol=1e-5, max_iter=1000, **options)
+    return LogisticRegression(C=c, tol=1e-5, max_iter=1000, **options)

@@ -1,4 +1,4 @@
-"""TranslationEvaluator: whether a sentence and its translation are nearest to each other."""
+"""TranslationEvaluator: whether the most similar translation of a sentence is its own."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from sbert.evaluation.checks import as_many, texts
-from sbert.evaluation.evaluator import Evaluator, Vectors
+from sbert.evaluation.evaluator import Evaluator
+from sbert.evaluation.vectors import Vectors
 from sbert.functional import check_similarity
 from sbert.search import semantic_search
 
 
 class TranslationEvaluator(Evaluator):
-    """The part of the sentences whose translation is, among all translations, the most similar one, both ways.
+    """The fraction of sentences whose own translation is the most similar of all translations, in both directions.
 
         accuracy = mean_i [ argmax_j s(u_i, v_j) = i ]
 
-    A sentence that stands in several places is right in each of them.
+    If the same translation occurs several times, all its places are correct.
 
     Args:
-        source: Texts.
-        target: The translation of each.
+        source: The sentences.
+        target: The translation of each sentence.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
-        prompt: Before every text, in place of the model's default: the name of one of its prompts, or a text.
+        prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
-        ValueError: If there are not as many of each, none, or the similarity is unknown.
-        TypeError: If a text is no str.
+        ValueError: If the lengths differ, there are no sentences, or the similarity is unknown.
+        TypeError: If a text is not a str.
 
     References:
         Reimers and Gurevych, 2020, section 4.3. https://arxiv.org/abs/2004.09813
@@ -52,10 +53,11 @@ class TranslationEvaluator(Evaluator):
     def measure(self, vectors: Vectors) -> dict[str, float]:
         table, half = vectors([*self.source, *self.target], prompt=self.prompt), len(self.source)
         source, target = table[:half], table[half:]
-        there = self._accuracy(source, target, self.target)
-        back = self._accuracy(target, source, self.source)
-        return {"mean_accuracy": (there + back) / 2, "source_to_target": there, "target_to_source": back}
+        forward = self._accuracy(source, target, self.target)
+        backward = self._accuracy(target, source, self.source)
+        return {"mean_accuracy": (forward + backward) / 2, "source_to_target": forward, "target_to_source": backward}
 
-    def _accuracy(self, asked: np.ndarray, answers: np.ndarray, sentences: Sequence[str]) -> float:
-        found = semantic_search(asked, answers, 1, similarity=self.similarity).indices[:, 0]
-        return float(np.mean([sentences[place] == right for place, right in zip(found, sentences, strict=True)]))
+    def _accuracy(self, queries: np.ndarray, corpus: np.ndarray, texts: Sequence[str]) -> float:
+        """The fraction of queries whose most similar vector of the corpus is that of the right text."""
+        nearest = semantic_search(queries, corpus, 1, similarity=self.similarity).indices[:, 0]
+        return float(np.mean([texts[place] == right for place, right in zip(nearest, texts, strict=True)]))

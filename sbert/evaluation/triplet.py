@@ -1,4 +1,4 @@
-"""TripletEvaluator: whether anchors are nearer to their positives than to their negatives."""
+"""TripletEvaluator: whether anchors are more similar to their positives than to their negatives."""
 
 from __future__ import annotations
 
@@ -7,32 +7,33 @@ from collections.abc import Iterable
 import numpy as np
 
 from sbert.evaluation.checks import as_many, texts
-from sbert.evaluation.evaluator import Evaluator, Vectors
+from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.pair_scores import scores_of
+from sbert.evaluation.vectors import Vectors
 from sbert.functional import check_similarity, pairwise_similarity
 
 
 class TripletEvaluator(Evaluator):
-    """The part of the triplets whose anchor is more like its positive than like its negative.
+    """The fraction of triplets whose anchor is more similar to its positive than to its negative.
 
         accuracy = mean_i [ s(a_i, p_i) > s(a_i, n_i) + margin ]
 
-    Anchors are encoded with the model's prompt of queries, the others with that of documents, if it has them. Of a
-    ``CrossEncoder``, it is the model's scores of the two pairs that are compared.
+    Anchors are encoded with the model's prompt for queries, the other texts with its prompt for documents, if it has
+    these. For a ``CrossEncoder``, the similarities are the model's scores of the two pairs.
 
     Args:
-        anchors: Texts.
-        positives: One for each anchor.
-        negatives: One for each anchor.
+        anchors: The anchors.
+        positives: One text for each anchor.
+        negatives: One text for each anchor.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
-        margin: By how much the positive must be more similar.
-        query_prompt: Before every anchor, in place of the model's for queries: the name of one of its prompts, or a
-            text; ``""`` for none.
-        document_prompt: Before every other text, in place of the model's for documents.
+        margin: Minimum difference between the two similarities.
+        query_prompt: The prompt before every anchor, instead of the model's prompt for queries: the name of a prompt,
+            a text, or ``""`` for none.
+        document_prompt: The prompt before every other text, instead of the model's prompt for documents.
 
     Raises:
-        ValueError: If there are not as many of each, the margin is not finite, or the similarity is unknown.
-        TypeError: If a text is no str.
+        ValueError: If the lengths differ, the margin is not finite, or the similarity is unknown.
+        TypeError: If a text is not a str.
 
     References:
         Reimers and Gurevych, 2019, section 4.4. https://arxiv.org/abs/1908.10084

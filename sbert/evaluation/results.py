@@ -1,0 +1,82 @@
+"""Files of results: one line for each evaluation."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sbert.storage.atomic import write_text
+
+
+def write_line(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
+    r"""Add a record to a file of results, which is created if it does not exist.
+
+    In a CSV file, missing columns are added. In a JSONL file, an incomplete last line, left by a killed process, is
+    ended first.
+
+    Args:
+        path: The file: CSV if it ends in ``.csv``, else JSONL.
+        record: Values by name.
+
+    Raises:
+        OSError: If the file cannot be written.
+        ValueError: If it is a CSV file that is not a header with rows.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "results.csv"
+        ...     write_line(file, {"model": "a", "spearman": 0.5})
+        ...     write_line(file, {"model": "b", "spearman": 0.6, "pearson": 0.7})
+        ...     file.read_text().splitlines()
+        ['model,spearman,pearson', 'a,0.5,', 'b,0.6,0.7']
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.suffix.lower() == ".csv":
+        _write_csv(target, record)
+    else:
+        _append_json(target, record)
+
+
+def _append_json(path: Path, record: Mapping[str, Any]) -> None:
+    finite = {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in record.items()
+    }
+    with path.open("a+b") as file:
+        file.seek(max(0, file.tell() - 1))
+        incomplete = file.read() not in (b"", b"\n")
+        file.write(("\n" * incomplete + json.dumps(finite, ensure_ascii=False) + "\n").encode())
+
+
+def _write_csv(path: Path, record: Mapping[str, Any]) -> None:
+    columns, rows = _read_csv(path)
+    if columns and not set(columns) & set(record):
+        raise ValueError(f"{path} has other columns ({', '.join(columns)[:60]}); pass another file")
+    columns += [name for name in record if name not in columns]
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows([*rows, record])
+    write_text(path, text.getvalue())
+
+
+def _read_csv(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    """The columns and rows of a file of results; none if the file is missing or empty."""
+    if not path.exists() or not path.stat().st_size:
+        return [], []
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file, strict=True)
+        try:
+            columns, rows = list(reader.fieldnames or ()), list(reader)
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} is not a CSV file of results ({error}); pass another file") from error
+    if any(None in row or None in row.values() for row in rows) or len(set(columns)) < len(columns):
+        raise ValueError(f"{path} has rows that do not match its header; correct them, or pass another file")
+    return columns, rows

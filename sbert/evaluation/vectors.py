@@ -1,0 +1,160 @@
+"""Vectors and scores of a model for evaluators, each text and each pair computed once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from sbert.inputs.prompts import ROLES, default_prompt, prompt_text
+from sbert.pipeline.batching import unique
+from sbert.pipeline.ranks import ALONE, Ranks
+
+# The methods of a model that encode each kind of text; the first that the model has is used.
+_METHODS = {"text": ("encode",), "query": ("encode_query", "encode"), "document": ("encode_document", "encode")}
+
+
+class Vectors:
+    """The vectors of texts by one model, with a cache: each text is encoded once, even for several evaluators.
+
+    Args:
+        model: Any object with ``encode(list of str)``, which returns vectors as an array, a tensor or a list. If it
+            has ``encode_query`` and ``encode_document``, these are used for queries and documents.
+        ranks: The processes that share the work; all must ask for the same texts in the same order.
+        show_progress_bar: As in ``SentenceEncoder.encode``; not passed to models of other libraries.
+
+    Raises:
+        TypeError: If the model has neither ``encode`` nor, for pairs, ``predict``.
+
+    Example:
+        >>> vectors = Vectors(model)
+        >>> vectors(["A cat.", "A dog.", "A cat."]).shape
+        (3, 384)
+    """
+
+    def __init__(self, model: Any, ranks: Ranks = ALONE, show_progress_bar: bool | None = None) -> None:
+        if not any(callable(getattr(model, name, None)) for name in ("encode", "predict")):
+            raise TypeError(
+                f"the model is of type {type(model).__name__}; pass a SentenceEncoder, or any object with a method"
+                " encode(list of str) that returns one vector per text"
+            )
+        self.model, self.ranks = model, ranks
+        self.show_progress_bar = show_progress_bar if ranks.first else False  # One bar is enough: that of rank 0.
+        # For each kind and prompt, the index of each text in the table of vectors.
+        self._places: dict[tuple[str, str | None], dict[str, int]] = {}
+        self._tables: dict[tuple[str, str | None], np.ndarray] = {}
+
+    @property
+    def is_cross_encoder(self) -> bool:
+        """Whether the model gives scores of pairs instead of vectors."""
+        return bool(getattr(self.model, "is_cross_encoder", not hasattr(self.model, "encode")))
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """Keyword arguments for the model's methods; none for models of other libraries."""
+        return {"show_progress_bar": self.show_progress_bar} if hasattr(self.model, "is_cross_encoder") else {}
+
+    def __call__(self, texts: Sequence[str], kind: str = "text", prompt: str | None = None) -> np.ndarray:
+        """The vectors of texts, from the cache if they were encoded before.
+
+        Args:
+            texts: Any number of texts; the same text may occur several times.
+            kind: ``"text"``; or ``"query"`` or ``"document"``, for the model's prompts for queries and documents.
+            prompt: The name of one of the model's prompts, or a text, instead of the model's prompt for this kind.
+
+        Shape:
+            Output: (texts, dim) float32.
+
+        Raises:
+            ValueError: If the model has a default prompt, but none for this kind; or a vector is not finite.
+        """
+        key = kind, prompt
+        places = self._places.setdefault(key, {})
+        new = [text for text in dict.fromkeys(texts) if text not in places]
+        if new or key not in self._tables:
+            encoded = self.fresh(new, kind, prompt)
+            table = self._tables.get(key)
+            self._tables[key] = encoded if table is None else np.concatenate([table, encoded])
+            places.update({text: len(places) + i for i, text in enumerate(new)})
+        return self._tables[key][np.fromiter((places[text] for text in texts), np.int64, len(texts))]
+
+    def fresh(self, texts: Sequence[str], kind: str = "text", prompt: str | None = None) -> np.ndarray:
+        """The same without the cache, for large corpora that are needed only once."""
+        if self.is_cross_encoder:
+            raise TypeError(
+                f"a {type(self.model).__name__} gives scores of pairs, but this evaluator needs vectors; pass a"
+                " SentenceEncoder"
+            )
+        options = self._options
+        if prompt is not None:
+            argument = "prompt" if kind == "text" else f"{kind}_prompt"
+            options["prompt"] = prompt_text(self.model, prompt, argument)
+        else:
+            self._check_prompt(kind)
+        encode = next(getattr(self.model, name) for name in _METHODS[kind] if hasattr(self.model, name))
+
+        def vectors(part: Sequence[str]) -> np.ndarray:
+            encoded = _array(encode(list(part), **options))
+            if encoded.ndim != 2 or len(encoded) != len(part):
+                raise ValueError(
+                    f"{type(self.model).__name__}.encode returns the shape {encoded.shape} for {len(part)} texts;"
+                    " return (texts, dim)"
+                )
+            return encoded
+
+        return self._shared(texts, vectors)
+
+    def _check_prompt(self, kind: str) -> None:
+        """Raise a ValueError if the default prompt, which is for all texts, would be used for a query or document."""
+        default, known = default_prompt(self.model), getattr(self.model, "prompts", None) or {}
+        if default and kind in ROLES and not any(name in known for name in ROLES[kind]):
+            raise ValueError(
+                f"the model has the default prompt {self.model.default_prompt_name!r} ({default!r}) and no prompt"
+                f" {' or '.join(map(repr, ROLES[kind]))}, so the prompt of a {kind} is unknown; pass {kind}_prompt=:"
+                " the name of a prompt, its text, or '' for none"
+            )
+
+    def pairs(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+        """The scores of pairs of texts by a cross-encoder; each different pair is scored once.
+
+        Shape:
+            Output: (pairs,) or (pairs, classes).
+        """
+        different, _, places = unique(list(zip(first, second, strict=True)))
+        scores = self._shared(different, lambda part: _array(self.model.predict(list(part), **self._options)))
+        return np.take(scores, places, axis=0)
+
+    def _shared(self, items: Sequence[Any], action: Callable[[Sequence[Any]], np.ndarray]) -> np.ndarray:
+        """The result of an action for all items; each rank runs it on its part of them."""
+        ranks = self.ranks
+        # A rank without items of its own takes one all the same, to know the shape of the results.
+        own = items[ranks.rank :: ranks.world] or items[:1]
+        result = torch.from_numpy(np.ascontiguousarray(ranks.together(lambda: action(own))))
+        if ranks.world == 1 or not items:
+            return _finite(result.numpy(), items)
+        result, size = result[: len(items[ranks.rank :: ranks.world])], math.prod(result.shape[1:])
+        gathered = ranks.gather(result.reshape(len(result), 1, size), len(items))  # (items, 1, size)
+        return _finite(gathered.reshape(len(items), *result.shape[1:]).numpy(), items)
+
+
+def _array(values: Any) -> np.ndarray:
+    """Vectors or scores of any type as a float32 array on the host."""
+    if isinstance(values, (list, tuple)) and values and isinstance(values[0], torch.Tensor):
+        values = torch.stack(list(values))
+    if isinstance(values, torch.Tensor):
+        values = values.detach().float().cpu().numpy()
+    return np.asarray(values, np.float32)
+
+
+def _finite(values: np.ndarray, items: Sequence[Any]) -> np.ndarray:
+    """Raise if a value is not finite: comparisons with NaN are false, so the metrics would look valid."""
+    wrong = np.flatnonzero(~np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
+    if len(wrong):
+        raise ValueError(
+            f"the model gives NaN or infinity for {items[wrong[0]]!r:.80}; check whether its weights are finite, and"
+            " pass dtype='float32' if it was loaded with another dtype"
+        )
+    return values
