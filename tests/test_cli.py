@@ -247,7 +247,7 @@ def test_info_puts_each_module_on_a_line(folder: Path, tmp_path: Path, run: Run)
         ("encode sbert-mini texts.txt long.txt -o v.npy", "unrecognized arguments: long.txt"),
         ("info ./none", "none does not exist"),
         ("info texts.txt", "texts.txt is a file"),
-        ("info no-such-model", "or pass a model's folder: 'no-such-model' is none"),
+        ("info no-such-model", "or pass a model's folder: 'no-such-model' is not a folder"),
         ("dance", "invalid choice: 'dance'"),
         ("", "the following arguments are required"),
         ("info MODEL --loud", "unrecognized arguments: --loud"),
