@@ -22,7 +22,6 @@ from sbert.training.random_state import preserved
 from sbert.training.sampling import SAMPLERS
 
 if TYPE_CHECKING:
-    from sbert.cross_encoder import CrossEncoder
     from sbert.encoder import SentenceEncoder
 
 Value = TypeVar("Value")
@@ -67,7 +66,7 @@ class Trainer:
     @known_arguments_or(TrainingConfig)
     def __init__(
         self,
-        model: SentenceEncoder | CrossEncoder,
+        model: SentenceEncoder | Any,
         data: Iterable[Any] | Mapping[str, Iterable[Any]],
         loss: Loss | Mapping[str, Loss],
         config: TrainingConfig | None = None,
