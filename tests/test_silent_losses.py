@@ -283,7 +283,7 @@ def test_19_what_teaches_is_no_error(row: Row) -> None:
 def test_08_two_views_without_dropout_draw_a_warning() -> None:
     """The model that comes with the library has none."""
     rows = [(text, text) for text in ("a boat", "lake", "fox")]
-    with pytest.warns(UserWarning, match="the model has no dropout, so that both get the same vector"):
+    with pytest.warns(UserWarning, match="the model has no dropout, so both get the same vector"):
         Trainer(SentenceEncoder(device="cpu"), rows, MultipleNegativesRankingLoss())
     Trainer(model(), rows, MultipleNegativesRankingLoss())  # With dropout, without a warning.
 
