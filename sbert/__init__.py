@@ -195,7 +195,7 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    # torch takes more than a second to import, and nobody who asks for `sbert --help` needs it.
+    # torch takes more than a second to import, which `sbert --help` does not need.
     if name == "search":
         return import_module("sbert.search")
     if name not in __all__:

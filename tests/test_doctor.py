@@ -27,6 +27,6 @@ def test_what_runs_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_other_models(tmp_path: Path) -> None:
     facts = diagnose(SentenceEncoder(build("t5-encoder", tmp_path / "t5"), device="cpu"))
-    assert facts["forward"] == "plain: t5 is not of BERT's family"
+    assert facts["forward"] == "plain: t5 is not a BERT-family model"
     words = SentenceEncoder(StaticEmbedding(small.wordpiece(), torch.eye(200)), device="cpu")
     assert diagnose(words)["forward"] == "no transformer"
