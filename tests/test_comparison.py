@@ -54,9 +54,7 @@ def test_neighbouring_tokens() -> None:
     """MobileBERT looks at the tokens beside each, which would be another text's."""
     module = of("MobileBertModel", MOBILE)
     module.train()
-    with pytest.warns(
-        UserWarning, match="MobileBertModel runs by its plain, slower forward: without padding"
-    ):
+    with pytest.warns(UserWarning, match="MobileBertModel runs by its plain, slower forward: without padding"):
         module(TokenBatch.from_rows(ROWS))
     assert "differ by" in str(module.padding_reason)
 
@@ -71,9 +69,7 @@ def test_a_wrong_forward(monkeypatch: pytest.MonkeyPatch) -> None:
         return right(*arguments) + 0.1
 
     monkeypatch.setattr(packed, "hidden_states", wrong)
-    with pytest.warns(
-        UserWarning, match="AlbertModel runs by its plain, slower forward: without padding"
-    ):
+    with pytest.warns(UserWarning, match="AlbertModel runs by its plain, slower forward: without padding"):
         vectors = other.encode(small.TEXTS)
     assert abs(vectors - expected).max() <= 1e-6
 

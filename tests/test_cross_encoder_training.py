@@ -418,8 +418,8 @@ def test_half_weights_are_refused(bert: Path) -> None:
     with pytest.raises(ValueError, match="too imprecise for small steps"):
         CrossEncoder(bert, device="cpu", dtype="bfloat16").fit(rows())
     model = CrossEncoder(bert, device="cpu")
-    history = model.fit(rows(), config=config(steps=10, dtype="bfloat16"), show_progress_bar=False)
-    assert history[-1]["loss"] < history[0]["loss"]
+    history = model.fit(rows(), config=config(steps=60, dtype="bfloat16"), show_progress_bar=False)
+    assert history[-1]["loss"] < 0.8 * history[0]["loss"]
     assert model.dtype == torch.float32
 
 

@@ -437,7 +437,7 @@ def test_retrieval_of_tables(tmp_path: Path) -> None:
             "line 2: the id 'd1' occurs twice",
         ),
         ("corpus.jsonl", objects({"_id": None, "text": "a"}), "corpus.jsonl, line 1: the id None is not valid"),
-        ("corpus.jsonl", objects({"_id": "d1", "text": 5}), "corpus.jsonl, line 1: the text or the title is not a string"),
+        ("corpus.jsonl", objects({"_id": "d1", "text": 5}), "line 1: the text or the title is not a string"),
         (
             "corpus.jsonl",
             objects({"_id": "d1", "body": ""}),
@@ -454,7 +454,7 @@ def test_retrieval_of_tables(tmp_path: Path) -> None:
             "query-id\tcorpus-id\tscore\nq9\td1\t1\n",
             "test.tsv, line 2: the id 'q9' is not in queries",
         ),
-        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tx\n", "test.tsv, line 2: the label 'x' is not a number"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tx\n", "line 2: the label 'x' is not a number"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t0\n", "test.tsv has no relevant document"),
     ],
 )

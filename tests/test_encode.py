@@ -94,7 +94,8 @@ def test_truncation_is_reported_once(model: SentenceEncoder) -> None:
     long = "word " * 400
     with pytest.warns(UserWarning, match="sentences were truncated") as caught:
         model.encode([long, "short", long])
-    assert [str(w.message).split(";")[0] for w in caught] == ["2 of 3 sentences were truncated to max_seq_length=256 tokens"]
+    said = [str(w.message).split(";")[0] for w in caught]
+    assert said == ["2 of 3 sentences were truncated to max_seq_length=256 tokens"]
     assert Path(caught[0].filename) == Path(__file__)
     model.encode([long], on_truncate="ignore")
     with pytest.warns(UserWarning, match="1 of 2 sentences were truncated"):

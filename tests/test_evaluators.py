@@ -173,7 +173,9 @@ def test_two_ranks_find_what_one_does(folder: Path, tmp_path: Path) -> None:
     assert set(one) > set(EVALUATORS)
     np.testing.assert_equal(first, second)
     for name, figures in one.items():
-        assert first[name] == pytest.approx(figures, abs=1e-6, nan_ok=True), name
+        # The scores of a tiny cross-encoder differ by 0.004, and by 6e-8 with the shape of the batch.
+        rounding = 2e-5 if name == "scores" else 1e-6
+        assert first[name] == pytest.approx(figures, abs=rounding, nan_ok=True), name
     # Of several, only the first rank writes.
     assert len((tmp_path / "2" / "results.jsonl").read_text().splitlines()) == len(EVALUATORS)
 

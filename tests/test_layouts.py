@@ -449,7 +449,7 @@ def test_unknown_modules(kind: str, tmp_path: Path) -> None:
     folder = minilm(tmp_path / "given")
     listed = modules("Transformer", "Pooling")
     listed[1]["type"] = kind
-    refused(write(folder, {"modules.json": listed}), rf"modules.json names the module type '{kind}', which is not one of")
+    refused(write(folder, {"modules.json": listed}), rf"names the module type '{kind}', which is not one of")
 
 
 @pytest.mark.parametrize(

@@ -299,9 +299,7 @@ def test_06_a_replay_that_differs_is_not_used(gpu: Gpu, fused: FusedEncoder, mon
     """Whatever the cause; here, the graph is empty after all."""
     monkeypatch.setattr("torch.cuda.Stream", lambda device: Stream(gpu, 0))
     graphs = Graphs(fused)
-    with pytest.warns(
-        UserWarning, match="short texts are encoded without CUDA graphs: its output differs by"
-    ) as said:
+    with pytest.warns(UserWarning, match="short texts are encoded without CUDA graphs: its output differs by") as said:
         assert wrong(graphs, fused) == 0
     assert len(said) == gpu.captures == 1
     chosen = inference.Choice(graphs, "F.linear, CUDA graphs for short texts")

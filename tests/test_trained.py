@@ -226,9 +226,7 @@ def test_a_forward_of_somebody_elses_is_noticed(calls: list[str]) -> None:
     layer = module.auto_model.encoder.layer[1]
     original = layer.forward
     layer.forward = lambda *arguments, **options: original(*arguments, **options) * 1.01
-    with pytest.warns(
-        UserWarning, match="BertModel runs by its plain, slower forward: in training"
-    ):
+    with pytest.warns(UserWarning, match="BertModel runs by its plain, slower forward: in training"):
         assert way(module, calls) == "packed"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 _WORDS = (
-    "the a of and light stone river under green slowly house walks seven open sky because bread window neighbour carries"
+    "the a of and light stone river under green slowly house walks seven open sky because bread window friend carries"
     " winter music early garden letters against morning quiet market children remember silver across mountains"
 ).split()
 
