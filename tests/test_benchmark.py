@@ -281,7 +281,7 @@ def test_what_cannot_be_written_is_said_before_the_measuring(
         assert main(["benchmark", str(folder), option, str(tmp_path / "none" / "file.png")]) == 2
         assert "none does not exist; create it" in capsys.readouterr().err
     assert main(["benchmark", str(folder), "--plot", str(tmp_path / "all.doc")]) == 2
-    expected = "pass one of" if find_spec("matplotlib") else 'pip install "sbert[plot]"'
+    expected = "use one of" if find_spec("matplotlib") else 'pip install "sbert[plot]"'
     assert expected in capsys.readouterr().err
 
 

@@ -177,7 +177,7 @@ def test_numbers_that_do_not_fit(encoder: SentenceEncoder) -> None:
 def test_a_tokenizer_in_python_is_refused() -> None:
     reader = model()[0]
     reader.tokenizer = SimpleNamespace(is_fast=False)
-    with pytest.raises(ValueError, match=r"SimpleNamespace does not say where .* tokenizer\.json"):
+    with pytest.raises(ValueError, match=r"SimpleNamespace does not give the positions .* tokenizer\.json"):
         reader.locate(["a"])
 
 

@@ -492,7 +492,7 @@ def test_19_an_unknown_keyword_names_the_nearest(folder: Path, call: Callable[[P
 def test_19_signatures_stay_what_they_are(model: SentenceEncoder) -> None:
     assert "normalize_embeddings" in inspect.signature(SentenceEncoder.encode).parameters
     assert list(inspect.signature(Pooling).parameters) == ["mode", "include_prompt"]
-    assert "The vectors of sentences" in (SentenceEncoder.encode.__doc__ or "")
+    assert "Encode sentences to vectors" in (SentenceEncoder.encode.__doc__ or "")
     assert copy.deepcopy(model).encode("a").shape == (16,)
 
 

@@ -18,7 +18,6 @@ import pytest
 import torch
 
 from sbert import SentenceEncoder
-from sbert.backends import huggingface
 from sbert.pipeline import progress as report
 from sbert.search import scoring
 from sbert.storage import processes
@@ -196,15 +195,14 @@ FORKING = """
 import json, multiprocessing, os, signal, sys, threading, time
 import datasets, numpy as np, torch
 from sbert import SentenceEncoder
-from sbert.backends import select as inference
-from sbert.pipeline import eval_mode as mode
-from sbert.backends import huggingface
+from sbert.backends import huggingface, select
+from sbert.pipeline import eval_mode
 from sbert.search import index
 
 model = SentenceEncoder(sys.argv[1], device="cpu")
 texts = [f"a small boat number {i} of {i * i} on the quiet lake" for i in range(600)]
 expected = model.encode(texts)
-locks = [huggingface.lock, inference._lock, index._BUILDING, mode._lock]
+locks = [huggingface.lock, select._lock, index._BUILDING, eval_mode._lock]
 
 def same(found):
     return bool(np.abs(found - expected).max() <= 1e-6)
@@ -238,7 +236,7 @@ def held():
     holding, done = threading.Event(), threading.Event()
 
     def hold():
-        with mode.evaluating(model), locks[0], locks[1], locks[2], locks[3], locks[4]:
+        with eval_mode.evaluating(model), locks[0], locks[1], locks[2], locks[3]:
             holding.set()
             done.wait()
 

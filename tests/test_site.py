@@ -10,7 +10,7 @@ import torch
 
 pytest.importorskip("pdoc")
 
-from tests import site
+from tests import render_site as site
 
 DOCSTRING = """One line.
 

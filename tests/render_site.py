@@ -1,6 +1,6 @@
 """The site of guides and API: rendered by pdoc from the docstrings, and checked for broken references.
 
-``python -m tests.site FOLDER`` writes it to a folder.
+``python -m tests.render_site FOLDER`` writes it to a folder.
 """
 
 from __future__ import annotations
