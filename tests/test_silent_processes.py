@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from sbert import SentenceEncoder
+from sbert.backends import huggingface
 from sbert.pipeline import progress as report
 from sbert.search import scoring
 from sbert.storage import processes
