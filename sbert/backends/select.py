@@ -73,7 +73,8 @@ def scores(model: Any, batch: TokenBatch) -> Tensor:
     Shape:
         Output: (rows, classes).
     """
-    head = None if watched(model, own=True) or not bool((batch.lengths > 0).all()) else _head(model)
+    all_have_tokens = sum(rows for rows, _ in batch.groups) == batch.rows  # Known on the host, without a wait.
+    head = _head(model) if all_have_tokens and not watched(model, own=True) else None
     if head is None:
         return padded.scores(model, batch)
     first = forward(model.base_model, batch)[batch.offsets[:-1]]  # (rows, dim)
