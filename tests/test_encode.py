@@ -359,7 +359,10 @@ class FirstAndLast(nn.Module):
         return self.scale * torch.cat([tokens.values[starts], tokens.values[ends]], dim=1)
 
 
-def test_own_pooling_is_saved_and_loaded(model: SentenceEncoder, tmp_path: Path) -> None:
+def test_own_pooling_is_saved_and_loaded(
+    model: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sbert.modules.registry._own", {})  # What is registered here is forgotten afterwards.
     own = SentenceEncoder(model[0], FirstAndLast(2.0), Normalize(), device="cpu")
     assert own.get_sentence_embedding_dimension() == 768
     with pytest.warns(UserWarning, match="FirstAndLast is known to sbert alone"):
