@@ -311,7 +311,7 @@ class CrossEncoder(nn.Module):
             lower index comes first.
 
         Raises:
-            TypeError: If the query or a document is no str, naming it.
+            TypeError: If the query or a document is not a str. The message names it.
             ValueError: If the model gives several scores, by which nothing can be ranked; or as ``predict`` does.
 
         Example:

@@ -18,9 +18,9 @@ what was chosen on this machine, and why:
 
 ```text
 forward              fused: oneDNN with reordered weights is 1.62 times as fast as F.linear with 2 threads
-attention            without padding, a call of scaled_dot_product_attention for each length
+attention            without padding, one call of scaled_dot_product_attention per length
 threads              2 of torch; OMP_NUM_THREADS or torch.set_num_threads changes it
-batches              4096 tokens at most, of texts of like length; batch_tokens= changes it
+batches              4096 tokens at most, texts of similar length; batch_tokens= changes it
 ```
 
 ## dtype
@@ -48,9 +48,9 @@ processor            Intel(R) Xeon(R) Processor
 device               cpu: AVX512, bfloat16 is fast; no accelerator was found
 dtype                float32: that of the weights
 forward              fused: oneDNN with reordered weights is 1.62 times as fast as F.linear with 2 threads
-attention            without padding, a call of scaled_dot_product_attention for each length
+attention            without padding, one call of scaled_dot_product_attention per length
 threads              2 of torch; OMP_NUM_THREADS or torch.set_num_threads changes it
-batches              4096 tokens at most, of texts of like length; batch_tokens= changes it
+batches              4096 tokens at most, texts of similar length; batch_tokens= changes it
 versions             sbert 0.1.0, torch 2.13.0+cpu, transformers 5.23.0, tokenizers 0.23.3, sentence-transformers 6.2.0
 ceiling              float32 373 GFLOP/s, bfloat16 2,797 GFLOP/s
 
