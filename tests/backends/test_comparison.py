@@ -1,0 +1,166 @@
+"""What cannot run without padding is found out, says why, and gives the vectors that it gives with padding."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+
+from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
+from sbert.backends import packed
+from sbert.backends.padded import bucket
+from sbert.backends.select import _padding_reason
+from tests import small
+from tests.backends.test_families import QWEN, SHAPE, build
+from tests.backends.test_packed import ESM, MOBILE, ROWS, apart, hugging_face, plain, transformer
+
+CPU = torch.device("cpu")
+WINDOW = {**QWEN, "sliding_window": 32, "use_sliding_window": True, "max_window_layers": 2, "moe_intermediate_size": 16}
+CONV = {**QWEN, "layer_types": ["conv", "full_attention"]}
+
+
+def of(kind: str, settings: dict[str, Any], **options: Any) -> Transformer:
+    """A transformer of one of Hugging Face's classes."""
+    config = getattr(transformers, kind.replace("Model", "Config"))(vocab_size=300, **settings)
+    model = small.randomized(getattr(transformers, kind)(config, **options))
+    return Transformer(model, small.wrapped(small.wordpiece(), 64))
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "reason"),
+    [
+        ("EsmModel", ESM, "EsmModel fails without padding (RuntimeError: The size of tensor a"),
+        ("Lfm2Model", CONV, "Lfm2Model has layers of conv"),
+        ("Qwen2MoeModel", WINDOW, "Qwen2MoeModel does not tell its attention how far to look"),
+        ("Gemma2Model", QWEN, "its attention is set to 'eager'"),
+    ],
+)
+def test_others_pad_and_say_why(kind: str, settings: dict[str, Any], reason: str) -> None:
+    module = of(kind, settings)
+    with torch.no_grad():
+        expected = plain(module.auto_model, ROWS)
+        assert apart(module(TokenBatch.from_rows(ROWS)).values, expected) <= 1e-5
+    assert str(module.padding_reason).startswith(reason)
+    assert SentenceEncoder(module, Pooling(), device="cpu").encode("lake").shape == (16,)
+
+
+def test_neighbouring_tokens() -> None:
+    """MobileBERT looks at the tokens beside each, which would be another text's."""
+    module = of("MobileBertModel", MOBILE)
+    module.train()
+    with pytest.warns(UserWarning, match="MobileBertModel runs by its plain, slower forward: without padding"):
+        module(TokenBatch.from_rows(ROWS))
+    assert "differ by" in str(module.padding_reason)
+
+
+def test_a_wrong_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = SentenceEncoder(transformer("albert"), Pooling(), device="cpu")
+    expected = model.encode(small.TEXTS)
+    other = SentenceEncoder(transformer("albert"), Pooling(), device="cpu")
+    right = packed.hidden_states
+
+    def wrong(*arguments: Any) -> Tensor:
+        return right(*arguments) + 0.1
+
+    monkeypatch.setattr(packed, "hidden_states", wrong)
+    with pytest.warns(UserWarning, match="AlbertModel runs by its plain, slower forward: without padding"):
+        vectors = other.encode(small.TEXTS)
+    assert abs(vectors - expected).max() <= 1e-6
+
+
+@pytest.mark.parametrize("family", ["bert", "qwen3"])
+def test_nothing_is_disturbed(family: str) -> None:
+    """Not the modes, random numbers, gradients or hooks of a model in training."""
+    module = transformer(family).train()
+    module.auto_model.activation_checkpointing_enable()
+    seen: list[object] = []
+    for part in module.modules():
+        part.register_forward_hook(lambda part, given, made: seen.append(part))
+        part.register_full_backward_hook(lambda part, given, made: seen.append(part))
+    state, before = torch.random.get_rng_state(), {key: dict(vars(x)) for key, x in module.named_modules()}
+    assert _padding_reason(module.network, CPU) is None
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert {key: dict(vars(x)) for key, x in module.named_modules()} == before
+    assert all(x.training for x in module.modules())
+    assert all(p.grad is None and p.requires_grad for p in module.parameters())
+    assert not seen
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_in_other_precisions(dtype: torch.dtype) -> None:
+    for family in ("bert", "gemma3", "modernbert"):
+        assert _padding_reason(transformer(family, dtype).network, CPU) is None
+
+
+def test_under_autocast() -> None:
+    module = transformer("bert")
+    with torch.autocast("cpu", torch.bfloat16):
+        values = module(TokenBatch.from_rows(ROWS)).values
+    assert module.padding_reason is None
+    assert apart(values.float(), plain(hugging_face("bert"), ROWS)) <= 0.1
+
+
+def test_a_model_set_to_eager_stays_so() -> None:
+    module = of("BertModel", {**SHAPE, "attn_implementation": "eager"})
+    assert module.padding_reason == "its attention is set to 'eager'"
+    assert module.auto_model.config._attn_implementation == "eager"
+    assert SentenceEncoder(module, Pooling(), device="cpu").encode("lake").shape == (16,)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_another_attention_later(attention: str) -> None:
+    """By the user, or with another model in the first one's place."""
+    module = transformer("bert")
+    expected = module(TokenBatch.from_rows(ROWS)).values
+    module.auto_model.set_attn_implementation(attention)
+    assert apart(module(TokenBatch.from_rows(ROWS)).values, expected) <= 1e-5
+    assert module.padding_reason == f"its attention is set to '{attention}'"
+    module.auto_model.set_attn_implementation(packed.NAME)
+    assert module.padding_reason is None
+    module.auto_model = hugging_face("bert")
+    assert apart(module(TokenBatch.from_rows(ROWS)).values, expected) <= 1e-5
+
+
+def test_another_model_is_compared_anew() -> None:
+    module = transformer("bert")
+    module(TokenBatch.from_rows(ROWS))
+    other = of("EsmModel", ESM).auto_model
+    module.auto_model = other
+    assert apart(module(TokenBatch.from_rows(ROWS)).values, plain(other, ROWS)) <= 1e-5
+    assert "EsmModel fails" in str(module.padding_reason)
+
+
+def test_a_configuration_without_a_direction(tmp_path: Path) -> None:
+    """With "is_causal": null transformers looks both ways where there is padding, and elsewhere back alone."""
+    folder = build("qwen3", tmp_path / "qwen3")
+    expected = SentenceEncoder(folder, device="cpu").encode(small.TEXTS, on_truncate="ignore")
+    config = json.loads((folder / "config.json").read_text())
+    small.write(folder, {"config.json": {**config, "is_causal": None}})
+    model = SentenceEncoder(folder, device="cpu")
+    assert abs(model.encode(small.TEXTS, on_truncate="ignore") - expected).max() == 0
+    assert model[0].padding_reason is None
+
+
+def test_hidden_states_that_somebody_asked_for() -> None:
+    module = transformer("bert")
+    module.auto_model.config.output_hidden_states = True
+    expected = plain(hugging_face("bert"), ROWS)
+    for part in (module, copy.deepcopy(module)):
+        assert apart(part(TokenBatch.from_rows(ROWS)).values, expected) <= 1e-5
+        assert part.padding_reason is None
+
+
+def test_buckets() -> None:
+    assert bucket(1, 1, None) == (1, 32)
+    assert bucket(9, 64, 512) == (16, 64)
+    assert bucket(3, 500, 510) == (4, 510)
+    batch = TokenBatch.from_rows([[4, 5], [6]])
+    ids, mask = batch.padded(fill=9, rows=4, longest=3)
+    assert ids.tolist() == [[4, 5, 9], [6, 9, 9], [9] * 3, [9] * 3]
+    assert mask.sum() == 3

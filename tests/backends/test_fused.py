@@ -1,0 +1,302 @@
+"""The fused forward: the vectors of the plain one, and dropped as soon as it might not be."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
+from sbert.backends import select as inference
+from sbert.backends.activations import GELU, GELU_TANH, RELU, Activation
+from sbert.backends.architectures import Backbone, describe
+from sbert.backends.fused import FusedEncoder
+from sbert.backends.linear import Linear, packing
+from sbert.backends.select import Choice, choose
+from sbert.pipeline.eval_mode import evaluating
+from tests import small
+from tests.backends.test_families import FAMILIES, build
+
+FUSED = ["bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert", "electra"]
+SHORT = [text[:60] for text in small.TEXTS]
+ROWS = [[3, 9, 4, 7], [5, 1, 1, 6, 8, 20, 11], [2], [], list(range(3, 40)), [8, 9, 4], [1, 1, 5]]
+
+
+def chosen(model: SentenceEncoder, dtype: torch.dtype = torch.float32) -> Choice:
+    with evaluating(model):
+        return choose(model[0].network, dtype)
+
+
+def loaded(family: str, folder: Path) -> SentenceEncoder:
+    if family == "camembert":
+        import json
+
+        build("roberta", folder, limit=62)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(
+            json.dumps({**config, "model_type": "camembert", "architectures": ["CamembertModel"]})
+        )
+    else:
+        build(family, folder, limit=62)
+    return SentenceEncoder(folder, device="cpu")
+
+
+@pytest.fixture
+def bert(tmp_path: Path) -> SentenceEncoder:
+    return loaded("bert", tmp_path / "bert")
+
+
+def padded(model: SentenceEncoder, rows: list[list[int]]) -> torch.Tensor:
+    """Token embeddings from the Hugging Face module, a row at a time."""
+    with evaluating(model):
+        return torch.cat([model[0].auto_model(torch.tensor([row])).last_hidden_state[0] for row in rows if row])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("family", FUSED)
+def test_as_the_hugging_face_module(family: str, packed: bool, tmp_path: Path) -> None:
+    """Rows of all lengths, out of order, with an empty one, and with the padding token (1) among the others."""
+    model = loaded(family, tmp_path / family)
+    expected = padded(model, ROWS)
+    backbone = describe(model[0].auto_model)
+    assert isinstance(backbone, Backbone), backbone
+    with evaluating(model):
+        fused = FusedEncoder(backbone, torch.float32, packed)
+        found = fused(TokenBatch.from_rows(ROWS))
+        again = fused(TokenBatch.from_rows(ROWS[:2]))  # Position biases of the longer rows are at hand.
+    assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
+    assert (again - expected[:11]).abs().max() <= 1e-5 * expected.abs().max()
+
+
+@pytest.mark.parametrize("family", FUSED)
+def test_encode_takes_it(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = loaded(family, tmp_path / family)
+    calls = []
+    plain = inference._module_forward
+    monkeypatch.setattr(inference, "_module_forward", lambda *given: (calls.append(1), plain(*given))[1])
+    vectors = model.encode(SHORT)
+    assert chosen(model).fused
+    assert not calls
+    monkeypatch.setattr(inference, "describe", lambda model: "switched off")
+    inference._choices.clear()
+    assert np.abs(vectors - model.encode(SHORT)).max() <= 1e-6
+    assert not chosen(model).fused
+
+
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - set(FUSED)))
+def test_others_say_why_not(family: str, tmp_path: Path) -> None:
+    model = SentenceEncoder(build(family, tmp_path / family), device="cpu")
+    assert not chosen(model).fused
+    assert "is not a BERT-family model" in chosen(model).why
+
+
+@pytest.mark.parametrize("activation", ["gelu_new", "gelu_pytorch_tanh", "relu"])
+def test_other_activations(activation: str, bert: SentenceEncoder, tmp_path: Path) -> None:
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(**{**bert[0].auto_model.config.to_dict(), "hidden_act": activation})
+    model = SentenceEncoder(Transformer(small.randomized(BertModel(config)), bert.tokenizer), Pooling(), device="cpu")
+    fused = chosen(model).fused
+    assert fused
+    with evaluating(model):
+        found = fused(TokenBatch.from_rows(ROWS))
+    assert (found - padded(model, ROWS)).abs().max() <= 1e-5 * found.abs().max()
+
+
+def test_unknown_activations_and_decoders_are_left_alone(bert: SentenceEncoder) -> None:
+    from transformers import BertConfig, BertModel
+
+    for change, reason in (({"hidden_act": "mish"}, "mish"), ({"is_decoder": True}, "decoder")):
+        config = BertConfig(**{**bert[0].auto_model.config.to_dict(), **change})
+        model = SentenceEncoder(
+            Transformer(small.randomized(BertModel(config)), bert.tokenizer), Pooling(), device="cpu"
+        )
+        assert not chosen(model).fused
+        assert reason in chosen(model).why
+
+
+def test_double_precision_stays_double(bert: SentenceEncoder) -> None:
+    model = bert.double()
+    fused = chosen(model, torch.float64).fused
+    assert fused
+    with evaluating(model):
+        found = fused(TokenBatch.from_rows(ROWS))
+    assert found.dtype == torch.float64
+    assert (found - padded(model, ROWS)).abs().max() <= 1e-12
+
+
+def test_bfloat16(bert: SentenceEncoder) -> None:
+    expected = bert.encode(SHORT)
+    model = copy.deepcopy(bert).bfloat16()
+    vectors = model.encode(SHORT)
+    assert chosen(model, torch.bfloat16).fused
+    assert (vectors * expected).sum(1).min() > 0.99
+    assert np.abs(vectors - expected).max() > 1e-5  # It was computed in bfloat16.
+
+
+def change_in_place(model: SentenceEncoder) -> None:
+    with torch.no_grad():
+        model[0].auto_model.encoder.layer[1].output.dense.weight.mul_(1.5)
+
+
+def change_data(model: SentenceEncoder) -> None:
+    model[0].auto_model.encoder.layer[1].output.dense.weight.data.mul_(1.5)
+
+
+def change_parameter(model: SentenceEncoder) -> None:
+    dense = model[0].auto_model.encoder.layer[1].output.dense
+    dense.weight = nn.Parameter(dense.weight * 1.5)
+
+
+def change_module(model: SentenceEncoder) -> None:
+    model[0].auto_model.encoder.layer[1].output.dense = nn.Linear(32, 16)
+
+
+def change_layers(model: SentenceEncoder) -> None:
+    model[0].auto_model.encoder.layer = model[0].auto_model.encoder.layer[:1]
+
+
+def change_state(model: SentenceEncoder) -> None:
+    model.load_state_dict({name: value * 1.1 for name, value in model.state_dict().items()})
+
+
+def step(model: SentenceEncoder) -> None:
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    model(model.tokenize(["a small boat", "lake"])).square().sum().backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize(
+    "change", [change_in_place, change_data, change_parameter, change_module, change_layers, change_state, step]
+)
+def test_weights_that_change(change: Callable[[SentenceEncoder], None], bert: SentenceEncoder) -> None:
+    """The copies follow, however the weights were changed."""
+    before = bert.encode(SHORT)
+    assert chosen(bert).fused
+    change(bert)
+    after = bert.encode(SHORT)
+    assert chosen(bert).fused
+    with evaluating(bert):
+        expected = bert(bert.tokenize(SHORT)).numpy()
+    assert np.abs(after - expected).max() <= 1e-6
+    assert np.abs(after - before).max() > 1e-4
+
+
+def test_nothing_is_kept_of_a_model_that_is_gone(bert: SentenceEncoder) -> None:
+    """Neither of one that runs fused nor of one that does not."""
+    models = [copy.deepcopy(bert), copy.deepcopy(bert)]
+    handle = models[1][0].auto_model.register_forward_hook(lambda *arguments: None)
+    gc.collect()
+    known = len(inference._choices)
+    gone: list[Any] = []
+    for model in models:
+        model.encode("lake")
+        gone += [weakref.ref(model[0]), weakref.ref(model[0].network.embeddings.word_embeddings.weight)]
+    assert len(inference._choices) == known + 2
+    handle.remove()
+    del model
+    models.clear()
+    gc.collect()
+    assert [reference() for reference in gone] == [None] * 4
+    assert len(inference._choices) == known
+
+
+def test_hooks_run(bert: SentenceEncoder) -> None:
+    """Who watches the modules sees them run."""
+    expected = bert.encode(SHORT)
+    seen = []
+    dense = bert[0].auto_model.encoder.layer[0].output.dense
+    handle = dense.register_forward_hook(lambda *arguments: seen.append(1))
+    assert np.abs(bert.encode(SHORT) - expected).max() <= 1e-6
+    assert seen == [1]  # The one batch, and nothing that we try out.
+    assert "hooks" in chosen(bert).why
+    handle.remove()
+    assert np.abs(bert.encode(SHORT) - expected).max() <= 1e-6
+    assert chosen(bert).fused
+
+
+def test_modules_of_the_users_own_run(bert: SentenceEncoder) -> None:
+    class Louder(nn.Linear):
+        def forward(self, x: Any) -> Any:
+            return 2 * super().forward(x)
+
+    louder = Louder(32, 16)
+    bert[0].auto_model.encoder.layer[1].output.dense = louder
+    assert "Louder" in chosen(bert).why
+    with evaluating(bert):
+        expected = bert(bert.tokenize(SHORT)).numpy()
+    assert np.abs(bert.encode(SHORT) - expected).max() <= 1e-6
+
+
+def test_a_forward_that_differs_is_not_used(bert: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = bert.encode(SHORT)
+    inference._choices.clear()
+    right = FusedEncoder.__call__
+    monkeypatch.setattr(FusedEncoder, "__call__", lambda self, batch: right(self, batch) + 1e-2)
+    with pytest.warns(UserWarning, match="BertModel runs by its plain, slower forward: the fused forward differs by"):
+        vectors = bert.encode(SHORT)
+    assert np.abs(vectors - expected).max() <= 1e-6
+    assert bert.encode(SHORT).shape  # It is said once.
+
+
+@pytest.mark.parametrize("family", ["bert", "albert"])
+def test_compiled(family: str, tmp_path: Path) -> None:
+    """Really applied, to either forward: the graphs are counted."""
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    model = SentenceEncoder(build(family, tmp_path / family), device="cpu")
+    expected = model.encode(SHORT, on_truncate="ignore")
+    counters.clear()
+    model.compile(backend="eager")
+    vectors = model.encode(SHORT, on_truncate="ignore")
+    assert counters["stats"]["unique_graphs"] >= 1
+    assert np.abs(vectors - expected).max() <= 1e-6
+
+
+@pytest.mark.parametrize("activation", [None, GELU, GELU_TANH, RELU])
+def test_linear_layers_agree(activation: Activation | None) -> None:
+    torch.manual_seed(0)
+    layers = [nn.Linear(24, 40), nn.Linear(24, 8, bias=False)]
+    x = torch.randn(7, 24)
+    expected = torch.cat([layer(x) for layer in layers], dim=1)
+    expected = activation.apply(expected) if activation else expected
+    for packed in (False, True):
+        with torch.no_grad():
+            assert (Linear(layers, torch.float32, packed)(x, activation) - expected).abs().max() <= 1e-6
+            with_residual = Linear(layers, torch.float32, packed)(x, residual=torch.ones(7, 48))
+            assert (with_residual - torch.cat([layer(x) for layer in layers], 1) - 1).abs().max() <= 1e-6
+
+
+def test_a_slow_first_run_does_not_choose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a process that takes the CPU for a moment."""
+    clock = {False: cycle([0.3, 0.01, 0.04]), True: cycle([0.9, 0.05, 0.007])}
+    monkeypatch.setattr("sbert.backends.linear._seconds", lambda linear, x: next(clock[linear.packed]))
+    monkeypatch.setattr(
+        "sbert.backends.linear.Linear.__init__", lambda self, layers, dtype, packed: setattr(self, "packed", packed)
+    )
+    packing.cache_clear()
+    assert packing(torch.float32, 1)[0]
+    packing.cache_clear()
+
+
+def test_packing_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operations of torch that are not public may be gone tomorrow."""
+
+    def gone() -> Any:
+        raise AttributeError("no such operation")
+
+    packing.cache_clear()
+    monkeypatch.setattr("sbert.backends.linear._ops", gone)
+    assert packing(torch.float32, 1) == (False, "oneDNN's reordered weights do not work here (no such operation)")
+    packing.cache_clear()

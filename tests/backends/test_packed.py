@@ -1,0 +1,307 @@
+"""Hugging Face transformers without padding: the same vectors and gradients as with it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
+from sbert.backends import packed, padded, select
+from sbert.pipeline.eval_mode import evaluating
+from tests import small
+from tests.backends.test_families import FAMILIES, QWEN, ROBERTA, SHAPE
+
+NOMIC = {**SHAPE, "max_position_embeddings": 64}
+GEMMA = {
+    **QWEN,
+    "sliding_window": 8,
+    "query_pre_attn_scalar": 4,
+    "layer_types": ["sliding_attention", "full_attention"],
+}
+BOTH_WAYS = {**GEMMA, "use_bidirectional_attention": True}  # EmbeddingGemma
+MOBILE = {**SHAPE, "embedding_size": 16, "intra_bottleneck_size": 16}
+ESM = {**SHAPE, "pad_token_id": 1, "mask_token_id": 4, "position_embedding_type": "rotary"}
+Family = tuple[str, str, dict[str, Any], Callable[[], Tokenizer]]
+MORE: dict[str, Family] = {
+    "camembert": ("CamembertConfig", "CamembertModel", ROBERTA, small.unigram),
+    "ernie": ("ErnieConfig", "ErnieModel", SHAPE, small.wordpiece),
+    "nomic": ("NomicBertConfig", "NomicBertModel", NOMIC, small.wordpiece),
+    "mistral": ("MistralConfig", "MistralModel", {**QWEN, "sliding_window": 8}, small.byte_bpe),
+    "qwen3-both-ways": ("Qwen3Config", "Qwen3Model", {**QWEN, "is_causal": False}, small.byte_bpe),
+    "gemma3": ("Gemma3TextConfig", "Gemma3TextModel", GEMMA, small.byte_bpe),
+    "gemma3-both-ways": ("Gemma3TextConfig", "Gemma3TextModel", BOTH_WAYS, small.byte_bpe),
+}
+PACKED = ["bert", "roberta", "xlm-roberta", "distilbert", "albert", "electra", "modernbert", "qwen3", *MORE]
+PADDED = ["mpnet", "deberta-v3", "t5-encoder", "t5-whole"]
+# Out of order, with an empty row; longer than local windows.
+ROWS = [[3, 9, 4, 7], [5, 7, 6, 8, 20, 11], [2], [], list(range(3, 40)), [8, 9, 4]]
+# With RoBERTa's padding token (1) among the others, as a text may hold it.
+ODD = [[5, 1, 1, 6, 8, 20, 11], [], [1, 1, 5], [3, 4, 1]]
+
+
+def hugging_face(family: str, dtype: torch.dtype = torch.float32) -> Any:
+    """The same weights at each call, and the attention that transformers chooses."""
+    config, model, settings, tokenizer = {**FAMILIES, **MORE}[family]
+    made = getattr(transformers, config)(vocab_size=tokenizer().get_vocab_size(), **settings)
+    whole = small.randomized(getattr(transformers, model)(made)).to(dtype)
+    return whole.get_encoder() if family == "t5-whole" else whole
+
+
+def transformer(family: str, dtype: torch.dtype = torch.float32, **settings: Any) -> Transformer:
+    tokenizer = {**FAMILIES, **MORE}[family][3]()
+    return Transformer(hugging_face(family, dtype), small.wrapped(tokenizer, 64), **settings)
+
+
+def plain(model: Any, rows: list[list[int]]) -> Tensor:
+    """Token embeddings from a padded batch, given to the Hugging Face module."""
+    batch = TokenBatch.from_rows([row for row in rows if row])
+    ids, mask = batch.padded(fill=1)
+    states: Tensor = model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+    return states[mask]
+
+
+def apart(found: Tensor, expected: Tensor) -> float:
+    return float((found - expected).detach().abs().max() / expected.detach().abs().max())
+
+
+def test_every_family_is_in_one_list() -> None:
+    assert {*PACKED, *PADDED} == {*FAMILIES, *MORE}
+
+
+@pytest.mark.parametrize("family", [*PACKED, *PADDED])
+def test_the_vectors_of_the_hugging_face_module(family: str) -> None:
+    module, model = transformer(family), hugging_face(family)
+    with torch.no_grad():
+        found = module(TokenBatch.from_rows(ROWS)).values
+        assert apart(found, plain(model, ROWS)) <= 1e-5
+        assert apart(padded.hidden_states(module.network, TokenBatch.from_rows(ROWS)), found) <= 1e-5
+        each = torch.cat([model(torch.tensor([row])).last_hidden_state[0] for row in ROWS if row])
+    assert apart(found, each) <= 1e-5
+    assert (module.padding_reason is None) == (family in PACKED)
+    if family in PADDED:
+        assert "has its own attention" in str(module.padding_reason)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "camembert", "modernbert", "qwen3"])
+def test_a_padding_token_in_a_text(family: str) -> None:
+    module, model = transformer(family), hugging_face(family)
+    with torch.no_grad():
+        expected = torch.cat([model(torch.tensor([row])).last_hidden_state[0] for row in ODD if row])
+        assert apart(module(TokenBatch.from_rows(ODD)).values, expected) <= 1e-5
+
+
+def test_positions_behind_the_padding_token() -> None:
+    """As transformers counts them, and with another table for an offset batch of rows."""
+    from transformers.models.roberta.modeling_roberta import RobertaEmbeddings
+
+    rows = [[0, 5, 1, 1, 6], [], [1, 7]]
+    batch = TokenBatch.from_rows(rows)
+    assert packed.positions(batch, None).tolist() == [0, 1, 2, 3, 4, 0, 1]
+    assert packed.positions(batch, 1).tolist() == [2, 3, 1, 1, 4, 1, 2]
+    theirs = RobertaEmbeddings.create_position_ids_from_input_ids
+    expected = [theirs(torch.tensor([row]), 1)[0] for row in rows if row]
+    assert torch.equal(packed.positions(batch, 1), torch.cat(expected))
+
+
+@pytest.mark.parametrize("family", [*PACKED, *PADDED])
+def test_gradients(family: str) -> None:
+    """In double precision, of every weight."""
+    module, model = transformer(family, torch.float64), hugging_face(family, torch.float64)
+    module(TokenBatch.from_rows(ROWS)).values.square().sum().backward()
+    plain(model, ROWS).square().sum().backward()
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    found = {name: p.grad for name, p in module.auto_model.named_parameters() if p.grad is not None}
+    assert found.keys() == gradients.keys()
+    assert len(found) > 10
+    # The norms of these compute in float32, whatever the dtype.
+    least = 1e-6 if family.startswith(("gemma3", "t5")) else 1e-10
+    for name, gradient in gradients.items():
+        assert (found[name] - gradient).abs().max() <= least * max(1.0, float(gradient.abs().max())), name
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("family", ["bert", "modernbert", "qwen3"])
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+def test_gradient_checkpointing(family: str, reentrant: bool) -> None:
+    gradients = []
+    for checkpointing in (False, True):
+        module = transformer(family, torch.float64)
+        if checkpointing:
+            module.auto_model.activation_checkpointing_enable({"use_reentrant": reentrant})
+        module.train()
+        for part in module.modules():
+            if isinstance(part, torch.nn.Dropout):
+                part.p = 0.0
+            if hasattr(part, "attention_dropout"):
+                part.attention_dropout = 0.0
+            if checkpointing and hasattr(part, "gradient_checkpointing"):
+                assert part.gradient_checkpointing
+        values = module(TokenBatch.from_rows(ROWS)).values
+        values.square().sum().backward()
+        gradients.append({name: p.grad for name, p in module.named_parameters() if p.grad is not None})
+    assert gradients[0].keys() == gradients[1].keys()
+    for name, gradient in gradients[0].items():
+        assert (gradients[1][name] - gradient).abs().max() <= 1e-10 * max(1.0, float(gradient.abs().max())), name
+
+
+@pytest.mark.parametrize("only_attention", [False, True])
+def test_dropout(only_attention: bool) -> None:
+    module = transformer("bert")
+    batch = TokenBatch.from_rows(ROWS)
+    with torch.no_grad():
+        expected = module(batch).values
+        module.train()
+        for part in module.modules():
+            if only_attention and isinstance(part, torch.nn.Dropout):
+                part.p = 0.0
+        for layer in module.auto_model.encoder.layer:
+            layer.attention.self.dropout.p = 0.1
+        torch.manual_seed(0)
+        first = module(batch).values
+        torch.manual_seed(0)
+        assert torch.equal(first, module(batch).values)
+    assert not torch.equal(first, module(batch).values)
+    assert apart(first, expected) > 1e-3
+    assert first.isfinite().all()
+
+
+def test_only_the_texts_own_tokens_are_computed() -> None:
+    """Nor does the comparison before the first batch reach a hook."""
+    module = transformer("albert")
+    seen: list[int] = []
+    module.auto_model.encoder.embedding_hidden_mapping_in.register_forward_hook(
+        lambda part, given, made: seen.append(made.shape[:-1].numel())
+    )
+    with torch.no_grad():
+        module(TokenBatch.from_rows(ROWS))
+        padded.hidden_states(module.network, TokenBatch.from_rows(ROWS))
+    assert seen == [sum(map(len, ROWS)), len(ROWS) * max(map(len, ROWS))]
+
+
+@pytest.mark.parametrize("family", PACKED)
+def test_no_waiting_for_a_gpu(family: str) -> None:
+    """Tensors on the device "meta" have no values, so whatever asks for one on the host fails."""
+    module = transformer(family)
+    seen: list[torch.Size] = []
+    for part in module.modules():
+        part.register_forward_pre_hook(
+            lambda part, given, named: seen.extend(
+                x.shape for x in [*given, *named.values()] if isinstance(x, Tensor) and x.shape[-2:] != (1, 1)
+            ),
+            with_kwargs=True,
+        )
+    batch = TokenBatch.from_rows(ROWS).to("meta")
+    states = packed.hidden_states(module.to("meta").auto_model, batch)
+    assert states.shape == (51, 16)
+    # Nor is there a mask of all tokens by all.
+    assert not [shape for shape in seen if list(shape).count(51) > 1]
+
+
+@pytest.mark.parametrize("rows", [[], [[]], [[], []], [[4]], [[], [4, 5], []]])
+def test_hardly_any_tokens(rows: list[list[int]]) -> None:
+    for family in ("bert", "qwen3", "mpnet"):
+        values = transformer(family)(TokenBatch.from_rows(rows)).values
+        assert values.shape == (sum(map(len, rows)), 16)
+        assert values.isfinite().all()
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert", "qwen3"])
+def test_the_users_own_calls_are_as_ever(family: str) -> None:
+    """A padded batch with a mask, given to the Hugging Face module itself; a decoder's keys and values, kept."""
+    module, model = transformer(family), hugging_face(family)
+    assert module.auto_model.config._attn_implementation == packed.NAME
+    assert model.config._attn_implementation == "sdpa"
+    with torch.no_grad():
+        assert torch.equal(plain(module.auto_model, ROWS), plain(model, ROWS))
+        for left in (torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]]), torch.ones(2, 4, dtype=torch.long), None):
+            given = {"input_ids": torch.tensor([[1, 1, 5, 6], [7, 8, 9, 4]]), "attention_mask": left}
+            found, expected = (x(**given).last_hidden_state for x in (module.auto_model, model))
+            assert torch.equal(found, expected)
+        if family == "qwen3":
+            ids, cache = torch.tensor([[5, 6, 7, 8]]), []
+            for x in (module.auto_model, model):
+                first = x(input_ids=ids, use_cache=True)
+                cache.append(x(input_ids=ids[:, :1], past_key_values=first.past_key_values).last_hidden_state)
+            assert torch.equal(*cache)
+
+
+def test_what_is_saved_does_not_know(tmp_path: Path) -> None:
+    model = SentenceEncoder(transformer("bert"), Pooling(), device="cpu")
+    vectors = model.encode(small.TEXTS)
+    model.save(tmp_path / "saved")
+    model[0].auto_model.save_pretrained(tmp_path / "plain")
+    for file in [*tmp_path.glob("saved/**/*.json"), *tmp_path.glob("plain/*.json")]:
+        assert packed.NAME not in file.read_text()
+        json.loads(file.read_text())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        from sentence_transformers import SentenceTransformer
+
+        peer = SentenceTransformer(str(tmp_path / "saved"), device="cpu", local_files_only=True)
+        assert peer[0].auto_model.config._attn_implementation == "sdpa"
+        assert abs(peer.encode(small.TEXTS) - vectors).max() <= 1e-5
+
+
+def test_another_process(tmp_path: Path) -> None:
+    """A model that was pickled runs where transformers has not heard of our attention."""
+    module = transformer("bert")
+    torch.save(module, tmp_path / "module.pt")
+    torch.save((module.auto_model, module.tokenizer), tmp_path / "parts.pt")
+    code = f"""
+import torch
+from sbert import TokenBatch, Transformer
+module = torch.load({str(tmp_path / "module.pt")!r}, weights_only=False)
+again = Transformer(*torch.load({str(tmp_path / "parts.pt")!r}, weights_only=False))
+assert module.padding_reason is again.padding_reason is None
+for part in (module, again):
+    print(part(TokenBatch.from_rows({ROWS})).values.abs().sum().item())
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
+    expected = float(module(TokenBatch.from_rows(ROWS)).values.detach().abs().sum())
+    for line in found.stdout.splitlines():
+        assert abs(float(line) - expected) <= 1e-4 * expected
+
+
+@pytest.mark.parametrize("family", ["modernbert", "qwen3"])
+def test_copies_and_threads(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first batches of several threads at once: one of them compares, the others wait."""
+    module, batch = transformer(family), TokenBatch.from_rows(ROWS)
+    expected = plain(hugging_face(family), ROWS).detach()
+    compare, compared, results = select._compare_without_padding, [], []
+
+    def counted(*arguments: Any) -> str | None:
+        compared.append(arguments)
+        return compare(*arguments)
+
+    monkeypatch.setattr(select, "_compare_without_padding", counted)
+    ready = threading.Barrier(4)
+
+    def work() -> None:
+        ready.wait()
+        with torch.no_grad():
+            results.extend(module(batch).values for _ in range(5))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(results), len(compared)) == (20, 1)
+    assert all(torch.equal(found, results[0]) for found in results)
+    assert apart(results[0], expected) <= 1e-5
+    twin = copy.deepcopy(module)
+    with evaluating(twin):
+        assert torch.equal(twin(batch).values, results[0])

@@ -1,0 +1,240 @@
+"""The layers for training on a CPU: the vectors and gradients of the Hugging Face module."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sbert import TokenBatch, Transformer
+from sbert.backends import cpu_training as trained
+from sbert.backends import packed
+from sbert.backends.architectures import Backbone
+from tests.backends.test_packed import ROWS, transformer
+
+LAYERED = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra"]
+LONG = [list(range(3, 40)), [5, 7, 6], list(range(3, 36)), [], [2], [8, 9, 4], [5, 1, 1, 6]]
+
+
+def layers(module: Transformer) -> Backbone:
+    found = trained.trainable(module.auto_model)
+    assert found is not None
+    return found
+
+
+def both(module: Transformer, rows: list[list[int]]) -> tuple[list[Tensor], list[Tensor]]:
+    """Vectors and gradients of every weight: of the Hugging Face module without padding, and by the layers."""
+    batch, results = TokenBatch.from_rows(rows), []
+    torch.manual_seed(0)
+    weights = torch.randn(len(batch.ids), module.dim, dtype=module.auto_model.dtype)
+    for way in (
+        lambda: packed.hidden_states(module.auto_model, batch),
+        lambda: trained.hidden_states(layers(module), batch, module.auto_model.dtype),
+    ):
+        module.zero_grad()
+        values = way()
+        (values * weights).sum().backward()
+        parameters = dict(module.named_parameters()).values()
+        results.append([values.detach(), *(torch.zeros(()) if p.grad is None else p.grad.clone() for p in parameters)])
+    return results[0], results[1]
+
+
+def agree(results: tuple[list[Tensor], list[Tensor]]) -> None:
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+
+
+@pytest.fixture(params=[0, 600, 10**9], ids=["a band a length", "some bands", "one band"])
+def cost(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """From a call of attention for every run of rows of one length, to one for all."""
+    monkeypatch.setattr(trained, "_CALL", request.param)
+    value: int = request.param
+    return value
+
+
+@pytest.mark.parametrize("family", LAYERED)
+def test_vectors_and_gradients(family: str, cost: int) -> None:
+    module = transformer(family, torch.float64)
+    number = len(trained.bands(TokenBatch.from_rows(LONG), 2, torch.float64))
+    assert {0: number == 6, 600: 1 < number < 6, 10**9: number == 1}[cost], number
+    for rows in (ROWS, LONG, LONG * 13, [[3, 4, 5]], [[3, 4], [5, 6]]):
+        agree(both(module, rows))
+
+
+@pytest.mark.parametrize("activation", ["gelu_new", "gelu_pytorch_tanh", "relu"])
+def test_other_activations(activation: str) -> None:
+    import transformers
+
+    from tests import small
+    from tests.backends.test_families import SHAPE
+
+    tokenizer = small.wordpiece()
+    config = transformers.BertConfig(vocab_size=tokenizer.get_vocab_size(), hidden_act=activation, **SHAPE)
+    model = small.randomized(transformers.BertModel(config)).double()
+    agree(both(Transformer(model, small.wrapped(tokenizer, 64)), ROWS))  # type: ignore[arg-type]
+
+
+def test_half_precision_is_near_and_rounds_the_number_of_tokens() -> None:
+    module = transformer("bert")
+    exact = module(TokenBatch.from_rows(LONG)).values
+    for p in module.parameters():
+        p.grad = None
+    with torch.autocast("cpu", torch.bfloat16):
+        half = module(TokenBatch.from_rows(LONG)).values
+    assert half.dtype == torch.bfloat16
+    assert half.shape == exact.shape
+    assert 0.999 < torch.cosine_similarity(half.float().flatten(), exact.flatten(), dim=0) < 1
+    half.float().square().sum().backward()
+    found = {n: p.grad for n, p in module.named_parameters() if p.grad is not None}
+    assert {g.dtype for g in found.values()} == {torch.float32}
+    module.zero_grad()
+    module(TokenBatch.from_rows(LONG)).values.square().sum().backward()
+    expected = {n: p.grad for n, p in module.named_parameters() if p.grad is not None}
+    assert found.keys() == expected.keys()
+    a, b = (torch.cat([grads[name].flatten() for name in found]) for grads in (found, expected))
+    assert 0.998 < torch.cosine_similarity(a, b, dim=0) < 1
+
+
+# ----------------------------------------------------------------------------------------------------------- dropout
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.1, 0.5, 1.0])
+def test_dropout_drops_its_part_and_keeps_the_mean(probability: float) -> None:
+    torch.manual_seed(0)
+    mask = trained._drop(torch.Size([401, 503]), probability, torch.zeros((), dtype=torch.float64))
+    if probability == 0:
+        assert mask is None
+        return
+    assert mask is not None
+    assert mask.shape == (401, 503)
+    assert float((mask == 0).double().mean()) == pytest.approx(probability, abs=0.005)
+    values = mask[mask != 0].unique()
+    assert len(values) == (probability < 1)
+    if probability < 1:
+        assert float(values[0]) == pytest.approx(1 / (1 - probability), rel=1e-4)
+        assert float(mask.mean()) == pytest.approx(1, abs=0.01)
+        columns = (mask == 0).double().mean(0)  # Every place is dropped as often as the others.
+        assert columns.std() < 2 * (probability * (1 - probability) / 401) ** 0.5
+        again = trained._drop(torch.Size([401, 503]), probability, mask)
+        assert again is not None
+        assert not torch.equal(mask, again)
+
+
+def test_gradients_with_dropout_are_those_of_the_same_random_numbers() -> None:
+    """Along a random direction, against finite differences."""
+    module = transformer("bert", torch.float64).train()
+    batch = TokenBatch.from_rows(LONG)
+
+    def value() -> Tensor:
+        torch.manual_seed(7)
+        return module(batch).values.square().sum()
+
+    evaluated = copy.deepcopy(module).eval()(batch).values.square().sum().detach()
+    value().backward()
+    torch.manual_seed(1)
+    parameters = [p for p in module.parameters() if p.grad is not None]
+    ways = [torch.randn_like(p) for p in parameters]
+    expected = sum(float((p.grad * way).sum()) for p, way in zip(parameters, ways, strict=True) if p.grad is not None)
+    values = []
+    with torch.no_grad():
+        for size in (1e-6, -2e-6):
+            for p, way in zip(parameters, ways, strict=True):
+                p += size * way
+            values.append(float(value().detach()))
+    assert (values[0] - values[1]) / 2e-6 == pytest.approx(expected, rel=1e-5)
+    assert values[0] != pytest.approx(float(evaluated), rel=1e-5)
+
+
+def test_the_dropouts_of_the_modules_are_heeded() -> None:
+    module = transformer("bert", torch.float64).train()
+    for part in module.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    batch = TokenBatch.from_rows(ROWS)
+    expected = module(batch).values
+    assert torch.equal(module(batch).values, expected)
+    for drop in (layers(module).dropout, *vars(layers(module).layers[1]).values()):
+        if isinstance(drop, nn.Dropout):
+            drop.p = 0.5
+            assert not torch.allclose(module(batch).values, expected)
+            drop.eval()
+            torch.testing.assert_close(module(batch).values, expected)
+            drop.train().p = 0.0
+
+
+# --------------------------------------------------------------------------------------------- when it is not used
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which way each forward went."""
+    seen: list[str] = []
+    for module, name in ((trained, "trained"), (packed, "packed")):
+        original = module.hidden_states
+
+        def spy(*arguments: Any, original: Any = original, name: str = name) -> Any:
+            seen.append(name)
+            return original(*arguments)
+
+        monkeypatch.setattr(module, "hidden_states", spy)
+    return seen
+
+
+def way(module: Transformer, calls: list[str]) -> str:
+    module(TokenBatch.from_rows(ROWS))  # Compares the ways.
+    calls.clear()
+    module(TokenBatch.from_rows(ROWS))
+    (one,) = calls
+    return one
+
+
+def test_it_is_used_for_training_alone(calls: list[str]) -> None:
+    module = transformer("bert").eval()
+    assert way(module, calls) == "trained"
+    with torch.no_grad():
+        assert way(module, calls) == "packed"
+        assert way(module.train(), calls) == "trained"  # The first pass of cached gradients.
+    assert way(transformer("modernbert"), calls) == "packed"
+    assert way(transformer("albert"), calls) == "packed"
+
+
+def test_hooks_adapters_and_checkpointing_go_the_other_way(calls: list[str]) -> None:
+    module = transformer("bert")
+    hook = module.auto_model.encoder.layer[1].register_forward_hook(lambda *_: None)
+    assert way(module, calls) == "packed"
+    hook.remove()
+    assert way(module, calls) == "trained"
+    hook = module.auto_model.encoder.layer[1].register_full_backward_hook(lambda *_: None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert way(module, calls) == "packed"
+    hook.remove()
+    module.auto_model.activation_checkpointing_enable({"use_reentrant": False})
+    assert way(module, calls) == "packed"
+    changed = transformer("bert")
+    layer = changed.auto_model.encoder.layer[0].output
+    layer.dense = nn.Sequential(layer.dense)
+    assert way(changed, calls) == "packed"
+
+
+def test_a_forward_of_somebody_elses_is_noticed(calls: list[str]) -> None:
+    module = transformer("bert")
+    layer = module.auto_model.encoder.layer[1]
+    original = layer.forward
+    layer.forward = lambda *arguments, **options: original(*arguments, **options) * 1.01
+    with pytest.warns(UserWarning, match="BertModel runs by its plain, slower forward: in training"):
+        assert way(module, calls) == "packed"
+
+
+def test_frozen_layers_get_no_gradient() -> None:
+    module = transformer("bert", torch.float64)
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_("layer.1" in name)
+    agree(both(module, ROWS))
+    assert {n for n, p in module.named_parameters() if p.grad is not None} == {
+        n for n, p in module.named_parameters() if "layer.1" in n
+    }

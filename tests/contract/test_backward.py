@@ -1,0 +1,204 @@
+"""Every loss: plain = deduplicated = cached = two ranks = two ranks cached, value and gradients."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sbert import Pooling, SentenceEncoder, Transformer
+from sbert.pipeline.ranks import leave
+from sbert.training import Ranks, Signature, TrainingBatch, backward
+from tests import small
+from tests.contract.losses import LOSSES, Row
+
+BATCH = 6
+# Chunks so small that a batch makes several, and a chunk of one text is among them.
+CHUNK = 24
+
+
+@functools.cache
+def encoder() -> SentenceEncoder:
+    """A BERT of two layers in float64, with dropout in training mode."""
+    transformer = Transformer(small.bert_model(), small.wrapped(small.wordpiece(), 64))
+    return SentenceEncoder(transformer, Pooling("mean")).double().eval()
+
+
+def texts(columns: int) -> list[tuple[str, ...]]:
+    """Rows of texts of unlike lengths, some of which stand in two columns, in two rows, or twice in one.
+
+    No two rows have the same texts: rounding would decide which of their distances is the greater.
+    """
+    words = small.CORPUS[1].split()
+    lengths = [[1 + (3 * row + row // 5 + 5 * column) % 10 for column in range(columns)] for row in range(BATCH)]
+    rows = [[" ".join(words[:length]) for length in row] for row in lengths]
+    rows[2][0], rows[3][columns - 1], rows[4][columns - 1] = rows[0][0], rows[1][0], rows[4][0]
+    return [tuple(row) for row in rows]
+
+
+def labels(row: Row, dim: int = 16) -> Tensor | None:
+    found = row.labels(BATCH, dim, torch.Generator().manual_seed(1))
+    return found if found is None or found.dtype == torch.int64 else found.double()
+
+
+def loss_of(row: Row) -> Any:
+    torch.manual_seed(2)
+    made = row.make(16)
+    return made.double() if isinstance(made, nn.Module) else made
+
+
+def gradients(row: Row, model: SentenceEncoder, deduplicate: bool = True, **options: Any) -> tuple[Tensor, Tensor]:
+    """The loss's value, and the gradients of all weights as one vector: the model's, then the loss's."""
+    model, loss = copy.deepcopy(model), loss_of(row)
+    ranks = options.get("ranks", Ranks())
+    batch = TrainingBatch.of(
+        model, texts(row.columns), Signature.of(loss), labels(row), deduplicate=deduplicate, ranks=ranks
+    )
+    torch.manual_seed(3)
+    value = backward(model, loss, batch, **options)
+    ranks.reduce(model.parameters(), mean=False)
+    weights = list(model.parameters())
+    if isinstance(loss, nn.Module):
+        ranks.reduce(loss.parameters(), mean=True)
+        weights += list(loss.parameters())
+    grads = [torch.zeros_like(w) if w.grad is None else w.grad for w in weights]
+    return value, torch.cat([grad.flatten() for grad in grads])
+
+
+def same(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> None:
+    torch.testing.assert_close(a[0], b[0], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(a[1], b[1], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("row", LOSSES, ids=str)
+def test_plain_deduplicated_and_cached_are_the_same(row: Row) -> None:
+    plain = gradients(row, encoder(), deduplicate=False, chunk_tokens=10_000)
+    assert plain[1].abs().max() > 1e-4
+    same(gradients(row, encoder(), chunk_tokens=10_000), plain)
+    same(gradients(row, encoder(), chunk_tokens=CHUNK), plain)
+    same(gradients(row, encoder(), chunk_tokens=CHUNK, cached=True), plain)
+
+
+@pytest.mark.parametrize("row", LOSSES, ids=str)
+def test_cached_is_the_same_with_dropout(row: Row) -> None:
+    training = copy.deepcopy(encoder()).train()
+    plain = gradients(row, training, chunk_tokens=CHUNK)
+    same(gradients(row, training, chunk_tokens=CHUNK, cached=True), plain)
+    without = gradients(row, encoder(), chunk_tokens=CHUNK)
+    assert (without[1] - plain[1]).abs().max() > 1e-6  # There was dropout.
+
+
+def on_a_rank(rank: int, folder: Path) -> None:
+    """Both ranks' work for all losses, in one process each; the first writes what came out."""
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    ranks = Ranks.join()
+    assert ranks == Ranks(rank, 2)
+    found = [
+        [gradients(row, encoder(), chunk_tokens=CHUNK, cached=cached, ranks=ranks) for cached in (False, True)]
+        for row in LOSSES
+    ]
+    if rank == 0:
+        torch.save(found, folder / "found.pt")
+    leave()
+
+
+@pytest.fixture(scope="module")
+def from_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    folder = tmp_path_factory.mktemp("ranks")
+    torch.multiprocessing.spawn(on_a_rank, (folder,), nprocs=2)
+    found: list[Any] = torch.load(folder / "found.pt")
+    return found
+
+
+@pytest.mark.parametrize("number", range(len(LOSSES)), ids=[str(row) for row in LOSSES])
+def test_two_ranks_are_the_same(number: int, from_two_ranks: list[Any]) -> None:
+    plain = gradients(LOSSES[number], encoder(), deduplicate=False, chunk_tokens=10_000)
+    uncached, cached = from_two_ranks[number]
+    same(uncached, plain)
+    same(cached, plain)
+
+
+def one(anchor: Tensor, positive: Tensor) -> Tensor:
+    return (anchor - positive).square().mean()
+
+
+def test_a_text_that_stands_in_several_rows_is_encoded_once() -> None:
+    rows = [("a small boat", "red fox"), ("lake", "a small boat")]
+    model = encoder()
+    assert len(TrainingBatch.of(model, rows, Signature.of(one)).tokens.lengths) == 3
+    assert len(TrainingBatch.of(model, rows, Signature.of(one), deduplicate=False).tokens.lengths) == 4
+
+
+def test_texts_have_the_same_number_where_they_are_the_same() -> None:
+    def loss(anchor: Tensor, positive: Tensor, texts: Tensor) -> Tensor:
+        nonlocal seen
+        seen = texts
+        return one(anchor, positive)
+
+    seen = torch.zeros(0)
+    batch = TrainingBatch.of(encoder(), [("a", "b"), ("b", "b"), ("c", "a")], Signature.of(loss))
+    backward(copy.deepcopy(encoder()), loss, batch)
+    assert seen.shape == (3, 2)
+    a, b, c = seen[0, 0], seen[0, 1], seen[2, 0]
+    assert seen.tolist() == [[a, b], [b, b], [c, a]]
+    assert len({int(a), int(b), int(c)}) == 3
+
+
+def test_weights_add_up_batches() -> None:
+    model, whole = copy.deepcopy(encoder()), copy.deepcopy(encoder())
+    rows = texts(2)
+    for part in (rows[:3], rows[3:]):
+        backward(model, one, TrainingBatch.of(model, part, Signature.of(one)), weight=0.5)
+    backward(whole, one, TrainingBatch.of(whole, rows, Signature.of(one)))
+    for a, b in zip(model.parameters(), whole.parameters(), strict=True):
+        assert (a.grad is None) == (b.grad is None)
+        if a.grad is not None:
+            torch.testing.assert_close(a.grad, b.grad, rtol=1e-10, atol=1e-12)
+
+
+def test_bfloat16_is_near() -> None:
+    model = copy.deepcopy(encoder()).float()
+    batch = TrainingBatch.of(model, texts(2), Signature.of(one))
+    found = []
+    for dtype in (torch.bfloat16, torch.float32):
+        value = backward(model, one, batch, dtype=dtype)
+        assert value.dtype == torch.float32
+        found.append((value, torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])))
+        model.zero_grad()
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=0.05, atol=0)
+    assert 0.999 < torch.cosine_similarity(found[0][1], found[1][1], dim=0) < 0.9999999
+
+
+def test_frozen_weights_stay_and_a_head_alone_can_be_trained() -> None:
+    from sbert.losses import SoftmaxLoss
+
+    model = copy.deepcopy(encoder()).requires_grad_(False)
+    loss = SoftmaxLoss(16, 3).double()
+    batch = TrainingBatch.of(model, texts(2), Signature.of(loss), torch.arange(BATCH) % 3)
+    for cached in (False, True):
+        loss.zero_grad()
+        backward(model, loss, batch, chunk_tokens=CHUNK, cached=cached)
+        assert all(p.grad is not None for p in loss.parameters())
+        assert all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("loss", "error", "words"),
+    [
+        (lambda anchor, positive: anchor - positive, TypeError, r"a tensor of shape \(6, 16\); return a scalar"),
+        (lambda anchor, positive: 1.0, TypeError, "returns float; return a scalar tensor"),
+        (lambda anchor, positive: torch.tensor(1.0), ValueError, "does not depend on the columns"),
+    ],
+)
+def test_what_is_no_loss(loss: Any, error: type[Exception], words: str) -> None:
+    model = copy.deepcopy(encoder())
+    with pytest.raises(error, match=words):
+        backward(model, loss, TrainingBatch.of(model, texts(2), Signature.of(loss)))

@@ -1,0 +1,326 @@
+"""Every evaluator keeps the contract, and refuses what is wrong."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import CrossEncoder, SentenceEncoder, Trainer, TrainingConfig
+from sbert.evaluation import (
+    Evaluator,
+    LabelEvaluator,
+    PairClassificationEvaluator,
+    ParaphraseMiningEvaluator,
+    RerankingEvaluator,
+    RetrievalEvaluator,
+    SimilarityEvaluator,
+    TranslationEvaluator,
+    TripletEvaluator,
+    Vectors,
+)
+from sbert.evaluation.pair_scores import compared
+from sbert.losses import SoftmaxLoss
+from tests.contract.evaluators import (
+    CORPUS,
+    EVALUATORS,
+    FIRST,
+    QUERIES,
+    SAME,
+    SECOND,
+    Collapsed,
+    Meanings,
+    grades,
+    models,
+    sets,
+)
+
+Make = Callable[[], Evaluator]
+ROOT = Path(__file__).parent.parent.parent
+ROWS = pytest.mark.parametrize(("make", "first"), EVALUATORS.values(), ids=EVALUATORS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> SentenceEncoder:
+    return SentenceEncoder(folder / "encoder", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def scorer(folder: Path) -> CrossEncoder:
+    return CrossEncoder(folder / "scorer", device="cpu")
+
+
+# ------------------------------------------------------------------------------------------------------ contract
+
+
+@ROWS
+def test_figures_are_flat_and_the_first_is_named(make: Make, first: str, model: SentenceEncoder) -> None:
+    found = make()(model)
+    assert next(iter(found)) == first
+    assert {(type(name), type(value)) for name, value in found.items()} == {(str, float)}
+    assert all(name == name.lower() and math.isfinite(value) for name, value in found.items())
+    assert found == make()(model)
+
+
+@ROWS
+def test_a_perfect_model_has_the_best_figures(make: Make, first: str) -> None:
+    found = make()(Meanings())
+    assert found[first] == pytest.approx(1)
+    assert all(value <= 1 + 1e-6 for value in found.values())
+    collapsed = make()(Collapsed())
+    assert list(collapsed) == list(found)
+    assert not collapsed[first] > 0.9  # NaN, where all scores are the same.
+
+
+def test_pairs_of_one_text_share_a_rank() -> None:
+    """Their cosines are 1, not 1 give or take rounding, by which chance would order them."""
+    table = np.random.default_rng(0).standard_normal((12, 96)).astype(np.float32)
+
+    class Random(Meanings):
+        def vector(self, sentence: str) -> np.ndarray:
+            return table[FIRST.index(sentence)]
+
+        def encode(self, sentences: list[str], show_progress_bar: bool | None = None) -> np.ndarray:
+            return np.stack([self.vector(sentence) for sentence in sentences])
+
+    same = compared(Vectors(Random()), FIRST, FIRST, {"": "cosine"})[""]
+    assert same.dtype == np.float32
+    assert same.tolist() == [1.0] * 12
+
+
+@ROWS
+def test_each_text_is_encoded_once_a_kind(make: Make, first: str) -> None:
+    model = Meanings()
+    make()(model)
+    assert len(model.calls) == len(set(model.calls)) > 2
+
+
+@ROWS
+def test_a_line_a_run(make: Make, first: str, tmp_path: Path) -> None:
+    evaluator = make()
+    found = [
+        evaluator(model(), output=tmp_path / f"results.{kind}")
+        for kind in ("csv", "jsonl")
+        for model in (Meanings, Collapsed)
+    ]
+    with (tmp_path / "results.csv").open(encoding="utf-8", newline="") as file:
+        rows: list[dict[str, Any]] = list(csv.DictReader(file))
+    lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()]
+    for own, row, line in zip(found, rows, lines, strict=False):
+        assert list(row) == list(line) == ["time", "model", "evaluator", *own]
+        assert (row["model"], row["evaluator"]) == ("meanings", type(evaluator).__name__)
+        np.testing.assert_equal([float(row[name]) for name in own], list(own.values()))
+        assert [line[name] for name in own] == [None if math.isnan(value) else value for value in own.values()]
+    assert len(rows) == len(lines) == 2
+
+
+class Diverged(Meanings):
+    """A model that gives NaN for one text."""
+
+    def vector(self, sentence: str) -> np.ndarray:
+        return super().vector(sentence) * np.float32(math.nan if sentence == FIRST[0] else 1)
+
+
+@ROWS
+def test_no_figure_is_made_of_nan(make: Make, first: str) -> None:
+    with pytest.raises(ValueError, match=f"the model gives NaN or infinity for '{FIRST[0]}'"):
+        make()(Diverged())
+
+
+def test_no_figure_is_made_of_infinite_scores(scorer: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = np.full(12, np.inf, np.float32)
+    monkeypatch.setattr(scorer, "predict", lambda pairs, **options: scores[: len(pairs)])
+    for name in ("similarity", "triplet"):
+        with pytest.raises(ValueError, match="gives NaN or infinity for \\('boat"):
+            EVALUATORS[name][0]()(scorer)
+
+
+def evaluate(*arguments: object, ranks: int = 1) -> None:
+    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
+    command = [sys.executable, *launch, "-m", "tests.evaluation.evaluate", *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_two_ranks_find_what_one_does(folder: Path, tmp_path: Path) -> None:
+    for ranks in (1, 2):
+        (tmp_path / str(ranks)).mkdir()
+        evaluate(folder / "encoder", folder / "scorer", tmp_path / str(ranks), ranks=ranks)
+    one, first, second = (
+        json.loads((tmp_path / name).read_text()) for name in ("1/0-of-1.json", "2/0-of-2.json", "2/1-of-2.json")
+    )
+    assert (one.pop("failure"), first.pop("failure"), second.pop("failure")) == (
+        "IsADirectoryError",
+        "IsADirectoryError",
+        "RuntimeError",
+    )
+    assert set(one) > set(EVALUATORS)
+    np.testing.assert_equal(first, second)
+    for name, figures in one.items():
+        # The scores of a tiny cross-encoder differ by 0.004, and by 6e-8 with the shape of the batch.
+        rounding = 2e-5 if name == "scores" else 1e-6
+        assert first[name] == pytest.approx(figures, abs=rounding, nan_ok=True), name
+    # Of several, only the first rank writes.
+    assert len((tmp_path / "2" / "results.jsonl").read_text().splitlines()) == len(EVALUATORS)
+
+
+# ------------------------------------------------------------------------------------------- models of pairs
+
+
+def test_a_cross_encoder_is_measured_by_its_scores(scorer: CrossEncoder) -> None:
+    scores = scorer.predict(list(zip(FIRST, SECOND, strict=True)))
+    found = PairClassificationEvaluator(FIRST, SECOND, SAME, ["cosine", "dot"])(scorer)
+    assert found["accuracy"] == np.mean((scores >= found["accuracy_threshold"]) == SAME)
+    near, far = (scorer.predict(list(zip(FIRST, other, strict=True))) for other in (SECOND, FIRST[::-1]))
+    expected = {"accuracy": np.mean(near > far + 0.01)}
+    assert TripletEvaluator(FIRST, SECOND, FIRST[::-1], margin=0.01)(scorer) == expected
+
+
+def test_labels_of_a_cross_encoder(folder: Path) -> None:
+    from sklearn.metrics import f1_score
+
+    model = CrossEncoder(folder / "classes", device="cpu")
+    labels = [i % 3 for i in range(12)]
+    predicted = model.predict(list(zip(FIRST, SECOND, strict=True))).argmax(1)
+    found = LabelEvaluator(FIRST, SECOND, labels)(model)
+    assert found["accuracy"] == np.mean(predicted == labels)
+    assert found["macro_f1"] == pytest.approx(f1_score(labels, predicted, average="macro", zero_division=0))
+
+
+def test_training_is_followed_by_the_head_that_is_trained(model: SentenceEncoder) -> None:
+    """Which pairs say the same is learnt, and the log has what the evaluator finds at each step."""
+    torch.manual_seed(0)
+    student, loss = copy.deepcopy(model), SoftmaxLoss(16, 2)
+    evaluator = LabelEvaluator(FIRST, SECOND, SAME, loss)
+    before = evaluator(student)
+    config = TrainingConfig(batch_size=12, learning_rate=1e-2, steps=30, evaluate_every=10, log_every=10)
+    rows = list(zip(FIRST, SECOND, SAME, strict=True))
+    history = Trainer(student, rows, loss, config, evaluator=evaluator).fit(show_progress_bar=False)
+    found = [entry["evaluation"] for entry in history if "evaluation" in entry]
+    assert found[-1] == evaluator(student)
+    assert list(found[-1]) == ["accuracy", "macro_f1"]
+    assert found[-1]["accuracy"] > before["accuracy"]
+
+
+def test_what_a_cross_encoder_cannot_be_asked(folder: Path, scorer: CrossEncoder) -> None:
+    several = CrossEncoder(folder / "classes", device="cpu")
+    for make in ("retrieval", "paraphrase mining", "translation"):
+        with pytest.raises(TypeError, match="a CrossEncoder gives scores of pairs, but this evaluator needs vectors"):
+            EVALUATORS[make][0]()(scorer)
+    for make in ("similarity", "pair classification", "triplet", "reranking"):
+        with pytest.raises(ValueError, match="gives 3 scores per pair, but one is needed"):
+            EVALUATORS[make][0]()(several)
+    with pytest.raises(ValueError, match="gives one score per pair, not classes"):
+        LabelEvaluator(FIRST, SECOND, SAME)(scorer)
+    with pytest.raises(ValueError, match="has its own classifier; leave loss= out"):
+        EVALUATORS["label"][0]()(several)
+    with pytest.raises(ValueError, match=r"labels\[0\] is 3, but the classifier has the classes 0 to 2"):
+        LabelEvaluator(FIRST, SECOND, [3] * 12)(several)
+
+
+# -------------------------------------------------------------------------------------------------------- labels
+
+
+def test_labels_by_the_head_of_a_loss(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pieces, and by all that the classifier may see."""
+    monkeypatch.setattr("sbert.evaluation.classification._ROWS", 5)
+    torch.manual_seed(0)
+    loss = SoftmaxLoss(16, 3, concatenation=("u", "v", "|u-v|", "u*v"))
+    u, v = torch.from_numpy(model.encode(FIRST)), torch.from_numpy(model.encode(SECOND))
+    features = torch.cat([u, v, (u - v).abs(), u * v], 1)
+    predicted = (features @ loss.classifier.weight.T + loss.classifier.bias).argmax(1)
+    labels = [int(label) if i % 4 else (int(label) + 1) % 3 for i, label in enumerate(predicted)]
+    assert LabelEvaluator(FIRST, SECOND, labels, loss)(model)["accuracy"] == 0.75
+    assert all(parameter.grad is None for parameter in loss.parameters())
+    with pytest.raises(ValueError, match="pass loss=, the SoftmaxLoss"):
+        LabelEvaluator(FIRST, SECOND, labels)(model)
+
+
+# ------------------------------------------------------------------------------------------------------ refusals
+
+
+SAMPLE = {"query": "a", "positive": ["b"], "negative": ["c"]}
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: SimilarityEvaluator("ab", ["a", "b"], [1, 2]), TypeError, "first is of type str; pass a list"),
+        (lambda: SimilarityEvaluator(["a", None], ["a", "b"], [1, 2]), TypeError, r"first\[1\] is of type NoneType"),
+        (lambda: SimilarityEvaluator(["a", "b"], ["a", "b"], [1, 2], "cos"), ValueError, "similarity 'cos' is unknown"),
+        (lambda: SimilarityEvaluator(["a", "b"], ["a", "b"], [1, 2], []), ValueError, "similarity is empty"),
+        (lambda: LabelEvaluator(["a"], ["b"], ["neutral"]), TypeError, r"labels\[0\] is 'neutral'; number the classes"),
+        (lambda: LabelEvaluator(["a"], ["b"], [-1]), ValueError, r"labels\[0\] is -1; pass whole numbers from 0"),
+        (lambda: LabelEvaluator(["a"], ["b"], [0.5]), ValueError, r"labels\[0\] is 0.5"),
+        (lambda: LabelEvaluator(["a"], ["b"], [math.nan]), ValueError, r"labels\[0\] is nan"),
+        (lambda: LabelEvaluator([], [], []), ValueError, "0 first, 0 second, 0 labels; .* at least 1"),
+        (lambda: LabelEvaluator(["a"], ["b"], [2], SoftmaxLoss(4, 2)), ValueError, "has the classes 0 to 1"),
+        (lambda: PairClassificationEvaluator(["a", "b"], ["a", "b"], [1, 1]), ValueError, r"the labels are \[1\]"),
+        (lambda: PairClassificationEvaluator(["a", "b"], ["a", "b"], [1, 2]), ValueError, r"the labels are \[1, 2\]"),
+        (lambda: PairClassificationEvaluator(["a"], ["a", "b"], [1, 0]), ValueError, "1 first, 2 second, 2 labels"),
+        (lambda: TripletEvaluator(["a"], ["b"], []), ValueError, "1 anchors, 1 positives, 0 negatives"),
+        (lambda: TripletEvaluator(["a"], ["b"], ["c"], margin=math.nan), ValueError, "margin=nan is not finite"),
+        (lambda: TripletEvaluator(["a"], ["b"], ["c"], "l2"), ValueError, "similarity 'l2' is unknown"),
+        (lambda: TripletEvaluator(["a"], ["b"], ["c"], ["dot"]), ValueError, "is unknown"),
+        (lambda: RetrievalEvaluator({}, CORPUS, {"q": {"0-1"}}), ValueError, "names the query 'q', which has no text"),
+        (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"x"}}), ValueError, "the document 'x', which is not in"),
+        (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": "0-1"}), TypeError, "is '0-1'; pass a set of ids"),
+        (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"0-1": math.inf}}), ValueError, "the grade inf for"),
+        (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"0-1": 0}, "q2": set()}), ValueError, "no query has"),
+        (lambda: RetrievalEvaluator(QUERIES, {"a": 7}, {"q1": {"a"}}), TypeError, r"the corpus\[0\] is of type int"),
+        (lambda: RetrievalEvaluator(QUERIES, CORPUS, sets(), map_at=(0,)), ValueError, "map_at=0 is too small"),
+        (lambda: RetrievalEvaluator(QUERIES, CORPUS, sets(), block=0), ValueError, "block=0 is too small"),
+        (
+            lambda: RetrievalEvaluator(
+                QUERIES, CORPUS, sets(), accuracy_at=(), precision_recall_at=(), mrr_at=(), ndcg_at=(), map_at=()
+            ),
+            ValueError,
+            "there is no metric to compute",
+        ),
+        (lambda: RetrievalEvaluator(QUERIES, CORPUS, sets(), ndcg_at=10), TypeError, "k for ndcg are 10; pass"),
+        (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"0-1": "1"}}), TypeError, "has the grade '1' for '0-1'"),
+        (lambda: RerankingEvaluator([]), ValueError, "there are no samples"),
+        (lambda: RerankingEvaluator([SAMPLE, {"query": "a", "positive": ["b"]}]), ValueError, r"\[1\] has the keys"),
+        (lambda: RerankingEvaluator([{**SAMPLE, "negative": []}]), ValueError, r"samples\[0\] has no negative text"),
+        (lambda: RerankingEvaluator([{**SAMPLE, "positive": "b"}]), TypeError, r"\['positive'\] is of type str"),
+        (lambda: RerankingEvaluator([{**SAMPLE, "query": 1}]), TypeError, r"\['query'\]\[0\] is of type int"),
+        (lambda: RerankingEvaluator([SAMPLE], k=0), ValueError, "k=0 is too small"),
+        (lambda: ParaphraseMiningEvaluator(["a"], [(0, 0)]), ValueError, "there are 1 sentences"),
+        (lambda: ParaphraseMiningEvaluator(["a", "b"], [(0, 1), (1, 1)]), ValueError, r"duplicates\[1\] is \(1, 1\)"),
+        (lambda: ParaphraseMiningEvaluator(["a", "b"], [(2, 0)]), ValueError, "two different indices from 0 to 1"),
+        (lambda: ParaphraseMiningEvaluator(["a", "b"], [(-1, 0)]), ValueError, "two different indices from 0 to 1"),
+        (lambda: ParaphraseMiningEvaluator(["a", "b"], [(0, 0.5)]), ValueError, r"duplicates\[0\] is \(0, 0.5\)"),
+        (lambda: ParaphraseMiningEvaluator(["a", "b"], [(0, 1, 1)]), ValueError, r"duplicates\[0\] is \(0, 1, 1\)"),
+        (lambda: ParaphraseMiningEvaluator(["a", "b"], [1]), ValueError, r"duplicates\[0\] is 1; pass two different"),
+        (lambda: ParaphraseMiningEvaluator(["a", "b"], []), ValueError, "there are no duplicates"),
+        (lambda: ParaphraseMiningEvaluator(["a", "b"], [(0, 1)], max_pairs=0), ValueError, "max_pairs=0 is too small"),
+        (lambda: TranslationEvaluator(["a"], ["a", "b"]), ValueError, "1 source, 2 target"),
+        (lambda: TranslationEvaluator([], []), ValueError, "0 source, 0 target"),
+    ],
+)  # fmt: skip
+def test_refuses(make: Make, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_the_size_of_blocks_changes_nothing(model: SentenceEncoder) -> None:
+    for relevant in (sets(), grades()):
+        whole = RetrievalEvaluator(QUERIES, CORPUS, relevant)(model)
+        for block in (1, 7, 36):
+            assert RetrievalEvaluator(QUERIES, CORPUS, relevant, block=block)(model) == pytest.approx(whole)

@@ -1,0 +1,898 @@
+"""Losses against plain loops and against sentence-transformers, and what every loss keeps to."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sbert import losses
+from sbert.losses import MatryoshkaLoss, MultipleNegativesRankingLoss, WeightedSum
+from sbert.training import Signature
+from tests.contract.losses import CLASSES, CONCATENATIONS, LOSSES, MARGINS, NARROW, Row, plain, plain_ranking
+
+ROWS, DIM = 9, 8
+every = pytest.mark.parametrize("row", LOSSES, ids=str)
+
+
+def sample(
+    row: Row, dtype: torch.dtype = torch.float64, rows: int = ROWS
+) -> tuple[Any, list[Tensor], dict[str, Tensor]]:
+    """The loss in float64, its columns, its labels."""
+    torch.manual_seed(0)
+    loss = row.make(DIM)
+    generator = torch.Generator().manual_seed(1)
+    columns = [torch.randn(rows, DIM, generator=generator).to(dtype).requires_grad_() for _ in range(row.columns)]
+    labels = row.labels(rows, DIM, generator)
+    return loss.double() if isinstance(loss, nn.Module) else loss, columns, {} if labels is None else {"labels": labels}
+
+
+def with_gradients(loss: Callable[..., Tensor], columns: list[Tensor], extras: dict[str, Tensor]) -> list[Tensor]:
+    """The value and the gradient at each column."""
+    value = loss(*columns, **extras)
+    return [value.detach(), *torch.autograd.grad(value, columns)]
+
+
+@every
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_scalar_and_finite(row: Row, dtype: torch.dtype) -> None:
+    """In float32 and bfloat16 the value is that of the same numbers in float64, but for what float32 rounds."""
+    loss, columns, extras = sample(row, dtype)
+    exact = loss(*(column.double() for column in columns), **extras)
+    if isinstance(loss, nn.Module):
+        loss = loss.float()
+    value, *gradients = with_gradients(loss, columns, extras)
+    assert value.shape == ()
+    assert value > 0
+    assert all(gradient.isfinite().all() and gradient.any() for gradient in gradients)
+    if not row.name.startswith(("plain", "MatryoshkaLoss-plain", "WeightedSum-softmax")):  # the users' own arithmetic
+        assert value.dtype == torch.float32
+        torch.testing.assert_close(value.double(), exact.detach(), rtol=1e-5, atol=1e-6)
+
+
+@every
+def test_gradcheck(row: Row) -> None:
+    loss, columns, extras = sample(row, rows=4)
+    parameters = list(loss.parameters()) if isinstance(loss, nn.Module) else []
+    assert torch.autograd.gradcheck(lambda *inputs: loss(*inputs[: row.columns], **extras), [*columns, *parameters])
+
+
+@every
+def test_inputs_are_not_mutated(row: Row) -> None:
+    loss, columns, extras = sample(row)
+    before = [tensor.detach().clone() for tensor in (*columns, *extras.values())]
+    loss(*columns, **extras).backward()
+    for tensor, old in zip((*columns, *extras.values()), before, strict=True):
+        assert torch.equal(tensor, old)
+
+
+@every
+def test_matryoshka(row: Row) -> None:
+    loss, columns, extras = sample(row)
+    expected = loss(*columns, **extras)
+    torch.testing.assert_close(MatryoshkaLoss(loss, [DIM])(*columns, **extras), expected, rtol=0, atol=0)
+    half = [column[:, : DIM // 2] for column in columns]
+    both = MatryoshkaLoss(loss, [DIM // 2, DIM], [0.25, 2.0])
+    if "Softmax" in row.name or "softmax" in row.name:
+        with pytest.raises(ValueError, match=r"vectors have dim 4, but SoftmaxLoss was made with dim=8; pass dim=4"):
+            both(*columns, **extras)
+        return
+    if row.name.startswith("MatryoshkaLoss") and row.name != "MatryoshkaLoss-plain":
+        with pytest.raises(ValueError, match="dims contains 8, but the vectors have dim 4; pass at most 4"):
+            both(*columns, **extras)
+        return
+    short = (
+        {"labels": extras["labels"][:, : DIM // 2]} if "MSELoss-" in row.name and "Margin" not in row.name else extras
+    )
+    value = 2 * expected + 0.25 * loss(*half, **short)
+    torch.testing.assert_close(both(*columns, **extras), value, rtol=0, atol=1e-12)
+
+
+@every
+def test_copies_are_equal_and_their_own(row: Row) -> None:
+    loss, columns, extras = sample(row)
+    for other in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
+        assert torch.equal(other(*columns, **extras), loss(*columns, **extras))
+        assert Signature.of(other) == Signature.of(loss)
+        if isinstance(loss, nn.Module):
+            for mine, theirs in zip(loss.parameters(), other.parameters(), strict=True):
+                assert mine.data_ptr() != theirs.data_ptr()
+            inner = getattr(other, "loss", other)
+            assert any(inner is module for module in other.modules()) or not isinstance(inner, nn.Module)
+
+
+@every
+@pytest.mark.parametrize("kind", ["equal", "zero"])
+def test_equal_vectors_have_finite_gradients(row: Row, kind: str) -> None:
+    for dtype in (torch.float32, torch.float64):
+        loss, columns, extras = sample(row, dtype)
+        vector = torch.ones(DIM) if kind == "equal" else torch.zeros(DIM)
+        columns = [vector.to(dtype).repeat(ROWS, 1).requires_grad_() for _ in columns]
+        if isinstance(loss, nn.Module):
+            loss = loss.to(dtype)
+        assert all(tensor.isfinite().all() for tensor in with_gradients(loss, columns, extras))
+
+
+# Plain loops, over Python's own floats.
+
+Vector = list[float]
+
+
+def dot(u: Vector, v: Vector) -> float:
+    return math.fsum(a * b for a, b in zip(u, v, strict=True))
+
+
+def similarity(name: str, u: Vector, v: Vector) -> float:
+    if name in ("dot", "cosine"):
+        return dot(u, v) / (1 if name == "dot" else math.hypot(*u) * math.hypot(*v))
+    return -math.dist(u, v) if name == "euclidean" else -math.fsum(abs(a - b) for a, b in zip(u, v, strict=True))
+
+
+def distance(name: str, u: Vector, v: Vector) -> float:
+    return (name == "cosine") - similarity(name, u, v)
+
+
+def mean(values: Any) -> float:
+    values = list(values)
+    return math.fsum(values) / len(values)
+
+
+def log_softmax(scores: Vector, index: int) -> float:
+    return scores[index] - math.log(math.fsum(map(math.exp, scores)))
+
+
+def softmax_loss(loss: Any, columns: list[list[Vector]], labels: Any) -> float:
+    weight, bias = loss.classifier.weight.tolist(), loss.classifier.bias.tolist()
+    total = 0.0
+    for u, v, label in zip(*columns, labels, strict=True):
+        pieces = {
+            "u": u,
+            "v": v,
+            "|u-v|": [abs(a - b) for a, b in zip(u, v, strict=True)],
+            "u*v": [a * b for a, b in zip(u, v, strict=True)],
+        }
+        features = [number for name in loss.concatenation for number in pieces[name]]
+        total -= log_softmax([dot(w, features) + b for w, b in zip(weight, bias, strict=True)], label)
+    return total / len(labels)
+
+
+def order_loss(loss: Any, columns: list[list[Vector]], labels: Any) -> float:
+    def score(u: Vector, v: Vector) -> float:
+        if isinstance(loss, losses.CoSENTLoss):
+            return similarity("cosine", u, v)
+        half = DIM // 2
+        z = sum(complex(u[k], u[k + half]) * complex(v[k], v[k + half]).conjugate() for k in range(half))
+        return abs(z.real + z.imag) / (math.hypot(*u) * math.hypot(*v))
+
+    scores = [score(u, v) / loss.temperature for u, v in zip(*columns, strict=True)]
+    pairs = [(i, j) for i in range(ROWS) for j in range(ROWS) if labels[i] > labels[j]]
+    return math.log(1 + math.fsum(math.exp(scores[j] - scores[i]) for i, j in pairs))
+
+
+def contrastive_loss(loss: Any, columns: list[list[Vector]], labels: Any) -> float:
+    distances = [distance(loss.distance, u, v) for u, v in zip(*columns, strict=True)]
+    alike = [d for d, label in zip(distances, labels, strict=True) if label]
+    different = [d for d, label in zip(distances, labels, strict=True) if not label]
+    online = isinstance(loss, losses.OnlineContrastiveLoss)
+    if online:
+        alike, different = [d for d in alike if d > min(different)], [d for d in different if d < max(alike)]
+    total = math.fsum(d**2 for d in alike) + math.fsum(max(loss.margin - d, 0) ** 2 for d in different)
+    return total if online else total / 2 / len(labels)
+
+
+def batch_triplet_loss(loss: Any, columns: list[list[Vector]], labels: Any) -> float:
+    matrix = [[distance(loss.distance, u, v) for v in columns[0]] for u in columns[0]]
+    rows = range(len(labels))
+    terms = []
+    for a in rows:
+        near = [matrix[a][p] for p in rows if p != a and labels[p] == labels[a]]
+        far = [matrix[a][n] for n in rows if labels[n] != labels[a]]
+        if isinstance(loss, losses.BatchAllTripletLoss):
+            terms += [x for d in near for e in far if (x := d - e + loss.margin) > 0]
+        elif isinstance(loss, losses.BatchSemiHardTripletLoss):
+            terms += [max(d - min([e for e in far if e > d], default=max(far)) + loss.margin, 0) for d in near]
+        elif near:
+            x = max(near) - min(far)
+            terms.append(math.log(1 + math.exp(x)) if loss.margin is None else max(x + loss.margin, 0))
+    return mean(terms)
+
+
+def ranking_loss(
+    loss: Any, columns: list[list[Vector]], labels: Any, left_out: Any = lambda i, j, swap: False
+) -> float:
+    """``left_out`` says whether candidate j is left out for row i, in the other direction with ``swap``."""
+
+    def direction(anchors: list[Vector], candidates: list[Vector], swap: bool) -> float:
+        values = []
+        for i, anchor in enumerate(anchors):
+            kept = [j for j in range(len(candidates)) if j == i or not left_out(i, j, swap)]
+            scores = [similarity(loss.similarity, anchor, candidates[j]) / loss.temperature for j in kept]
+            values.append(-log_softmax(scores, kept.index(i)))
+        return mean(values)
+
+    value = direction(columns[0], [vector for column in columns[1:] for vector in column], False)
+    return (value + direction(columns[1], columns[0], True)) / 2 if loss.symmetric else value
+
+
+def margin_loss(loss: Any, columns: list[list[Vector]], labels: Any) -> float:
+    errors = []
+    for (anchor, positive, *negatives), margins in zip(zip(*columns, strict=True), labels, strict=True):
+        for negative, margin in zip(negatives, margins if isinstance(margins, list) else [margins], strict=True):
+            scores = [similarity(loss.similarity, anchor, vector) for vector in (positive, negative)]
+            errors.append((scores[0] - scores[1] - margin) ** 2)
+    return mean(errors)
+
+
+def divergence_loss(loss: Any, columns: list[list[Vector]], labels: Any) -> float:
+    total = 0.0
+    for (anchor, *candidates), teacher in zip(zip(*columns, strict=True), labels, strict=True):
+        student = [similarity(loss.similarity, anchor, vector) / loss.temperature for vector in candidates]
+        teacher = [score / loss.temperature for score in teacher]
+        for k in range(len(candidates)):
+            total += math.exp(log_softmax(teacher, k)) * (log_softmax(teacher, k) - log_softmax(student, k))
+    return loss.temperature**2 * total / len(labels)
+
+
+REFERENCES: dict[str, Callable[[Any, list[list[Vector]], Any], float]] = {
+    "SoftmaxLoss": softmax_loss,
+    "CosineSimilarityLoss": lambda loss, columns, labels: mean(
+        (similarity("cosine", u, v) - label) ** 2 for u, v, label in zip(*columns, labels, strict=True)
+    ),
+    "CoSENTLoss": order_loss,
+    "AnglELoss": order_loss,
+    "TripletLoss": lambda loss, columns, labels: mean(
+        max(distance(loss.distance, a, p) - distance(loss.distance, a, n) + loss.margin, 0)
+        for a, p, n in zip(*columns, strict=True)
+    ),
+    "ContrastiveLoss": contrastive_loss,
+    "OnlineContrastiveLoss": contrastive_loss,
+    "BatchAllTripletLoss": batch_triplet_loss,
+    "BatchHardTripletLoss": batch_triplet_loss,
+    "BatchSemiHardTripletLoss": batch_triplet_loss,
+    "MultipleNegativesRankingLoss": ranking_loss,
+    "MarginMSELoss": margin_loss,
+    "MSELoss": lambda loss, columns, labels: mean(
+        (x - y) ** 2
+        for column in columns
+        for u, v in zip(column, labels, strict=True)
+        for x, y in zip(u, v, strict=True)
+    ),
+    "DistillKLDivLoss": divergence_loss,
+    "plain": lambda loss, columns, labels: mean(
+        (math.dist(u, v) ** 2 - label) ** 2 for u, v, label in zip(*columns, labels, strict=True)
+    ),
+    "plain_ranking": lambda loss, columns, labels: (
+        -sum(similarity("manhattan", u, v) for u, v in zip(*columns, strict=True))
+    ),
+}
+
+
+def reference(loss: Any, columns: list[list[Vector]], labels: Any, **given: Any) -> float:
+    if isinstance(loss, WeightedSum):
+        parts = zip(loss.losses, loss.weights, strict=True)
+        return sum(weight * reference(part, columns, labels, **given) for part, weight in parts)
+    if isinstance(loss, MatryoshkaLoss):
+        total = 0.0
+        for dim, weight in zip(loss.dims, loss.weights, strict=True):
+            short = [[vector[:dim] for vector in column] for column in columns]
+            vectors = isinstance(loss.loss, losses.MSELoss)
+            total += weight * reference(loss.loss, short, [label[:dim] for label in labels] if vectors else labels)
+        return total
+    return REFERENCES[getattr(loss, "__name__", type(loss).__name__)](loss, columns, labels, **given)
+
+
+@every
+def test_is_its_formula(row: Row) -> None:
+    loss, columns, extras = sample(row)
+    labels = extras["labels"].tolist() if extras else None
+    expected = reference(loss, [column.tolist() for column in columns], labels)
+    assert loss(*columns, **extras).item() == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_every_public_loss_stands_in_the_table() -> None:
+    of_scores = {"BinaryCrossEntropyLoss", "CrossEntropyLoss", "SquaredErrorLoss"}  # In test_cross_encoder.py.
+    assert {row.name.split("-")[0] for row in LOSSES} - {"plain"} == set(losses.__all__) - of_scores
+
+
+# sentence-transformers, on the same vectors.
+
+
+class Given(nn.Module):
+    """A model that is given its vectors."""
+
+    device = torch.device("cpu")
+    max_seq_length = 1
+
+    def __init__(self, key: str = "vectors") -> None:
+        super().__init__()
+        self.key = key
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"sentence_embedding": features[self.key]}
+
+    def get_embedding_dimension(self) -> int:
+        return DIM
+
+    @property
+    def tokenizer(self) -> Any:
+        """Guides are asked whether they have the model's vocabulary."""
+        from tokenizers import Tokenizer
+        from tokenizers.models import WordLevel
+        from transformers import PreTrainedTokenizerFast
+
+        return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"a": 0}, unk_token="a")))
+
+
+def softmax_peer(pieces: tuple[str, ...]) -> Callable[[Any, Any], Any]:
+    def make(peer: Any, loss: Any) -> Any:
+        other = peer.SoftmaxLoss(Given(), DIM, CLASSES, "u" in pieces, "|u-v|" in pieces, "u*v" in pieces).double()
+        other.classifier.load_state_dict(loss.classifier.state_dict())
+        return other
+
+    return make
+
+
+def peers() -> dict[str, Callable[[Any, Any], Any]]:
+    """For each row of the table that sentence-transformers has, too: makes its loss from its losses and ours."""
+    from sentence_transformers import util
+    from sentence_transformers.sentence_transformer.losses.batch_hard_triplet import (
+        BatchHardTripletLossDistanceFunction as Matrix,
+    )
+    from sentence_transformers.sentence_transformer.losses.contrastive import SiameseDistanceMetric as Pair
+    from sentence_transformers.sentence_transformer.losses.triplet import TripletDistanceMetric as Triple
+
+    both = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
+    pairs = {"euclidean": Pair.EUCLIDEAN, "cosine": Pair.COSINE_DISTANCE, "manhattan": Pair.MANHATTAN}
+    triples = {"euclidean": Triple.EUCLIDEAN, "cosine": Triple.COSINE, "manhattan": Triple.MANHATTAN}
+    matrices = {
+        "euclidean": Matrix.euclidean_distance,
+        "cosine": Matrix.cosine_distance,
+        "manhattan": lambda vectors: -util.manhattan_sim(vectors, vectors),
+    }
+    ranking = "MultipleNegativesRankingLoss"
+    found: dict[str, Callable[[Any, Any], Any]] = {
+        "CosineSimilarityLoss": lambda peer, loss: peer.CosineSimilarityLoss(Given()),
+        "CoSENTLoss": lambda peer, loss: peer.CoSENTLoss(Given()),
+        "AnglELoss": lambda peer, loss: peer.AnglELoss(Given()),
+        "BatchHardTripletLoss-soft": lambda peer, loss: peer.BatchHardSoftMarginTripletLoss(Given()),
+        f"{ranking}-dot": lambda peer, loss: peer.MultipleNegativesRankingLoss(Given(), 1.0, util.dot_score),
+        f"{ranking}-euclidean": lambda peer, loss: peer.MultipleNegativesRankingLoss(Given(), 1.0, util.euclidean_sim),
+        f"{ranking}-manhattan": lambda peer, loss: peer.MultipleNegativesRankingLoss(Given(), 1.0, util.manhattan_sim),
+        "MarginMSELoss": lambda peer, loss: peer.MarginMSELoss(Given()),
+        "MarginMSELoss-cosine-2": lambda peer, loss: peer.MarginMSELoss(Given(), util.pairwise_cos_sim),
+        "MSELoss-1": lambda peer, loss: peer.MSELoss(Given()),
+        "MSELoss-2": lambda peer, loss: peer.MSELoss(Given()),
+        "DistillKLDivLoss": lambda peer, loss: peer.DistillKLDivLoss(Given()),
+        "DistillKLDivLoss-cosine-2": lambda peer, loss: peer.DistillKLDivLoss(Given(), util.pairwise_cos_sim, 0.5),
+    }
+    for pieces in CONCATENATIONS:
+        found[f"SoftmaxLoss-{','.join(pieces)}"] = softmax_peer(pieces)
+    for suffix in ("", "-1", "-3", "-symmetric", "-symmetric-1"):
+        settings = both if "symmetric" in suffix else {}
+        found[ranking + suffix] = lambda peer, loss, s=settings: peer.MultipleNegativesRankingLoss(Given(), **s)
+    for name in NARROW:
+        found[f"TripletLoss-{name}"] = lambda peer, loss, n=name: peer.TripletLoss(Given(), triples[n], NARROW[n])
+        for kind in ("ContrastiveLoss", "OnlineContrastiveLoss"):
+            found[f"{kind}-{name}"] = lambda peer, loss, k=kind, n=name: getattr(peer, k)(Given(), pairs[n], MARGINS[n])
+        for kind in ("BatchAllTripletLoss", "BatchHardTripletLoss", "BatchSemiHardTripletLoss"):
+            found[f"{kind}-{name}"] = lambda peer, loss, k=kind, n=name: getattr(peer, k)(
+                Given(), matrices[n], NARROW[n]
+            )
+    # Its MatryoshkaLoss scales what is left of a vector to length 1: the same for cosines, and for nothing else.
+    found["MatryoshkaLoss"] = lambda peer, loss: peer.MatryoshkaLoss(
+        model := Given(), peer.CosineSimilarityLoss(model), loss.dims
+    )
+    found["MatryoshkaLoss-ranking"] = lambda peer, loss: peer.MatryoshkaLoss(
+        model := Given(), peer.MultipleNegativesRankingLoss(model), loss.dims, loss.weights
+    )
+    found["MatryoshkaLoss-alone"] = found["MatryoshkaLoss-ranking"]
+    return found
+
+
+def against_peer(loss: Any, other: Any, columns: list[Tensor], extras: dict[str, Tensor], **features: Tensor) -> None:
+    """Value and gradients, at the columns and at the losses' own parameters, to 1e-6."""
+
+    def peer(*columns: Tensor) -> Tensor:
+        rows = [
+            {"vectors": column, **{name: f[:, i] for name, f in features.items()}} for i, column in enumerate(columns)
+        ]
+        value: Tensor = other(rows, extras.get("labels"))
+        return value
+
+    parameters = [list(module.parameters()) for module in (loss, other)]
+    results = [
+        [value, *torch.autograd.grad(value, [*columns, *weights])]
+        for value, weights in zip((loss(*columns, **extras, **features), peer(*columns)), parameters, strict=True)
+    ]
+    torch.testing.assert_close(results[0], results[1], rtol=0, atol=1e-6)
+
+
+@every
+def test_agrees_with_sentence_transformers(row: Row) -> None:
+    from sentence_transformers.sentence_transformer import losses as peer
+
+    known = peers()
+    if row.name not in known:
+        kinds = ("plain", "WeightedSum", "MatryoshkaLoss-MSE", "MatryoshkaLoss-plain")
+        assert row.name.startswith(kinds), "no peer, and no reason"
+        return
+    loss, columns, extras = sample(row)
+    other = known[row.name](peer, loss)
+    if "Contrastive" in row.name and "cosine" not in row.name:
+        # Its distances are of a - b + 1e-6. Taking the 1e-6 away beforehand leaves that of a - b.
+        inner, shifted = other, [columns[0] - 1e-6, columns[1]]
+        value = inner([{"vectors": column} for column in shifted], extras["labels"])
+        results = [with_gradients(loss, columns, extras), [value, *torch.autograd.grad(value, columns)]]
+        torch.testing.assert_close(results[0], results[1], rtol=0, atol=1e-6)
+        return
+    against_peer(loss, other, columns, extras)
+
+
+def guide_vectors(columns: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """(ROWS, columns, 5): some candidates like the anchor more than its positive does."""
+    return torch.randn(ROWS, columns, 5, generator=torch.Generator().manual_seed(2), dtype=dtype)
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.3, -0.2])
+@pytest.mark.parametrize("columns", [2, 3])
+def test_guide_agrees_with_sentence_transformers(columns: int, margin: float) -> None:
+    from sentence_transformers.sentence_transformer import losses as peer
+
+    _, vectors, _ = sample(LOSSES[[row.name for row in LOSSES].index("MultipleNegativesRankingLoss-1")])
+    loss = MultipleNegativesRankingLoss(temperature=0.1, guide_margin=margin)
+    other = peer.GISTEmbedLoss(
+        Given(), Given("guide"), 0.1, margin=margin, contrast_anchors=False, contrast_positives=False
+    )
+    guide = guide_vectors(columns)
+    against_peer(loss, other, vectors[:columns], {}, guide=guide)
+    assert loss(*vectors[:columns], guide=guide) < loss(*vectors[:columns]), "nothing was left out"
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+@pytest.mark.parametrize("distance", list(MARGINS))
+def test_online_contrastive_of_one_kind_agrees_with_sentence_transformers(kind: int, distance: str) -> None:
+    from sentence_transformers.sentence_transformer import losses as peer
+
+    name = f"OnlineContrastiveLoss-{distance}"
+    loss, columns, extras = sample(next(row for row in LOSSES if row.name == name))
+    labels = {"labels": torch.full_like(extras["labels"], kind)}
+    other = peers()[name](peer, loss)
+    shift = 0 if distance == "cosine" else 1e-6
+    value = other([{"vectors": columns[0] - shift}, {"vectors": columns[1]}], labels["labels"])
+    expected = [value, *torch.autograd.grad(value, columns)]
+    torch.testing.assert_close(with_gradients(loss, columns, labels), expected, rtol=0, atol=1e-6)
+    assert value > 0
+
+
+def test_an_odd_dim_has_one_imaginary_part_less() -> None:
+    from sentence_transformers.sentence_transformer import losses as peer
+
+    loss, columns, extras = sample(next(row for row in LOSSES if row.name == "AnglELoss"))
+    columns = [column[:, :-1] for column in columns]
+    against_peer(loss, peer.AnglELoss(Given()), columns, extras)
+    columns = [torch.cat([column, torch.zeros(ROWS, 1)], 1) for column in columns]
+    assert loss(*columns, **extras).item() == pytest.approx(
+        reference(loss, [c.tolist() for c in columns], extras["labels"])
+    )
+
+
+def test_a_lone_label_is_no_positive_of_itself() -> None:
+    """Here the mean leaves it out; sentence-transformers takes it for its own positive."""
+    from sentence_transformers.sentence_transformer import losses as peer
+
+    vectors, labels = torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([0, 0, 1])
+    # Rows 0 and 1: 1 - 3 + 4 = 2 and 1 - 2 + 4 = 3. Row 2, alone: 0 - 2 + 4 = 2 at the peer.
+    assert losses.BatchHardTripletLoss(margin=4.0)(vectors, labels=labels).item() == pytest.approx(5 / 2)
+    assert peer.BatchHardTripletLoss(Given(), margin=4.0)([{"vectors": vectors}], labels).item() == pytest.approx(7 / 3)
+
+
+# Candidates that are left out.
+
+
+def texts_of(columns: int) -> Tensor:
+    """(ROWS, columns): some texts equal, within rows and across them, an anchor and its own positive included."""
+    texts = torch.randint(4 * ROWS, (ROWS, columns), generator=torch.Generator().manual_seed(3))
+    texts[1, 1] = texts[0, 1]  # the same positive
+    texts[2, 0] = texts[3, 0]  # the same anchor
+    texts[4, 1] = texts[5, 0]  # a positive that is another row's anchor
+    texts[6, 1] = texts[6, 0]  # a row's own positive is its anchor
+    if columns > 2:
+        texts[7, 2] = texts[8, 1]  # a negative that is another row's positive
+        texts[0, 2] = texts[0, 0]  # a negative that is its own anchor
+    return texts
+
+
+def left_out(texts: Tensor | None, guide: Tensor | None, margin: float) -> Callable[[int, int, bool], bool]:
+    def decide(i: int, j: int, swap: bool) -> bool:
+        order = [1, 0] if swap else list(range((texts if texts is not None else guide).shape[1]))  # type: ignore[union-attr]
+        row, column = j % ROWS, 1 + j // ROWS
+        out = False
+        if texts is not None:
+            rows = [[line[k] for k in order] for line in texts.tolist()]
+            out |= rows[row][column] in (rows[i][0], rows[i][1]) or (column == 1 and rows[row][0] == rows[i][0])
+        if guide is not None:
+            vectors = [[line[k] for k in order] for line in guide.tolist()]
+            own = similarity("cosine", vectors[i][0], vectors[i][1])
+            out |= similarity("cosine", vectors[i][0], vectors[row][column]) > own - margin
+        return out
+
+    return decide
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("given", ["texts", "guide", "both"])
+@pytest.mark.parametrize("columns", [2, 3, 4])
+def test_what_is_left_out(columns: int, given: str, symmetric: bool) -> None:
+    """Values as from the plain loop, and no gradient but from those candidates that are kept."""
+    _, vectors, _ = sample(next(row for row in LOSSES if row.name == "MultipleNegativesRankingLoss-3"))
+    vectors = vectors[:columns]
+    loss = MultipleNegativesRankingLoss(temperature=0.5, symmetric=symmetric, guide_margin=0.1)
+    texts = texts_of(columns) if given != "guide" else None
+    guide = guide_vectors(columns) if given != "texts" else None
+    before = [None if extra is None else extra.clone() for extra in (texts, guide)]
+    value = loss(*vectors, texts=texts, guide=guide)
+    decide = left_out(texts, guide, 0.1)
+    expected = ranking_loss(loss, [column.tolist() for column in vectors], None, decide)
+    assert value.item() == pytest.approx(expected, rel=1e-12)
+    assert value < loss(*vectors), "nothing was left out"
+    for extra, old in zip((texts, guide), before, strict=True):
+        assert extra is None or torch.equal(extra, old)
+    assert torch.autograd.gradcheck(lambda *c: loss(*c, texts=texts, guide=guide), vectors, fast_mode=True)
+
+
+def test_a_row_keeps_its_own_positive() -> None:
+    """With one text everywhere nothing else is left, and the loss is 0, as is its gradient."""
+    _, vectors, _ = sample(next(row for row in LOSSES if row.name == "MultipleNegativesRankingLoss-3"))
+    for symmetric in (False, True):
+        loss = MultipleNegativesRankingLoss(symmetric=symmetric, guide_margin=3.0)
+        extras = {"texts": torch.zeros(ROWS, 5, dtype=torch.int64)}
+        for given in (extras, {"guide": guide_vectors(5)}):
+            assert not any(tensor.any() for tensor in with_gradients(loss, vectors, given))
+
+
+def test_a_guide_in_half_precision_compares_in_float32() -> None:
+    _, vectors, _ = sample(next(row for row in LOSSES if row.name == "MultipleNegativesRankingLoss"))
+    guide = guide_vectors(2, torch.bfloat16)
+    loss = MultipleNegativesRankingLoss()
+    assert loss(*vectors, guide=guide) == loss(*vectors, guide=guide.double())
+
+
+def test_one_row_has_nothing_to_rank() -> None:
+    for name in ("MultipleNegativesRankingLoss", "CoSENTLoss", "AnglELoss"):
+        loss, columns, extras = sample(next(row for row in LOSSES if row.name == name), rows=1)
+        assert not any(tensor.any() for tensor in with_gradients(loss, columns, extras))
+
+
+# Labels, shapes and settings that do not fit.
+
+NAN = math.nan
+GROUPS = ["BatchAllTripletLoss", "BatchHardTripletLoss", "BatchSemiHardTripletLoss"]
+WRONG: list[tuple[str, Any, type[Exception], str]] = [
+    (
+        "CosineSimilarityLoss",
+        [0, 1, 0.5, 4.2],
+        ValueError,
+        "labels[3] is 4.2; CosineSimilarityLoss takes -1 to 1; divide",
+    ),
+    ("CosineSimilarityLoss", [0, -1.5], ValueError, "labels[1] is -1.5; CosineSimilarityLoss takes -1 to 1; divide"),
+    ("CosineSimilarityLoss", [NAN, 1], ValueError, "labels[0] is nan; CosineSimilarityLoss takes -1 to 1"),
+    ("SoftmaxLoss-u,v", [0, 2, 3], ValueError, "labels[2] is 3; SoftmaxLoss takes 0 to 2; leave out rows without"),
+    ("SoftmaxLoss-u,v", [0, -1], ValueError, "labels[1] is -1; SoftmaxLoss takes 0 to 2; leave out rows without"),
+    ("SoftmaxLoss-u,v", [0.0, 1.0], TypeError, "labels are torch.float32; SoftmaxLoss takes whole numbers; number"),
+    ("SoftmaxLoss-u,v", [True, False], TypeError, "labels are torch.bool; SoftmaxLoss takes whole numbers"),
+    ("CoSENTLoss", [1, NAN], ValueError, "labels[1] is nan; CoSENTLoss takes finite numbers; leave out rows"),
+    ("AnglELoss", [math.inf, 1], ValueError, "labels[0] is inf; AnglELoss takes finite numbers; leave out rows"),
+    (
+        "ContrastiveLoss-cosine",
+        [1, 2],
+        ValueError,
+        "labels[1] is 2; ContrastiveLoss takes 0 (dissimilar) or 1 (similar);",
+    ),
+    ("ContrastiveLoss-cosine", [1, NAN], ValueError, "labels[1] is nan; ContrastiveLoss takes 0 (dissimilar) or 1"),
+    (
+        "OnlineContrastiveLoss-cosine",
+        [0.5, 1],
+        ValueError,
+        "labels[0] is 0.5; OnlineContrastiveLoss takes 0 (dissimilar)",
+    ),
+    *((f"{name}-cosine", [0.0, 0.0], TypeError, f"labels are torch.float32; {name} takes whole") for name in GROUPS),
+    (
+        "MarginMSELoss",
+        [1, NAN],
+        ValueError,
+        "labels[1] is nan; MarginMSELoss takes finite numbers; check whether the teacher",
+    ),
+    (
+        "MarginMSELoss-cosine-2",
+        [[1, 2], [3, NAN]],
+        ValueError,
+        "labels[1, 1] is nan; MarginMSELoss takes finite numbers",
+    ),
+    ("MSELoss-1", [[0] * DIM, [NAN] * DIM], ValueError, "labels[1, 0] is nan; MSELoss takes finite numbers; check"),
+    ("DistillKLDivLoss", [[1, 2], [-math.inf, 0]], ValueError, "labels[1, 0] is -inf; DistillKLDivLoss takes finite"),
+    ("MatryoshkaLoss", [0.0, 7.5], ValueError, "labels[1] is 7.5; CosineSimilarityLoss takes -1 to 1"),
+    ("WeightedSum", [0.0, 7.5], ValueError, "labels[1] is 7.5; CosineSimilarityLoss takes -1 to 1"),
+    ("WeightedSum-softmax", [0, 7], ValueError, "labels[1] is 7; SoftmaxLoss takes 0 to 2"),
+]
+
+
+@pytest.mark.parametrize(("name", "labels", "kind", "message"), WRONG, ids=lambda value: str(value)[:40])
+def test_labels_that_do_not_fit(name: str, labels: Any, kind: type[Exception], message: str) -> None:
+    """Said by ``check_labels``, and by the loss itself in a step."""
+    row = next(row for row in LOSSES if row.name == name)
+    tensor = torch.tensor(labels)
+    loss, columns, _ = sample(row, rows=len(tensor))
+    for attempt in (lambda: loss.check_labels(tensor), lambda: loss(*columns, labels=tensor)):
+        with pytest.raises(kind) as caught:
+            attempt()
+        assert message in str(caught.value)
+
+
+LABELLED = [row for row in LOSSES if row.name in {name for name, *_ in WRONG}]
+
+
+@pytest.mark.parametrize("row", [row for row in LOSSES if not row.name.startswith("plain")], ids=str)
+def test_good_labels_pass(row: Row) -> None:
+    loss, _, extras = sample(row)
+    if extras:
+        loss.check_labels(extras["labels"])
+    else:
+        assert "labels" not in Signature.of(loss).extras
+
+
+@pytest.mark.parametrize("row", LABELLED, ids=str)
+def test_missing_labels_and_wrong_shapes(row: Row) -> None:
+    loss, columns, extras = sample(row)
+    with pytest.raises((ValueError, TypeError, AssertionError), match="labels"):
+        loss(*columns)
+    labels = extras["labels"]
+    for wrong in (labels[:-1], labels[..., None, None], labels[None]):
+        if row.name == "WeightedSum-softmax":  # the plain function comes first, and checks nothing
+            continue
+        with pytest.raises(ValueError, match=r"labels"):
+            loss(*columns, labels=wrong)
+    if not isinstance(loss, (MatryoshkaLoss, WeightedSum)):
+        with pytest.raises(ValueError, match=r"needs labels; give the data a column of labels"):
+            loss(*columns, labels=None)
+        with pytest.raises(TypeError, match=r"takes labels as a tensor, not a list; pass torch\.tensor\(labels\)"):
+            loss(*columns, labels=labels.tolist())
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in LOSSES if "plain" not in row.name and row.name != "WeightedSum-softmax"], ids=str
+)
+def test_columns_that_do_not_fit(row: Row) -> None:
+    loss, columns, extras = sample(row)
+    name = "|".join([type(loss).__name__, "CosineSimilarityLoss", "AnglELoss"])
+    for wrong in (columns[0][0], columns[0][None]):
+        with pytest.raises(ValueError, match=rf"({name}) takes columns of one shape \(rows, dim\); found "):
+            loss(wrong, *columns[1:], **extras)
+    with pytest.raises(TypeError, match=rf"({name}) takes columns of vectors, .* not a torch.int64 tensor"):
+        loss(*columns[:-1], columns[-1].long(), **extras)
+    with pytest.raises(TypeError, match=rf"({name}) takes columns of vectors, .* not a list"):
+        loss(*columns[:-1], columns[-1].tolist(), **extras)
+    with pytest.raises(ValueError, match=rf"({name}) was given no rows; pass at least 1"):
+        loss(*(column[:0] for column in columns), **{key: label[:0] for key, label in extras.items()})
+    if len(columns) > 1:
+        for wrong in (columns[-1][:-1], columns[-1][:, :-1]):
+            with pytest.raises(ValueError, match=rf"({name}) takes columns of one shape .*; found \(9, 8\), "):
+                loss(*columns[:-1], wrong, **extras)
+
+
+def test_columns_that_are_lacking() -> None:
+    vectors = torch.eye(2)
+    with pytest.raises(ValueError, match=r"MSELoss takes columns of one shape .*; found none"):
+        losses.MSELoss()(labels=vectors)
+    with pytest.raises(
+        ValueError, match=r"MarginMSELoss was given no negatives; a margin is .*; add a column of negatives"
+    ):
+        losses.MarginMSELoss()(vectors, vectors, labels=vectors)
+    with pytest.raises(ValueError, match=r"DistillKLDivLoss was given no negatives; the distribution over one"):
+        losses.DistillKLDivLoss()(vectors, vectors, labels=vectors)
+    ranking = MultipleNegativesRankingLoss()
+    with pytest.raises(
+        ValueError, match=r"texts are torch.int64 of shape \(2, 3\); pass integer ids of shape \(2, 2\)"
+    ):
+        ranking(vectors, vectors, texts=torch.zeros(2, 3, dtype=torch.int64))
+    with pytest.raises(TypeError, match=r"texts are torch\.float32"):
+        ranking(vectors, vectors, texts=torch.zeros(2, 2))
+    with pytest.raises(ValueError, match=r"guide has shape \(2, 3, 4\); pass .*, \(2, 2, 'guide_dim'\)"):
+        ranking(vectors, vectors, guide=torch.zeros(2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: losses.SoftmaxLoss(0, 3), "dim=0, classes=3 leave nothing"),
+        (lambda: losses.SoftmaxLoss(8, 1), "dim=8, classes=1 leave nothing"),
+        (
+            lambda: losses.SoftmaxLoss(8, 3, ()),
+            "concatenation=(); pass a tuple of one or more of ('u', 'v', '|u-v|', 'u*v')",
+        ),
+        (lambda: losses.SoftmaxLoss(8, 3, ("u", "u")), "concatenation=('u', 'u'); pass"),
+        (lambda: losses.SoftmaxLoss(8, 3, ("u-v",)), "concatenation=('u-v',); pass"),
+        (lambda: losses.CoSENTLoss(0), "temperature=0 is not positive"),
+        (lambda: losses.AnglELoss(NAN), "temperature=nan is not positive"),
+        (lambda: losses.DistillKLDivLoss(-1.0), "temperature=-1.0 is not positive"),
+        (lambda: MultipleNegativesRankingLoss(math.inf), "temperature=inf is not positive"),
+        (
+            lambda: MultipleNegativesRankingLoss(similarity="cos"),
+            "similarity 'cos' is unknown; pass one of cosine, dot",
+        ),
+        (lambda: MultipleNegativesRankingLoss(guide_margin=NAN), "guide_margin=nan is not finite"),
+        (lambda: losses.MarginMSELoss("l2"), "similarity 'l2' is unknown"),
+        (lambda: losses.TripletLoss("dot"), "distance 'dot' is unknown; pass one of euclidean, cosine, manhattan"),
+        (lambda: losses.TripletLoss(margin=-1.0), "margin=-1.0 is negative"),
+        (lambda: losses.ContrastiveLoss(margin=NAN), "margin=nan is negative or not finite"),
+        (lambda: losses.BatchHardTripletLoss("l1"), "distance 'l1' is unknown"),
+        (lambda: MatryoshkaLoss(plain, []), "dims=(); pass one or more"),
+        (lambda: MatryoshkaLoss(plain, [4, 0]), "dims=(4, 0); pass one or more"),
+        (lambda: MatryoshkaLoss(plain, [4, 4]), "dims=(4, 4); pass one or more"),
+        (lambda: MatryoshkaLoss(plain, [4, 2], [1.0]), "1 weights for 2 dims; pass one weight for each"),
+        (lambda: MatryoshkaLoss(plain, [4, 2], [1.0, -1.0]), "weights=(1.0, -1.0); pass numbers of 0 or more"),
+        (WeightedSum, "WeightedSum was given no losses"),
+        (lambda: WeightedSum((plain, 0.0)), "weights=(0.0,); pass numbers of 0 or more, not all of them 0"),
+        (
+            lambda: WeightedSum((plain, 1.0), (losses.TripletLoss(), 1.0)),
+            "TripletLoss takes anchor, positive, negative, but plain takes first, second;",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        make()
+    assert message in str(caught.value)
+
+
+# Wrappers.
+
+
+@pytest.mark.parametrize(
+    "inner", [plain, plain_ranking, losses.CoSENTLoss(), losses.MSELoss(), MultipleNegativesRankingLoss()]
+)
+def test_wrappers_bear_the_names_of_what_they_wrap(inner: Any) -> None:
+    expected = Signature.of(inner)
+    twice = WeightedSum((MatryoshkaLoss(inner, [4, 2]), 1.0), (MatryoshkaLoss(WeightedSum((inner, 1.0)), [4]), 2.0))
+    for wrapped in (MatryoshkaLoss(inner, [4]), WeightedSum((inner, 1.0)), twice):
+        assert Signature.of(wrapped) == replace(expected, name=type(wrapped).__name__)
+
+
+def ranking_with_labels(anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor) -> Tensor:
+    return ((anchor - positive).square().sum(1) * labels).mean()
+
+
+def ranking_with_weights(anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor | None = None) -> Tensor:
+    return (
+        (anchor - positive).square().mean() if labels is None else ranking_with_labels(anchor, positive, labels=labels)
+    )
+
+
+def test_labels_are_needed_where_one_loss_needs_them() -> None:
+    optional, needed = (ranking_with_weights, 1.0), (ranking_with_labels, 1.0)
+    for pairs in ((optional, needed), (needed, optional)):
+        assert Signature.of(WeightedSum(*pairs)).needs_labels
+    for alone in (WeightedSum(optional), WeightedSum(optional, optional), MatryoshkaLoss(ranking_with_weights, [2])):
+        assert not Signature.of(alone).needs_labels
+        assert "labels" in Signature.of(alone).extras
+        assert alone(torch.eye(2), torch.eye(2)) == 0
+
+
+def test_extras_go_to_those_that_ask() -> None:
+    ranking = MultipleNegativesRankingLoss()
+    _, vectors, _ = sample(next(row for row in LOSSES if row.name == "MultipleNegativesRankingLoss-1"))
+    texts, labels = texts_of(3), torch.arange(ROWS)
+    both = MatryoshkaLoss(WeightedSum((ranking, 1.0), (ranking_with_labels, 0.5)), [DIM])
+    extras = frozenset({"labels", "texts", "guide"})
+    assert Signature.of(both) == Signature("MatryoshkaLoss", ("anchor", "positive"), "negatives", extras, True)
+    expected = ranking(*vectors, texts=texts) + 0.5 * ranking_with_labels(*vectors, labels=labels)
+    torch.testing.assert_close(both(*vectors, texts=texts, labels=labels), expected)
+    with pytest.raises(TypeError, match="labels given, which no loss in MatryoshkaLoss takes; leave it out"):
+        MatryoshkaLoss(ranking, [DIM])(*vectors, labels=labels)
+    with pytest.raises(TypeError, match="guide given, which no loss in WeightedSum takes"):
+        WeightedSum((plain, 1.0), (losses.CoSENTLoss(), 1.0))(*vectors[:2], labels=labels, guide=guide_vectors(2))
+    with pytest.raises(TypeError, match="the loss is of type int; pass a function or a module"):
+        MatryoshkaLoss(3, [4])  # type: ignore[arg-type]
+
+
+def test_a_guide_is_not_truncated() -> None:
+    ranking, guide = MultipleNegativesRankingLoss(), guide_vectors(2)
+    _, vectors, _ = sample(next(row for row in LOSSES if row.name == "MultipleNegativesRankingLoss"))
+    expected = ranking(*(column[:, :3] for column in vectors), guide=guide)
+    assert MatryoshkaLoss(ranking, [3])(*vectors, guide=guide) == expected
+
+
+def test_only_labels_that_are_vectors_are_truncated() -> None:
+    """Scores of as many candidates as the vectors have entries stay whole."""
+    torch.manual_seed(0)
+    vectors = [torch.randn(ROWS, 4) for _ in range(5)]
+    scores = torch.randn(ROWS, 4)
+    loss = losses.DistillKLDivLoss()
+    expected = loss(*(column[:, :2] for column in vectors), labels=scores)
+    assert MatryoshkaLoss(loss, [2])(*vectors, labels=scores) == expected
+    nested = WeightedSum((MatryoshkaLoss(losses.MSELoss(), [2]), 1.0))
+    assert nested(*vectors, labels=scores) == losses.MSELoss()(
+        *(column[:, :2] for column in vectors), labels=scores[:, :2]
+    )
+    with pytest.raises(
+        ValueError, match="labels are vectors of dim 6, but the columns have dim 4; pass labels of that dim"
+    ):
+        MatryoshkaLoss(losses.MSELoss(), [2])(*vectors, labels=torch.zeros(ROWS, 6))
+
+
+def test_weights_of_losses_within_losses_are_trained() -> None:
+    inner = losses.SoftmaxLoss(DIM, CLASSES)
+    for outer in (MatryoshkaLoss(inner, [DIM]), WeightedSum((plain, 1.0), (inner, 1.0))):
+        assert set(outer.parameters()) == set(inner.parameters())
+        assert {id(module) for module in outer.modules()} >= {id(inner)}
+
+
+def test_a_classifier_in_float32_loses_no_digits_of_float64() -> None:
+    torch.manual_seed(0)
+    loss, (first, second) = losses.SoftmaxLoss(DIM, CLASSES), torch.randn(2, ROWS, DIM, dtype=torch.float64)
+    assert torch.equal(loss.scores(first, second), copy.deepcopy(loss).double().scores(first, second))
+    assert loss.scores(first.bfloat16(), second.bfloat16()).dtype == torch.float32
+    labels = torch.arange(ROWS) % CLASSES
+    expected = -loss.scores(first, second).log_softmax(1)[torch.arange(ROWS), labels].mean()
+    torch.testing.assert_close(loss(first, second, labels=labels), expected)
+
+
+# Devices.
+
+COUNTS_PAIRS = ("BatchAllTripletLoss", "BatchSemiHardTripletLoss")  # as many as the labels make
+
+
+@pytest.mark.parametrize("row", [row for row in LOSSES if not row.name.startswith(COUNTS_PAIRS)], ids=str)
+def test_no_value_is_read_off_the_cpu(row: Row) -> None:
+    """Tensors on the meta device have no values: reading one, as a check or a count does, is an error."""
+    loss, columns, extras = sample(row)
+    loss = loss.to("meta") if isinstance(loss, nn.Module) else loss
+    elsewhere = [column.detach().to("meta") for column in columns]
+    given = {name: extra.to("meta") for name, extra in extras.items()}
+    assert loss(*elsewhere, **given).shape == ()
+    if isinstance(loss, MultipleNegativesRankingLoss):
+        texts, guide = texts_of(row.columns), guide_vectors(row.columns)
+        assert loss(*elsewhere, texts=texts.to("meta"), guide=guide.to("meta")).shape == ()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@every
+def test_on_a_gpu(row: Row) -> None:
+    """Value and gradient as on the CPU."""
+    loss, columns, extras = sample(row)
+    expected = with_gradients(loss, columns, extras)
+    loss = loss.cuda() if isinstance(loss, nn.Module) else loss
+    moved = [column.detach().cuda().requires_grad_() for column in columns]
+    found = with_gradients(loss, moved, {name: extra.cuda() for name, extra in extras.items()})
+    torch.testing.assert_close([tensor.cpu() for tensor in found], expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_ranking_in_parts_is_ranking_at_once(similarity: str, symmetric: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven rows of which three are scored at once, with and without what masks candidates."""
+    generator = torch.Generator().manual_seed(0)
+    count = 2 if symmetric else 4
+    columns = [torch.randn(7, 5, generator=generator, dtype=torch.float64) for _ in range(count)]
+    extras: dict[str, Tensor] = {
+        "texts": torch.randint(6, (7, count), generator=generator),
+        "guide": torch.randn(7, count, 3, generator=generator, dtype=torch.float64),
+    }
+    loss = MultipleNegativesRankingLoss(0.5, similarity, symmetric=symmetric)
+    for names in ([], ["texts"], ["guide"], ["texts", "guide"]):
+        given = {name: extras[name] for name in names}
+        found = []
+        for rows in (512, 3):
+            monkeypatch.setattr("sbert.losses.ranking._ROWS", rows)
+            leaves = [column.clone().requires_grad_() for column in columns]
+            value = loss(*leaves, **given)
+            found.append((value.detach(), *torch.autograd.grad(value, leaves)))
+        for whole, parts in zip(*found, strict=True):
+            torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-12)

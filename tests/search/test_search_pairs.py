@@ -1,0 +1,201 @@
+"""Mining finds the first of all pairs in order, and holds little more than those."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert.evaluation import ParaphraseMiningEvaluator
+from sbert.functional import SIMILARITIES
+from sbert.search import Pairs, most_similar_pair, paraphrase_mining, scoring
+from sbert.search import paraphrases as pairs
+from tests.contract.evaluators import Meanings, text
+from tests.memory import grown
+from tests.search.test_search import scored
+
+
+def every(vectors: np.ndarray, similarity: str = "cosine", limit: int | None = None) -> Pairs:
+    """All pairs in order; with a limit, those in which one row is among the nearest neighbours of the other."""
+    scores = scored(vectors, vectors, similarity)
+    first, second = np.triu_indices(len(vectors), 1)
+    order = np.lexsort((second, first, -scores[first, second]))
+    first, second = first[order], second[order]
+    if limit is not None:
+        seen, kept = np.zeros(len(vectors), int), []
+        for one, two in zip(first, second, strict=True):
+            kept.append(seen[one] < limit or seen[two] < limit)
+            seen[[one, two]] += 1
+        first, second = first[kept], second[kept]
+    return Pairs(scores[first, second], first, second)
+
+
+def equal(found: Pairs, expected: Pairs, count: int | None = None) -> None:
+    for name in ("scores", "first", "second"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name)[:count])
+
+
+def clustered(rows: int = 300, dim: int = 12, twice: bool = True) -> np.ndarray:
+    """Groups of likes; some rows are there twice, and one has the length 0, if that is wanted."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(9, dim))
+    vectors = centres[rng.integers(0, 9, rows)] + rng.uniform(0, 1, (rows, 1)) * rng.normal(size=(rows, dim))
+    if twice:
+        vectors[rows // 2 : rows // 2 + 20] = vectors[:20]
+        vectors[7] = 0
+    return vectors.astype(np.float32)
+
+
+@pytest.fixture(params=[(512, 4096), (64, 128), (10, 23)], ids=str)
+def _tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "_QUERIES", request.param[0])
+    monkeypatch.setattr(pairs, "_BLOCK", request.param[1])
+    monkeypatch.setattr(pairs, "_SAMPLE", 30)
+    monkeypatch.setattr(scoring, "_SPARSE", 1)
+
+
+@pytest.mark.usefixtures("_tiles")
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_mining_is_the_sorted_whole(similarity: str) -> None:
+    vectors = clustered()
+    expected = every(vectors, similarity)
+    for count in (1, 50, 1000, 3000, 10**6):
+        equal(paraphrase_mining(vectors, top_k=None, max_pairs=count, similarity=similarity), expected, count)
+    best = most_similar_pair(torch.from_numpy(vectors), similarity=similarity)
+    assert best == (expected.scores[0], expected.first[0], expected.second[0])
+
+
+@pytest.mark.usefixtures("_tiles")
+@pytest.mark.parametrize("limit", [1, 5, 40])
+def test_a_row_has_no_more_than_its_nearest(limit: int) -> None:
+    """Where there are many pairs and few: either is found in another way."""
+    vectors = clustered(twice=False)
+    expected = every(vectors, limit=limit)
+    for count in (20, 500, 4000, 10**6):
+        equal(paraphrase_mining(vectors, top_k=limit, max_pairs=count), expected, count)
+
+
+def test_a_threshold_is_the_least_score() -> None:
+    vectors = clustered()
+    expected = every(vectors)
+    for place in (0, 100, 5000):
+        threshold = float(expected.scores[place])
+        found = paraphrase_mining(vectors, top_k=None, threshold=threshold)
+        equal(found, expected, int((expected.scores >= expected.scores[place]).sum()))
+    assert not len(paraphrase_mining(vectors, threshold=1.1).scores)
+
+
+def test_many_equal_pairs_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "_QUERIES", 32)
+    monkeypatch.setattr(pairs, "_BLOCK", 64)
+    vectors = np.tile(np.array([[0.3, 0.4]], np.float32), (200, 1))
+    found = paraphrase_mining(vectors, top_k=None, max_pairs=250)
+    assert found.first.tolist() == [0] * 199 + [1] * 51
+    assert found.second.tolist() == [*range(1, 200), *range(2, 53)]
+    assert most_similar_pair(vectors)[1:] == (0, 1)
+
+
+def test_a_search_that_cannot_help_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of rows that are all alike, no score tells how many pairs there are above it."""
+    monkeypatch.setattr(pairs, "_QUERIES", 64)
+    monkeypatch.setattr(pairs, "_BLOCK", 512)
+    looked_at, real = [], pairs.pairs_above
+
+    def counted(*given: Any) -> Any:
+        looked_at.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(pairs, "pairs_above", counted)
+    found = paraphrase_mining(np.ones((1024, 2), np.float32), top_k=10, max_pairs=100)
+    assert found.first.tolist() == [0] * 100
+    assert found.second.tolist() == [*range(1, 101)]
+    assert len(looked_at) == 3  # Of 24 tiles, with 65,536 pairs at last.
+
+
+def test_mining_equals_theirs() -> None:
+    """The same pairs as sentence-transformers finds, with and without its limits cutting."""
+    from sentence_transformers import util
+
+    vectors = torch.randn(600, 24, generator=torch.Generator().manual_seed(0))
+    for limit, count in ((100, 500_000), (20, 3000), (5, 100)):
+        expected = util.paraphrase_mining_embeddings(vectors, top_k=limit, max_pairs=count)
+        found = paraphrase_mining(vectors, top_k=limit, max_pairs=count)
+        assert {*zip(found.first.tolist(), found.second.tolist(), strict=True)} == {(i, j) for _, i, j in expected}
+        np.testing.assert_allclose(found.scores, [score for score, _, _ in expected], atol=1e-6)
+
+
+@pytest.mark.parametrize("limit", [None, 10])
+def test_mining_keeps_little_more_than_it_is_asked_for(limit: int | None) -> None:
+    """All pairs and their places would take 360 MB."""
+    before = """
+import numpy as np
+from sbert.search import paraphrase_mining, paraphrases as pairs
+pairs._QUERIES, pairs._BLOCK = 64, 512
+vectors = np.random.default_rng(0).normal(size=(6000, 8)).astype(np.float32)
+paraphrase_mining(vectors[:1500], top_k=10, max_pairs=1000)
+"""
+    assert grown(before, f"paraphrase_mining(vectors, top_k={limit}, max_pairs=1000)") < 80e6
+
+
+def test_sentences_are_encoded() -> None:
+    class Model(Meanings):
+        similarity_fn_name = "cosine"
+
+        def encode(self, sentences: list[str], **options: Any) -> np.ndarray:
+            assert options == {"convert_to_tensor": True}
+            return super().encode(sentences)
+
+    found = paraphrase_mining(Model(), [text(0), text(1), text(0, 1)], max_pairs=1)
+    assert (found.first.tolist(), found.second.tolist(), found.scores.tolist()) == ([0], [2], [1])
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_a_models_sentences_are_compared_as_the_model_says(similarity: str) -> None:
+    """Unless the caller says otherwise; vectors alone have no model, and are compared by cosine."""
+
+    class Model(Meanings):
+        similarity_fn_name = similarity
+
+        def encode(self, sentences: list[str], **options: Any) -> np.ndarray:
+            return clustered(len(sentences))
+
+    names = ["x"] * 40
+    for given, expected in ((None, similarity), ("dot", "dot")):
+        equal(paraphrase_mining(Model(), names, top_k=None, similarity=given), every(clustered(40), expected))
+    equal(paraphrase_mining(clustered(40), top_k=None), every(clustered(40)))
+
+
+def test_scores_that_float32_does_not_hold() -> None:
+    opposite = np.array([[1e30, 0], [-1e30, 1], [0, -1e30]])
+    assert most_similar_pair(opposite[:2], similarity="dot") == (-np.inf, 0, 1)
+    assert most_similar_pair(opposite, similarity="dot")[1:] == (0, 2)
+    assert most_similar_pair(1e20 * opposite, similarity="euclidean") == (-np.inf, 0, 1)
+    assert most_similar_pair(np.abs(opposite), similarity="dot") == (np.inf, 0, 1)
+
+
+def test_what_does_not_fit_is_named() -> None:
+    with pytest.raises(ValueError, match="there are 1 vectors; pass at least 2"):
+        most_similar_pair(np.ones((1, 3)))
+    with pytest.raises(ValueError, match=r"vectors\[1\] has a NaN"):
+        paraphrase_mining(np.array([[1, 1], [np.nan, 1]]))
+    with pytest.raises(ValueError, match="max_pairs=0"):
+        paraphrase_mining(np.ones((2, 2)), max_pairs=0)
+    with pytest.raises(ValueError, match="threshold=nan is not finite"):
+        paraphrase_mining(np.ones((2, 2)), threshold=float("nan"))
+    for few in (0, 1):
+        assert paraphrase_mining(np.ones((few, 2))).first.shape == (0,)
+
+
+def test_places_may_be_of_an_array() -> None:
+    evaluator = ParaphraseMiningEvaluator([text(0), text(0, 1), text(1)], np.array([[1, 0], [0, 1]]))
+    assert evaluator(Meanings())["f1"] == 1.0
+
+
+def test_pairs_that_are_not_kept_count_as_not_found() -> None:
+    sentences = [text(0), text(0, 1), text(0, 2), text(1)]
+    duplicates = [(0, 1), (1, 0), (2, 0), (3, 1)]
+    found = ParaphraseMiningEvaluator(sentences, duplicates, max_pairs=2)(Meanings())
+    assert (found["precision"], found["f1"]) == (1, 0.8)
+    assert found["average_precision"] == found["recall"] == pytest.approx(2 / 3)

@@ -1,0 +1,316 @@
+"""Threads that import, load and save at once, and forked processes that encode."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sbert import SentenceEncoder
+from sbert.backends import huggingface
+from sbert.pipeline import progress as report
+from sbert.search import scoring
+from sbert.storage import processes
+from tests import small
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small.bert(tmp_path_factory.mktemp("silent") / "bert")
+
+
+def program(code: str, *arguments: object, threads: int = 1, limit: float = 120) -> Any:
+    """What a program in a process of its own prints, as JSON; it is ended with its children if it takes too long."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "true"}
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)],
+        cwd=Path(__file__).parent.parent.parent,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            said, errors = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # The group is that of this process and its children.
+            pytest.fail(f"no end within {limit} s: {process.communicate()[1]}")
+    assert process.returncode == 0, errors
+    return json.loads(said.splitlines()[-1])
+
+
+def together(*calls: Callable[[], object]) -> None:
+    """Call each in a thread, 20 ms after the one before it."""
+    failures: list[BaseException] = []
+
+    def guarded(call: Callable[[], object]) -> None:
+        try:
+            call()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.02)
+    for thread in threads:
+        thread.join(60)
+    assert not failures, failures
+
+
+# ------------------------------------------------------------------------------------------------ 11: importing
+
+IMPORTING = """
+import json, sys, tempfile, threading, time
+from sbert import SentenceEncoder
+
+models = [SentenceEncoder(sys.argv[1], device="cpu") for _ in range(3)]
+assert "transformers" not in sys.modules
+failures = []
+
+def call(function):
+    while "transformers" not in sys.modules:
+        time.sleep(0.001)
+    try:
+        function()
+    except BaseException as error:
+        failures.append(repr(error))
+
+calls = [
+    lambda: models[0].save(tempfile.mkdtemp() + "/saved"), lambda: models[1].tokenizer, lambda: models[2][0].auto_model
+]
+threads = [threading.Thread(target=call, args=(function,)) for function in calls]
+for thread in threads:
+    thread.start()
+import transformers
+for thread in threads:
+    thread.join()
+print(json.dumps(failures))
+"""
+
+
+def test_11_threads_import_transformers_at_once(folder: Path) -> None:
+    """While one imports it, as any program may, three need it: to save, for the tokenizer and for the model."""
+    assert program(IMPORTING, folder) == []
+
+
+def test_11_transformers_is_imported_in_one_way() -> None:
+    """Names taken from the package itself are those that another thread may not find."""
+    for path in (Path(huggingface.__file__).parent.parent).rglob("*.py"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        taken = [line for line in lines if line.strip().startswith(("from transformers import", "import transformers"))]
+        checking = "if TYPE_CHECKING:" in lines
+        assert not [line for line in taken if not checking or not line.startswith("    from") or line[4] == " "], path
+
+
+# -------------------------------------------------------------------------------------- 12: switches of the process
+
+
+def switches() -> tuple[Any, ...]:
+    logging = huggingface.imported("logging", "transformers.utils")
+    return logging.get_verbosity(), logging.is_progress_bar_enabled(), torch.get_default_dtype(), processes.umask()
+
+
+def test_12_overlapping_calls_leave_logging_as_it_was() -> None:
+    before = switches()
+
+    def one(seconds: float) -> None:
+        with huggingface.quiet():
+            time.sleep(seconds)
+
+    together(lambda: one(0.04), lambda: one(0.08))
+    assert switches() == before
+
+
+def test_12_concurrent_saves_change_nothing(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a switch of the process nor the tokenizer's own limit, which a folder states otherwise."""
+    model = SentenceEncoder(folder, device="cpu")
+    model.max_seq_length = 20
+    model.tokenizer.model_max_length = 64
+    before, right = switches(), type(model.tokenizer).save_pretrained
+
+    def slow(*arguments: Any) -> None:
+        time.sleep(0.03)
+        right(*arguments)
+
+    monkeypatch.setattr(type(model.tokenizer), "save_pretrained", slow)
+    together(*(lambda number=number: model.save(tmp_path / str(number)) for number in range(4)))  # type: ignore[misc]
+    assert switches() == before
+    assert model.tokenizer.model_max_length == 64
+    limits = {
+        json.loads((path / "tokenizer_config.json").read_text())["model_max_length"] for path in tmp_path.iterdir()
+    }
+    assert limits == {20}
+
+
+def test_12_warnings_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bars that appear at once, and sparse products that are first made at once, leave the filters as they were."""
+
+    def slow(*arguments: Any, **options: Any) -> None:
+        time.sleep(0.04)
+
+    monkeypatch.setattr("tqdm.auto.tqdm", slow)
+    monkeypatch.setattr(torch, "sparse_csr_tensor", slow)
+    before = list(warnings.filters)
+    together(lambda: report.progress_bar(True), lambda: report.progress_bar(True))
+    assert warnings.filters == before
+    scoring._silence_sparse_warning.cache_clear()
+    together(scoring._silence_sparse_warning, scoring._silence_sparse_warning)
+    assert warnings.filters == before
+
+
+def test_12_the_umask_stays(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
+    """Files that are published at once."""
+    model, right, before = SentenceEncoder(folder, device="cpu"), os.umask, processes.umask()
+
+    def slow(mask: int) -> int:
+        found = right(mask)
+        time.sleep(0.04)
+        return found
+
+    monkeypatch.setattr(os, "umask", slow)
+    try:
+        texts = ["a small boat", "lake"]
+        together(*(lambda n=n: model.encode(texts, out=tmp_path / f"{n}.npy") for n in range(2)))  # type: ignore[misc]
+        assert processes.umask() == before
+    finally:
+        right(before)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o666 & ~before}
+
+
+# --------------------------------------------------------------------------------------------------- 13: forking
+
+FORKING = """
+import json, multiprocessing, os, signal, sys, threading, time
+import datasets, numpy as np, torch
+from sbert import SentenceEncoder
+from sbert.backends import huggingface, select
+from sbert.pipeline import eval_mode
+from sbert.search import index
+
+model = SentenceEncoder(sys.argv[1], device="cpu")
+texts = [f"a small boat number {i} of {i * i} on the quiet lake" for i in range(600)]
+expected = model.encode(texts)
+locks = [huggingface.lock, select._lock, index._BUILDING, eval_mode._lock]
+
+def same(found):
+    return bool(np.abs(found - expected).max() <= 1e-6)
+
+def child(work):
+    # What a forked child makes of the work; None if it does not end within 20 s.
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(writer, json.dumps(work()).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            return json.loads(os.read(reader, 10000) or "null")
+        time.sleep(0.02)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+def locked():
+    for lock in locks:
+        with lock:
+            pass
+    return "free"
+
+def held():
+    # Another thread encodes and holds all locks while this one forks.
+    holding, done = threading.Event(), threading.Event()
+
+    def hold():
+        with eval_mode.evaluating(model), locks[0], locks[1], locks[2], locks[3]:
+            holding.set()
+            done.wait()
+
+    model.training = True
+    thread = threading.Thread(target=hold)
+    thread.start()
+    holding.wait()
+    found = child(lambda: [locked(), model.training, same(model.encode(texts)), model.training])
+    done.set()
+    thread.join()
+    return [found, model.training]
+
+def encoded(part):
+    return model.encode(part)
+
+def pool():
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        try:
+            return same(np.concatenate(pool.map_async(encoded, [texts[:300], texts[300:]]).get(20)))
+        except multiprocessing.TimeoutError:
+            return None
+
+def mapped():
+    datasets.disable_progress_bars()
+    rows = datasets.Dataset.from_dict({"text": texts})
+    made = rows.map(lambda batch: {"vector": model.encode(batch["text"])}, batched=True, num_proc=2)
+    return same(np.array(made["vector"], np.float32))
+
+results = {
+    "fork": child(lambda: [same(model.encode(texts)), torch.get_num_threads()]),
+    "parent": [same(model.encode(texts)), torch.get_num_threads()],
+    "held": held(),
+    "pool": pool(),
+}
+results["map"] = mapped() if results["pool"] else None  # It would wait for ever, too.
+print(json.dumps(results))
+"""
+
+
+@pytest.fixture(scope="module")
+def forked(folder: Path) -> Any:
+    """What forked processes do after the model has encoded in their parent, with two threads."""
+    return program(FORKING, folder, threads=2)
+
+
+def test_13_a_forked_child_encodes(forked: Any) -> None:
+    """With as many threads as its parent, which goes on as before."""
+    assert forked["fork"] == forked["parent"] == [True, 2]
+
+
+def test_13_a_pool_of_forked_processes_encodes(forked: Any) -> None:
+    assert forked["pool"] is True
+
+
+def test_13_datasets_map_encodes(forked: Any) -> None:
+    assert forked["map"] is True
+
+
+def test_13_a_child_finds_no_lock_held(forked: Any) -> None:
+    """Nor does a call that goes on in the parent alone keep the child's model in eval mode."""
+    assert forked["held"] == [["free", True, True, True], True]
+
+
+def test_13_without_a_way_to_end_threads_a_child_computes_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise OSError(name)
+
+    set_to: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", set_to.append)
+    monkeypatch.setattr("ctypes.CDLL", missing)
+    processes._end_threads()
+    processes._use_one_thread()
+    monkeypatch.undo()
+    processes._end_threads()
+    processes._use_one_thread()
+    assert set_to == [1]
