@@ -286,6 +286,7 @@ def test_what_cannot_be_written_is_said_before_the_measuring(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
+@pytest.mark.slow
 def test_ctrl_c_ends_all_processes_quietly(folder: Path) -> None:
     """A terminal sends the signal to every process of the command."""
     command = [sys.executable, "-m", "sbert", "benchmark", str(folder), "--device", "cpu", "--sample", "200000"]

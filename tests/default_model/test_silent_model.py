@@ -16,6 +16,7 @@ FOLDER = Path(sbert.__file__).parent / "default_model"
 
 
 @pytest.mark.filterwarnings("ignore:.* sentences were truncated to max_seq_length")
+@pytest.mark.slow
 def test_09_more_tokens_than_it_reads_make_retrieval_worse(data: Path) -> None:
     """What it learned from are sentences, so vectors of long texts get worse from some length on."""
     model = SentenceEncoder(device="cpu")

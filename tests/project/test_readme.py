@@ -69,6 +69,7 @@ def test_the_python_blocks_run_in_order(sitting: tuple[Path, dict[str, str]]) ->
         assert line in done.stdout
 
 
+@pytest.mark.slow
 def test_the_command_line_block_runs(sitting: tuple[Path, dict[str, str]]) -> None:
     work, environment = sitting
     (work / "texts.txt").write_text("The cat sleeps.\nTaxes go up.\n", encoding="utf-8")

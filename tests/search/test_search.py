@@ -350,6 +350,7 @@ def resident(path: Path) -> int:
     return total
 
 
+@pytest.mark.slow
 def test_a_block_of_short_vectors_is_small() -> None:
     """The scores of 512 queries with it take 128 MB in float64; with 3,000,000 rows, they took 12 GB."""
     before = """

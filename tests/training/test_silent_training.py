@@ -217,6 +217,7 @@ def test_07_the_command_line_takes_prompts(
 # ----------------------------------------------------------------------------------------------- several processes
 
 
+@pytest.mark.slow
 def test_14_a_rank_that_is_lost_is_named_within_the_limit(tmp_path: Path) -> None:
     """One that sleeps, one that is stopped, killed or fails; and the first, whom others wait for as long as it runs."""
     started = time.monotonic()
