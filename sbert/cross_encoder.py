@@ -19,11 +19,10 @@ from sbert.inputs.arguments import (
     known_arguments,
     known_arguments_or,
 )
-from sbert.inputs.devices import check_device, leave_float16
+from sbert.inputs.devices import check_device, default_batch_tokens, default_device, leave_float16, parse_dtype
 from sbert.inputs.texts import texts_of
 from sbert.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
 from sbert.losses.signature import Loss
-from sbert.pipeline.devices import default_batch_tokens, default_device, parse_dtype
 from sbert.pipeline.progress import TRUNCATION, Report
 from sbert.pipeline.text_pairs import (
     Pair,

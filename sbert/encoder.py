@@ -18,11 +18,17 @@ from torch import nn
 from sbert import functional, saving
 from sbert.batch import TokenBatch
 from sbert.inputs.arguments import check_choice, check_positive, known_arguments
-from sbert.inputs.devices import check_device, leave_float16
+from sbert.inputs.devices import (
+    check_device,
+    default_batch_tokens,
+    default_device,
+    inference_dtype,
+    leave_float16,
+    parse_dtype,
+)
 from sbert.inputs.prompts import ROLES
 from sbert.inputs.texts import is_one, rows_of
 from sbert.modules.tokenizer import ReadsText
-from sbert.pipeline.devices import default_batch_tokens, default_device, inference_dtype, parse_dtype
 from sbert.pipeline.encode import Encoding, chained, output_dims
 from sbert.pipeline.progress import TRUNCATION, Report
 from sbert.pipeline.quantization import check_coding

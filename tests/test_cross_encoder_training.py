@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
+from sbert.distributed.ranks import leave
 from sbert.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
-from sbert.pipeline.ranks import leave
 from sbert.training import Ranks, Rows, Signature, TrainingBatch, backward
 from tests import small
 from tests.pairs import PAIRS, folder, rows

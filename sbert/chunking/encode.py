@@ -11,9 +11,9 @@ from sbert.chunking.boundaries import Chunk, chunks_of, groups, locating
 from sbert.chunking.late import Passage, late_vectors
 from sbert.encoder import SentenceEncoder
 from sbert.inputs.arguments import check_positive
+from sbert.inputs.devices import default_batch_tokens, inference_dtype
 from sbert.inputs.texts import rows_of
 from sbert.modules.tokenizer import LocatesTokens
-from sbert.pipeline.devices import default_batch_tokens, inference_dtype
 from sbert.pipeline.encode import Encoding
 from sbert.pipeline.outputs import RowsOfTensor
 from sbert.pipeline.progress import Report, check_finite

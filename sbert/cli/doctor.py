@@ -8,8 +8,8 @@ import torch
 
 from sbert.backends.attention import kernel_failures, one_kernel
 from sbert.backends.select import choose
+from sbert.inputs.devices import default_batch_tokens, inference_dtype
 from sbert.modules.transformer import Transformer
-from sbert.pipeline.devices import default_batch_tokens, inference_dtype
 from sbert.pipeline.eval_mode import evaluating
 from sbert.saving.verification import versions
 

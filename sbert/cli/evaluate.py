@@ -16,8 +16,8 @@ from sbert.data.tables import check_folder
 from sbert.data.transfer import read_transfer, tasks_in
 
 if TYPE_CHECKING:
+    from sbert.distributed.ranks import Ranks
     from sbert.evaluation import Evaluator
-    from sbert.pipeline.ranks import Ranks
 
 _INFERENCE = ("SICK-E", "SNLI", "MNLI")
 
@@ -176,8 +176,8 @@ def _load(arguments: argparse.Namespace) -> tuple[Any, Ranks]:
     import torch
 
     from sbert.cross_encoder import CrossEncoder
+    from sbert.distributed.ranks import Ranks
     from sbert.encoder import SentenceEncoder
-    from sbert.pipeline.ranks import Ranks
 
     kind = CrossEncoder if arguments.cross_encoder else SentenceEncoder
     model = kind(arguments.model, device=arguments.device, dtype=arguments.dtype)

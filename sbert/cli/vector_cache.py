@@ -148,7 +148,7 @@ def _check(place: Path) -> None:
 def _key(model: SentenceEncoder, source: Path, texts: list[str], precision: str) -> dict[str, Any]:
     import numpy as np
 
-    from sbert.pipeline.devices import inference_dtype
+    from sbert.inputs.devices import inference_dtype
     from sbert.pipeline.quantization import PRECISIONS as DTYPES
     from sbert.saving import verification
 

@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sbert.distributed.ranks import ALONE, Ranks
 from sbert.evaluation.results import write_line
 from sbert.evaluation.vectors import Vectors
-from sbert.pipeline.ranks import ALONE, Ranks
 
 # What a ``Trainer`` takes as its evaluator: a function of a model that returns one score, or several by name.
 Evaluate = Callable[[Any], "float | Mapping[str, float]"]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from sbert.distributed.ranks import ALONE, Ranks
 from sbert.inputs.prompts import ROLES, default_prompt, prompt_text
 from sbert.pipeline.batching import unique
-from sbert.pipeline.ranks import ALONE, Ranks
 
 # The methods of a model that encode each kind of text; the first that the model has is used.
 _METHODS = {"text": ("encode",), "query": ("encode_query", "encode"), "document": ("encode_document", "encode")}

@@ -10,8 +10,8 @@
 | the modules, one batch after the other | ``run`` |
 | vectors to rows of a tensor, an array or a ``.npy`` file | ``outputs``, ``quantization`` |
 
-Pairs of texts take the same steps in ``text_pairs``. ``eval_mode`` lets many threads share one model, ``progress``
-tells the caller what happens, and ``ranks`` and ``roll_call`` connect several processes.
+Pairs of texts take the same steps in ``text_pairs``. ``eval_mode`` lets many threads share one model, and
+``progress`` tells the caller what happens.
 
 >>> import numpy as np
 >>> from sbert.pipeline.batching import plan

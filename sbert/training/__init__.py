@@ -67,8 +67,8 @@ The programs ``train_nli.py``, ``train_stsb.py``, ``train_triplets.py``, ``custo
 folder ``examples`` run in a minute without any data, and take ``--data`` for the full run.
 """
 
+from sbert.distributed.ranks import Ranks
 from sbert.losses.signature import Signature
-from sbert.pipeline.ranks import Ranks
 from sbert.training.backward import TrainingBatch, backward
 from sbert.training.config import TrainingConfig
 from sbert.training.dataset import Rows

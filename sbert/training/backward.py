@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sbert.distributed.ranks import ALONE, Ranks
+from sbert.inputs.devices import default_batch_tokens
 from sbert.inputs.prompts import column_prompts
 from sbert.losses.signature import Signature
 from sbert.pipeline.batching import plan, unique
-from sbert.pipeline.devices import default_batch_tokens
-from sbert.pipeline.ranks import ALONE, Ranks
 from sbert.pipeline.tokenize import PromptedTokens, Tokens
 from sbert.training.random_state import get_random_state, replayed
 

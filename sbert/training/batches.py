@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sbert.distributed.ranks import Ranks
 from sbert.losses.signature import Loss
-from sbert.pipeline.ranks import Ranks
 from sbert.training.backward import TrainingBatch
 from sbert.training.config import TrainingConfig
 from sbert.training.dataset import Rows

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sbert.inputs.arguments import known_arguments
+from sbert.inputs.devices import parse_dtype
 from sbert.inputs.prompts import Prompts
-from sbert.pipeline.devices import parse_dtype
 
 if TYPE_CHECKING:
     import numpy as np

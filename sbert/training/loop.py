@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate, Evaluator
+from sbert.inputs.devices import parse_dtype
 from sbert.modules import Transformer
-from sbert.pipeline.devices import parse_dtype
 from sbert.pipeline.eval_mode import evaluating
-from sbert.pipeline.ranks import Ranks
 from sbert.pipeline.run import ahead
 from sbert.training import checkpoint
 from sbert.training.backward import backward

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 
+from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import known_arguments_or, nearest_argument, warn
 from sbert.inputs.prompts import by_column, column_prompts
 from sbert.losses.checks import Data, check_data_of
 from sbert.losses.signature import Loss
-from sbert.pipeline.ranks import Ranks
 from sbert.training.batches import Batches, Dataset
 from sbert.training.config import TrainingConfig
 from sbert.training.dataset import Rows

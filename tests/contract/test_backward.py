@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert import Pooling, SentenceEncoder, Transformer
-from sbert.pipeline.ranks import leave
+from sbert.distributed.ranks import leave
 from sbert.training import Ranks, Signature, TrainingBatch, backward
 from tests import small
 from tests.contract.losses import LOSSES, Row

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from sbert import CrossEncoder, SentenceEncoder
+from sbert.distributed.ranks import Ranks
 from sbert.evaluation import SimilarityEvaluator
-from sbert.pipeline.ranks import Ranks
 from tests.contract.evaluators import EVALUATORS, FIRST, SECOND
 
 

@@ -14,9 +14,9 @@ from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch
 from sbert.backends import cuda_graphs as graphs
 from sbert.backends.architectures import Backbone, describe
 from sbert.backends.fused import FusedEncoder
+from sbert.inputs.devices import inference_dtype
 from sbert.modules.pooling import POOLINGS
 from sbert.pipeline import encode as encode_module
-from sbert.pipeline.devices import inference_dtype
 from sbert.pipeline.outputs import RowsOfTensor
 from sbert.pipeline.run import ahead
 from tests.backends.test_families import build

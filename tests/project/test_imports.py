@@ -15,7 +15,7 @@ from tests.project.code_lines import PACKAGE, by_room
 NO_ROOMS = {"__init__.py", "__main__.py", "__pycache__", "py.typed"}
 # Each floor imports from those below it: a room's files from each other, too.
 FLOORS = [
-    ["inputs", "storage", "batch"],
+    ["inputs", "storage", "batch", "distributed"],
     ["functional"],
     ["backends"],
     ["modules", "losses"],

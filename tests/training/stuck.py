@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
-from sbert.pipeline import roll_call as rollcall
-from sbert.pipeline.ranks import leave
+from sbert.distributed import stalls
+from sbert.distributed.ranks import leave
 from tests import small
 
 LIMIT = 5.0
@@ -96,7 +96,7 @@ def free_port() -> int:
 
 def main(output: Path) -> None:
     torch.set_num_threads(1)
-    rollcall._GRACE = 2.0
+    stalls._GRACE = 2.0
     model = SentenceEncoder(Transformer(small.bert(output / "bert")), Pooling("mean"), device="cpu")
     running: dict[int, Path] = {}
     for how, (world, _) in CASES.items():

@@ -17,9 +17,8 @@ from sbert.cli.benchmark.ceiling import ceilings
 from sbert.cli.benchmark.contenders import OWN, PEERS, serve
 from sbert.cli.benchmark.precision import recall_by_precision
 from sbert.cli.benchmark.workloads import mixed, short
-from sbert.inputs.devices import check_device
+from sbert.inputs.devices import check_device, default_device
 from sbert.inputs.texts import texts_of
-from sbert.pipeline.devices import default_device
 from sbert.saving.verification import versions
 
 _SWEEP = {"cpu": (512, 1024, 2048, 4096, 8192, 16384), "cuda": (8192, 16384, 32768, 65536, 131072)}

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sbert.pipeline.roll_call import RollCall
+from sbert.distributed.stalls import StallDetector
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ _BUCKET = 1 << 23
 # Minimum timeout in seconds for processes to find each other at the start.
 _START = 600.0
 
-_present: RollCall | None = None
+_present: StallDetector | None = None
 
 
 def _call() -> AbstractContextManager[None]:
@@ -68,7 +68,7 @@ class Ranks:
             atexit.register(leave)  # Its threads must not outlive the interpreter.
         ranks = cls(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else cls()
         if ranks.world > 1 and (_present is None or _present.process_group is not dist.group.WORLD):
-            _present = RollCall(ranks.rank, ranks.world, timeout or _START, ours)
+            _present = StallDetector(ranks.rank, ranks.world, timeout or _START, ours)
         elif _present is not None and timeout is not None:
             _present.limit_to(timeout)
         return ranks

@@ -23,7 +23,7 @@ _OF_OTHERS = re.compile("gloo|NCCL|TCPStore")
 _LEVELS = 3
 
 
-class RollCall:
+class StallDetector:
     """Finds the rank that blocks the others.
 
     A rank whose collective operation fails sends a request to all others. In each, a thread answers with its step and
@@ -47,7 +47,7 @@ class RollCall:
         self._line, ear = store.clone(), store.clone()
         self._levels = [dist.new_group(backend="gloo") for _ in range(_LEVELS)]
         self.limit_to(limit)
-        self._thread = threading.Thread(target=self._answer, args=(ear,), name="sbert-roll-call", daemon=True)
+        self._thread = threading.Thread(target=self._answer, args=(ear,), name="sbert-stalls", daemon=True)
         self._thread.start()
 
     def limit_to(self, limit: float) -> None:
