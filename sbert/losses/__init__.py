@@ -69,14 +69,13 @@ add rows with other labels.
 - Labels are checked before the first step, and the error names the row.
 """
 
-from sbert.losses.batch_triplet import BatchAllTripletLoss, BatchHardTripletLoss, BatchSemiHardTripletLoss
 from sbert.losses.classification import SoftmaxLoss
 from sbert.losses.contrastive import ContrastiveLoss, OnlineContrastiveLoss
 from sbert.losses.distillation import DistillKLDivLoss, MarginMSELoss, MSELoss
 from sbert.losses.ranking import MultipleNegativesRankingLoss
 from sbert.losses.regression import AnglELoss, CoSENTLoss, CosineSimilarityLoss
 from sbert.losses.scores import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
-from sbert.losses.triplet import TripletLoss
+from sbert.losses.triplets import BatchAllTripletLoss, BatchHardTripletLoss, BatchSemiHardTripletLoss, TripletLoss
 from sbert.losses.wrappers import MatryoshkaLoss, WeightedSum
 
 __all__ = [

@@ -2,83 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
-from typing import Any, NamedTuple, Protocol, TypeVar
+from functools import reduce
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-Module = TypeVar("Module", bound=nn.Module)
-
-
-class Data(NamedTuple):
-    """What a loss is told about the data set before training.
-
-    Args:
-        rows: Number of rows in the largest batch.
-        columns: Number of text columns.
-        labels: Labels of all rows; None if the data has none.
-    """
-
-    rows: int
-    columns: int
-    labels: Tensor | None
-
-
-class Labelled(Protocol):
-    """A loss that takes labels."""
-
-    def check_labels(self, labels: Tensor) -> None:
-        """Raise a ValueError or TypeError for labels that the loss does not accept."""
-
-
-def check_labels_of(loss: object, labels: Tensor) -> None:
-    """Call the loss's own ``check_labels``, if it has this method; a plain function accepts all labels."""
-    check = getattr(loss, "check_labels", None)
-    if check is not None:
-        check(labels)
-
-
-def check_data_of(loss: object, data: Data) -> None:
-    """Call the loss's own ``check_data``, if it has this method; a plain function accepts all data."""
-    check = getattr(loss, "check_data", None)
-    if check is not None:
-        check(data)
-
-
-def is_model_like(value: object) -> bool:
-    """Whether the value is a model that turns texts into vectors or scores, or a part of one, from any library."""
-    if not isinstance(value, nn.Module):
-        return False
-    # Not hasattr(value, "tokenizer"): reading this property may build a tokenizer.
-    return any(
-        "tokenizer" in vars(one) or hasattr(one, "save_pretrained") for one in (value, *type(value).__mro__[:-1])
-    )
-
-
-def without_model(loss: type[Module]) -> type[Module]:
-    """Class decorator: a model among the loss's arguments is a TypeError that shows the right call."""
-    construct = loss.__init__
-    own = [] if construct is nn.Module.__init__ else list(inspect.signature(construct).parameters.values())[1:]
-    starred = [f"*{one.name}" for one in own if one.kind is one.VAR_POSITIONAL]
-    needed = [one.name for one in own if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
-
-    @functools.wraps(construct)
-    def checked(self: Module, *values: Any, **named: Any) -> None:
-        models = [value for value in (*values, *named.values()) if is_model_like(value)]
-        if models or "model" in named:
-            given = type(models[0] if models else named["model"]).__name__
-            name = type(self).__name__
-            raise TypeError(
-                f"{name} was given a model ({given}); a loss is a function of vectors and never sees the model. Pass"
-                f" the model to the trainer: Trainer(model, data, {name}({', '.join(needed + starred)}))"
-            )
-        construct(self, *values, **named)
-
-    loss.__init__ = checked  # type: ignore[assignment]
-    return loss
+from sbert.losses.module import Data, run_check
 
 
 def check_temperature(temperature: float) -> float:
@@ -111,9 +41,7 @@ def same_shape(loss: object, *columns: Tensor) -> list[Tensor]:
         raise ValueError(f"{name} takes columns of one shape (rows, dim); found {found}")
     if not shapes[0][0]:
         raise ValueError(f"{name} was given no rows; pass at least 1")
-    dtype = torch.float32
-    for column in columns:
-        dtype = torch.promote_types(dtype, column.dtype)
+    dtype = reduce(torch.promote_types, (column.dtype for column in columns), torch.float32)
     return [column.to(dtype) for column in columns]
 
 
@@ -137,7 +65,13 @@ def check_several(loss: object, data: Data, least: int = 2) -> None:
         )
 
 
-def check_rows(loss: Labelled, labels: Tensor | None, shape: tuple[int, ...]) -> Tensor:
+def with_labels(loss: object, *columns: Tensor, labels: Tensor) -> list[Tensor]:
+    """The columns, checked by ``same_shape``, and the labels, one number for each row."""
+    columns = tuple(same_shape(loss, *columns))
+    return [*columns, checked_labels(loss, labels, (len(columns[0]),))]
+
+
+def checked_labels(loss: object, labels: Tensor | None, shape: tuple[int, ...]) -> Tensor:
     """Check the labels' shape and, on the CPU, their values: on a GPU this would wait for the device."""
     name = type(loss).__name__
     if labels is None:
@@ -147,7 +81,7 @@ def check_rows(loss: Labelled, labels: Tensor | None, shape: tuple[int, ...]) ->
     if tuple(labels.shape) != shape:
         raise ValueError(f"{name} takes labels of shape {shape} for these columns, not {tuple(labels.shape)}")
     if labels.device.type == "cpu":
-        loss.check_labels(labels)
+        run_check(loss, "check_labels", labels)
     return labels
 
 
@@ -176,10 +110,9 @@ def check_finite(loss: object, labels: Tensor, remedy: str = "leave out rows wit
     check_values(loss, labels, torch.isfinite(labels), f"finite numbers; {remedy}")
 
 
-def check_binary(loss: object, labels: Tensor) -> None:
-    """Raise unless every label is 0 or 1."""
-    expected = "0 (dissimilar) or 1 (similar); turn graded scores into 0 and 1 with a threshold"
-    check_values(loss, labels, (labels == 0) | (labels == 1), expected)
+def check_between(loss: object, labels: Tensor, low: int, high: int, remedy: str) -> None:
+    """Raise unless every label is between ``low`` and ``high``."""
+    check_values(loss, labels, (labels >= low) & (labels <= high), f"{low} to {high}{remedy}")
 
 
 def check_whole(loss: object, labels: Tensor, remedy: str) -> None:
@@ -191,6 +124,5 @@ def check_whole(loss: object, labels: Tensor, remedy: str) -> None:
 def check_class(loss: object, labels: Tensor, classes: int) -> None:
     """Raise unless every label is an integer from 0 to ``classes - 1``."""
     check_whole(loss, labels, "number the classes from 0")
-    good = (labels >= 0) & (labels < classes)
     remedy = "leave out rows without a gold label (-1), or pass the number of classes in the data"
-    check_values(loss, labels, good, f"0 to {classes - 1}; {remedy}")
+    check_between(loss, labels, 0, classes - 1, f"; {remedy}")

@@ -6,22 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.checks import Data, check_class, check_differ, check_rows, same_shape, without_model
+from sbert.losses.checks import check_class, check_differ, same_shape, with_labels
+from sbert.losses.module import Data, LossModule
 
 FEATURES = ("u", "v", "|u-v|", "u*v")
 
 
-def _feature(name: str, first: Tensor, second: Tensor) -> Tensor:
-    """One block of the classifier's input, (rows, dim)."""
-    if name == "|u-v|":
-        return (first - second).abs()
-    if name == "u*v":
-        return first * second
-    return first if name == "u" else second
-
-
-@without_model
-class SoftmaxLoss(nn.Module):
+class SoftmaxLoss(LossModule):
     """Cross-entropy of a linear classifier over the concatenated vectors of two sentences.
 
         loss = mean_i -log softmax(W [u_i; v_i; |u_i - v_i|] + b)[labels_i]
@@ -57,12 +48,11 @@ class SoftmaxLoss(nn.Module):
             raise ValueError(f"concatenation={concatenation}; pass a tuple of one or more of {FEATURES}, each once")
         self.dim = dim
         self.classes = classes
-        self.concatenation = concatenation
+        self.concatenation: tuple[str, ...] = concatenation
         self.classifier = nn.Linear(len(concatenation) * dim, classes)
 
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
-        first, second = same_shape(self, first, second)
-        labels = check_rows(self, labels, (len(first),))
+        first, second, labels = with_labels(self, first, second, labels=labels)
         return F.cross_entropy(self.scores(first, second), labels.long())
 
     def scores(self, first: Tensor, second: Tensor) -> Tensor:
@@ -84,7 +74,8 @@ class SoftmaxLoss(nn.Module):
                 f"vectors have dim {first.shape[1]}, but SoftmaxLoss was made with dim={self.dim};"
                 f" pass dim={first.shape[1]}. Its classifier has one input size, so it cannot take truncated vectors"
             )
-        features = torch.cat([_feature(name, first, second) for name in self.concatenation], 1)
+        known = dict(zip(FEATURES, (first, second, (first - second).abs(), first * second), strict=True))
+        features = torch.cat([known[name] for name in self.concatenation], 1)  # (rows, blocks * dim)
         weight, bias = self.classifier.weight, self.classifier.bias
         # The more precise dtype of both, so that neither float64 vectors nor float64 weights are rounded.
         dtype = torch.promote_types(features.dtype, weight.dtype)
@@ -97,6 +88,3 @@ class SoftmaxLoss(nn.Module):
     def check_data(self, data: Data) -> None:
         """Raise if all labels are equal."""
         check_differ(self, data, "the same class would be right for all texts")
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, classes={self.classes}, concatenation={self.concatenation}"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from sbert.losses.checks import Data, check_binary, check_margin, check_rows, check_several, same_shape, without_model
+from sbert.losses.checks import check_margin, check_several, check_values, with_labels
 from sbert.losses.distances import check_distance, pairwise_distance
+from sbert.losses.module import Data, LossModule
 
 
-@without_model
-class ContrastiveLoss(nn.Module):
+class ContrastiveLoss(LossModule):
     """Pulls similar pairs together and pushes dissimilar pairs apart, up to the margin.
 
         loss = mean_i ( labels_i d_i^2 + (1 - labels_i) max(margin - d_i, 0)^2 ) / 2,  d_i = d(u_i, v_i)
@@ -36,21 +36,19 @@ class ContrastiveLoss(nn.Module):
 
     def __init__(self, distance: str = "cosine", margin: float = 0.5) -> None:
         super().__init__()
-        self.distance = check_distance(distance)
-        self.margin = check_margin(margin)
+        self.distance: str = check_distance(distance)
+        self.margin: float = check_margin(margin)
 
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
-        first, second = same_shape(self, first, second)
-        similar = check_rows(self, labels, (len(first),)).to(first.dtype)
+        first, second, labels = with_labels(self, first, second, labels=labels)
+        similar = labels.to(first.dtype)
         distances = pairwise_distance(first, second, self.distance)  # (rows,)
         return 0.5 * (similar * distances**2 + (1 - similar) * F.relu(self.margin - distances) ** 2).mean()
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is 0 or 1."""
-        check_binary(self, labels)
-
-    def extra_repr(self) -> str:
-        return f"distance={self.distance!r}, margin={self.margin}"
+        expected = "0 (dissimilar) or 1 (similar); turn graded scores into 0 and 1 with a threshold"
+        check_values(self, labels, (labels == 0) | (labels == 1), expected)
 
 
 def _hard_pairs(distances: Tensor, similar: Tensor) -> Tensor:
@@ -67,7 +65,6 @@ def _hard_pairs(distances: Tensor, similar: Tensor) -> Tensor:
     return torch.where(similar, distances > nearest, distances < farthest)
 
 
-@without_model
 class OnlineContrastiveLoss(ContrastiveLoss):
     """ContrastiveLoss of the hard pairs of the batch only: a sum, without the factor 1/2.
 
@@ -98,8 +95,8 @@ class OnlineContrastiveLoss(ContrastiveLoss):
     """
 
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
-        first, second = same_shape(self, first, second)
-        similar = check_rows(self, labels, (len(first),)) == 1
+        first, second, labels = with_labels(self, first, second, labels=labels)
+        similar = labels == 1
         distances = pairwise_distance(first, second, self.distance)  # (rows,)
         losses = torch.where(similar, distances, F.relu(self.margin - distances)) ** 2
         return torch.where(_hard_pairs(distances.detach(), similar), losses, 0).sum()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from sbert.functional import check_similarity, pairwise_similarity
-from sbert.losses.checks import check_finite, check_rows, check_temperature, same_shape, without_model
+from sbert.losses.checks import check_finite, check_temperature, checked_labels, same_shape
+from sbert.losses.module import LossModule
 
 _REMEDY = "check whether the teacher ran in half precision"
 
 
-@without_model
-class MSELoss(nn.Module):
+class MSELoss(LossModule):
     """Mean squared difference between the vectors of each column and the teacher's vectors.
 
         loss = mean over columns c, rows i and dimensions k of (c_ik - labels_ik)^2
@@ -40,7 +40,7 @@ class MSELoss(nn.Module):
 
     def forward(self, *sentences: Tensor, labels: Tensor) -> Tensor:
         columns = same_shape(self, *sentences)
-        teacher = check_rows(self, labels, tuple(columns[0].shape)).to(columns[0].dtype)
+        teacher = checked_labels(self, labels, tuple(columns[0].shape)).to(columns[0].dtype)
         return torch.stack([F.mse_loss(column, teacher) for column in columns]).mean()
 
     def check_labels(self, labels: Tensor) -> None:
@@ -53,13 +53,12 @@ def _candidate_scores(columns: list[Tensor], similarity: str) -> Tensor:
     return torch.stack([pairwise_similarity(columns[0], column, similarity) for column in columns[1:]], 1)
 
 
-def _check_negatives(loss: nn.Module, negatives: tuple[Tensor, ...], reason: str) -> None:
+def _check_negatives(loss: LossModule, negatives: tuple[Tensor, ...], reason: str) -> None:
     if not negatives:
         raise ValueError(f"{type(loss).__name__} was given no negatives; {reason}; add a column of negatives")
 
 
-@without_model
-class MarginMSELoss(nn.Module):
+class MarginMSELoss(LossModule):
     """Mean squared difference between the student's margins and the teacher's.
 
         loss = mean over i and negatives n of (s(a_i, p_i) - s(a_i, n_i) - labels_in)^2
@@ -86,13 +85,13 @@ class MarginMSELoss(nn.Module):
 
     def __init__(self, similarity: str = "dot") -> None:
         super().__init__()
-        self.similarity = check_similarity(similarity)
+        self.similarity: str = check_similarity(similarity)
 
     def forward(self, anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor) -> Tensor:
         _check_negatives(self, negatives, "a margin is the positive's score minus a negative's")
         columns = same_shape(self, anchor, positive, *negatives)
         flat = len(negatives) == 1 and isinstance(labels, Tensor) and labels.ndim == 1
-        labels = check_rows(self, labels, (len(anchor),) if flat else (len(anchor), len(negatives)))
+        labels = checked_labels(self, labels, (len(anchor),) if flat else (len(anchor), len(negatives)))
         scores = _candidate_scores(columns, self.similarity)  # (rows, 1 + negatives)
         margins = scores[:, :1] - scores[:, 1:]  # (rows, negatives)
         return F.mse_loss(margins, labels.to(margins.dtype).view_as(margins))
@@ -101,12 +100,8 @@ class MarginMSELoss(nn.Module):
         """Raise unless every margin is finite."""
         check_finite(self, labels, _REMEDY)
 
-    def extra_repr(self) -> str:
-        return f"similarity={self.similarity!r}"
 
-
-@without_model
-class DistillKLDivLoss(nn.Module):
+class DistillKLDivLoss(LossModule):
     """KL divergence between the teacher's and the student's distribution over the candidates of each row.
 
         loss = t^2 mean_i KL( softmax(labels_i / t) || softmax(s(a_i, c_i) / t) )
@@ -139,13 +134,13 @@ class DistillKLDivLoss(nn.Module):
 
     def __init__(self, temperature: float = 1.0, similarity: str = "dot") -> None:
         super().__init__()
-        self.temperature = check_temperature(temperature)
-        self.similarity = check_similarity(similarity)
+        self.temperature: float = check_temperature(temperature)
+        self.similarity: str = check_similarity(similarity)
 
     def forward(self, anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor) -> Tensor:
         _check_negatives(self, negatives, "the distribution over one candidate is always 1")
         columns = same_shape(self, anchor, positive, *negatives)
-        labels = check_rows(self, labels, (len(anchor), 1 + len(negatives))).to(columns[0].dtype)
+        labels = checked_labels(self, labels, (len(anchor), 1 + len(negatives))).to(columns[0].dtype)
         student = F.log_softmax(_candidate_scores(columns, self.similarity) / self.temperature, 1)
         teacher = F.log_softmax(labels / self.temperature, 1)  # (rows, 1 + negatives)
         return self.temperature**2 * F.kl_div(student, teacher, reduction="batchmean", log_target=True)
@@ -153,6 +148,3 @@ class DistillKLDivLoss(nn.Module):
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every score is finite."""
         check_finite(self, labels, _REMEDY)
-
-    def extra_repr(self) -> str:
-        return f"temperature={self.temperature}, similarity={self.similarity!r}"

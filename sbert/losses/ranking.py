@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sbert.functional import SIMILARITIES, check_similarity, cos_sim
-from sbert.losses.checks import Data, check_several, check_temperature, same_shape, without_model
+from sbert.losses.checks import check_several, check_temperature, same_shape
+from sbert.losses.module import Data, LossModule
 
 # Rows scored at a time: with thousands of rows, all scores at once would take more memory than the model.
 _ROWS = 512
@@ -41,8 +42,7 @@ def _more_similar(guide: Tensor, margin: float, part: slice) -> Tensor:
     return scores > scores.diagonal(part.start)[:, None] - margin
 
 
-@without_model
-class MultipleNegativesRankingLoss(nn.Module):
+class MultipleNegativesRankingLoss(LossModule):
     """Cross-entropy of each anchor's positive against all candidates in the batch (in-batch negatives).
 
         loss = mean_i -log( exp(s(a_i, c_i) / t) / sum_j exp(s(a_i, c_j) / t) )
@@ -93,10 +93,10 @@ class MultipleNegativesRankingLoss(nn.Module):
         super().__init__()
         if not math.isfinite(guide_margin):
             raise ValueError(f"guide_margin={guide_margin} is not finite; pass a difference of cosines such as 0.1")
-        self.temperature = check_temperature(temperature)
-        self.similarity = check_similarity(similarity)
-        self.symmetric = symmetric
-        self.guide_margin = guide_margin
+        self.temperature: float = check_temperature(temperature)
+        self.similarity: str = check_similarity(similarity)
+        self.symmetric: bool = symmetric
+        self.guide_margin: float = guide_margin
 
     def forward(
         self,
@@ -117,13 +117,11 @@ class MultipleNegativesRankingLoss(nn.Module):
     def _direction(self, columns: list[Tensor], texts: Tensor | None, guide: Tensor | None) -> Tensor:
         """The loss of the first column against all others; the second column has the positives."""
         candidates, rows = torch.cat(columns[1:]), len(columns[0])
-        if rows <= _ROWS:
-            return self._sum(columns[0], candidates, slice(0, rows), texts, guide) / rows
         parts = [slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS)]
-        options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
-        # The backward pass computes the scores again, so that only those of one part are in memory.
-        sums = [checkpoint(self._sum, columns[0][part], candidates, part, texts, guide, **options) for part in parts]
-        return torch.stack(sums).sum() / rows
+        # With several parts, the backward pass computes the scores again: only those of one part are in memory.
+        again = partial(checkpoint, self._sum, use_reentrant=False, preserve_rng_state=False)
+        sum_of = self._sum if len(parts) == 1 else again
+        return torch.stack([sum_of(columns[0][part], candidates, part, texts, guide) for part in parts]).sum() / rows
 
     def _sum(
         self, anchors: Tensor, candidates: Tensor, part: slice, texts: Tensor | None, guide: Tensor | None
@@ -165,9 +163,3 @@ class MultipleNegativesRankingLoss(nn.Module):
                 f"guide has shape {tuple(guide.shape)}; pass the guide's vector of each text of each column,"
                 f" {(*shape, 'guide_dim')}"
             )
-
-    def extra_repr(self) -> str:
-        return (
-            f"temperature={self.temperature}, similarity={self.similarity!r}, symmetric={self.symmetric},"
-            f" guide_margin={self.guide_margin}"
-        )

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from sbert.functional import directions, pairwise_similarity
-from sbert.losses.checks import (
-    Data,
-    check_differ,
-    check_finite,
-    check_rows,
-    check_several,
-    check_temperature,
-    check_values,
-    same_shape,
-    without_model,
-)
+from sbert.losses.checks import check_between, check_differ, check_finite, check_several, check_temperature, with_labels
+from sbert.losses.module import Data, LossModule
 
 
-@without_model
-class CosineSimilarityLoss(nn.Module):
+class CosineSimilarityLoss(LossModule):
     """Mean squared difference between the cosine and the label.
 
         loss = mean_i (cos(u_i, v_i) - labels_i)^2
@@ -41,14 +31,12 @@ class CosineSimilarityLoss(nn.Module):
     """
 
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
-        first, second = same_shape(self, first, second)
-        labels = check_rows(self, labels, (len(first),))
+        first, second, labels = with_labels(self, first, second, labels=labels)
         return F.mse_loss(pairwise_similarity(first, second), labels.to(first.dtype))
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is between -1 and 1."""
-        good = (labels >= -1) & (labels <= 1)
-        check_values(self, labels, good, "-1 to 1; divide scores of 0 to 5 by 5, or read them with scale=(0, 5)")
+        check_between(self, labels, -1, 1, "; divide scores of 0 to 5 by 5, or read them with scale=(0, 5)")
 
 
 def _order_loss(scores: Tensor, labels: Tensor) -> Tensor:
@@ -68,16 +56,15 @@ def _order_loss(scores: Tensor, labels: Tensor) -> Tensor:
     return torch.logsumexp(torch.cat([scores.new_zeros(1), scores + suffixes[greater]]), 0)
 
 
-class _OrderLoss(nn.Module):
+class _OrderLoss(LossModule):
     """What CoSENTLoss and AnglELoss share: the loss and its checks; they differ in the similarity."""
 
     def __init__(self, temperature: float = 0.05) -> None:
         super().__init__()
-        self.temperature = check_temperature(temperature)
+        self.temperature: float = check_temperature(temperature)
 
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
-        first, second = same_shape(self, first, second)
-        labels = check_rows(self, labels, (len(first),))
+        first, second, labels = with_labels(self, first, second, labels=labels)
         return _order_loss(self._similarity(first, second) / self.temperature, labels)
 
     def _similarity(self, first: Tensor, second: Tensor) -> Tensor:
@@ -93,11 +80,7 @@ class _OrderLoss(nn.Module):
         check_several(self, data)
         check_differ(self, data, "only the order of labels matters")
 
-    def extra_repr(self) -> str:
-        return f"temperature={self.temperature}"
 
-
-@without_model
 class CoSENTLoss(_OrderLoss):
     """Pairs with a greater label should have a greater cosine.
 
@@ -143,7 +126,6 @@ def _angle_similarity(first: Tensor, second: Tensor) -> Tensor:
     return (a * c + b * d + b * c - a * d).sum(1).abs()
 
 
-@without_model
 class AnglELoss(_OrderLoss):
     """CoSENTLoss with a similarity whose gradient does not vanish where the cosine is near 1 or -1.
 

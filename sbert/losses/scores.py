@@ -7,31 +7,29 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.checks import (
-    Data,
-    check_class,
-    check_differ,
-    check_finite,
-    check_rows,
-    check_values,
-    same_shape,
-    without_model,
-)
+from sbert.losses.checks import check_between, check_class, check_differ, check_finite, with_labels
+from sbert.losses.module import Data, LossModule
 
 
-def _check_classes(loss: nn.Module, scores: Tensor, classes: int) -> Tensor:
-    """Check the number of scores per row, and return the scores, at least float32."""
-    (scores,) = same_shape(loss, scores)
-    if scores.shape[1] != classes:
-        raise ValueError(
-            f"{type(loss).__name__} takes {classes} score{'s' * (classes > 1)} per row, but the model gives"
-            f" {scores.shape[1]}; create the model with CrossEncoder(model, classes={classes}), or use another loss"
-        )
-    return scores
+class _ScoreLoss(LossModule):
+    """What the losses below share: checks of the scores and of the data."""
+
+    def _checked(self, scores: Tensor, labels: Tensor, classes: int) -> list[Tensor]:
+        """Check the number of scores per row; return the scores, at least float32, and the labels."""
+        scores, labels = with_labels(self, scores, labels=labels)
+        if scores.shape[1] != classes:
+            raise ValueError(
+                f"{type(self).__name__} takes {classes} score{'s' * (classes > 1)} per row, but the model gives"
+                f" {scores.shape[1]}; create the model with CrossEncoder(model, classes={classes}), or use another loss"
+            )
+        return [scores, labels]
+
+    def check_data(self, data: Data) -> None:
+        """Raise if all labels are equal."""
+        check_differ(self, data, "the same score would be right for all texts")
 
 
-@without_model
-class BinaryCrossEntropyLoss(nn.Module):
+class BinaryCrossEntropyLoss(_ScoreLoss):
     """Cross-entropy between the label and the sigmoid of the score.
 
         loss = mean_i -(y_i log sigmoid(s_i) + (1 - y_i) log(1 - sigmoid(s_i)))
@@ -55,22 +53,15 @@ class BinaryCrossEntropyLoss(nn.Module):
     """
 
     def forward(self, scores: Tensor, *, labels: Tensor) -> Tensor:
-        scores = _check_classes(self, scores, 1).squeeze(1)  # (rows,)
-        labels = check_rows(self, labels, tuple(scores.shape))
-        return F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype))
+        scores, labels = self._checked(scores, labels, 1)
+        return F.binary_cross_entropy_with_logits(scores.squeeze(1), labels.to(scores.dtype))
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is between 0 and 1."""
-        good = (labels >= 0) & (labels <= 1)
-        check_values(self, labels, good, "0 to 1; divide scores of 0 to 5 by 5, or read them with scale=(0, 5)")
-
-    def check_data(self, data: Data) -> None:
-        """Raise if all labels are equal."""
-        check_differ(self, data, "the same score would be right for all texts")
+        check_between(self, labels, 0, 1, "; divide scores of 0 to 5 by 5, or read them with scale=(0, 5)")
 
 
-@without_model
-class SquaredErrorLoss(nn.Module):
+class SquaredErrorLoss(_ScoreLoss):
     """Mean squared difference between the score and the label.
 
         loss = mean_i (f(s_i) - y_i)^2
@@ -103,11 +94,10 @@ class SquaredErrorLoss(nn.Module):
         super().__init__()
         if activation is not None and not callable(activation):
             raise TypeError(f"activation is {activation!r}; pass a function or a module such as nn.Sigmoid()")
-        self.activation = activation
+        self.activation: Callable[[Tensor], Tensor] | None = activation
 
     def forward(self, scores: Tensor, *, labels: Tensor) -> Tensor:
-        scores = _check_classes(self, scores, 1)
-        labels = check_rows(self, labels, (len(scores),))
+        scores, labels = self._checked(scores, labels, 1)
         predicted = scores if self.activation is None else self.activation(scores)
         return F.mse_loss(predicted.squeeze(1), labels.to(scores.dtype))
 
@@ -115,17 +105,11 @@ class SquaredErrorLoss(nn.Module):
         """Raise unless every label is finite and, with a sigmoid, between 0 and 1."""
         check_finite(self, labels)
         if isinstance(self.activation, nn.Sigmoid):
-            good = (labels >= 0) & (labels <= 1)
             remedy = "divide scores of 0 to 5 by 5, or give the model activation=nn.Identity()"
-            check_values(self, labels, good, f"0 to 1 with a sigmoid; {remedy}")
-
-    def check_data(self, data: Data) -> None:
-        """Raise if all labels are equal."""
-        check_differ(self, data, "the same score would be right for all texts")
+            check_between(self, labels, 0, 1, f" with a sigmoid; {remedy}")
 
 
-@without_model
-class CrossEntropyLoss(nn.Module):
+class CrossEntropyLoss(_ScoreLoss):
     """Cross-entropy between the class and the softmax of the scores.
 
         loss = mean_i -log( exp(s_i,y_i) / sum_k exp(s_i,k) )
@@ -156,17 +140,9 @@ class CrossEntropyLoss(nn.Module):
         self.classes = classes
 
     def forward(self, scores: Tensor, *, labels: Tensor) -> Tensor:
-        scores = _check_classes(self, scores, self.classes)
-        labels = check_rows(self, labels, (len(scores),))
+        scores, labels = self._checked(scores, labels, self.classes)
         return F.cross_entropy(scores, labels.long())
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is an integer from 0 to classes - 1."""
         check_class(self, labels, self.classes)
-
-    def check_data(self, data: Data) -> None:
-        """Raise if all labels are equal."""
-        check_differ(self, data, "the same class would be right for all texts")
-
-    def extra_repr(self) -> str:
-        return f"classes={self.classes}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
-from sbert.losses.checks import is_model_like
+from sbert.losses.module import is_model_like
 
 Loss = Callable[..., Tensor]
 

@@ -3,32 +3,54 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from sbert.losses.checks import Data, check_data_of, check_labels_of, same_shape, without_model
+from sbert.losses.checks import same_shape
+from sbert.losses.module import Data, LossModule, run_check
 from sbert.losses.signature import Loss, Signature
 
 
-def _given(signature: Signature, extras: dict[str, Tensor | None]) -> dict[str, Tensor]:
-    """The extras that are not None, each of which the loss must take."""
-    given = {name: extra for name, extra in extras.items() if extra is not None}
-    unknown = [name for name in given if name not in signature.extras]
-    if unknown:
-        raise TypeError(f"{', '.join(unknown)} given, which no loss in {signature.name} takes; leave it out")
-    return given
+class _Combination(LossModule):
+    """What the losses below share: other losses, a weight for each term, and the extras that the losses take.
+
+    Args:
+        losses: Modules, or functions of columns.
+        weights: The weights of the terms.
+    """
+
+    def __init__(self, losses: Sequence[Loss], weights: Sequence[float]) -> None:
+        super().__init__()
+        self.weights: tuple[float, ...] = tuple(weights)
+        if not all(0 <= weight < math.inf for weight in self.weights) or not any(self.weights):
+            raise ValueError(f"weights={self.weights}; pass numbers of 0 or more, not all of them 0")
+        self.signature: Signature = Signature.combined(type(self).__name__, [Signature.of(loss) for loss in losses])
+        self.losses: tuple[Loss, ...] = tuple(losses)
+        # A tuple can hold functions, but the optimizer finds the losses' weights only in a ModuleList.
+        self.registered: nn.ModuleList = nn.ModuleList(loss for loss in losses if isinstance(loss, nn.Module))
+
+    def _given(self, extras: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
+        """The extras that are not None, each of which a loss must take."""
+        given = {name: extra for name, extra in extras.items() if extra is not None}
+        unknown = [name for name in given if name not in self.signature.extras]
+        if unknown:
+            raise TypeError(f"{', '.join(unknown)} given, which no loss in {self.signature.name} takes; leave it out")
+        return given
+
+    def check_labels(self, labels: Tensor) -> None:
+        """Raise the error of the first loss that rejects the labels."""
+        for loss in self.losses:
+            run_check(loss, "check_labels", labels)
+
+    def check_data(self, data: Data) -> None:
+        """Raise the error of the first loss that rejects the data."""
+        for loss in self.losses:
+            run_check(loss, "check_data", data)
 
 
-def _check_weights(weights: Sequence[float]) -> None:
-    if not all(0 <= weight < math.inf for weight in weights) or not any(weights):
-        raise ValueError(f"weights={tuple(weights)}; pass numbers of 0 or more, not all of them 0")
-
-
-@without_model
-class MatryoshkaLoss(nn.Module):
+class MatryoshkaLoss(_Combination):
     """Weighted sum of a loss on vectors truncated to several dimensions.
 
         loss = sum_d weight_d * loss(columns[:, :d])
@@ -60,54 +82,36 @@ class MatryoshkaLoss(nn.Module):
     """
 
     def __init__(self, loss: Loss, dims: Sequence[int], weights: Sequence[float] | None = None) -> None:
-        super().__init__()
         dims = tuple(dims)
         if not dims or min(dims) < 1 or len(set(dims)) < len(dims):
             raise ValueError(f"dims={dims}; pass one or more different whole numbers above 0")
-        weights = (1.0,) * len(dims) if weights is None else tuple(weights)
+        weights = (1.0,) * len(dims) if weights is None else weights
         if len(weights) != len(dims):
             raise ValueError(f"{len(weights)} weights for {len(dims)} dims; pass one weight for each")
-        _check_weights(weights)
-        self.dims = dims
-        self.weights = weights
-        self.loss = loss
-        self.signature = replace(Signature.of(loss), name=type(self).__name__)
+        super().__init__([loss], weights)
+        self.dims: tuple[int, ...] = dims
 
-    def forward(
-        self, *columns: Tensor, labels: Tensor | None = None, texts: Tensor | None = None, guide: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, *columns: Tensor, **extras: Tensor | None) -> Tensor:
         full = same_shape(self, *columns)[0].shape[1]
         if max(self.dims) > full:
             raise ValueError(f"dims contains {max(self.dims)}, but the vectors have dim {full}; pass at most {full}")
-        extras = _given(self.signature, {"labels": labels, "texts": texts, "guide": guide})
+        given = self._given(extras)
         # The shape does not tell whether labels are vectors: the scores of `dim` candidates have the same one.
-        vectors = labels if self.signature.labels_are_vectors else None
+        vectors = given.get("labels") if self.signature.labels_are_vectors else None
         if vectors is not None and vectors.shape[-1] != full:
             raise ValueError(
                 f"labels are vectors of dim {vectors.shape[-1]}, but the columns have dim {full}; pass labels of that"
                 " dim"
             )
-        losses = []
+        values = []
         for dim, weight in zip(self.dims, self.weights, strict=True):
             if vectors is not None:
-                extras["labels"] = vectors[..., :dim]
-            losses.append(weight * self.loss(*(column[:, :dim] for column in columns), **extras))
-        return torch.stack(losses).sum()
-
-    def check_labels(self, labels: Tensor) -> None:
-        """Raise the error that the wrapped loss raises."""
-        check_labels_of(self.loss, labels)
-
-    def check_data(self, data: Data) -> None:
-        """Raise the error that the wrapped loss raises."""
-        check_data_of(self.loss, data)
-
-    def extra_repr(self) -> str:
-        return f"dims={self.dims}, weights={self.weights}"
+                given["labels"] = vectors[..., :dim]
+            values.append(weight * self.losses[0](*(column[:, :dim] for column in columns), **given))
+        return torch.stack(values).sum()
 
 
-@without_model
-class WeightedSum(nn.Module):
+class WeightedSum(_Combination):
     """Weighted sum of several losses on the same columns.
 
         loss = sum_k weight_k * loss_k(columns)
@@ -135,37 +139,16 @@ class WeightedSum(nn.Module):
     """
 
     def __init__(self, *pairs: tuple[Loss, float]) -> None:
-        super().__init__()
         if not pairs:
             raise ValueError("WeightedSum was given no losses; pass pairs of a loss and its weight")
-        self.weights = tuple(weight for _, weight in pairs)
-        _check_weights(self.weights)
-        losses = [loss for loss, _ in pairs]
-        self.signature = Signature.combined(type(self).__name__, [Signature.of(loss) for loss in losses])
-        self.losses = tuple(losses)
-        # A tuple can hold functions, but the optimizer finds the losses' weights only in a ModuleList.
-        self.registered = nn.ModuleList(loss for loss in losses if isinstance(loss, nn.Module))
+        super().__init__(*zip(*pairs, strict=True))
 
-    def forward(
-        self, *columns: Tensor, labels: Tensor | None = None, texts: Tensor | None = None, guide: Tensor | None = None
-    ) -> Tensor:
-        given = _given(self.signature, {"labels": labels, "texts": texts, "guide": guide})
-        values = []
+    def forward(self, *columns: Tensor, **extras: Tensor | None) -> Tensor:
+        given, values = self._given(extras), []
         for loss, weight in zip(self.losses, self.weights, strict=True):
             taken = Signature.of(loss).extras
-            extras = {name: extra for name, extra in given.items() if name in taken}
-            values.append(weight * loss(*columns, **extras))
+            values.append(weight * loss(*columns, **{name: given[name] for name in given if name in taken}))
         return torch.stack(values).sum()
-
-    def check_labels(self, labels: Tensor) -> None:
-        """Raise the error of the first loss that rejects the labels."""
-        for loss in self.losses:
-            check_labels_of(loss, labels)
-
-    def check_data(self, data: Data) -> None:
-        """Raise the error of the first loss that rejects the data."""
-        for loss in self.losses:
-            check_data_of(loss, data)
 
     def extra_repr(self) -> str:
         return f"weights={self.weights}"

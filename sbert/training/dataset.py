@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from sbert.inputs.texts import records_of
-from sbert.losses.checks import check_labels_of
+from sbert.losses.module import run_check
 from sbert.losses.signature import Loss, Signature
 
 _LABEL_NAMES = ("label", "labels", "score", "scores")
@@ -82,7 +82,7 @@ class Rows:
         self.labels = None if labels is None else self._read_labels(labels)
         if self.labels is not None:
             try:
-                check_labels_of(loss, self.labels)
+                run_check(loss, "check_labels", self.labels)
             except (ValueError, TypeError) as error:
                 raise type(error)(f"{name}: {error}") from error
         # For each column, its name in the data, if it has one, and its name in the loss.

@@ -12,7 +12,7 @@ from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import known_arguments_or, nearest_argument, warn
 from sbert.inputs.prompts import by_column, column_prompts
-from sbert.losses.checks import Data, check_data_of
+from sbert.losses.module import Data, run_check
 from sbert.losses.signature import Loss
 from sbert.training.batches import Batches, Dataset
 from sbert.training.config import TrainingConfig
@@ -189,7 +189,7 @@ def _check_data(loss: Loss, rows: Rows, config: TrainingConfig) -> None:
     # A sampler of the caller's may make batches of any size.
     largest = min(config.batch_size, len(rows)) if isinstance(config.sampler, str) else len(rows)
     try:
-        check_data_of(loss, Data(largest, len(rows.texts(0)), rows.labels))
+        run_check(loss, "check_data", Data(largest, len(rows.texts(0)), rows.labels))
     except ValueError as error:
         raise ValueError(f"{rows.name}: {error}") from error
 

@@ -104,8 +104,8 @@ def test_copies_are_equal_and_their_own(row: Row) -> None:
         if isinstance(loss, nn.Module):
             for mine, theirs in zip(loss.parameters(), other.parameters(), strict=True):
                 assert mine.data_ptr() != theirs.data_ptr()
-            inner = getattr(other, "loss", other)
-            assert any(inner is module for module in other.modules()) or not isinstance(inner, nn.Module)
+            for inner in getattr(other, "losses", [other]):
+                assert any(inner is module for module in other.modules()) or not isinstance(inner, nn.Module)
 
 
 @every
@@ -282,8 +282,8 @@ def reference(loss: Any, columns: list[list[Vector]], labels: Any, **given: Any)
         total = 0.0
         for dim, weight in zip(loss.dims, loss.weights, strict=True):
             short = [[vector[:dim] for vector in column] for column in columns]
-            vectors = isinstance(loss.loss, losses.MSELoss)
-            total += weight * reference(loss.loss, short, [label[:dim] for label in labels] if vectors else labels)
+            vectors = isinstance(loss.losses[0], losses.MSELoss)
+            total += weight * reference(loss.losses[0], short, [label[:dim] for label in labels] if vectors else labels)
         return total
     return REFERENCES[getattr(loss, "__name__", type(loss).__name__)](loss, columns, labels, **given)
 

@@ -257,7 +257,7 @@ def test_19_a_batch_that_teaches_nothing_is_worth_nothing(row: Row) -> None:
         assert value == 0
         assert not any(gradient.any() for gradient in gradients)
         with pytest.raises(ValueError, match=r"teach(es)? \w+ nothing.*; (add|pass)"):
-            loss.check_data(losses.checks.Data(rows, row.columns, extras.get("labels")))
+            loss.check_data(losses.module.Data(rows, row.columns, extras.get("labels")))
 
 
 @pytest.mark.parametrize("row", [row for row in LOSSES if not row.idle], ids=str)
@@ -272,7 +272,7 @@ def test_19_what_teaches_is_no_error(row: Row) -> None:
     assert any(gradient.any() for gradient in torch.autograd.grad(value, columns, allow_unused=True))
     check = getattr(loss, "check_data", lambda data: None)
     for rows in (1, 3):
-        data = losses.checks.Data(rows, row.columns, extras.get("labels", [None])[:rows] if extras else None)
+        data = losses.module.Data(rows, row.columns, extras.get("labels", [None])[:rows] if extras else None)
         if row.one_answer:
             with pytest.raises(ValueError, match="nothing"):
                 check(data)

@@ -1,31 +1,58 @@
-"""Triplets formed from the labels of a batch: BatchAllTripletLoss, BatchHardTripletLoss, BatchSemiHardTripletLoss."""
+"""Triplets: given by the data (TripletLoss), or formed from the labels of a batch (the Batch…TripletLosses)."""
 
 from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from sbert.losses.checks import (
-    Data,
-    check_differ,
-    check_margin,
-    check_rows,
-    check_several,
-    check_whole,
-    same_shape,
-    without_model,
-)
-from sbert.losses.distances import check_distance, distance_matrix
+from sbert.losses.checks import check_differ, check_margin, check_several, check_whole, same_shape, with_labels
+from sbert.losses.distances import check_distance, distance_matrix, pairwise_distance
+from sbert.losses.module import Data, LossModule
 
 
-class _BatchTriplets(nn.Module):
+class TripletLoss(LossModule):
+    """The anchor should be nearer to its positive than to its negative, by at least the margin.
+
+        loss = mean_i max(d(a_i, p_i) - d(a_i, n_i) + margin, 0)
+
+    Args:
+        distance: ``"euclidean"``, ``"cosine"`` (1 - cos) or ``"manhattan"``.
+        margin: In units of the distance. The paper takes 1.
+
+    Shape:
+        Each column: (rows, dim). Output: scalar.
+
+    Raises:
+        ValueError: If a setting is unknown or negative, or the shapes do not match.
+
+    References:
+        Reimers and Gurevych, 2019, section 3, triplet objective. https://arxiv.org/abs/1908.10084
+
+    Example:
+        >>> TripletLoss()(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 2.0]]))
+        tensor(4.)
+    """
+
+    def __init__(self, distance: str = "euclidean", margin: float = 1.0) -> None:
+        super().__init__()
+        self.distance: str = check_distance(distance)
+        self.margin: float = check_margin(margin)
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        anchor, positive, negative = same_shape(self, anchor, positive, negative)
+        near = pairwise_distance(anchor, positive, self.distance)  # (rows,)
+        far = pairwise_distance(anchor, negative, self.distance)  # (rows,)
+        return F.relu(near - far + self.margin).mean()
+
+
+class _BatchTriplets(LossModule):
     """What the losses below share: a distance, a margin and the checks of the labels."""
 
     def __init__(self, distance: str = "euclidean", margin: float | None = 5.0) -> None:
         super().__init__()
-        self.distance = check_distance(distance)
-        self.margin = None if margin is None else check_margin(margin)
+        self.distance: str = check_distance(distance)
+        self.margin: float | None = None if margin is None else check_margin(margin)
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless the labels are integers."""
@@ -41,29 +68,29 @@ class _BatchTriplets(nn.Module):
                 " positive has the same label as the anchor; add rows with equal labels"
             )
 
-    def extra_repr(self) -> str:
-        return f"distance={self.distance!r}, margin={self.margin}"
+
+class _PairTriplets(_BatchTriplets):
+    """What the losses of all pairs of an anchor and a positive share; they differ in the negatives."""
+
+    margin: float
+
+    def __init__(self, distance: str = "euclidean", margin: float = 5.0) -> None:
+        super().__init__(distance, check_margin(margin))
+
+    def _pairs(self, sentence: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """All pairs of an anchor and another row with the same label.
+
+        Returns:
+            The distance of each pair, (pairs, 1); the distance from its anchor to every row, (pairs, rows); and whether
+            that row has another label, (pairs, rows).
+        """
+        sentence, labels = with_labels(self, sentence, labels=labels)
+        distances, same = distance_matrix(sentence, self.distance), labels[:, None] == labels
+        anchors, positives = same.clone().fill_diagonal_(False).nonzero(as_tuple=True)
+        return distances[anchors, positives][:, None], distances[anchors], ~same[anchors]
 
 
-def _same_label(labels: Tensor) -> Tensor:
-    """Mask (rows, rows): whether two rows have the same label."""
-    return labels[:, None] == labels
-
-
-def _pairs(distances: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """All pairs of an anchor and another row with the same label.
-
-    Returns:
-        The distance of each pair, (pairs, 1); the distance from its anchor to every row, (pairs, rows); and whether
-        that row has another label, (pairs, rows).
-    """
-    same = _same_label(labels)
-    anchors, positives = same.clone().fill_diagonal_(False).nonzero(as_tuple=True)
-    return distances[anchors, positives][:, None], distances[anchors], ~same[anchors]
-
-
-@without_model
-class BatchAllTripletLoss(_BatchTriplets):
+class BatchAllTripletLoss(_PairTriplets):
     """TripletLoss of all triplets in the batch, averaged over the triplets with a loss above 0.
 
         loss = mean over a, p, n with l > 0 of l,  l = d(a, p) - d(a, n) + margin
@@ -91,20 +118,12 @@ class BatchAllTripletLoss(_BatchTriplets):
         tensor(2.5000)
     """
 
-    margin: float
-
-    def __init__(self, distance: str = "euclidean", margin: float = 5.0) -> None:
-        super().__init__(distance, check_margin(margin))
-
     def forward(self, sentence: Tensor, *, labels: Tensor) -> Tensor:
-        (sentence,) = same_shape(self, sentence)
-        labels = check_rows(self, labels, (len(sentence),))
-        near, far, different = _pairs(distance_matrix(sentence, self.distance), labels)
+        near, far, different = self._pairs(sentence, labels)
         losses = torch.where(different, F.relu(near - far + self.margin), 0)  # (pairs, rows)
         return losses.sum() / (losses > 0).sum().clamp(min=1)
 
 
-@without_model
 class BatchHardTripletLoss(_BatchTriplets):
     """TripletLoss of each row with its farthest positive (same label) and its nearest negative (another label).
 
@@ -135,9 +154,8 @@ class BatchHardTripletLoss(_BatchTriplets):
     """
 
     def forward(self, sentence: Tensor, *, labels: Tensor) -> Tensor:
-        (sentence,) = same_shape(self, sentence)
-        labels = check_rows(self, labels, (len(sentence),))
-        distances, same = distance_matrix(sentence, self.distance), _same_label(labels)
+        sentence, labels = with_labels(self, sentence, labels=labels)
+        distances, same = distance_matrix(sentence, self.distance), labels[:, None] == labels
         others = same.clone().fill_diagonal_(False)
         # 0, not -inf, for a row without a positive: its value must be finite to be masked out below.
         near = torch.where(others, distances, 0).max(1).values  # (rows,)
@@ -147,8 +165,7 @@ class BatchHardTripletLoss(_BatchTriplets):
         return torch.where(counted, losses, 0).sum() / counted.sum().clamp(min=1)
 
 
-@without_model
-class BatchSemiHardTripletLoss(_BatchTriplets):
+class BatchSemiHardTripletLoss(_PairTriplets):
     """TripletLoss of each anchor and positive with the nearest negative that is farther away than the positive.
 
         loss = mean over a, p of max(d(a, p) - d(a, n) + margin, 0),  n = argmin over d(a, n) > d(a, p) of d(a, n)
@@ -177,15 +194,8 @@ class BatchSemiHardTripletLoss(_BatchTriplets):
         tensor(2.5000)
     """
 
-    margin: float
-
-    def __init__(self, distance: str = "euclidean", margin: float = 5.0) -> None:
-        super().__init__(distance, check_margin(margin))
-
     def forward(self, sentence: Tensor, *, labels: Tensor) -> Tensor:
-        (sentence,) = same_shape(self, sentence)
-        labels = check_rows(self, labels, (len(sentence),))
-        near, distances, different = _pairs(distance_matrix(sentence, self.distance), labels)
+        near, distances, different = self._pairs(sentence, labels)
         farther = torch.where(different & (distances > near), distances, torch.inf).min(1, keepdim=True).values
         farthest = torch.where(different, distances, -torch.inf).max(1, keepdim=True).values  # (pairs, 1)
         far = torch.where(torch.isfinite(farther), farther, farthest)
