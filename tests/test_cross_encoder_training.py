@@ -238,6 +238,7 @@ def on_a_rank(rank: int, where: Path, model: Path) -> None:
     leave()
 
 
+@pytest.mark.slow
 def test_two_ranks_are_one(bert: Path, tmp_path: Path) -> None:
     torch.multiprocessing.spawn(on_a_rank, (tmp_path, bert), nprocs=2)
     found = torch.load(tmp_path / "found.pt")

@@ -663,6 +663,7 @@ def outcome(folder: Path) -> Any:
         return type(error), str(error)
 
 
+@pytest.mark.slow
 def test_damage(tmp_path: Path) -> None:
     """Whatever happens to a file, the answer is the one that transformers gives."""
     folder = bert(tmp_path / "model")

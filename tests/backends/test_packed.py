@@ -255,6 +255,7 @@ def test_what_is_saved_does_not_know(tmp_path: Path) -> None:
         assert abs(peer.encode(small.TEXTS) - vectors).max() <= 1e-5
 
 
+@pytest.mark.slow
 def test_another_process(tmp_path: Path) -> None:
     """A model that was pickled runs where transformers has not heard of our attention."""
     module = transformer("bert")

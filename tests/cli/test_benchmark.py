@@ -160,6 +160,7 @@ def test_more_and_more_texts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert all(row["sentences"] > 0 and row["grown"] >= 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_who_cannot_run_is_skipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Contender("sentence-transformers", str(folder / "nowhere"), "cpu", 1) as contender:
         assert contender.failure is not None
@@ -167,6 +168,7 @@ def test_who_cannot_run_is_skipped(folder: Path, monkeypatch: pytest.MonkeyPatch
         benchmark(str(folder / "nowhere"), device="cpu", against=[])
 
 
+@pytest.mark.slow
 def test_who_fails_on_the_way_is_skipped(folder: Path) -> None:
     """As when memory is short: the system kills a process while others have their turn."""
     texts = [["a small boat", "lake"], ["a red fox", "hills"]]

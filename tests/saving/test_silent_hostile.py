@@ -70,6 +70,7 @@ def encoder(*modules: Any) -> SentenceEncoder:
 # ------------------------------------------------------------------------------------------------- hostile folders
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not STATUS.exists(), reason="the system does not say how much of a process is in memory")
 @pytest.mark.skipif(sys.platform != "linux", reason="devices and pipes are those of Linux")
 def test_16_hostile_folders_are_answered(good: Path, tmp_path: Path) -> None:

@@ -326,6 +326,7 @@ def test_02_500_loads_while_another_process_saves(tmp_path: Path) -> None:
     assert saves > 20
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:not every program reads this model")
 def test_02_transformers_load_whole_while_another_process_saves(tmp_path: Path) -> None:
     models = [bert_model(number, tmp_path / f"plain{number}") for number in range(2)]
