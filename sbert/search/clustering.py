@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sbert.functional import Vectors, directions
 from sbert.inputs.arguments import (
@@ -20,10 +21,12 @@ from sbert.inputs.arguments import (
 )
 from sbert.inputs.extras import missing
 from sbert.inputs.texts import rows_of
+from sbert.search.blocks import prepare_block
 from sbert.search.communities import community_detection
 from sbert.search.corpus import in_memory
 
-METHODS = ("kmeans", "agglomerative", "community")
+# Each method of ``cluster``, and the arguments that it takes.
+_METHODS = {"kmeans": "clusters", "agglomerative": "either clusters or threshold", "community": "threshold"}
 
 
 @known_arguments
@@ -35,7 +38,7 @@ def cluster(
     threshold: float | None = None,
     min_community_size: int = 10,
     seed: int = 0,
-) -> np.ndarray:
+) -> npt.NDArray[np.int64]:
     """Assign each vector to a cluster by its direction; lengths do not matter.
 
     Args:
@@ -66,27 +69,27 @@ def cluster(
     values = in_memory("vectors", vectors)
     if isinstance(method, (int, np.integer)):
         raise TypeError(f"method={method} is a number; to get {method} clusters, pass clusters={method}")
-    check_choice("method", method, METHODS)
+    check_choice("method", method, tuple(_METHODS))
     if threshold is not None:
         check_threshold(threshold)
     check_seed(seed)
     check_positive("clusters", clusters)
-    valid = {"kmeans": clusters is not None and threshold is None, "community": clusters is None}
-    if not valid.get(method, (clusters is None) != (threshold is None)):
-        expected = {"kmeans": "clusters", "agglomerative": "either clusters or threshold", "community": "threshold"}
-        raise ValueError(f"clusters={clusters}, threshold={threshold}: method={method!r} takes {expected[method]}")
+    fits = {
+        "kmeans": clusters is not None and threshold is None,
+        "agglomerative": (clusters is None) != (threshold is None),
+        "community": clusters is None,
+    }
+    if not fits[method]:
+        raise ValueError(f"clusters={clusters}, threshold={threshold}: method={method!r} takes {_METHODS[method]}")
     if method == "community":
         labels = np.full(len(values), -1, np.int64)
-        minimum = 0.75 if threshold is None else threshold
-        for label, members in enumerate(community_detection(values, minimum, min_community_size)):
+        groups = community_detection(values, 0.75 if threshold is None else threshold, min_community_size)
+        for label, members in enumerate(groups):
             labels[members] = label
         return labels
     if clusters is not None and clusters > len(values):
         raise ValueError(f"clusters={clusters} exceeds the {len(values)} vectors; pass at most {len(values)}")
-    units = directions(values.double()).cpu().numpy()
-    if not np.isfinite(units).all():
-        row = int(np.flatnonzero(~np.isfinite(units).all(1))[0])
-        raise ValueError(f"vectors[{row}] has a NaN or an infinity; remove or correct that row")
+    units = directions(prepare_block(values, "vectors", "cosine").values.double()).cpu().numpy()
     zeros = np.flatnonzero(~units.any(1))
     if method == "agglomerative" and len(zeros):
         raise ValueError(f"vectors[{zeros[0]}] has length 0 and no direction; remove it, or pass method='kmeans'")
@@ -94,8 +97,8 @@ def cluster(
 
 
 def _sklearn_labels(
-    units: np.ndarray, method: str, clusters: int | None, threshold: float | None, seed: int
-) -> np.ndarray:
+    units: npt.NDArray[np.float64], method: str, clusters: int | None, threshold: float | None, seed: int
+) -> npt.NDArray[np.int64]:
     try:
         from sklearn.cluster import AgglomerativeClustering, KMeans
     except ImportError as error:
@@ -104,28 +107,13 @@ def _sklearn_labels(
         return np.zeros(len(units), np.int64)
     if method == "kmeans":
         # float32 is precise enough for k-means and halves the time.
-        fitted = KMeans(clusters, n_init=4, random_state=seed).fit(units.astype(np.float32))
-    else:
-        distance = None if threshold is None else 1 - threshold
-        fitted = AgglomerativeClustering(clusters, metric="cosine", linkage="average", distance_threshold=distance).fit(
-            units
-        )
-    labels: np.ndarray = fitted.labels_
-    return labels
+        return np.asarray(KMeans(clusters, n_init=4, random_state=seed).fit_predict(units.astype(np.float32)))
+    distance = None if threshold is None else 1 - threshold
+    merging = AgglomerativeClustering(clusters, metric="cosine", linkage="average", distance_threshold=distance)
+    return np.asarray(merging.fit_predict(units))
 
 
-def _integer_labels(labels: Any) -> list[int]:
-    """The labels as integers, or a TypeError."""
-    if isinstance(labels, str) or not isinstance(labels, Iterable):
-        raise TypeError(f"labels are {labels!r:.60}; pass one label per text, as cluster() returns them")
-    listed = list(labels)
-    for row, label in enumerate(listed):
-        if not isinstance(label, (int, np.integer)) and not (hasattr(label, "is_integer") and label.is_integer()):
-            raise TypeError(f"labels[{row}] is {label!r:.60}; pass integers, as cluster() returns them")
-    return [int(label) for label in listed]
-
-
-def _ordered_by_size(labels: np.ndarray) -> np.ndarray:
+def _ordered_by_size(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Renumber the clusters from the largest to the smallest; of equal size, by their first row."""
     unique, first, inverse, counts = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
     renumbered = np.empty(len(unique), np.int64)
@@ -134,7 +122,7 @@ def _ordered_by_size(labels: np.ndarray) -> np.ndarray:
 
 
 @known_arguments
-def topic_words(texts: Iterable[str], labels: Sequence[int] | np.ndarray, top_k: int = 5) -> dict[int, list[str]]:
+def topic_words(texts: Iterable[str], labels: Iterable[int], top_k: int = 5) -> dict[int, list[str]]:
     """The words that characterize each cluster, by a class-based tf-idf.
 
         w_tc = (sqrt(p_tc) - sqrt(q_tc)) log(1 + A / f_t)
@@ -177,13 +165,24 @@ def topic_words(texts: Iterable[str], labels: Sequence[int] | np.ndarray, top_k:
     for own in words.values():
         overall.update(own)
     total = overall.total()
-    mean = total / max(1, len(words))
     result = {}
     for label, own in words.items():
         size, others = own.total(), max(1, total - own.total())
         weights = {
-            word: ((times / size) ** 0.5 - ((overall[word] - times) / others) ** 0.5) * np.log1p(mean / overall[word])
+            word: ((times / size) ** 0.5 - ((overall[word] - times) / others) ** 0.5)
+            * np.log1p(total / len(words) / overall[word])
             for word, times in own.items()
         }
         result[label] = sorted(weights, key=lambda word: (-weights[word], word))[:count]
     return result
+
+
+def _integer_labels(labels: Any) -> list[int]:
+    """The labels as integers, or a TypeError."""
+    if isinstance(labels, str) or not isinstance(labels, Iterable):
+        raise TypeError(f"labels are {labels!r:.60}; pass one label per text, as cluster() returns them")
+    listed = list(labels)
+    for row, label in enumerate(listed):
+        if not isinstance(label, (int, np.integer)) and not (hasattr(label, "is_integer") and label.is_integer()):
+            raise TypeError(f"labels[{row}] is {label!r:.60}; pass integers, as cluster() returns them")
+    return [int(label) for label in listed]

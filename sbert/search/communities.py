@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from sbert.functional import Vectors
 from sbert.inputs.arguments import check_count, check_threshold, known_arguments
 from sbert.search.blocks import Block, prepare_block, prepare_queries
 from sbert.search.corpus import in_memory
-from sbert.search.paraphrases import pairs_above, tiles
+from sbert.search.paraphrase_mining import pairs_above, tiles
 from sbert.search.scoring import scores_above
 
 # Number of centres, and of rows, that are compared in one step.
@@ -58,7 +59,7 @@ def community_detection(vectors: Vectors, threshold: float = 0.75, min_community
     return _groups(block, limit, _counts(block, limit), size)
 
 
-def _counts(block: Block, limit: float) -> np.ndarray:
+def _counts(block: Block, limit: float) -> npt.NDArray[np.int64]:
     """The number of neighbours of each row, itself included. Shape: (rows,)."""
     total = len(block.values)
     counts = (block.norms > 0).long() if limit >= 0 else torch.ones(total, dtype=torch.int64, device=block.norms.device)
@@ -68,34 +69,25 @@ def _counts(block: Block, limit: float) -> np.ndarray:
     return counts.cpu().numpy()
 
 
-def _groups(block: Block, limit: float, counts: np.ndarray, size: int) -> list[list[int]]:
+def _groups(block: Block, limit: float, counts: npt.NDArray[np.int64], size: int) -> list[list[int]]:
     """The groups, from the number of neighbours of each row."""
     order = np.argsort(-counts, kind="stable")
     order = order[counts[order] >= size]
     used = np.zeros(len(counts), bool)
     groups: list[list[int]] = []
-    position = 0
-    while position < len(order):
-        # Rows that became members of an earlier group cannot be centres.
-        centres: list[int] = []
-        while position < len(order) and len(centres) < _CENTRES:
-            if not used[order[position]]:
-                centres.append(int(order[position]))
-            position += 1
-        for centre, members in zip(centres, _neighbours(block, limit, np.array(centres, np.int64)), strict=True):
-            if used[centre]:
-                continue
+    # Rows that became members of an earlier group cannot be centres.
+    while len(order := order[~used[order]]):
+        centres, order = order[:_CENTRES], order[_CENTRES:]
+        for centre, members in zip(centres.tolist(), _neighbours(block, limit, centres), strict=True):
             left = members[~used[members]]
-            if len(left) >= size:
+            if not used[centre] and len(left) >= size:
                 groups.append([centre, *left[left != centre].tolist()])
                 used[left] = used[centre] = True
     return sorted(groups, key=len, reverse=True)
 
 
-def _neighbours(block: Block, limit: float, centres: np.ndarray) -> list[np.ndarray]:
+def _neighbours(block: Block, limit: float, centres: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
     """The neighbours of each centre by decreasing cosine."""
-    if not len(centres):
-        return []
     queries = prepare_queries(block.values[torch.from_numpy(centres).to(block.values.device)], "cosine")
     parts: list[tuple[np.ndarray, ...]] = []
     for start in range(0, len(block.values), _BLOCK):

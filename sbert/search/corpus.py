@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -25,19 +25,16 @@ _FIRST_ROWS = 1024
 ALIGNED = 64
 # Bytes around a page that some systems map when the page is read.
 _READAHEAD = 4 << 20
-_CODES = (torch.int8, torch.uint8)
 
 
 class Corpus:
-    """Blocks of vectors, checked and converted to floats.
+    """Blocks of vectors, checked and converted to floats, and the queries that they are compared with.
 
     Args:
         given: Array, tensor, the path of a ``.npy`` file, or an iterator over these.
-        dim: Dimension of the queries; if they are codes, bytes per query.
-        device: Device of the comparison.
+        queries: (queries, dim) floats; or codes of the same kind as those of the corpus.
         precision: ``"float32"``, ``"int8"``, ``"binary"`` or ``"ubinary"``; None to derive it from dtype and dimension.
         ranges: Ranges of int8 codes.
-        coded: Whether the queries are codes, too.
         ranges_optional: Whether ``ranges`` are allowed if the corpus is not int8; they may belong to ``rescore``.
         name: Name of the caller's argument, for messages.
     """
@@ -45,84 +42,103 @@ class Corpus:
     def __init__(
         self,
         given: Any,
-        dim: int,
-        device: torch.device,
+        queries: Any,
         precision: str | None = None,
         ranges: Any = None,
-        coded: bool = False,
+        *,
         ranges_optional: bool = False,
         name: str = "corpus",
     ) -> None:
-        self.blocks = given if isinstance(given, Iterator) else iter([given])
-        self.dim, self.device, self.precision, self.coded = dim, device, precision, coded
-        self.ranges = None if ranges is None else check_ranges(ranges, dim)
-        self.ranges_optional, self.name = ranges_optional, name
-        self.count = 0  # Rows that were read.
-        self._known = "float32"
+        asked = tensor_of(matrix("queries", queries)).detach()
+        self.device: torch.device = next(
+            (each.device for each in (given, asked) if isinstance(each, Tensor) and each.device.type == "cuda"),
+            torch.device("cpu"),
+        )
+        self.count: int = 0  # Rows that were read.
+        self._queries = asked.to(self.device)
+        self._coded = asked.dtype in (torch.int8, torch.uint8)
+        self._dim = asked.shape[1]
+        self._blocks = given if isinstance(given, Iterator) else iter([given])
+        self._precision, self._known = precision, "float32"
+        self._ranges = None if ranges is None else check_ranges(ranges, self._dim)
+        self._ranges_optional, self._name = ranges_optional, name
 
     def __iter__(self) -> Iterator[tuple[int, Tensor]]:
         """The index of the first row of each block, and its rows as floats, (rows, dim)."""
-        start = 0
-        for given in self.blocks:
-            whole = opened(self.name, given)
-            precision = self._known = self._precision(whole)
+        for given in self._blocks:
+            whole = opened(self._name, given)
+            self._known = self._precision or self._recognized(whole)
+            self._check(whole)
             low = 0
             while low < len(whole):
-                high = min(low + self._step(start + low), len(whole))
-                if high - low > ALIGNED:
-                    high -= (high - low) % ALIGNED
-                yield start + low, self._floats(whole[low:high], precision)
+                high = block_end(low, self._step(self.count + low), len(whole))
+                yield self.count + low, self._floats(whole[low:high])
                 _release(whole, low, high)
                 low = high
-            start += len(whole)
-            self.count = start
+            self.count += len(whole)
+
+    @property
+    def queries(self) -> Tensor:
+        """The queries as floats; codes can be decoded only once a block was read."""
+        if self._coded:
+            return dequantize(self._queries, self._known, self._ranges)
+        return as_floats(self._queries)
 
     def _step(self, seen: int) -> int:
         """The number of rows in the block after the first ``seen`` rows."""
         values, rows = (_VALUES, _ROWS) if self.device.type == "cpu" else (_VALUES_ON_GPU, _ROWS_ON_GPU)
-        maximum = min(values // self.dim, rows)
+        maximum = min(values // self._dim, rows)
         return max(ALIGNED, min(maximum, max(_FIRST_ROWS, 4 * seen)) // ALIGNED * ALIGNED)
 
-    def decoded(self, queries: Tensor) -> Tensor:
-        """The queries as floats, once a block was read."""
-        if self.coded:
-            return dequantize(queries, self._known, self.ranges)
-        return queries if queries.dtype in (torch.float32, torch.float64) else queries.float()
-
-    def _precision(self, whole: Any) -> str:
-        """The precision of a block, or a ValueError if it does not fit the queries."""
-        width, kind = whole.shape[1], _dtype(whole)
-        packed = -(-self.dim // 8)
-        known = self.precision
-        if known is None and kind == torch.uint8:
-            known = "ubinary"
-        elif known is None and kind == torch.int8:
-            if self.coded:
+    def _recognized(self, whole: np.ndarray | Tensor) -> str:
+        """The precision of a block by its dtype and its dimension."""
+        if is_int8(whole):
+            if self._coded:
                 raise ValueError("int8 codes may be int8 or binary; pass precision='int8' or precision='binary'")
-            known = "int8" if width == self.dim else "binary"
-        if known is None and self.coded:
+            return "int8" if whole.shape[1] == self._dim else "binary"
+        if whole.dtype in (np.uint8, torch.uint8):
+            return "ubinary"
+        if self._coded:
             raise ValueError("the queries are codes, and the corpus is not; pass float queries, or quantize the corpus")
-        known = known or "float32"
-        if self.ranges is not None and known != "int8" and not self.ranges_optional:
+        return "float32"
+
+    def _check(self, whole: np.ndarray | Tensor) -> None:
+        """Raise a ValueError if a block does not fit the queries or the ranges."""
+        known = self._known
+        if self._ranges is not None and known != "int8" and not self._ranges_optional:
             raise ValueError(f"ranges belong to int8, and the corpus is {known}; remove ranges")
-        expected = packed if known.endswith("binary") and not self.coded else self.dim
-        if width != expected:
-            fits = f"of dim {self.dim}" if known == "float32" else f"{known} codes of {expected} bytes"
+        expected = -(-self._dim // 8) if known.endswith("binary") and not self._coded else self._dim
+        if whole.shape[1] != expected:
+            fits = f"of dim {self._dim}" if known == "float32" else f"{known} codes of {expected} bytes"
             raise ValueError(
-                f"{self.name} has shape {tuple(whole.shape)}, and the queries are {fits}; encode both with the same"
+                f"{self._name} has shape {tuple(whole.shape)}, and the queries are {fits}; encode both with the same"
                 " model and truncate_dim"
             )
-        return known
 
-    def _floats(self, block: Any, precision: str) -> Tensor:
+    def _floats(self, block: np.ndarray | Tensor) -> Tensor:
         """The rows as float32 or float64 on the device of the comparison. Shape: (rows, dim)."""
         tensor = tensor_of(block).detach().to(self.device)
-        if precision == "float32":
-            return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.float()
-        return dequantize(tensor, precision, self.ranges, None if self.coded else self.dim)
+        if self._known == "float32":
+            return as_floats(tensor)
+        return dequantize(tensor, self._known, self._ranges, None if self._coded else self._dim)
 
 
-def opened(name: str, given: Any) -> Any:
+def as_floats(tensor: Tensor) -> Tensor:
+    """The tensor as float32 or, if it has this dtype, float64."""
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def block_end(start: int, rows: int, total: int) -> int:
+    """The end of a block of up to ``rows`` rows; its size is a multiple of ``ALIGNED``, or smaller than that."""
+    size = min(rows, total - start)
+    return start + (size - size % ALIGNED if size > ALIGNED else size)
+
+
+@overload
+def opened(name: str, given: str | os.PathLike[str]) -> np.ndarray: ...
+@overload
+def opened(name: str, given: Any) -> np.ndarray | Tensor: ...
+def opened(name: str, given: Any) -> np.ndarray | Tensor:
     """An array or a tensor with two dimensions; a file is mapped into memory.
 
     Args:
@@ -134,15 +150,13 @@ def opened(name: str, given: Any) -> Any:
         TypeError: If it is not an array of numbers.
         ValueError: If it has another shape, or the file cannot be read.
     """
-    if isinstance(given, (str, os.PathLike)):
-        given = _mapped(name, os.fspath(given))
-    return matrix(name, given)
+    return matrix(name, _mapped(name, os.fspath(given)) if isinstance(given, (str, os.PathLike)) else given)
 
 
 def _mapped(name: str, path: str) -> np.ndarray:
     """The array in a file, mapped, or an error that says what is wrong with the file."""
     try:
-        mapped = _array_in(path)
+        mapped = np.load(path, mmap_mode="r")
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"{name}={path!r} is not a file; pass the path of a .npy file, or vectors: model.encode gives those of"
@@ -157,61 +171,30 @@ def _mapped(name: str, path: str) -> np.ndarray:
     return mapped
 
 
-def _array_in(path: str) -> Any:
-    """The array in a file, mapped; an empty one, which some versions of NumPy cannot map, is created."""
-    with open(path, "rb") as file:
-        if file.read(6) == np.lib.format.MAGIC_PREFIX:
-            file.seek(0)
-            version = np.lib.format.read_magic(file)
-            header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, dtype = header(file)
-            if 0 in shape:
-                return np.empty(shape, dtype)
-    return np.load(path, mmap_mode="r")
-
-
 def in_memory(name: str, given: Any) -> Tensor:
     """Vectors in memory as float32 or float64, on a device that has float64."""
     tensor = vectors_of(name, given).detach()
     return tensor.cpu() if tensor.device.type == "mps" else tensor
 
 
-def device_of(*given: Any) -> torch.device:
-    """The device of the comparison: the GPU of the first argument that is on one, otherwise the CPU."""
-    devices = [each.device for each in given if isinstance(each, Tensor) and each.device.type == "cuda"]
-    return devices[0] if devices else torch.device("cpu")
-
-
-def is_coded(tensor: Tensor) -> bool:
-    """Whether a tensor holds codes, int8 or binary."""
-    return tensor.dtype in _CODES
-
-
-def is_int8(whole: Any) -> bool:
+def is_int8(whole: np.ndarray | Tensor) -> bool:
     """Whether an array or a tensor has the dtype int8."""
-    return _dtype(whole) == torch.int8
+    return whole.dtype in (np.int8, torch.int8)
 
 
-def _dtype(whole: Any) -> torch.dtype | None:
-    """The dtype of a tensor; of an array int8 or uint8, and None for others."""
-    if isinstance(whole, Tensor):
-        return whole.dtype
-    return {np.dtype(np.int8): torch.int8, np.dtype(np.uint8): torch.uint8}.get(whole.dtype)
-
-
-def _release(whole: Any, low: int, high: int) -> None:
+def _release(whole: np.ndarray | Tensor, low: int, high: int) -> None:
     """Free the memory of mapped rows after reading; the system reads them from the file again when needed."""
-    owner = whole
+    owner: Any = whole
     while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
         owner = owner.base
     # Changes to a map in mode "c" exist in memory only.
-    if not isinstance(owner, np.memmap) or owner.mode == "c" or not whole.flags.c_contiguous:
+    if not isinstance(owner, np.memmap) or owner.mode == "c" or not isinstance(whole, np.ndarray):
         return
     mapped: Any = getattr(owner, "_mmap", None)
-    if not isinstance(mapped, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+    if not whole.flags.c_contiguous or not isinstance(mapped, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
         return
-    first = whole.__array_interface__["data"][0] - np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
-    begin, end = first + low * whole.strides[0], first + min(high, len(whole)) * whole.strides[0]
+    first = whole.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
+    begin, end = first + low * whole.strides[0], first + high * whole.strides[0]
     begin = max(0, begin - begin % mmap.PAGESIZE - _READAHEAD)
     if end > begin:
         mapped.madvise(mmap.MADV_DONTNEED, begin, end - begin)

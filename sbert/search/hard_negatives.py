@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
-import torch
+import numpy.typing as npt
 from torch import Tensor
 
 from sbert.functional import check_similarity
-from sbert.inputs.arguments import check_count, check_model, check_number, check_seed, known_arguments
+from sbert.inputs.arguments import check_count, check_model, check_number, check_seed, known_arguments, warn
 from sbert.inputs.texts import records_of, rows_of
-from sbert.search.blocks import prepare_block, prepare_queries
 from sbert.search.corpus import in_memory
-from sbert.search.scoring import pair_scores
-from sbert.search.semantic import semantic_search
-
-# Anchors whose positives are scored in one step.
-_ANCHORS = 512
+from sbert.search.semantic_search import scores_of_rows, semantic_search
 
 
 @known_arguments
@@ -87,11 +81,12 @@ def mine_hard_negatives(
     """
     check_model("model", model, "pairs", "encode_query")
     count = check_count("negatives", negatives)
-    limits = _checked_limits(range_min, range_max, count, min_score, max_score, margin, relative_margin)
-    if seed is not None:
-        check_seed(seed)
+    _check_ranks(range_min, range_max, count)
+    suits = _conditions(min_score, max_score, margin, relative_margin)
+    generator = None if seed is None else np.random.default_rng(check_seed(seed))
     similarity = check_similarity(similarity or model.similarity_fn_name)
-    rows, texts = _checked_texts(pairs, corpus)
+    rows = list(_checked_pairs(pairs))
+    texts = _texts(rows, corpus)
     index = {text: number for number, text in enumerate(texts)}
     positives: dict[str, set[int]] = {}  # Of each anchor, as indices of texts.
     for anchor, positive in rows:
@@ -102,60 +97,37 @@ def mine_hard_negatives(
     # Enough hits even if all positives and the anchor are among them.
     hits = semantic_search(queries, documents, range_max + max(map(len, positives.values())) + 1, similarity=similarity)
     chosen: dict[str, list[str]] = {}
-    generator = None if seed is None else np.random.default_rng(seed)
     for row, (anchor, own) in enumerate(positives.items()):
         allowed = ~np.isin(hits.indices[row], [*own, index.get(anchor, -1)])
         window = allowed.nonzero()[0][range_min:range_max]
-        satisfied = limits.satisfied_by(hits.scores[row, window].astype(np.float64), lowest[row])
-        fitting = hits.indices[row, window[satisfied]]
+        fitting = hits.indices[row, window[suits(hits.scores[row, window].astype(np.float64), lowest[row])]]
         if generator is not None:
             fitting = fitting[np.sort(generator.permutation(len(fitting))[:count])]
         chosen[anchor] = [texts[number] for number in fitting[:count]]
     required = 1 if as_triplets else count
     short = sum(len(chosen[anchor]) < required for anchor, _ in rows)
     if short:
-        warnings.warn(
+        warn(
             f"{short} of {len(rows)} rows have fewer than {required} negatives and are left out; widen the range or the"
-            " limits of scores, or pass a larger corpus",
-            stacklevel=3,
+            " limits of scores, or pass a larger corpus"
         )
     return list(_with_negatives(rows, chosen, count, as_triplets))
 
 
-class _Limits(NamedTuple):
-    """The conditions on the score of a negative."""
-
-    lowest: np.float32
-    highest: np.float32
-    margin: float | None
-    relative_margin: float | None
-
-    def satisfied_by(self, scores: np.ndarray, positive: float) -> np.ndarray:
-        """Which scores are those of a negative, if ``positive`` is the lowest score of a positive."""
-        satisfied: np.ndarray = (scores <= self.highest) & (scores >= self.lowest)
-        if self.margin is not None:
-            satisfied &= scores + self.margin <= positive
-        if self.relative_margin is not None:
-            satisfied &= scores <= positive - abs(positive) * self.relative_margin
-        return satisfied
-
-
-def _checked_limits(
-    range_min: int,
-    range_max: int,
-    count: int,
-    min_score: float | None,
-    max_score: float | None,
-    margin: float | None,
-    relative_margin: float | None,
-) -> _Limits:
-    """The conditions on scores, or an error if they or the ranks are out of range."""
+def _check_ranks(range_min: int, range_max: int, count: int) -> None:
+    """Raise an error unless the ranks are whole numbers, with room for as many negatives."""
     if any(isinstance(end, bool) or not isinstance(end, (int, np.integer)) for end in (range_min, range_max)):
         raise TypeError(f"range_min={range_min!r} and range_max={range_max!r} must be whole numbers")
     if range_min < 0 or range_max - range_min < count:
         raise ValueError(
             f"range_min={range_min} and range_max={range_max} leave no room for {count} negatives; widen the range"
         )
+
+
+def _conditions(
+    min_score: float | None, max_score: float | None, margin: float | None, relative_margin: float | None
+) -> Callable[[np.ndarray, float], np.ndarray]:
+    """A function that tells which scores are those of negatives, from the lowest score of the anchor's positives."""
     for name, value in (("margin", margin), ("relative_margin", relative_margin)):
         if value is not None and check_number(name, value) < 0:
             raise ValueError(f"{name}={value} is negative; pass 0 or more, or None")
@@ -166,46 +138,46 @@ def _checked_limits(
     with np.errstate(over="ignore"):
         lowest = np.float32(-math.inf if min_score is None else min_score)
         highest = np.float32(math.inf if max_score is None else max_score)
-    return _Limits(lowest, highest, margin, relative_margin)
+
+    def suits(scores: np.ndarray, positive: float) -> np.ndarray:
+        satisfied: np.ndarray = (scores <= highest) & (scores >= lowest)
+        if margin is not None:
+            satisfied &= scores + margin <= positive
+        if relative_margin is not None:
+            satisfied &= scores <= positive - abs(positive) * relative_margin
+        return satisfied
+
+    return suits
 
 
-def _checked_texts(pairs: Iterable[Any], corpus: Iterable[str] | None) -> tuple[list[tuple[str, str]], list[str]]:
-    """The rows (anchor, positive), and all texts that may be negatives of some row, each once."""
-    rows = list(_checked_pairs(pairs))
+def _texts(rows: list[tuple[str, str]], corpus: Iterable[str] | None) -> list[str]:
+    """All texts that may be negatives of some row, each once."""
     if not rows:
         raise ValueError("there are no pairs; pass rows of an anchor and its positive")
     if isinstance(corpus, str):
         raise TypeError(f"corpus={corpus!r:.60} is one text; pass a list of texts")
     further = () if corpus is None else rows_of(corpus, "corpus")
-    return rows, list(dict.fromkeys([*further, *(positive for _, positive in rows)]))
+    return list(dict.fromkeys([*further, *(positive for _, positive in rows)]))
 
 
 def _checked_pairs(pairs: Iterable[Any]) -> Iterator[tuple[str, str]]:
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise TypeError(f"pairs is {pairs!r:.60}; pass a list of (anchor, positive), or of dicts of them")
     for number, row in enumerate(records_of(pairs)):
-        if isinstance(row, Mapping):
-            texts: tuple[Any, ...] = (row.get("anchor"), row.get("positive"))
-        else:
-            texts = tuple(row) if isinstance(row, (tuple, list)) else (row,)
-        if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
+        texts = (row.get("anchor"), row.get("positive")) if isinstance(row, Mapping) else row
+        if not isinstance(texts, (tuple, list)) or len(texts) != 2 or not all(isinstance(text, str) for text in texts):
             raise TypeError(f"pairs[{number}] is {row!r:.80}; pass (anchor, positive), or a dict of them, as strings")
         yield texts[0], texts[1]
 
 
 def _lowest_positive_scores(
     queries: Tensor, documents: Tensor, positives: list[set[int]], similarity: str
-) -> np.ndarray:
-    """The lowest score of each anchor's positives, equal to the scores of the search. Shape: (anchors,) float64."""
+) -> npt.NDArray[np.float64]:
+    """The lowest score of each anchor's positives, equal to the scores of the search. Shape: (anchors,)."""
+    anchors = np.repeat(np.arange(len(positives)), [len(each) for each in positives])
+    rows = np.array([index for each in positives for index in each])
     lowest = np.full(len(positives), np.inf)
-    for low in range(0, len(positives), _ANCHORS):
-        part = positives[low : low + _ANCHORS]
-        query_ids = np.repeat(np.arange(len(part)), [len(each) for each in part])
-        unique, inverse = np.unique([index for each in part for index in each], return_inverse=True)
-        block = prepare_block(documents[torch.from_numpy(unique).to(documents.device)], "corpus", similarity)
-        pairs = torch.from_numpy(inverse).to(documents.device), torch.from_numpy(query_ids).to(documents.device)
-        scores = pair_scores(prepare_queries(queries[low : low + _ANCHORS], similarity), block, pairs)
-        np.minimum.at(lowest, query_ids + low, scores.cpu().numpy())
+    np.minimum.at(lowest, anchors, scores_of_rows(queries, documents, anchors, rows, similarity, name="corpus"))
     return lowest
 
 

@@ -16,7 +16,7 @@ from sbert.pipeline.quantization import check_coding, check_ranges, quantize
 from sbert.search import index_files
 from sbert.search.ann import BACKENDS, Graph, check_backend
 from sbert.search.corpus import in_memory
-from sbert.search.semantic import rescored, semantic_search
+from sbert.search.semantic_search import rescored, semantic_search
 from sbert.search.store import Id, IndexHits, VectorStore, new_ids
 from sbert.search.top_k import Hits
 from sbert.storage.atomic import replacing

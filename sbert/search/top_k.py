@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -21,8 +22,13 @@ class Hits(NamedTuple):
         indices: (queries, k) int64, rows of the corpus.
     """
 
-    scores: np.ndarray
-    indices: np.ndarray
+    scores: npt.NDArray[np.float32]
+    indices: npt.NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, queries: int, k: int) -> Hits:
+        """Hits of this shape, where either number is 0."""
+        return cls(np.empty((queries, k), np.float32), np.empty((queries, k), np.int64))
 
 
 def top_columns(scores: np.ndarray, k: int) -> np.ndarray:
@@ -57,18 +63,20 @@ class TopK:
     """
 
     def __init__(self, queries: Queries, k: int) -> None:
-        self.queries, self.k = queries, k
-        self._hits = Hits(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64))
+        self.queries: Queries = queries
+        self.k: int = k
+        self._hits = Hits.empty(len(queries), 0)
         self._pending: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # Query ids, rows, scores.
         self._limits: Tensor | None = None  # (queries,) that a score must exceed, known once there are k hits.
 
     def add(self, block: Block, start: int) -> None:
         """Compare a block whose first row is row ``start`` of the corpus."""
-        pairs = None if self._limits is None else candidates(self.queries, block, self._limits)
-        if pairs is None or self._limits is None:
+        limits = self._limits
+        pairs = None if limits is None else candidates(self.queries, block, limits)
+        if limits is None or pairs is None:
             self._add_all(block, start)
         else:
-            self._add_pairs(block, start, pairs, self._limits)
+            self._add_pairs(block, start, pairs, limits)
 
     def _add_all(self, block: Block, start: int) -> None:
         hits = self.hits()

@@ -6,6 +6,7 @@ import inspect
 import math
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 import sbert
 from sbert.functional import SIMILARITIES
 from sbert.pipeline.quantization import calibrate, dequantize, quantize
-from sbert.search import Hits, corpus, low_precision, scoring, semantic, semantic_search
+from sbert.search import Hits, corpus, low_precision, scoring, semantic_search
 from sbert.search.blocks import prepare_block, prepare_queries
 from sbert.search.prefilter import candidates, nonzero_flat
 from tests.memory import grown
@@ -62,7 +63,7 @@ def equal(found: Hits, expected: Hits) -> None:
 def test_search_is_the_sorted_whole(similarity: str, k: int, way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every row there twice, rows of length 0, and lengths from a hundredth to a hundred."""
     monkeypatch.setattr(corpus, "_VALUES", 1 << 14)
-    monkeypatch.setattr(semantic, "_QUERIES", 4)
+    monkeypatch.setattr(import_module("sbert.search.semantic_search"), "_QUERIES", 4)
     rng = np.random.default_rng(0)
     queries, vectors = (rng.normal(size=(rows, 12)).astype(np.float32) for rows in (7, 3100))
     vectors *= 10 ** rng.uniform(-2, 2, (3100, 1)).astype(np.float32)
@@ -361,7 +362,7 @@ semantic_search(vectors[:512], vectors[:5000], 1)
 """
     assert grown(before, 'semantic_search(vectors[:512], vectors, 1, similarity="manhattan")') < 800e6
     for width in (2, 384):
-        sizes = [len(block) for _, block in corpus.Corpus(np.zeros((200_000, width)), width, torch.device("cpu"))]
+        sizes = [len(block) for _, block in corpus.Corpus(np.zeros((200_000, width)), np.ones(width))]
         assert max(sizes) <= 1 << 15
         assert sum(sizes) == 200_000
 

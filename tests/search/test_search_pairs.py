@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ import torch
 from sbert.evaluation import ParaphraseMiningEvaluator
 from sbert.functional import SIMILARITIES
 from sbert.search import Pairs, most_similar_pair, paraphrase_mining, scoring
-from sbert.search import paraphrases as pairs
 from tests.contract.evaluators import Meanings, text
 from tests.memory import grown
 from tests.search.test_search import scored
+
+pairs: Any = import_module("sbert.search.paraphrase_mining")  # The function of this name hides the module.
 
 
 def every(vectors: np.ndarray, similarity: str = "cosine", limit: int | None = None) -> Pairs:
@@ -131,7 +133,9 @@ def test_mining_keeps_little_more_than_it_is_asked_for(limit: int | None) -> Non
     """All pairs and their places would take 360 MB."""
     before = """
 import numpy as np
-from sbert.search import paraphrase_mining, paraphrases as pairs
+from importlib import import_module
+from sbert.search import paraphrase_mining
+pairs = import_module("sbert.search.paraphrase_mining")
 pairs._QUERIES, pairs._BLOCK = 64, 512
 vectors = np.random.default_rng(0).normal(size=(6000, 8)).astype(np.float32)
 paraphrase_mining(vectors[:1500], top_k=10, max_pairs=1000)

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_count, check_model, check_number, check_positive, is_model, known_arguments
 from sbert.search.blocks import Block, Queries, prepare_block, prepare_queries
-from sbert.search.corpus import ALIGNED, in_memory
+from sbert.search.corpus import ALIGNED, block_end, in_memory
 from sbert.search.scoring import scores_above, unrounded_scores
 from sbert.search.top_k import TopK
 
@@ -54,9 +55,9 @@ class Pairs:
         (2, 2, array([0]))
     """
 
-    scores: np.ndarray
-    first: np.ndarray
-    second: np.ndarray
+    scores: npt.NDArray[np.float32]
+    first: npt.NDArray[np.int64]
+    second: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -99,9 +100,7 @@ def most_similar_pair(vectors: Vectors, *, similarity: str = "cosine") -> Pair:
     values = in_memory("vectors", vectors)
     if len(values) < 2:
         raise ValueError(f"there are {len(values)} vectors; pass at least 2")
-    pairs = _TopPairs(prepare_block(values, "vectors", similarity, exact=True), similarity, 1).above(
-        -np.inf, sampled=True
-    )
+    pairs = _best_of_all(prepare_block(values, "vectors", similarity, exact=True), similarity, 1, -np.inf)
     return pairs[0] if len(pairs) else Pair(-math.inf, 0, 1)  # All scores are minus infinity in float32.
 
 
@@ -161,13 +160,13 @@ def paraphrase_mining(
         return _NONE
     block = prepare_block(values, "vectors", similarity, exact=True)
     if neighbours is None or neighbours >= len(values) - 1:
-        return _TopPairs(block, similarity, count).above(limit, sampled=True)
+        return _best_of_all(block, similarity, count, limit)
     if neighbours * len(values) > count:
         # All pairs above a score include the nearest neighbours of each row above it, which may be enough.
         estimate = max(limit, _estimated_limit(block, similarity, count))
-        top = _TopPairs(block, similarity, 4 * count, all_or_none=True)
-        pairs = _nearest_neighbours(top.above(estimate), neighbours, len(values))
-        if not top.overflowed and (len(pairs) >= count or estimate == limit):
+        above, complete = _search(block, similarity, 4 * count, estimate, all_or_none=True)
+        pairs = _nearest_neighbours(above, neighbours, len(values))
+        if complete and (len(pairs) >= count or estimate == limit):
             return pairs[:count]
     return _by_rows(block, similarity, neighbours, count, limit)
 
@@ -190,15 +189,14 @@ def tiles(block: Block, similarity: str) -> Iterator[tuple[Queries, int, Block, 
 
     Tiles on the diagonal contain pairs of both orders; ``pairs_above`` keeps one of them.
     """
-    for low in range(0, len(block.values), _QUERIES):
+    total = len(block.values)
+    for low in range(0, total, _QUERIES):
         queries = prepare_queries(block.values[low : low + _QUERIES], similarity)
         start = low
-        while start < len(block.values):
-            high = min(start + _BLOCK, len(block.values))
-            if high - start > ALIGNED:
-                high -= (high - start) % ALIGNED
-            yield queries, low, block.part(start, high), start
-            start = high
+        while start < total:
+            end = block_end(start, _BLOCK, total)
+            yield queries, low, block.part(start, end), start
+            start = end
 
 
 def pairs_above(
@@ -209,47 +207,33 @@ def pairs_above(
     return scores, columns + low, rows + start
 
 
-class _TopPairs:
-    """Search for the pairs with the greatest scores.
+def _best_of_all(block: Block, similarity: str, count: int, limit: float) -> Pairs:
+    """The top pairs of all with a score above a limit; a higher limit, from a sample, is tried first."""
+    estimate = max(limit, _estimated_limit(block, similarity, count))
+    pairs, _ = _search(block, similarity, count, estimate)
+    return pairs if estimate == limit or len(pairs) >= count else _search(block, similarity, count, limit)[0]
 
-    Args:
-        block: All vectors.
-        similarity: Similarity of the scores.
-        count: Maximum number of pairs.
-        all_or_none: Whether to stop, and return no pairs, once there are clearly more than ``count``.
+
+def _search(block: Block, similarity: str, count: int, limit: float, all_or_none: bool = False) -> tuple[Pairs, bool]:
+    """The top pairs with a score above a limit, and whether there are no more than ``count`` of them.
+
+    With ``all_or_none``, the search stops, and there are no pairs, once it is clear that there are more.
     """
-
-    def __init__(self, block: Block, similarity: str, count: int, all_or_none: bool = False) -> None:
-        self.block, self.similarity, self.count = block, similarity, count
-        self.all_or_none = all_or_none
-        self.overflowed = False  # Whether there were more pairs above the limit than ``count``.
-
-    def above(self, limit: float, sampled: bool = False) -> Pairs:
-        """The top pairs with a score above ``limit``; ``sampled`` to try a higher limit from a sample first."""
-        estimate = max(limit, _estimated_limit(self.block, self.similarity, self.count)) if sampled else limit
-        pairs = self._search(estimate)
-        return pairs if estimate == limit or len(pairs) >= self.count else self._search(limit)
-
-    def _search(self, limit: float) -> Pairs:
-        parts, collected, total = [_NONE], 0, len(self.block.values)
-        # If many pairs are requested, only small groups of rows contain none of them.
-        group = 8 if self.count > total**2 / 2000 else ALIGNED
-        for queries, low, part, start in tiles(self.block, self.similarity):
-            scores, first, second = pairs_above(queries, low, part, start, limit, group)
-            if len(scores):
-                parts.append(Pairs(*(each.cpu().numpy() for each in (scores, first, second))))
-                collected += len(scores)
-            if collected > max(2 * self.count, 1 << 16):
-                self.overflowed = True
-                if self.all_or_none:
-                    return _NONE
-                parts = [_top(_concatenated(parts), self.count)]
-                collected = self.count
-                # Later pairs with an equal score may come first in the order of rows.
-                limit = float(np.nextafter(parts[0].scores[-1], np.float32(-np.inf)))
-        pairs = _concatenated(parts)
-        self.overflowed |= len(pairs) > self.count
-        return _top(pairs, self.count)
+    parts, collected, complete = [_NONE], 0, True
+    # If many pairs are requested, only small groups of rows contain none of them.
+    group = 8 if count > len(block.values) ** 2 / 2000 else ALIGNED
+    for queries, low, part, start in tiles(block, similarity):
+        found = pairs_above(queries, low, part, start, limit, group)
+        parts.append(Pairs(*(each.cpu().numpy() for each in found)))
+        collected += len(parts[-1])
+        if collected > max(2 * count, 1 << 16):
+            if all_or_none:
+                return _NONE, False
+            parts = [_top(_concatenated(parts), count)]
+            collected, complete = count, False
+            # Later pairs with an equal score may come first in the order of rows.
+            limit = float(np.nextafter(parts[0].scores[-1], np.float32(-np.inf)))
+    return _top(_concatenated(parts), count), complete and collected <= count
 
 
 def _concatenated(parts: list[Pairs]) -> Pairs:
@@ -330,5 +314,5 @@ def _by_rows(block: Block, similarity: str, neighbours: int, count: int, limit: 
 
 def _top_unique(pairs: Pairs, total: int, count: int) -> Pairs:
     """The first ``count`` pairs without duplicates, sorted."""
-    unique = np.unique(pairs.first * total + pairs.second, return_index=True)[1]
+    unique: np.ndarray = np.unique(pairs.first * total + pairs.second, return_index=True)[1]
     return _top(pairs[unique], count)

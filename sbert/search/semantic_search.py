@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -14,7 +14,7 @@ from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_count, check_positive, known_arguments
 from sbert.inputs.vectors import matrix, tensor_of
 from sbert.search.blocks import prepare_block, prepare_queries
-from sbert.search.corpus import Corpus, device_of, is_coded, is_int8, opened
+from sbert.search.corpus import Corpus, as_floats, is_int8, opened
 from sbert.search.scoring import pair_scores
 from sbert.search.top_k import Hits, TopK
 
@@ -23,21 +23,20 @@ _QUERIES = 512
 # Default number of candidates per requested row that are rescored.
 _OVERSAMPLE = 4
 
-
-# A corpus in memory, in a file, or as blocks.
-CorpusSource = Vectors | str | os.PathLike[str] | Iterator[Vectors]
+# Vectors in memory or in a file, all at once.
+Whole = Vectors | str | os.PathLike[str]
 
 
 @known_arguments
 def semantic_search(
     queries: Vectors,
-    corpus: CorpusSource,
+    corpus: Whole | Iterator[Vectors],
     top_k: int = 10,
     *,
     similarity: str = "cosine",
     precision: str | None = None,
-    ranges: np.ndarray | None = None,
-    rescore: Vectors | str | os.PathLike[str] | None = None,
+    ranges: npt.ArrayLike | None = None,
+    rescore: Whole | None = None,
     oversample: int | None = None,
 ) -> Hits:
     """The ``top_k`` most similar rows of a corpus for each query, by exact search.
@@ -85,45 +84,31 @@ def semantic_search(
     if rescore is None:
         if oversample is not None:
             raise ValueError(f"oversample={oversample} needs rescore; pass rescore=, or remove oversample")
-        return _search(queries, corpus, k, similarity, precision, ranges)[0]
+        return _search(Corpus(corpus, queries, precision, ranges), k, similarity)
     finer = opened("rescore", rescore)
-    candidates = k * (check_positive("oversample", oversample) or _OVERSAMPLE)
-    hits, count = _search(queries, corpus, candidates, similarity, precision, ranges, ranges_optional=is_int8(finer))
-    if not len(hits.scores):
-        return Hits(*(each[:, :k] for each in hits))
-    if count != len(finer):
+    source = Corpus(corpus, queries, precision, ranges, ranges_optional=is_int8(finer))
+    hits = _search(source, k * (check_positive("oversample", oversample) or _OVERSAMPLE), similarity)
+    if len(hits.scores) and source.count != len(finer):
         raise ValueError(
-            f"rescore has {len(finer)} rows, and the corpus {count}; pass the same rows in a higher precision"
+            f"rescore has {len(finer)} rows, and the corpus {source.count}; pass the same rows in a higher precision"
         )
-    return rescored(queries, hits, finer, k, similarity=similarity, ranges=ranges)
+    return rescored(queries, hits, finer, k, similarity, ranges)
 
 
-def _search(
-    queries: Any,
-    corpus: Any,
-    k: int,
-    similarity: str,
-    precision: str | None,
-    ranges: Any,
-    ranges_optional: bool = False,
-) -> tuple[Hits, int]:
-    """The top k rows of a corpus, and its number of rows; ``ranges_optional`` as in ``Corpus``."""
-    given = tensor_of(matrix("queries", queries)).detach()
-    given = given.to(device_of(corpus, given))
-    source = Corpus(corpus, given.shape[1], given.device, precision, ranges, is_coded(given), ranges_optional)
-    if not len(given):
-        return Hits(np.empty((0, k), np.float32), np.empty((0, k), np.int64)), 0
-    tops: list[TopK] | None = None
+def _search(source: Corpus, k: int, similarity: str) -> Hits:
+    """The top k rows of a corpus for its queries."""
+    tops: list[TopK] = []
+    if not len(source.queries):
+        return Hits.empty(0, k)
     buffer: Tensor | None = None
     for start, values in source:
-        # Queries that are codes can be decoded only when the precision of the corpus is known.
-        tops = tops or _empty_tops(source.decoded(given), similarity, k)
+        tops = tops or _empty_tops(source.queries, similarity, k)
         block = prepare_block(values, "corpus", similarity, start, buffer=buffer)
         buffer = block.low_precision if buffer is None or len(buffer) < len(values) else buffer
         for top in tops:
             top.add(block, start)
-    hits = [top.hits() for top in tops or _empty_tops(given.float(), similarity, k)]
-    return Hits(*(np.concatenate(parts) for parts in zip(*hits, strict=True))), source.count
+    hits = [top.hits() for top in tops or _empty_tops(source.queries, similarity, k)]
+    return Hits(*(np.concatenate(parts) for parts in zip(*hits, strict=True)))
 
 
 def _empty_tops(queries: Tensor, similarity: str, k: int) -> list[TopK]:
@@ -133,23 +118,47 @@ def _empty_tops(queries: Tensor, similarity: str, k: int) -> list[TopK]:
 
 
 def rescored(
-    queries: Any, hits: Hits, corpus: Any, top_k: int, *, similarity: str = "cosine", ranges: Any = None
+    queries: Vectors, hits: Hits, corpus: Whole, top_k: int, similarity: str, ranges: npt.ArrayLike | None = None
 ) -> Hits:
     """The ``top_k`` of each query's hits by the scores of a corpus in a higher precision."""
-    given = tensor_of(matrix("queries", queries)).detach()
-    given = given if given.dtype == torch.float64 else given.float()
-    whole, device = opened("rescore", corpus), device_of(corpus, given)
-    ranges = ranges if is_int8(whole) else None
-    results = []
+    query_ids = np.repeat(np.arange(len(hits.indices)), hits.indices.shape[1])
+    scores = scores_of_rows(queries, corpus, query_ids, hits.indices.ravel(), similarity, ranges)
+    scores = scores.reshape(hits.indices.shape)
+    order = np.lexsort((hits.indices, -scores), axis=1)[:, :top_k]
+    return Hits(np.take_along_axis(scores, order, 1), np.take_along_axis(hits.indices, order, 1))
+
+
+def scores_of_rows(
+    queries: Vectors,
+    corpus: Whole,
+    query_ids: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+    similarity: str,
+    ranges: npt.ArrayLike | None = None,
+    name: str = "rescore",
+) -> npt.NDArray[np.float32]:
+    """The exact scores of some pairs of a query and a row of a corpus, of which no other row is read.
+
+    Args:
+        queries: Vectors.
+        corpus: Vectors, or codes if they are int8.
+        query_ids: (pairs,) in ascending order.
+        rows: (pairs,) rows of the corpus.
+        similarity: Similarity of the scores.
+        ranges: Ranges of int8 codes; ignored if the corpus holds none.
+        name: Name of the caller's argument for the corpus, for messages.
+
+    Shape:
+        Output: (pairs,).
+    """
+    whole, given = opened(name, corpus), as_floats(tensor_of(matrix("queries", queries)))
+    scores = np.empty(len(rows), np.float32)
     for low in range(0, len(given), _QUERIES):
-        part = given[low : low + _QUERIES].to(device)
-        indices = hits.indices[low : low + _QUERIES]
-        unique, inverse = np.unique(indices, return_inverse=True)
-        values = [block for _, block in Corpus(whole[unique], given.shape[1], device, None, ranges, name="rescore")]
-        query_ids = np.repeat(np.arange(len(part)), indices.shape[1])
-        pairs = torch.from_numpy(inverse.ravel()).to(device), torch.from_numpy(query_ids).to(device)
-        block = prepare_block(torch.cat(values) if values else part[:0], "rescore", similarity)
-        scores = pair_scores(prepare_queries(part, similarity), block, pairs).cpu().numpy().reshape(indices.shape)
-        order = np.lexsort((indices, -scores), axis=1)[:, :top_k]
-        results.append([np.take_along_axis(each, order, 1) for each in (scores, indices)])
-    return Hits(*(np.concatenate(parts) for parts in zip(*results, strict=True)))
+        part = slice(*np.searchsorted(query_ids, (low, low + _QUERIES)))
+        unique, positions = np.unique(rows[part], return_inverse=True)
+        source = Corpus(whole[unique], given[low : low + _QUERIES], None, ranges, ranges_optional=True, name=name)
+        asked = source.queries
+        block = prepare_block(torch.cat([asked[:0], *(values for _, values in source)]), name, similarity)
+        row_ids, asked_ids = (torch.from_numpy(each).to(asked.device) for each in (positions, query_ids[part] - low))
+        scores[part] = pair_scores(prepare_queries(asked, similarity), block, (row_ids, asked_ids)).cpu().numpy()
+    return scores
