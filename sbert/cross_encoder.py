@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +13,16 @@ from torch import Tensor, nn
 from sbert.backends import huggingface, packed, select
 from sbert.batch import TokenBatch
 from sbert.evaluation.evaluator import Evaluate
-from sbert.inputs.arguments import (
-    check_choice,
-    check_positive,
-    known_arguments,
-    known_arguments_or,
-)
-from sbert.inputs.devices import check_device, default_batch_tokens, default_device, leave_float16, parse_dtype
-from sbert.inputs.texts import texts_of
+from sbert.inputs.arguments import check_choice, check_positive, known_arguments, known_arguments_or
+from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
+from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
 from sbert.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
 from sbert.losses.signature import Loss
-from sbert.pipeline.progress import TRUNCATION, Report
-from sbert.pipeline.text_pairs import (
-    Pair,
-    PairTokenizer,
-    PairTokens,
-    activated,
-    check_tokens,
-    is_pair,
-    pairs_of,
-    score,
-)
+from sbert.modules.tokenizer import PairTokenizer
+from sbert.pipeline.encode import Encoding
+from sbert.pipeline.progress import Report
+from sbert.pipeline.results import Activation, activated, converted
+from sbert.pipeline.tokenize import Tokens, tokenize_pairs
 from sbert.saving import check_replaceable
 from sbert.saving.cross_encoder import check_activation, read_activation, read_cross_encoder, write_cross_encoder
 from sbert.storage import hub
@@ -41,8 +30,6 @@ from sbert.storage.atomic import replacing
 from sbert.storage.files import UnreadableError
 from sbert.storage.folders import read_whole
 from sbert.training import Trainer, TrainingConfig
-
-Activation = Callable[[Tensor], Tensor]
 
 _LOSSES = ("bce", "mse", "cross_entropy")
 
@@ -173,7 +160,7 @@ class CrossEncoder(nn.Module):
 
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
-        least = self._reader().special_tokens + 2
+        least = sum(self._reader().special_tokens) + 2
         self._limit = huggingface.check_limit(self.auto_model, length, least)
 
     # ------------------------------------------------------------------------------------------ tokens, forward
@@ -188,7 +175,7 @@ class CrossEncoder(nn.Module):
             made = self._copy = (self.tokenizer, state, PairTokenizer(self.tokenizer, typed))
         return made[2]
 
-    def tokens(self, pairs: Sequence[Pair]) -> PairTokens:
+    def tokens(self, pairs: Sequence[Pair]) -> Tokens:
         """Tokenize pairs, each as one input.
 
         A pair that is too long is truncated: tokens of its longer text are removed first.
@@ -197,9 +184,9 @@ class CrossEncoder(nn.Module):
             >>> scorer.tokens([("A cat.", "A kitten.")]).lengths
             array([9])
         """
-        tokens = self._reader()(pairs, self.max_seq_length)
-        types = getattr(self.auto_model.config, "type_vocab_size", None)
-        return check_tokens(tokens, pairs, huggingface.vocab_size(self.auto_model), types or None)
+        types = getattr(self.auto_model.config, "type_vocab_size", None) or None
+        vocab_size = huggingface.vocab_size(self.auto_model)
+        return tokenize_pairs(self._reader(), pairs, self.max_seq_length, vocab_size, types)
 
     def forward(self, batch: TokenBatch) -> Tensor:
         if not isinstance(batch, TokenBatch):
@@ -258,22 +245,12 @@ class CrossEncoder(nn.Module):
             >>> scorer.predict(("A cat sleeps.", "A kitten naps.")).shape
             (3,)
         """
-        if batch_size is not None and batch_tokens is not None:
-            raise ValueError("batch_size and batch_tokens both set the size of a batch; pass one of them")
-        check_choice("on_truncate", on_truncate, TRUNCATION)
-        budget = check_positive("batch_tokens", batch_tokens) or default_batch_tokens(self.device)
-        size = check_positive("batch_size", batch_size)
-        as_array = convert_to_numpy and not convert_to_tensor
-        to = torch.device("cpu") if as_array else self.device
-        single = is_pair(pairs)
-        listed = list(pairs_of(pairs))
+        job = Encoding(self, batch_tokens, batch_size, on_device=convert_to_tensor or not convert_to_numpy)
+        single, listed = is_pair(pairs), list(pairs_of(pairs))
         with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length, "pairs", self._told) as report:
-            scores = score(self, listed, report, budget, size, to)
+            scores = job.vectors(listed, report)
         scores = activated(scores, self.activation if activation is None else activation)
-        result: Any = scores.numpy() if as_array else scores
-        if single:
-            return result[0]
-        return result if convert_to_numpy or convert_to_tensor else list(result)
+        return converted(scores, single, convert_to_numpy, convert_to_tensor)
 
     def rank(
         self,

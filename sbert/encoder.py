@@ -12,26 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
 from sbert import functional, saving
 from sbert.batch import TokenBatch
-from sbert.inputs.arguments import check_choice, check_positive, known_arguments
-from sbert.inputs.devices import (
-    check_device,
-    default_batch_tokens,
-    default_device,
-    inference_dtype,
-    leave_float16,
-    parse_dtype,
-)
+from sbert.inputs.arguments import check_choice, known_arguments
+from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
 from sbert.inputs.prompts import ROLES
 from sbert.inputs.texts import is_one, rows_of
 from sbert.modules.tokenizer import ReadsText
-from sbert.pipeline.encode import Encoding, chained, output_dims
-from sbert.pipeline.progress import TRUNCATION, Report
-from sbert.pipeline.quantization import check_coding
+from sbert.pipeline.encode import SentenceEncoding, chained, output_dims
+from sbert.pipeline.progress import Report
+from sbert.pipeline.results import converted
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.saving import verification
 from sbert.saving.model_card import card
@@ -285,49 +279,36 @@ class SentenceEncoder(nn.Sequential):
             >>> model.encode(["One.", "Two."], normalize_embeddings=True, truncate_dim=64).shape
             (2, 64)
         """
-        if batch_size is not None and batch_tokens is not None:
-            raise ValueError("batch_size and batch_tokens both set the size of a batch; pass one of them")
         check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
-        check_choice("on_truncate", on_truncate, TRUNCATION)
-        check_coding(precision, ranges)
         if device is not None:
             self.to(check_device(device))
-        here = self.device
-        leave_float16(self, here)
+        leave_float16(self, self.device)
         as_array = convert_to_numpy and not convert_to_tensor
-        job = Encoding(
+        job = SentenceEncoding(
             self,
             self._choose_prompt(prompt_name, prompt),
-            check_positive("batch_tokens", batch_tokens) or default_batch_tokens(here),
-            check_positive("batch_size", batch_size),
-            inference_dtype(self.dtype, self.automatic_dtype, here)[0],
-            self.truncate_dim if truncate_dim is None else truncate_dim,
-            normalize_embeddings,
-            precision,
-            here,
-            torch.device("cpu") if as_array else here,
-            ranges,
-            self._compiling,
+            batch_tokens,
+            batch_size,
+            truncate_dim=self.truncate_dim if truncate_dim is None else truncate_dim,
+            normalize=normalize_embeddings,
+            precision=precision,
+            ranges=ranges,
+            on_device=not as_array,
         )
         single, texts = is_one(sentences), rows_of(sentences)
+        reporting = partial(Report, show=show_progress_bar, on_truncate=on_truncate, limit=self.max_seq_length)
         if out is not None:
             if output_value != "sentence_embedding" or not as_array or single:
                 raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
-            total = len(sentences) if isinstance(sentences, Sized) else None
-            with Report(total, show_progress_bar, on_truncate, self.max_seq_length, told=self._told) as report:
+            with reporting(len(sentences) if isinstance(sentences, Sized) else None, told=self._told) as report:
                 return job.to_file(texts, out, report)
-
         listed = list(texts)
-        with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length, told=self._told) as report:
-            result: Any
+        with reporting(len(listed), told=self._told) as report:
             if output_value == "token_embeddings":
-                result = job.token_embeddings(listed, report)
-            else:
-                result = job.vectors(listed, report)
-                result = result.numpy() if as_array else result
-        if single:
-            return result[0]
-        return result if convert_to_numpy or convert_to_tensor else list(result)
+                tokens = job.token_embeddings(listed, report)
+                return tokens[0] if single else tokens
+            vectors = job.vectors(listed, report)
+        return converted(vectors, single, convert_to_numpy, convert_to_tensor)
 
     def compile(self, **options: Any) -> None:
         """Compile the transformer with ``torch.compile`` at the next call of ``encode``.
@@ -519,14 +500,11 @@ class SentenceEncoder(nn.Sequential):
                 revision=revision,
             )
 
-    def _reference_vectors(self, texts: list[str]) -> np.ndarray:
+    def _reference_vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:
         """Vectors of texts without a prompt, computed in the dtype of the weights."""
-        here = self.device
-        job = Encoding(
-            self, "", default_batch_tokens(here), None, self.dtype, None, False, "float32", here, torch.device("cpu")
-        )
+        job = SentenceEncoding(self, plain=True)
         with Report(len(texts), False, "ignore", self.max_seq_length) as report:
-            vectors: np.ndarray = job.vectors(texts, report).numpy()
+            vectors: npt.NDArray[np.float32] = job.vectors(texts, report).numpy()
         return vectors
 
     @property

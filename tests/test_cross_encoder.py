@@ -18,7 +18,8 @@ from sentence_transformers import CrossEncoder as Theirs
 from torch import nn
 
 from sbert import CrossEncoder, SentenceEncoder
-from sbert.pipeline.text_pairs import PairTokenizer
+from sbert.modules.tokenizer import PairTokenizer
+from sbert.pipeline.tokenize import tokenize_pairs
 from tests import small
 from tests.pairs import FAMILIES, LONG, PAIRS, folder
 
@@ -82,7 +83,7 @@ def test_every_way_to_cut_two_texts(bert: Path) -> None:
     for limit in (5, 6, 7, 10, 11):
         pairs = [("fox " * a, "lake " * b) for a in range(10) for b in range(10)]
         made = plain([a for a, _ in pairs], [b for _, b in pairs], truncation="longest_first", max_length=limit)
-        tokens = reader(pairs, limit)
+        tokens = tokenize_pairs(reader, pairs, limit, None, None)
         batches = [tokens.batch(np.array([row])) for row in range(len(pairs))]
         assert [batch.ids.tolist() for batch in batches] == made["input_ids"]
         assert [batch.types.tolist() for batch in batches] == made["token_type_ids"]
@@ -103,11 +104,11 @@ def test_a_tokenizer_without_rust(bert: Path, tmp_path: Path) -> None:
             return self.fast(first, second, **options)
 
     plain = CrossEncoder(bert, device="cpu").tokenizer
-    fast, slow = PairTokenizer(plain, typed=True)(LONG, 20), PairTokenizer(Slow(plain), typed=True)(LONG, 20)
+    fast, slow = (tokenize_pairs(PairTokenizer(one, typed=True), LONG, 20, None, None) for one in (plain, Slow(plain)))
     for name in ("ids", "offsets", "types", "truncated"):
         np.testing.assert_array_equal(getattr(slow, name), getattr(fast, name))
     odd = [("\ud800 a", "a")]
-    assert PairTokenizer(Slow(plain), typed=True)(odd, 20).ids.tolist() == plain("\ufffd a", "a")["input_ids"]
+    assert PairTokenizer(Slow(plain), typed=True)(odd, 20)[0][0] == plain("\ufffd a", "a")["input_ids"]
 
 
 @pytest.mark.parametrize("classes", [1, 3])
@@ -460,12 +461,12 @@ def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
     edit(path / "tokenizer_config.json", model_input_names=["input_ids", "token_type_ids", "attention_mask"])
     words = small.wordpiece()
     small.wrapped(words, 64, model_input_names=["input_ids", "token_type_ids"]).save_pretrained(path)
-    with pytest.raises(ValueError, match=r"begins with 'a small boat' has the type 1, and the model has vectors for 1"):
+    with pytest.raises(ValueError, match=r"a token of 'a small boat' has the type 1, and the model has vectors for 1"):
         CrossEncoder(path, device="cpu").predict(PAIRS)
     path = folder(tmp_path / "other")
     words.add_tokens(["lake-boat"])
     small.wrapped(words, 64).save_pretrained(path)
-    with pytest.raises(ValueError, match=r"begins with 'the lake-boat' has the id 119, .* vectors for 119"):
+    with pytest.raises(ValueError, match=r"a token of 'the lake-boat' has the id 119, .* vectors for 119"):
         CrossEncoder(path, device="cpu").predict([*PAIRS, ("the lake-boat", "")])
 
 
@@ -503,7 +504,7 @@ def test_progress_counts_pairs(model: CrossEncoder, capsys: pytest.CaptureFixtur
 
 def test_windows(model: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = model.predict(PAIRS)
-    monkeypatch.setattr("sbert.pipeline.text_pairs._WINDOW", 3)
+    monkeypatch.setattr("sbert.pipeline.encode._WINDOW", 3)
     np.testing.assert_allclose(model.predict(PAIRS), expected, atol=1e-6)
     with pytest.raises(ValueError, match=r"pairs\[8\] has more than"):
         model.predict([*PAIRS[:8], LONG[2]], on_truncate="error")

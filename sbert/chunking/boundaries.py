@@ -11,7 +11,7 @@ import numpy as np
 
 from sbert.inputs.arguments import check_positive
 from sbert.modules.tokenizer import LocatesTokens
-from sbert.pipeline.tokenize import tokenize
+from sbert.pipeline.tokenize import prompt_length
 
 # Minimum number of characters in a group of documents that are tokenized together.
 _WINDOW = 1 << 20
@@ -91,8 +91,8 @@ def _limit(reader: LocatesTokens, max_tokens: int | None, prompt: str) -> int:
             raise ValueError("the model has no maximum length; pass max_tokens")
         return limit
     leading, trailing = reader.special_tokens
-    before = tokenize(reader, [], prompt).prompt_tokens if prompt else leading
-    room = reader.max_seq_length - (before or 0) - trailing
+    before = prompt_length(reader, prompt) if prompt else leading
+    room = reader.max_seq_length - before - trailing
     if room < 1:
         raise ValueError(f"the prompt fills max_seq_length={reader.max_seq_length}; pass a shorter one")
     if limit is not None and limit > room:

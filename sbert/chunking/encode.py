@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-import torch
 
 from sbert.chunking.boundaries import Chunk, chunks_of, groups, locating
 from sbert.chunking.late import Passage, late_vectors
 from sbert.encoder import SentenceEncoder
-from sbert.inputs.arguments import check_positive
-from sbert.inputs.devices import default_batch_tokens, inference_dtype
 from sbert.inputs.texts import rows_of
 from sbert.modules.tokenizer import LocatesTokens
-from sbert.pipeline.encode import Encoding
+from sbert.pipeline.encode import SentenceEncoding
 from sbert.pipeline.outputs import RowsOfTensor
 from sbert.pipeline.progress import Report, check_finite
 
@@ -142,18 +139,12 @@ def encode_chunks(
             show_progress_bar=show_progress_bar,
         )
         return passages, vectors
-    job = Encoding(
+    job = SentenceEncoding(
         model,
         model._choose_prompt(prompt_name, prompt),
-        check_positive("batch_tokens", batch_tokens) or default_batch_tokens(model.device),
-        None,
-        inference_dtype(model.dtype, model.automatic_dtype, model.device)[0],
-        model.truncate_dim if truncate_dim is None else truncate_dim,
-        normalize_embeddings,
-        "float32",
-        model.device,
-        torch.device("cpu"),
-        compiling=model._compiling,
+        batch_tokens,
+        truncate_dim=model.truncate_dim if truncate_dim is None else truncate_dim,
+        normalize=normalize_embeddings,
     )
     with Report(len(passages), show_progress_bar, "ignore", model.max_seq_length, "passages", model._told) as report:
         return passages, _late(job, locating(model[0]), texts, passages, report)
@@ -177,7 +168,7 @@ def _checked(chunks: Iterable[tuple[int, int, int]], documents: list[str]) -> li
 
 
 def _late(
-    job: Encoding, reader: LocatesTokens, documents: list[str], chunks: list[Chunk], report: Report
+    job: SentenceEncoding, reader: LocatesTokens, documents: list[str], chunks: list[Chunk], report: Report
 ) -> np.ndarray:
     """The vectors of the passages by late chunking. Shape: (passages, dim)."""
     own: list[list[Passage]] = [[] for _ in documents]

@@ -15,11 +15,11 @@ from sbert.batch import TokenEmbeddings, move
 from sbert.modules.pooling import Pooling
 from sbert.modules.tokenizer import LocatesTokens
 from sbert.pipeline.batching import plan
-from sbert.pipeline.encode import Encoding, chained, outputs
+from sbert.pipeline.encode import SentenceEncoding, chained, outputs
 from sbert.pipeline.eval_mode import evaluating
 from sbert.pipeline.progress import Report, Unknown
 from sbert.pipeline.run import run
-from sbert.pipeline.tokenize import Tokens, tokenize
+from sbert.pipeline.tokenize import Tokens, prompt_length
 
 # Context on each side of the passages of a window: 1 / _PART of the window, and at most _CONTEXT tokens.
 _PART, _CONTEXT = 4, 256
@@ -44,7 +44,7 @@ class Window:
 
 
 def late_vectors(
-    job: Encoding,
+    job: SentenceEncoding,
     reader: LocatesTokens,
     documents: Sequence[str],
     passages: Sequence[Sequence[Passage]],
@@ -75,8 +75,9 @@ def late_vectors(
     offsets = np.cumsum([0, *(len(window.ids) for window in read)])
     flat = np.fromiter((token for window in read for token in window.ids), np.int32, int(offsets[-1]))
     report.unknown += Unknown.of(reader, [], [ids for ids, _ in located])
-    prompt_tokens = tokenize(reader, [], job.prompt).prompt_tokens
-    tokens = Tokens(flat, offsets, np.zeros(len(read), bool), prompt_tokens)
+    prompt_tokens = prompt_length(reader, job.prompt) if job.prompt else None
+    prompts = None if prompt_tokens is None else np.full(len(read), prompt_tokens)
+    tokens = Tokens(flat, offsets, np.zeros(len(read), bool), prompts)
     with evaluating(job.model):
         forward = job.inference.running(partial(chained, before))
         for rows, output in run(forward, tokens, plan(tokens.lengths, job.batch_tokens), job.device):

@@ -1,11 +1,13 @@
-"""Texts and rows from the caller: lists, generators, arrays, data frames and tables, checked one by one."""
+"""Texts, pairs and rows from the caller: lists, generators, arrays, data frames and tables, checked one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set, Sized
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
+
+Pair = tuple[str, str]
 
 # Number of columns that an error lists.
 _LISTED = 8
@@ -32,7 +34,7 @@ def rows_of(sentences: Any, name: str = "sentences") -> Iterator[str]:
     columns = columns_of(sentences)
     if columns is not None:
         raise TypeError(f"{name} is a {type(sentences).__name__}{_columns_and_remedy(sentences, columns, name)}")
-    if isinstance(sentences, (bytes, bytearray, Set)) or not isinstance(sentences, Iterable):
+    if not _is_ordered(sentences):
         raise TypeError(
             f"{name} is of type {type(sentences).__name__}; pass a str, or a list or another ordered iterable of str"
         )
@@ -63,6 +65,48 @@ def texts_of(texts: Any, name: str) -> list[str]:
     if is_one(texts):
         raise TypeError(f"{name} is of type {type(texts).__name__}; pass a list of str")
     return list(rows_of(texts, name))
+
+
+# ------------------------------------------------------------------------------------------------ pairs
+
+
+def is_pair(value: Any) -> TypeGuard[Pair]:
+    """Whether a value is one pair of texts."""
+    listed = isinstance(value, (tuple, list)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    return listed and len(value) == 2 and all(isinstance(text, str) for text in value)
+
+
+def pairs_of(pairs: Any) -> Iterator[Pair]:
+    """Iterate over pairs; a single pair is an iterable of one.
+
+    Raises:
+        TypeError: If a row is not a pair of str (the message names it), or the input is not an iterable of pairs.
+    """
+    if is_pair(pairs):
+        pairs = [pairs]
+    columns = columns_of(pairs)
+    if columns is not None or not _is_ordered(pairs):
+        two = f", such as zip(pairs[{columns[0]!r}], pairs[{columns[1]!r}])" if columns and len(columns) > 1 else ""
+        raise TypeError(
+            f"pairs is of type {type(pairs).__name__}; pass a tuple of two str, or an ordered iterable of such"
+            f" tuples{two}"
+        )
+    for row, pair in enumerate(pairs):
+        if not is_pair(pair):
+            raise TypeError(f"pairs[{row}] is {_kinds(pair)}; pass a tuple of two str")
+        yield (str(pair[0]), str(pair[1]))
+
+
+def _kinds(value: Any) -> str:
+    if isinstance(value, (tuple, list, np.ndarray)):
+        kinds = ", ".join(type(part).__name__ for part in value[:3]) + (", …" if len(value) > 3 else "")
+        return f"a {type(value).__name__} of {len(value)} ({kinds})"
+    return f"of type {type(value).__name__}"
+
+
+def _is_ordered(value: object) -> bool:
+    """Whether a value is an iterable of several things in an order; a str is one thing."""
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, Set))
 
 
 # ---------------------------------------------------------------------------------------------- columns

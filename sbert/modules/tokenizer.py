@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from sbert.inputs.texts import Pair
 from sbert.storage.files import is_failure, one_line
 
 if TYPE_CHECKING:
     import tokenizers
+    from transformers import PreTrainedTokenizerBase
 
 # The unknown id of a Unigram model, which has no attribute for it.
 _UNKNOWN = re.compile(r'"unk_id":(\d+)')
@@ -40,16 +44,77 @@ class LocatesTokens(ReadsText, Protocol):
         ...
 
 
-def without_lone_surrogates(text: str) -> str:
-    """The text with lone surrogates, which UTF-8 cannot encode, replaced by U+FFFD."""
+def without_lone_surrogates(text: str, keep_length: bool = False) -> str:
+    """The text with lone surrogates, which UTF-8 cannot encode, replaced by U+FFFD.
+
+    Args:
+        text: The text.
+        keep_length: Whether two surrogates that form one character are replaced as well, so that spans do not change.
+    """
+    if keep_length:
+        return _SURROGATE.sub("\ufffd", text)
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-class FastTokenizer:
+class RustTokenizer:
     """A private copy of a Rust tokenizer without truncation and padding.
 
     Threads share it safely, because nothing changes it: padding that is enabled in the public tokenizer, from which it
     was copied, has no effect on it.
+
+    Args:
+        tokenizer: The tokenizer to copy.
+        add_special_tokens: Whether to add the special tokens of the model.
+    """
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer, add_special_tokens: bool = True) -> None:
+        from tokenizers import Tokenizer
+
+        described = tokenizer.to_str()
+        self.unknown_id: int | None = unknown_id(tokenizer, described)
+        self._tokenizer = Tokenizer.from_str(described)
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._add_special_tokens = add_special_tokens
+
+    def encode(self, inputs: Sequence[str | Pair], located: bool = False) -> list[tokenizers.Encoding]:
+        """Encodings of texts or of pairs of texts.
+
+        Args:
+            inputs: The texts or pairs.
+            located: Whether the encodings give the span of characters of each token.
+
+        Raises:
+            ValueError: If the tokenizer fails at one of them. The message shows it.
+        """
+        try:
+            return self._encode(inputs, located)
+        except (TypeError, UnicodeError):
+            clean = partial(without_lone_surrogates, keep_length=located)
+            return self._encode(
+                [clean(x) if isinstance(x, str) else (clean(x[0]), clean(x[1])) for x in inputs], located
+            )
+
+    def _encode(self, inputs: Sequence[str | Pair], located: bool) -> list[tokenizers.Encoding]:
+        encode = self._tokenizer.encode_batch if located else self._tokenizer.encode_batch_fast
+        try:
+            encodings: list[tokenizers.Encoding] = encode(inputs, add_special_tokens=self._add_special_tokens)
+            return encodings
+        except (TypeError, UnicodeError):
+            raise
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            for each in inputs if len(inputs) > 1 else []:
+                self._encode([each], located)  # The error names the text that fails.
+            raise ValueError(
+                f"the tokenizer fails at {inputs[0]!r:.40} ({one_line(error)});"
+                " its tokenizer.json is damaged or incomplete, so use another copy"
+            ) from error
+
+
+class FastTokenizer(RustTokenizer):
+    """Tokenizes texts.
 
     Args:
         tokenizer: The tokenizer to copy.
@@ -63,53 +128,85 @@ class FastTokenizer:
     def __init__(
         self, tokenizer: tokenizers.Tokenizer, lower_case: bool = False, add_special_tokens: bool = True
     ) -> None:
-        from tokenizers import Tokenizer, normalizers
+        from tokenizers import normalizers
 
-        described = tokenizer.to_str()
-        self.unknown_id = unknown_id(tokenizer, described)
-        self._tokenizer = Tokenizer.from_str(described)
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
+        super().__init__(tokenizer, add_special_tokens)
         if lower_case:
             given = self._tokenizer.normalizer
             steps = [normalizers.Lowercase()] if given is None else [normalizers.Lowercase(), given]
             self._tokenizer.normalizer = normalizers.Sequence(steps)
-        self._add_special_tokens = add_special_tokens
-        probe = self._tokenizer.encode("a", add_special_tokens=add_special_tokens)
+        probe = self.encode(["a"], located=True)[0]
         if any(probe.type_ids):
             raise ValueError("the tokenizer gives token types other than 0 to a single text; use another model")
-        self.special_tokens = count_special(probe.special_tokens_mask)
+        self.special_tokens: tuple[int, int] = count_special(probe.special_tokens_mask)
 
-    def __call__(self, texts: list[str]) -> list[list[int]]:
-        try:
-            encoded = self._encode(texts)
-        except (TypeError, UnicodeError):
-            encoded = self._encode([without_lone_surrogates(text) for text in texts])
-        return [encoding.ids for encoding in encoded]
+    def __call__(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text."""
+        return [encoding.ids for encoding in self.encode(texts)]
 
-    def locate(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    def locate(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """Token ids of each text, and the span of characters of each token, (0, 0) for special tokens."""
-        try:
-            encoded = self._encode(texts, located=True)
-        except (TypeError, UnicodeError):  # One character for one, so that spans do not change.
-            encoded = self._encode([_SURROGATE.sub("\ufffd", text) for text in texts], located=True)
-        return [(encoding.ids, encoding.offsets) for encoding in encoded]
+        return [(encoding.ids, encoding.offsets) for encoding in self.encode(texts, located=True)]
 
-    def _encode(self, texts: list[str], located: bool = False) -> list[Any]:
-        encode = self._tokenizer.encode_batch if located else self._tokenizer.encode_batch_fast
-        try:
-            return encode(texts, add_special_tokens=self._add_special_tokens)
-        except (TypeError, UnicodeError):
-            raise
-        except BaseException as error:
-            if not is_failure(error):
-                raise
-            for text in texts if len(texts) > 1 else []:
-                self._encode([text], located)  # The error names the text that fails.
-            raise ValueError(
-                f"the tokenizer fails at {texts[0][:40]!r} ({one_line(error)});"
-                " its tokenizer.json is damaged or incomplete, so use another copy"
-            ) from error
+
+class PairTokenizer:
+    """Tokenizes two texts as one input of two segments, as the tokenizer of a Hugging Face model does.
+
+    Args:
+        tokenizer: The tokenizer. A Rust tokenizer is copied, so that changes of the original have no effect.
+        typed: Whether the model uses token types.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, typed: bool) -> None:
+        self._plain, self.typed = tokenizer, typed
+        self._fast = RustTokenizer(tokenizer.backend_tokenizer) if tokenizer.is_fast else None
+        self._truncates_left = tokenizer.truncation_side == "left"
+        self.unknown_id: int | None = None if self._fast is None else self._fast.unknown_id
+        self.special_tokens: tuple[int, int] = (0, len(self([("", "")], None)[0][0]))
+
+    def __call__(self, pairs: Sequence[Pair], limit: int | None) -> list[tuple[list[int], list[int], bool]]:
+        """Token ids and types of each pair, and whether it was truncated to the limit by ``longest_first``."""
+        if self._fast is None:
+            return [self._slow(pair, limit) for pair in pairs]
+        return [self._truncated(encoding, limit) for encoding in self._fast.encode(pairs)]
+
+    def _slow(self, pair: Pair, limit: int | None) -> tuple[list[int], list[int], bool]:
+        texts = [without_lone_surrogates(text) for text in pair]
+        options = {"return_token_type_ids": True, "padding": False, "verbose": False}
+        made = self._plain(*texts, truncation=False, **options)
+        too_long = limit is not None and len(made["input_ids"]) > limit
+        if too_long:
+            made = self._plain(*texts, truncation="longest_first", max_length=limit, **options)
+        return made["input_ids"], made["token_type_ids"], too_long
+
+    def _truncated(self, encoding: tokenizers.Encoding, limit: int | None) -> tuple[list[int], list[int], bool]:
+        ids, types = encoding.ids, encoding.type_ids if self.typed else []
+        if limit is None or len(ids) <= limit:
+            return ids, types, False
+        owners = encoding.sequence_ids  # 0 or 1 for tokens of the two texts, None for special tokens.
+        texts = [[place for place, owner in enumerate(owners) if owner == text] for text in (0, 1)]
+        first, second = map(len, texts)
+        gone: set[int] = set()
+        for text, keep in zip(texts, longest_first(first, second, limit - len(ids) + first + second), strict=True):
+            gone.update(text[: len(text) - keep] if self._truncates_left else text[keep:])
+        kept = [place for place in range(len(ids)) if place not in gone]
+        return [ids[place] for place in kept], [types[place] for place in kept] if self.typed else [], True
+
+
+def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """Number of tokens that remain of two texts in a limited length: the longer text is truncated first.
+
+    Example:
+        >>> longest_first(3, 20, room=10), longest_first(30, 20, room=11)
+        ((3, 7), (6, 5))
+    """
+    if first + second <= room:
+        return first, second
+    if min(first, second) * 2 > room:
+        # An odd number leaves one more token to the longer text, or to the second one of equal length.
+        less, more = room // 2, room - room // 2
+        return (more, less) if first > second else (less, more)
+    return (first, room - first) if first <= second else (room - second, second)
 
 
 def unknown_id(tokenizer: tokenizers.Tokenizer, described: str) -> int | None:

@@ -9,8 +9,9 @@
 | batches of texts of similar length | ``batching`` |
 | the modules, one batch after the other | ``run`` |
 | vectors to rows of a tensor, an array or a ``.npy`` file | ``outputs``, ``quantization`` |
+| the form that the caller asked for, and its type | ``results`` |
 
-Pairs of texts take the same steps in ``text_pairs``. ``eval_mode`` lets many threads share one model, and
+A pair is a text with two segments: pairs take the same steps. ``eval_mode`` lets many threads share one model, and
 ``progress`` tells the caller what happens.
 
 >>> import numpy as np

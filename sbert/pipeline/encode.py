@@ -1,29 +1,31 @@
-"""Encoding: deduplicate texts, tokenize them, form batches, run the modules, collect the vectors in order."""
+"""Encoding: deduplicate texts or pairs, tokenize them, form batches, run the model, collect its outputs in order."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from sbert.backends.select import Inference
-from sbert.batch import Ragged, TokenEmbeddings
+from sbert.batch import Ragged, TokenBatch, TokenEmbeddings
 from sbert.functional import directions, truncate
+from sbert.inputs.arguments import check_positive
+from sbert.inputs.devices import default_batch_tokens, inference_dtype
 from sbert.pipeline.batching import plan, unique
 from sbert.pipeline.eval_mode import evaluating
 from sbert.pipeline.outputs import RowsOfTensor, npy_file
 from sbert.pipeline.progress import Report, check_finite
-from sbert.pipeline.quantization import PRECISIONS, quantize
+from sbert.pipeline.quantization import PRECISIONS, check_coding, quantize
 from sbert.pipeline.run import ahead, run
-from sbert.pipeline.tokenize import tokenize
+from sbert.pipeline.tokenize import Tokens, tokenize
 
 # Texts that are tokenized and sorted together: enough for batches of equal length, and little beside the vectors.
 _WINDOW = 8192
@@ -53,103 +55,92 @@ def chained(modules: Iterable[nn.Module], value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True)
 class Encoding:
-    """One call of ``encode``: a model and validated settings.
+    """One call of ``encode`` or ``predict``: a model and validated settings.
 
     Args:
-        model: The modules.
-        prompt: Text prepended to each text.
-        batch_tokens: Maximum number of tokens per batch.
+        model: A model whose method ``tokens`` tokenizes texts, or pairs of texts.
+        batch_tokens: Maximum number of tokens per batch. Default: that of the device.
         batch_size: Number of texts per batch, instead of a maximum of tokens.
-        dtype: Dtype in which the transformer computes.
-        truncate_dim: Dimension to which vectors are truncated.
-        normalize: Whether vectors are scaled to length 1.
-        precision: Precision of the vectors.
-        device: Device of the model.
-        to: Device of the vectors.
-        ranges: Ranges of the precision int8.
-        compiling: Options of ``torch.compile``; None if the transformer is not compiled.
+        on_device: Whether the outputs stay on the device of the model.
+        inference: How transformers run. Default: in the dtype of their weights.
     """
 
-    model: nn.Sequential
-    prompt: str
-    batch_tokens: int
-    batch_size: int | None
-    dtype: torch.dtype
-    truncate_dim: int | None
-    normalize: bool
-    precision: str
-    device: torch.device
-    to: torch.device
-    ranges: Any = None
-    compiling: dict[str, Any] | None = None
+    what = "the score"
+    probe: Any = ("a", "a")  # An input to find out the dimension of the outputs.
 
-    @property
-    def inference(self) -> Inference:
-        """The context in which transformers run for inference."""
-        return Inference(self.dtype, self.compiling)
+    def __init__(
+        self,
+        model: Any,
+        batch_tokens: int | None = None,
+        batch_size: int | None = None,
+        on_device: bool = False,
+        inference: Inference | None = None,
+    ) -> None:
+        if batch_size is not None and batch_tokens is not None:
+            raise ValueError("batch_size and batch_tokens both set the size of a batch; pass one of them")
+        self.model = model
+        self.device: torch.device = model.device
+        self.to = self.device if on_device else torch.device("cpu")
+        self.batch_tokens = check_positive("batch_tokens", batch_tokens) or default_batch_tokens(self.device)
+        self.batch_size = check_positive("batch_size", batch_size)
+        self.inference = inference or Inference(model.dtype)
 
-    def vectors(self, texts: list[str], report: Report) -> Tensor:
-        """Vectors of texts. Shape: (texts, dim), or (texts, bytes) for bit precisions."""
+    def tokens(self, texts: list[Any]) -> Tokens:
+        """Tokens of texts or pairs."""
+        tokens: Tokens = self.model.tokens(texts)
+        return tokens
+
+    def finish(self, output: Tensor) -> Tensor:
+        """Rows of the result from an output of the model. Shape: (rows, dim)."""
+        return output.float()
+
+    def vectors(self, texts: list[Any], report: Report) -> Tensor:
+        """The outputs for texts or pairs, one row for each. Shape: (texts, dim)."""
         before = report.rows
         different, first, inverse = unique(texts)
         counts = np.bincount(inverse, minlength=len(different))
         result: RowsOfTensor | None = None
-        for rows, output in self._run(different, first, counts, report, list(self.model)):
+        for rows, output in self.batches(different, first, counts, report, self.model):
             vectors = self.finish(output)
             if result is None:
                 result = RowsOfTensor((len(texts), vectors.shape[1]), self.to)
             result.put(first[rows], vectors)
             report.done(int(counts[rows].sum()))
         report.rows += len(texts)
-        if result is None:
-            nothing = torch.zeros(0, output_dims(self.model, self.device)[-1], device=self.to)
-            return quantize(self.finish(nothing), self.precision, self.ranges)
+        if result is None:  # There are no texts.
+            return Encoding.vectors(self, [self.probe], Report(1, False, "ignore", None))[:0]
         complete = result.complete()
         again = np.flatnonzero(first[inverse] != np.arange(len(texts)))
         if len(again):
             source = torch.from_numpy(first[inverse[again]]).to(self.to)
             complete[torch.from_numpy(again).to(self.to)] = complete[source]
-        check_finite(complete, before)
-        return quantize(complete, self.precision, self.ranges)
+        check_finite(complete, before, f"{self.what} of {report.what}")
+        return complete
 
-    def token_embeddings(self, texts: list[str], report: Report) -> list[Tensor]:
-        """One float32 tensor (tokens, dim) per text, on the device of the model."""
-        result: dict[int, Tensor] = {}
-        each, once = np.arange(len(texts)), np.ones(len(texts), int)
-        for rows, output in self._run(texts, each, once, report, self._token_modules()):
-            parts = output.values.float().split(output.lengths.tolist())
-            result.update(zip(rows.tolist(), (part.clone() for part in parts), strict=True))
-            report.done(len(rows))
-        report.rows += len(texts)
-        return [result[row] for row in range(len(texts))]
+    def batches(
+        self,
+        texts: list[Any],
+        first: npt.NDArray[np.int64],
+        counts: npt.NDArray[np.int64],
+        report: Report,
+        forward: Callable[[TokenBatch], Any],
+    ) -> Iterator[tuple[npt.NDArray[np.int64], Any]]:
+        """Run batches of texts; yield the indices of each batch and its output.
 
-    def to_file(self, texts: Iterator[str], path: str | os.PathLike[str], report: Report) -> np.ndarray:
-        """Write the vectors of texts to a .npy file, window by window; return a memory map of it."""
-        width = self.vectors([], report).shape[1]
-        with npy_file(path, width, np.dtype(PRECISIONS[self.precision])) as file:
-            while window := list(islice(texts, _FILE_WINDOW)):
-                file.append(self.vectors(window, report).numpy())
-        # NumPy maps no file without rows.
-        vectors: np.ndarray = np.load(path, mmap_mode="r" if file.rows else None)
-        return vectors
+        The next window of texts is tokenized while the model runs.
 
-    def _run(
-        self, texts: list[str], first: np.ndarray, counts: np.ndarray, report: Report, modules: list[nn.Module]
-    ) -> Iterator[tuple[np.ndarray, Any]]:
-        """Run the modules on batches of texts; yield the indices of each batch and its output.
-
-        The next window of texts is tokenized while the model runs. ``first`` and ``counts`` give the first index of
-        each text and its number of occurrences, for the report.
+        Args:
+            texts: The texts or pairs.
+            first: Index of the first occurrence of each, for the report.
+            counts: Number of occurrences of each, for the report.
+            report: Records progress, truncated texts and unknown tokens.
+            forward: The model, or some of its modules.
         """
-        reader: Any = self.model[0]
         starts = range(0, len(texts), _WINDOW)
-        windows = (tokenize(reader, texts[start : start + _WINDOW], self.prompt) for start in starts)
+        windows = (self.tokens(texts[start : start + _WINDOW]) for start in starts)
+        forward = self.inference.running(forward)
         with evaluating(self.model), closing(ahead(windows) if len(starts) > 1 else windows) as tokenized:
-            # If all modules run, the model itself is called, so that its hooks run.
-            whole = len(modules) == len(self.model)
-            forward = self.inference.running(self.model if whole else partial(chained, modules))
             for start, tokens in zip(starts, tokenized, strict=True):
                 truncated = start + np.flatnonzero(tokens.truncated)
                 report.truncated_rows(first[truncated], int(counts[truncated].sum()))
@@ -158,9 +149,81 @@ class Encoding:
                 for rows, output in run(forward, tokens, batches, self.device):
                     yield start + rows, output
 
-    def finish(self, vectors: Tensor) -> Tensor:
-        vectors = truncate(vectors.float(), self.truncate_dim)  # (rows, dim)
+
+class SentenceEncoding(Encoding):
+    """One call of ``SentenceEncoder.encode``.
+
+    Args:
+        model: The model, a chain of modules.
+        prompt: Text prepended to each text.
+        truncate_dim: Dimension to which vectors are truncated.
+        normalize: Whether vectors are scaled to length 1.
+        precision: Precision of the vectors.
+        ranges: Ranges of the precision int8.
+        plain: Whether to compute in the dtype of the weights, and without ``torch.compile``.
+    """
+
+    what = "the vector"
+    probe = "a"
+
+    def __init__(
+        self,
+        model: Any,
+        prompt: str = "",
+        batch_tokens: int | None = None,
+        batch_size: int | None = None,
+        *,
+        truncate_dim: int | None = None,
+        normalize: bool = False,
+        precision: str = "float32",
+        ranges: npt.ArrayLike | None = None,
+        on_device: bool = False,
+        plain: bool = False,
+    ) -> None:
+        check_coding(precision, ranges)
+        dtype, _ = inference_dtype(model.dtype, model.automatic_dtype, model.device)
+        inference = None if plain else Inference(dtype, model._compiling)
+        super().__init__(model, batch_tokens, batch_size, on_device, inference)
+        self.prompt, self.truncate_dim, self.normalize = prompt, truncate_dim, normalize
+        self.precision, self.ranges = precision, ranges
+
+    def tokens(self, texts: list[str]) -> Tokens:
+        """Tokens of texts behind the prompt."""
+        tokens: Tokens = self.model.tokens(texts, self.prompt)
+        return tokens
+
+    def finish(self, output: Tensor) -> Tensor:
+        """Vectors, truncated and normalized. Shape: (rows, dim)."""
+        vectors = truncate(output.float(), self.truncate_dim)
         return directions(vectors) if self.normalize else vectors
+
+    def vectors(self, texts: list[str], report: Report) -> Tensor:
+        """Vectors of texts. Shape: (texts, dim), or (texts, bytes) for bit precisions."""
+        return quantize(super().vectors(texts, report), self.precision, self.ranges)
+
+    def token_embeddings(self, texts: list[str], report: Report) -> list[Tensor]:
+        """One float32 tensor (tokens, dim) per text, on the device of the model."""
+        result: dict[int, Tensor] = {}
+        each, once = np.arange(len(texts)), np.ones(len(texts), int)
+        forward = partial(chained, self._token_modules())
+        for rows, output in self.batches(texts, each, once, report, forward):
+            parts = output.values.float().split(output.lengths.tolist())
+            result.update(zip(rows.tolist(), (part.clone() for part in parts), strict=True))
+            report.done(len(rows))
+        report.rows += len(texts)
+        return [result[row] for row in range(len(texts))]
+
+    def to_file(
+        self, texts: Iterator[str], path: str | os.PathLike[str], report: Report
+    ) -> npt.NDArray[np.float32 | np.int8 | np.uint8]:
+        """Write the vectors of texts to a .npy file, window by window; return a memory map of it."""
+        dim = self.vectors([], report).shape[1]
+        with npy_file(path, dim, np.dtype(PRECISIONS[self.precision])) as file:
+            while window := list(islice(texts, _FILE_WINDOW)):
+                file.append(self.vectors(window, report).numpy())
+        # NumPy maps no file without rows.
+        vectors: npt.NDArray[np.float32] = np.load(path, mmap_mode="r" if file.rows else None)
+        return vectors
 
     def _token_modules(self) -> list[nn.Module]:
         """The modules up to the last one that gives one vector per token."""

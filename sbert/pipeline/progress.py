@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbert.inputs.arguments import warn
+from sbert.inputs.arguments import check_choice, warn
 from sbert.storage.processes import Lock
 
 _lock = Lock()
@@ -24,7 +24,7 @@ _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fm
 # Unknown tokens are reported above this share and from this number on: a rare symbol in a known language is normal.
 _UNKNOWN_SHARE, _UNKNOWN_LEAST = 0.05, 3
 _UNKNOWN = "unknown tokens"
-TRUNCATION = ("warn", "ignore", "error")
+_TRUNCATION = ("warn", "ignore", "error")
 
 
 def progress_bar(show: bool | None, **options: Any) -> Any:
@@ -110,6 +110,7 @@ class Report:
         what: str = "sentences",
         told: set[str] | None = None,
     ) -> None:
+        check_choice("on_truncate", on_truncate, _TRUNCATION)
         self.told, self.unknown = told, Unknown()
         self.on_truncate, self.limit, self.what = on_truncate, limit, what
         self.rows = self.truncated = 0
@@ -150,7 +151,7 @@ class Report:
             self.unknown.tell(self.told, self.what)
 
 
-def check_finite(vectors: Tensor, before: int, what: str = "the vector of sentences") -> None:
+def check_finite(vectors: Tensor, before: int, what: str) -> None:
     """Raise a ValueError that names the first row with a NaN or an infinity; ``before`` rows precede these."""
     for start in range(0, len(vectors), _FINITE_ROWS):  # The check takes several times the memory of what it checks.
         finite = torch.isfinite(vectors[start : start + _FINITE_ROWS]).all(1)

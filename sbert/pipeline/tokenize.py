@@ -1,85 +1,87 @@
-"""Token ids of many texts, truncated to the limit of the model and concatenated."""
+"""Token ids of many texts, or pairs of texts, truncated to the limit of the model and concatenated."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from sbert.batch import TokenBatch
-from sbert.modules.tokenizer import ReadsText
+from sbert.inputs.texts import Pair
+from sbert.modules.tokenizer import PairTokenizer, ReadsText
 from sbert.pipeline.progress import Unknown
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token ids of texts in one array: 4 bytes per token.
+    """Token ids of texts, or of pairs of texts, in one array: 4 bytes per token.
+
+    Args:
+        ids: The tokens of all texts.
+        offsets: Index of the first token of each text, then the number of tokens.
+        truncated: Whether each text was truncated.
+        prompt_tokens: Number of leading tokens of each text that belong to its prompt; None without prompts.
+        types: Which text of its pair each token belongs to; None for single texts, and if the model does not use it.
+        unknown: Number of unknown tokens.
 
     Shape:
-        ids: (tokens,) int32. offsets: (texts + 1,) int64. truncated: (texts,) bool.
+        ids, types: (tokens,) int32. offsets: (texts + 1,) int64. truncated: (texts,) bool. prompt_tokens: (texts,).
     """
 
-    ids: np.ndarray
-    offsets: np.ndarray
-    truncated: np.ndarray
-    prompt_tokens: int | None
+    ids: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]
+    truncated: npt.NDArray[np.bool_]
+    prompt_tokens: npt.NDArray[np.int64] | None = None
+    types: npt.NDArray[np.int32] | None = None
     unknown: Unknown = field(default_factory=Unknown)
 
-    @property
-    def lengths(self) -> np.ndarray:
-        """Number of tokens of each text. Shape: (texts,)."""
-        return np.diff(self.offsets)
-
-    def batch(self, rows: np.ndarray) -> TokenBatch:
-        """The texts ``rows``, in that order."""
-        starts, lengths = self.offsets[rows], self.lengths[rows]
-        offsets = np.concatenate([[0], np.cumsum(lengths)])  # (rows + 1,)
-        # Index of each token in ids: the start of its row plus its position in the row.
-        places = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
-        prompt = None
-        if self.prompt_tokens is not None:
-            prompt = torch.from_numpy(np.minimum(lengths, self.prompt_tokens))
-        ids = torch.from_numpy(self.ids[places].astype(np.int64))
-        return TokenBatch(ids, torch.from_numpy(offsets), int(lengths.max(initial=0)), prompt)
-
-
-@dataclass(frozen=True)
-class PromptedTokens(Tokens):
-    """Token ids of texts with different prompts.
-
-    Shape:
-        prompts: (texts,), number of leading tokens of each text that belong to its prompt.
-    """
-
-    prompts: np.ndarray = field(kw_only=True)
-
     @classmethod
-    def joined(cls, parts: Sequence[Tokens]) -> PromptedTokens:
-        """Concatenate parts, each of which has one prompt or none."""
+    def joined(cls, parts: Sequence[Tokens]) -> Tokens:
+        """Concatenate the tokens of texts with different prompts."""
         lengths = np.concatenate([part.lengths for part in parts])
         return cls(
             np.concatenate([part.ids for part in parts]),
             np.concatenate([[0], np.cumsum(lengths)]),
             np.concatenate([part.truncated for part in parts]),
-            None,
-            sum((part.unknown for part in parts), Unknown()),
-            prompts=np.repeat([part.prompt_tokens or 0 for part in parts], [len(part.lengths) for part in parts]),
+            np.concatenate([np.zeros_like(p.lengths) if p.prompt_tokens is None else p.prompt_tokens for p in parts]),
+            unknown=sum((part.unknown for part in parts), Unknown()),
         )
 
-    def batch(self, rows: np.ndarray) -> TokenBatch:
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Number of tokens of each text. Shape: (texts,)."""
+        return np.diff(self.offsets)
+
+    def batch(self, rows: npt.NDArray[np.int64]) -> TokenBatch:
         """The texts ``rows``, in that order."""
-        prompt = np.minimum(self.lengths[rows], self.prompts[rows])
-        return replace(super().batch(rows), prompt_tokens=torch.from_numpy(prompt))
+        starts, lengths = self.offsets[rows], self.lengths[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])  # (rows + 1,)
+        # Index of each token in ids: the start of its row plus its position in the row.
+        places = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+        prompt, types = self.prompt_tokens, self.types
+        return TokenBatch(
+            torch.from_numpy(self.ids[places].astype(np.int64)),
+            torch.from_numpy(offsets),
+            int(lengths.max(initial=0)),
+            None if prompt is None else torch.from_numpy(np.minimum(lengths, prompt[rows])),
+            None if types is None else torch.from_numpy(types[places].astype(np.int64)),
+        )
 
 
-def _truncated(row: list[int], limit: int, leading: int, trailing: int, side: str) -> list[int]:
-    """The row with its special tokens and as many of its other tokens as the limit allows."""
-    if side == "left":
-        return row[:leading] + row[len(row) - (limit - leading) :]
-    return row[: limit - trailing] + row[len(row) - trailing :]
+def prompt_length(reader: ReadsText, prompt: str) -> int:
+    """Number of tokens of a prompt, with the leading special tokens.
+
+    Args:
+        reader: First module of an encoder.
+        prompt: The prompt. If it alone reaches the limit of the reader, the trailing special token still belongs to
+            the text.
+    """
+    length, limit = len(reader.tokenize([prompt])[0]), reader.max_seq_length
+    return (length if limit is None else min(length, limit)) - reader.special_tokens[1]
 
 
 def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "") -> Tokens:
@@ -90,27 +92,67 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "") -> Token
         texts: The texts.
         prompt: Text prepended to each text; it counts toward the limit.
     """
-    leading, trailing = reader.special_tokens
     limit = reader.max_seq_length
-    prompt_tokens = None
-    if prompt:
-        length = len(reader.tokenize([prompt])[0])
-        # If the prompt alone reaches the limit, the trailing special token still belongs to the text.
-        prompt_tokens = (length if limit is None else min(length, limit)) - trailing
+    prompt_tokens = prompt_length(reader, prompt) if prompt else None
     rows = reader.tokenize(read := [prompt + text for text in texts] if prompt else list(texts))
     unknown = Unknown.of(reader, read, rows, prompt_tokens)
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    truncated = np.zeros(len(rows), bool) if limit is None else lengths > limit
-    for row in np.flatnonzero(truncated):
-        rows[row] = _truncated(rows[row], limit or 0, leading, trailing, getattr(reader, "truncation_side", "right"))
-    lengths = lengths if limit is None else np.minimum(lengths, limit)
-    ids = np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum()))
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    vocab_size = getattr(reader, "vocab_size", None)
-    if vocab_size is not None and ids.max(initial=0) >= vocab_size:
-        text = texts[np.searchsorted(offsets, ids.argmax(), side="right") - 1]
-        raise ValueError(
-            f"a token of {text[:40]!r} has the id {ids.max()}, and the model has vectors for {vocab_size} tokens;"
-            " use the tokenizer.json that belongs to the weights, or resize_token_embeddings"
-        )
-    return Tokens(ids, offsets, truncated, prompt_tokens, unknown)
+    truncated = np.zeros(len(rows), bool)
+    if limit is not None:
+        truncated = np.fromiter(map(len, rows), np.int64, len(rows)) > limit
+        for row in np.flatnonzero(truncated):
+            rows[row] = _truncated(rows[row], limit, reader)
+    ids, offsets = _flat(rows)
+    _check_embedded(ids, getattr(reader, "vocab_size", None), "id", offsets, texts)
+    prompts = None if prompt_tokens is None else np.full(len(rows), prompt_tokens)
+    return Tokens(ids, offsets, truncated, prompts, unknown=unknown)
+
+
+def _truncated(row: list[int], limit: int, reader: ReadsText) -> list[int]:
+    """The row with its special tokens and as many of its other tokens as the limit allows."""
+    leading, trailing = reader.special_tokens
+    if getattr(reader, "truncation_side", "right") == "left":
+        return row[:leading] + row[len(row) - (limit - leading) :]
+    return row[: limit - trailing] + row[len(row) - trailing :]
+
+
+def tokenize_pairs(
+    reader: PairTokenizer, pairs: Sequence[Pair], limit: int | None, vocab_size: int | None, types: int | None
+) -> Tokens:
+    """Tokenize pairs of texts, each as one input, and truncate those that exceed a limit.
+
+    Args:
+        reader: The tokenizer.
+        pairs: The pairs.
+        limit: Longest input in tokens; None for no limit.
+        vocab_size: Number of tokens that the model has vectors for, if known.
+        types: Number of token types that the model has vectors for, if known.
+    """
+    read = reader(pairs, limit)
+    rows = [ids for ids, _, _ in read]
+    ids, offsets = _flat(rows)
+    kinds = _flat([kinds for _, kinds, _ in read])[0] if reader.typed else None
+    texts = [first for first, _ in pairs]
+    _check_embedded(ids, vocab_size, "id", offsets, texts)
+    if kinds is not None:
+        _check_embedded(kinds, types, "type", offsets, texts)
+    truncated = np.fromiter((truncated for _, _, truncated in read), bool, len(read))
+    return Tokens(ids, offsets, truncated, types=kinds, unknown=Unknown.of(reader, [], rows))
+
+
+def _flat(rows: list[list[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """The rows end to end, and the index of the first value of each, then the number of values."""
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    return np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets
+
+
+def _check_embedded(
+    values: npt.NDArray[np.int32], size: int | None, what: str, offsets: npt.NDArray[np.int64], texts: Sequence[str]
+) -> None:
+    """Raise a ValueError if the model has no vector for the id or type of a token. The message names the text."""
+    if size is None or values.max(initial=0) < size:
+        return
+    text = texts[int(np.searchsorted(offsets, values.argmax(), side="right")) - 1]
+    raise ValueError(
+        f"a token of {text[:40]!r} has the {what} {values.max()}, and the model has vectors for {size} {what}s; use"
+        " the tokenizer that belongs to the weights, or resize_token_embeddings"
+    )

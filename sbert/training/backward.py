@@ -18,7 +18,7 @@ from sbert.inputs.devices import default_batch_tokens
 from sbert.inputs.prompts import column_prompts
 from sbert.losses.signature import Signature
 from sbert.pipeline.batching import plan, unique
-from sbert.pipeline.tokenize import PromptedTokens, Tokens
+from sbert.pipeline.tokenize import Tokens
 from sbert.training.random_state import get_random_state, replayed
 
 
@@ -104,7 +104,7 @@ def _tokens(model: Any, flat: list[tuple[str, Any]], places: np.ndarray) -> tupl
     rows = [[row for row, (own, _) in enumerate(flat) if own == prompt] for prompt in different]
     parts = [model.tokens([flat[row][1] for row in of], prompt) for prompt, of in zip(different, rows, strict=True)]
     moved = np.argsort(np.concatenate(rows))
-    return parts[0] if len(parts) == 1 else PromptedTokens.joined(parts), moved[places]
+    return parts[0] if len(parts) == 1 else Tokens.joined(parts), moved[places]
 
 
 def _text_id(text: str) -> int:

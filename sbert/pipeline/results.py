@@ -1,0 +1,215 @@
+"""What ``encode`` and ``predict`` return: the types that follow from their arguments, activation and conversion."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, cast, overload
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from sbert.inputs.texts import Pair
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+Activation = Callable[[Tensor], Tensor]
+Encoded = npt.NDArray[np.float32] | npt.NDArray[np.int8] | npt.NDArray[np.uint8] | Tensor | list[Tensor]
+Scored = np.float32 | npt.NDArray[np.float32] | Tensor | list[Tensor]
+
+
+class BatchOptions(TypedDict, total=False):
+    """The arguments that ``encode`` and ``predict`` share, and on which their results do not depend."""
+
+    batch_size: int | None
+    batch_tokens: int | None
+    show_progress_bar: bool | None
+    on_truncate: str
+
+
+class EncodeOptions(BatchOptions, total=False):
+    """The arguments of ``encode`` on which the type of its result does not depend."""
+
+    prompt_name: str | None
+    prompt: str | None
+    ranges: npt.ArrayLike | None
+    device: str | torch.device | None
+    normalize_embeddings: bool
+    truncate_dim: int | None
+    out: str | os.PathLike[str] | None
+
+
+class PredictOptions(BatchOptions, total=False):
+    """The arguments of ``predict`` on which the type of its result does not depend."""
+
+    activation: Activation | None
+
+
+class Encode(Protocol):
+    """The types of ``encode``: an array by default, else a tensor or, for token embeddings, one tensor per text."""
+
+    @overload
+    def __call__(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        precision: Literal["float32"] = ...,
+        output_value: Literal["sentence_embedding"] = ...,
+        convert_to_numpy: Literal[True] = ...,
+        convert_to_tensor: Literal[False] = ...,
+        **options: Unpack[EncodeOptions],
+    ) -> npt.NDArray[np.float32]: ...
+    @overload
+    def __call__(
+        self, sentences: str | Iterable[str], *, precision: Literal["ubinary"], **options: Unpack[EncodeOptions]
+    ) -> npt.NDArray[np.uint8]: ...
+    @overload
+    def __call__(
+        self, sentences: str | Iterable[str], *, precision: Literal["int8", "binary"], **options: Unpack[EncodeOptions]
+    ) -> npt.NDArray[np.int8]: ...
+    @overload
+    def __call__(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        convert_to_tensor: Literal[True],
+        precision: str = ...,
+        **options: Unpack[EncodeOptions],
+    ) -> Tensor: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # A str is an iterable of str as well.
+        self, sentences: str, *, output_value: Literal["token_embeddings"], **options: Unpack[EncodeOptions]
+    ) -> Tensor: ...
+    @overload
+    def __call__(
+        self, sentences: Iterable[str], *, output_value: Literal["token_embeddings"], **options: Unpack[EncodeOptions]
+    ) -> list[Tensor]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, sentences: str, *, convert_to_numpy: Literal[False], **options: Unpack[EncodeOptions]
+    ) -> Tensor: ...
+    @overload
+    def __call__(
+        self, sentences: Iterable[str], *, convert_to_numpy: Literal[False], **options: Unpack[EncodeOptions]
+    ) -> list[Tensor]: ...
+    @overload
+    def __call__(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        precision: str = ...,
+        output_value: str = ...,
+        convert_to_numpy: bool = ...,
+        convert_to_tensor: bool = ...,
+        **options: Unpack[EncodeOptions],
+    ) -> Encoded: ...
+
+
+class Predict(Protocol):
+    """The types of ``predict``: an array by default, else a tensor, or a list of them; of one pair, its row."""
+
+    @overload
+    def __call__(
+        self,
+        pairs: Iterable[Pair],
+        *,
+        convert_to_numpy: Literal[True] = ...,
+        convert_to_tensor: Literal[False] = ...,
+        **options: Unpack[PredictOptions],
+    ) -> npt.NDArray[np.float32]: ...
+    @overload
+    def __call__(
+        self,
+        pairs: Pair,
+        *,
+        convert_to_numpy: Literal[True] = ...,
+        convert_to_tensor: Literal[False] = ...,
+        **options: Unpack[PredictOptions],
+    ) -> np.float32 | npt.NDArray[np.float32]: ...
+    @overload
+    def __call__(
+        self, pairs: Pair | Iterable[Pair], *, convert_to_tensor: Literal[True], **options: Unpack[PredictOptions]
+    ) -> Tensor: ...
+    @overload
+    def __call__(
+        self, pairs: Pair, *, convert_to_numpy: Literal[False], **options: Unpack[PredictOptions]
+    ) -> Tensor: ...
+    @overload
+    def __call__(
+        self, pairs: Iterable[Pair], *, convert_to_numpy: Literal[False], **options: Unpack[PredictOptions]
+    ) -> list[Tensor]: ...
+    @overload
+    def __call__(
+        self,
+        pairs: Pair | Iterable[Pair],
+        *,
+        convert_to_numpy: bool = ...,
+        convert_to_tensor: bool = ...,
+        **options: Unpack[PredictOptions],
+    ) -> Scored: ...
+
+
+def as_encode(method: Callable[..., Any]) -> Encode:
+    """Declare that a method has the types of ``encode``."""
+    return cast("Encode", method)
+
+
+def as_predict(method: Callable[..., Any]) -> Predict:
+    """Declare that a method has the types of ``predict``."""
+    return cast("Predict", method)
+
+
+def activated(scores: Tensor, activation: Activation) -> Tensor:
+    """Apply an activation to scores: float32, or integers if it returns those.
+
+    Args:
+        scores: Scores of pairs.
+        activation: A function of scores.
+
+    Shape:
+        scores: (pairs, classes). Output: (pairs,) for one class, else (pairs, …).
+
+    Raises:
+        ValueError: If the activation does not return one row per pair, returns NaN, or is a softmax over a single
+            score, which is always 1.
+
+    Example:
+        >>> activated(torch.zeros(2, 1), torch.sigmoid)
+        tensor([0.5000, 0.5000])
+    """
+    rows, classes = scores.shape
+    if classes == 1 and isinstance(activation, (nn.Softmax, nn.LogSoftmax)):
+        raise ValueError(
+            f"activation={activation} of one score gives every pair the same; pass nn.Sigmoid() or nn.Identity()"
+        )
+    found = activation(scores)
+    shape = tuple(found.shape) if isinstance(found, Tensor) else ()
+    if not shape or shape[0] != rows or (classes == 1 and found.numel() != rows):
+        given = f"shape {shape}" if isinstance(found, Tensor) else type(found).__name__
+        raise ValueError(
+            f"activation={activation} makes {given} of ({rows}, {classes}) scores; pass a function that returns a"
+            f" tensor with a row for each of the {rows} pairs"
+        )
+    found = found.float() if found.is_floating_point() else found
+    missing = found.isnan().flatten(1).any(1) if found.ndim > 1 else found.isnan()
+    if missing.any():
+        raise ValueError(f"activation={activation} gives NaN for pairs[{int(missing.nonzero()[0])}]; pass another one")
+    return found.reshape(rows) if classes == 1 else found
+
+
+def converted(outputs: Tensor, single: bool, to_numpy: bool, to_tensor: bool) -> Any:
+    """The outputs as the caller wants them.
+
+    Args:
+        outputs: One row per text or pair.
+        single: Whether the caller passed one text or pair, and gets one row.
+        to_numpy: Whether to return an array.
+        to_tensor: Whether to return a tensor, which comes first; with neither, a list of tensors.
+    """
+    found = outputs.numpy() if to_numpy and not to_tensor else outputs
+    if single:
+        return found[0]
+    return found if to_numpy or to_tensor else list(outputs)
