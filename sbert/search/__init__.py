@@ -92,10 +92,9 @@ from sbert.pipeline.quantization import calibrate, dequantize, quantize
 from sbert.search.clustering import cluster, topic_words
 from sbert.search.communities import community_detection
 from sbert.search.hard_negatives import mine_hard_negatives
-from sbert.search.index import Index
+from sbert.search.index import Index, IndexHits
 from sbert.search.paraphrase_mining import Pair, Pairs, most_similar_pair, paraphrase_mining
 from sbert.search.semantic_search import semantic_search
-from sbert.search.store import IndexHits
 from sbert.search.top_k import Hits
 
 __all__ = [

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from sbert.functional import Vectors, check_similarity
@@ -17,7 +18,7 @@ from sbert.search import index_files
 from sbert.search.ann import BACKENDS, Graph, check_backend
 from sbert.search.corpus import in_memory
 from sbert.search.semantic_search import rescored, semantic_search
-from sbert.search.store import Id, IndexHits, VectorStore, new_ids
+from sbert.search.store import Id, VectorStore
 from sbert.search.top_k import Hits
 from sbert.storage.atomic import replacing
 from sbert.storage.folders import read_whole
@@ -27,7 +28,18 @@ from sbert.storage.processes import Lock
 _OVERSAMPLE = 4
 # Without it, each of several threads that search for the first time would add the rows to the graph.
 _BUILDING = Lock()
-_SAME_MODEL = "encode both with the same model and truncate_dim"
+
+
+class IndexHits(NamedTuple):
+    """The most similar vectors of each query, in the order of decreasing score.
+
+    Args:
+        scores: (queries, k) float32.
+        ids: (queries, k), int64 if the ids are integers, otherwise object arrays of strings.
+    """
+
+    scores: npt.NDArray[np.float32]
+    ids: npt.NDArray[np.int64] | npt.NDArray[np.object_]
 
 
 class Index:
@@ -68,7 +80,7 @@ class Index:
         backend: str = "exact",
         similarity: str = "cosine",
         precision: str = "float32",
-        ranges: np.ndarray | None = None,
+        ranges: npt.ArrayLike | None = None,
     ) -> None:
         check_choice("backend", backend, ("exact", *BACKENDS))
         check_similarity(similarity)
@@ -77,10 +89,13 @@ class Index:
             check_backend(backend, similarity)
             if precision != "float32":
                 raise ValueError(f"backend={backend!r} stores float32, not {precision}; pass backend='exact'")
-        self.dim = check_positive("dim", dim)
-        self.backend, self.similarity, self.precision = backend, similarity, precision
-        self.ranges = None if ranges is None else check_ranges(ranges, self.dim)
-        if self.ranges is not None:
+        self.dim: int | None = check_positive("dim", dim)
+        self.backend: str = backend
+        self.similarity: str = similarity
+        self.precision: str = precision
+        self.ranges: npt.NDArray[np.float32] | None = None
+        if ranges is not None:
+            self.ranges = check_ranges(ranges, self.dim)
             self.dim = self.ranges.shape[1]
         self._store = VectorStore()
         self._graph: Graph | None = None
@@ -91,7 +106,7 @@ class Index:
     def __contains__(self, identity: object) -> bool:
         # True and 1.0 are equal to 1 in Python, but they are not ids.
         is_integer = isinstance(identity, (int, np.integer)) and not isinstance(identity, bool)
-        return (is_integer or isinstance(identity, str)) and identity in self._store.known
+        return (is_integer or isinstance(identity, str)) and identity in self._store.ids
 
     @known_arguments
     def add(self, vectors: Vectors, ids: Iterable[Id] | None = None) -> None:
@@ -112,12 +127,11 @@ class Index:
                 its row).
         """
         values = in_memory("vectors", vectors).cpu().float()
-        if len(values) and self.dim not in (None, values.shape[1]):
-            raise ValueError(f"the vectors have dim {values.shape[1]}, the index {self.dim}; {_SAME_MODEL}")
+        self._check_dim("vectors", values)
         wrong = (~values.isfinite().all(1)).nonzero()
         if len(wrong):
             raise ValueError(f"vectors[{int(wrong[0])}] has a NaN or a value that is infinite as float32; correct it")
-        checked = new_ids(ids, len(values), self._store)
+        checked = self._store.new_ids(ids, len(values))
         if not len(values):
             return
         codes = quantize(values, self.precision, self.ranges).numpy()
@@ -133,8 +147,6 @@ class Index:
             TypeError: If ``ids`` is a single id, or an id is neither an integer nor a string.
             ValueError: If an integer does not fit 64 bits.
         """
-        if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
-            raise TypeError(f"ids={ids!r} is one id; pass a list of them")
         if self._store.remove(ids):
             self._graph = None
 
@@ -154,14 +166,27 @@ class Index:
         """
         k = check_count("top_k", top_k)
         values = in_memory("queries", queries)
-        if len(values) and self.dim not in (None, values.shape[1]):
-            raise ValueError(f"the queries have dim {values.shape[1]}, the index {self.dim}; {_SAME_MODEL}")
+        self._check_dim("queries", values)
         if self.backend != "exact" and len(values) and len(self):
             hits = self._approximate(values, k)
         else:
-            coding: dict[str, Any] = {"precision": self.precision, "ranges": self.ranges}
-            hits = semantic_search(values, iter(self._store.blocks), k, similarity=self.similarity, **coding)
+            hits = semantic_search(
+                values,
+                iter(self._store.blocks),
+                k,
+                similarity=self.similarity,
+                precision=self.precision,
+                ranges=self.ranges,
+            )
         return IndexHits(hits.scores, self._store.id_array()[hits.indices])
+
+    def _check_dim(self, name: str, values: Tensor) -> None:
+        """Raise a ValueError if there are vectors, and they have another dim than those in the index."""
+        if len(values) and self.dim not in (None, values.shape[1]):
+            raise ValueError(
+                f"the {name} have dim {values.shape[1]}, the index {self.dim}; encode both with the same model and"
+                " truncate_dim"
+            )
 
     def _approximate(self, values: Tensor, k: int) -> Hits:
         candidates = self._built_graph().search(values.float().cpu().numpy(), min(len(self), k * _OVERSAMPLE))
@@ -169,7 +194,7 @@ class Index:
         if not values.isfinite().all() or (candidates < 0).any():
             return semantic_search(values, self._store.vectors(), k, similarity=self.similarity)
         hits = Hits(np.empty(candidates.shape, np.float32), candidates)
-        return rescored(values, hits, self._store.vectors(), k, similarity=self.similarity)
+        return rescored(values, hits, self._store.vectors(), k, self.similarity)
 
     def _built_graph(self) -> Graph:
         """The graph with all rows of the index."""
@@ -218,10 +243,12 @@ class Index:
     @classmethod
     def _read(cls, folder: Path, verify: bool) -> Index:
         settings, store, graph = index_files.read(folder, verify)
-        with index_files.naming_file(folder):
+        try:
             index = cls(**settings)
+        except (ValueError, TypeError) as error:
+            raise index_files.unreadable(folder, f"has invalid settings: {error}") from error
         index._store = store
         if graph is not None:
             dim = index.dim or 1
-            index._graph = index_files.read_graph(graph, index.backend, index.similarity, dim, len(store.ids))
+            index._graph = index_files.read_graph(graph, index.backend, index.similarity, dim, len(index))
         return index

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,6 @@ _INDEX, _VECTORS, _IDS = "index.json", "vectors.npy", "ids.json"
 _GRAPH = "graph."
 # The only files that index.json may name: others, inside the folder or outside, do not belong to the index.
 _FILES = {_VECTORS, _IDS, *(_GRAPH + backend for backend in BACKENDS)}
-_REMEDY = "save the index again"
 # Values that are written in one step.
 _VALUES = 1 << 22
 
@@ -41,7 +38,7 @@ def write(folder: Path, settings: dict[str, Any], store: VectorStore, graph: Gra
                 for low in range(0, len(block), step):
                     file.append(block[low : low + step])
     # JSON with escapes can hold strings that UTF-8 cannot encode, such as some file names.
-    (folder / _IDS).write_text(json.dumps(store.ids), encoding="utf-8")
+    (folder / _IDS).write_text(json.dumps(list(store.ids)), encoding="utf-8")
     if graph is not None:
         graph.save(folder / (_GRAPH + graph.backend))
     files = {path.name: [path.stat().st_size, checksum(path)] for path in sorted(folder.iterdir())}
@@ -72,29 +69,28 @@ def read(folder: Path, verify: bool) -> tuple[dict[str, Any], VectorStore, Path 
     ids = _json(folder / _IDS)
     types = {type(each) for each in ids} if isinstance(ids, list) else {None}
     if types not in (set(), {int}, {str}) or len(set(ids)) < len(ids):
-        raise UnreadableError(folder / _IDS, "is not a list of unique ids", _REMEDY)
+        raise unreadable(folder, "is not a list of unique ids", _IDS)
     vectors = _vectors(folder, described, len(ids)) if ids or _VECTORS in files else None
     graph = next((folder / name for name in files if name.startswith(_GRAPH)), None)
     next_id = required(described, path, "following", int)
     if types == {int} and not -INT64_END <= min(ids) <= max(ids) < next_id <= INT64_END:
         reason = f"gives {next_id} as the next id, but the ids are {min(ids)} to {max(ids)}, and ids have 64 bits"
-        raise UnreadableError(path, reason, _REMEDY)
+        raise unreadable(folder, reason)
     return {name: described.get(name) for name in SETTINGS}, VectorStore(vectors, ids, next_id), graph
 
 
 def _check_file(folder: Path, name: str, saved: Any, verify: bool) -> None:
     """Compare a file with its entry in index.json, [size in bytes, checksum]."""
     if name not in _FILES:
-        raise UnreadableError(folder / _INDEX, f"names the file {name!r}, which is no part of an index", _REMEDY)
+        raise unreadable(folder, f"names the file {name!r}, which is no part of an index")
     if not isinstance(saved, list) or len(saved) != 2:
-        raise UnreadableError(folder / _INDEX, f"gives {name!r} no size and checksum", _REMEDY)
+        raise unreadable(folder, f"gives {name!r} no size and checksum")
     size, expected = saved
     actual = (folder / name).stat().st_size if (folder / name).is_file() else None
     if actual != size:
-        reason = f"has {actual} bytes of {size}: it is truncated, or belongs to another index"
-        raise UnreadableError(folder / name, reason, _REMEDY)
+        raise unreadable(folder, f"has {actual} bytes of {size}: it is truncated, or belongs to another index", name)
     if (verify or name != _VECTORS) and checksum(folder / name) != expected:
-        raise UnreadableError(folder / name, "is not what was saved: its checksum differs", _REMEDY)
+        raise unreadable(folder, "is not what was saved: its checksum differs", name)
 
 
 def _vectors(folder: Path, described: dict[str, Any], rows: int) -> np.ndarray:
@@ -105,24 +101,20 @@ def _vectors(folder: Path, described: dict[str, Any], rows: int) -> np.ndarray:
     dtype = np.dtype(PRECISIONS.get(precision, np.float32))
     if vectors.shape != (rows, columns) or vectors.dtype != dtype:
         reason = f"has shape {vectors.shape} and dtype {vectors.dtype}, expected {(rows, columns)} and {dtype}"
-        raise UnreadableError(folder / _VECTORS, reason, _REMEDY)
+        raise unreadable(folder, reason, _VECTORS)
     return vectors
 
 
-@contextmanager
-def naming_file(folder: Path) -> Iterator[None]:
-    """Turn an error about the saved settings into one that names their file."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        raise UnreadableError(folder / _INDEX, f"has invalid settings: {error}", _REMEDY) from error
+def unreadable(folder: Path, reason: str, name: str = _INDEX) -> UnreadableError:
+    """An error that names a file of an index."""
+    return UnreadableError(folder / name, reason, "save the index again")
 
 
 def read_graph(file: Path, backend: str, similarity: str, dim: int, rows: int) -> Graph:
     """The graph in a file; an error if its number of rows differs."""
     graph = Graph(backend, similarity, dim, file)
     if len(graph) != rows:
-        raise UnreadableError(file, f"has {len(graph)} rows, expected {rows}", _REMEDY)
+        raise unreadable(file.parent, f"has {len(graph)} rows, expected {rows}", file.name)
     return graph
 
 
@@ -137,7 +129,7 @@ def _foreign(folder: Path) -> str | None:
     except (OSError, ValueError):
         described = None
     is_index = isinstance(described, dict) and described.get("format") == _FORMAT
-    return foreign(folder, {*_FILES, _INDEX}.__contains__ if is_index else lambda _: False)
+    return foreign(folder, lambda name: is_index and name in {*_FILES, _INDEX})
 
 
 def _described(folder: Path) -> dict[str, Any]:
@@ -148,14 +140,10 @@ def _described(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UnreadableError(folder, f"has no {_INDEX}, so it is not an index", "pass the folder of an index")
     described = _json(path)
-    if isinstance(described, dict) and (described.get("format"), described.get("version")) == (_FORMAT, 1):
-        raise UnreadableError(
-            path, "has the format of version 1, without checksums", "add the vectors to a new Index, and save it"
-        )
     if not isinstance(described, dict) or (described.get("format"), described.get("version")) != (_FORMAT, _VERSION):
         raise UnreadableError(path, f"is not of format {_FORMAT}, version {_VERSION}", "pass the folder of an index")
     if described.pop(_CHECKSUM, None) != _checksum(described):
-        raise UnreadableError(path, "is not what was saved: its checksum differs", _REMEDY)
+        raise unreadable(folder, "is not what was saved: its checksum differs")
     return described
 
 
@@ -163,4 +151,4 @@ def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise UnreadableError(path, f"cannot be read as JSON ({type(error).__name__})", _REMEDY) from error
+        raise unreadable(path.parent, f"cannot be read as JSON ({type(error).__name__})", path.name) from error

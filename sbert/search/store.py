@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 Id = int | str
 
 # The smallest positive integer that int64 does not hold.
 INT64_END = 2**63
-
-
-class IndexHits(NamedTuple):
-    """The most similar vectors of each query, in the order of decreasing score.
-
-    Args:
-        scores: (queries, k) float32.
-        ids: (queries, k), int64 if the ids are integers, otherwise object arrays of strings.
-    """
-
-    scores: np.ndarray
-    ids: np.ndarray
 
 
 class VectorStore:
@@ -35,34 +23,61 @@ class VectorStore:
     """
 
     def __init__(self, vectors: np.ndarray | None = None, ids: Iterable[Id] = (), next_id: int = 0) -> None:
-        self.blocks = [] if vectors is None else [vectors]
-        self.ids, self.next_id = list(ids), next_id
-        self.known = set(self.ids)
-        self._array: np.ndarray | None = None
+        self.blocks: list[np.ndarray] = [] if vectors is None else [vectors]
+        self.ids: dict[Id, None] = dict.fromkeys(ids)  # In the order of the rows; a dict finds an id at once.
+        self.next_id: int = next_id
+        self._array: npt.NDArray[np.int64] | npt.NDArray[np.object_] | None = None
+
+    def new_ids(self, ids: Iterable[Id] | None, rows: int) -> list[Id]:
+        """The ids of new rows; an error unless they are new, unique and of the same type as those in the store."""
+        if ids is None:
+            if isinstance(next(iter(self.ids), None), str):
+                raise ValueError("the ids of this index are strings; pass ids=, one for each vector")
+            if self.next_id + rows > INT64_END:
+                raise ValueError(
+                    f"{rows} ids from {self.next_id} on do not fit 64 bits; pass ids=, one for each vector"
+                )
+            return list(range(self.next_id, self.next_id + rows))
+        checked = _checked_ids(ids)
+        if len(checked) != rows:
+            raise ValueError(f"{len(checked)} ids and {rows} vectors were given; pass one id for each vector")
+        example = next(iter([*self.ids, *checked]), 0)
+        seen: set[Id] = set()
+        for position, name in enumerate(checked):
+            if isinstance(name, str) != isinstance(example, str):
+                raise TypeError(
+                    f"ids[{position}]={name!r}, but other ids are like {example!r}; pass only one type of ids"
+                )
+            if name in self.ids or name in seen:
+                where = "given twice" if name in seen else "in the index already; remove it first"
+                raise ValueError(f"ids[{position}]={name!r} is {where}; nothing was added")
+            seen.add(name)
+        return checked
 
     def add(self, vectors: np.ndarray, ids: list[Id]) -> None:
-        """Append rows; the caller has checked vectors and ids."""
+        """Append rows with ids that ``new_ids`` has checked."""
         self.blocks.append(vectors)
         # Merging keeps each block larger than the next, so that their number stays logarithmic in the number of adds.
-        while len(self.blocks) > 1 and len(self.blocks[-2]) <= len(self.blocks[-1]) and not self._mapped(-2):
+        while (
+            len(self.blocks) > 1
+            and len(self.blocks[-2]) <= len(self.blocks[-1])
+            and not isinstance(self.blocks[-2], np.memmap)
+        ):
             self.blocks[-2:] = [np.concatenate(self.blocks[-2:])]
-        self.ids += ids
-        self.known.update(ids)
+        self.ids.update(dict.fromkeys(ids))
         self.next_id = max([self.next_id, *(each + 1 for each in ids if isinstance(each, int))])
         self._array = None
 
     def remove(self, ids: Iterable[Id]) -> bool:
         """Remove rows; returns whether ``ids`` named any. A KeyError, and no change, if an id is unknown."""
-        ids = [checked_id(each, position) for position, each in enumerate(ids)]
-        missing = [each for each in ids if each not in self.known]
-        if missing:
-            raise KeyError(f"{missing[0]!r} is not an id of the index; nothing was removed")
-        removed = set(ids)
+        removed = dict.fromkeys(_checked_ids(ids))
+        for each in removed:
+            if each not in self.ids:
+                raise KeyError(f"{each!r} is not an id of the index; nothing was removed")
         if removed:
             remaining = np.array([each not in removed for each in self.ids])
             self.blocks = [self.vectors()[remaining]] if remaining.any() else []
-            self.ids = [each for each in self.ids if each not in removed]
-            self.known -= removed
+            self.ids = {each: None for each in self.ids if each not in removed}
             self._array = None
         return bool(removed)
 
@@ -72,17 +87,21 @@ class VectorStore:
             self.blocks = [np.concatenate(self.blocks)]
         return self.blocks[0]
 
-    def id_array(self) -> np.ndarray:
+    def id_array(self) -> npt.NDArray[np.int64] | npt.NDArray[np.object_]:
         """The ids as int64, or as objects if they are strings: NumPy's string dtype drops trailing null characters."""
         if self._array is None:
-            self._array = np.array(self.ids, object if self.ids and isinstance(self.ids[0], str) else np.int64)
+            strings = isinstance(next(iter(self.ids), None), str)
+            self._array = np.array([*self.ids], object) if strings else np.array([*self.ids], np.int64)
         return self._array
 
-    def _mapped(self, number: int) -> bool:
-        return isinstance(self.blocks[number], np.memmap)
+
+def _checked_ids(ids: Iterable[Id]) -> list[Id]:
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+        raise TypeError(f"ids={ids!r:.60} is of type {type(ids).__name__}; pass a list of ids")
+    return [_checked_id(each, position) for position, each in enumerate(ids)]
 
 
-def checked_id(given: object, position: int) -> Id:
+def _checked_id(given: object, position: int) -> Id:
     """An id as int or str; an error unless it is a string or an integer of 64 bits.
 
     bool and float are errors, because True and 1.0 are equal to 1 in Python and would name the same vector.
@@ -94,30 +113,3 @@ def checked_id(given: object, position: int) -> Id:
     if not -INT64_END <= given < INT64_END:
         raise ValueError(f"ids[{position}]={given} does not fit 64 bits; pass it as a string")
     return int(given)
-
-
-def new_ids(ids: Iterable[Id] | None, rows: int, store: VectorStore) -> list[Id]:
-    """The ids of new rows; an error unless they are new, unique and of the same type as those in the store."""
-    if ids is None:
-        first = store.next_id
-        if store.ids and isinstance(store.ids[0], str):
-            raise ValueError("the ids of this index are strings; pass ids=, one for each vector")
-        if first + rows > INT64_END:
-            raise ValueError(f"{rows} ids from {first} on do not fit 64 bits; pass ids=, one for each vector")
-        return list(range(first, first + rows))
-    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
-        what = "one string" if isinstance(ids, (str, bytes)) else f"of type {type(ids).__name__}"
-        raise TypeError(f"ids={ids!r:.60} is {what}; pass a list, one for each vector")
-    checked = [checked_id(each, position) for position, each in enumerate(ids)]
-    if len(checked) != rows:
-        raise ValueError(f"{len(checked)} ids and {rows} vectors were given; pass one id for each vector")
-    example = next(iter(store.ids), checked[0] if checked else 0)
-    seen: set[Id] = set()
-    for position, name in enumerate(checked):
-        if isinstance(name, str) != isinstance(example, str):
-            raise TypeError(f"ids[{position}]={name!r}, but other ids are like {example!r}; pass only one type of ids")
-        if name in store.known or name in seen:
-            where = "given twice" if name in seen else "in the index already; remove it first"
-            raise ValueError(f"ids[{position}]={name!r} is {where}; nothing was added")
-        seen.add(name)
-    return checked

@@ -138,13 +138,13 @@ def test_ids_are_given_once() -> None:
         ([1, True], TypeError, r"ids\[1\]=True is of type bool"),
         ([1, 2.0], TypeError, r"ids\[1\]=2.0 is of type float"),
         ([1, 2**63], ValueError, r"ids\[1\]=9223372036854775808 does not fit 64 bits"),
-        ("ab", TypeError, "ids='ab' is one string"),
+        ("ab", TypeError, "ids='ab' is of type str; pass a list of ids"),
     ):
         with pytest.raises(error, match=message):  # type: ignore[call-overload]
             index.add(vectors(2), ids)
         assert len(index) == 3
     index.add(vectors(2))
-    assert index._store.ids == [5, -2, 9, 10, 11]
+    assert list(index._store.ids) == [5, -2, 9, 10, 11]
     index.remove([11])
     index.add(vectors(1))  # Not 11 again, which a caller may still refer to.
     assert 12 in index
@@ -159,7 +159,7 @@ def test_ids_that_only_seem_to_be_there() -> None:
         ([0, True], TypeError, r"ids\[1\]=True is of type bool; pass whole numbers or strings"),
         ([1.0], TypeError, r"ids\[0\]=1.0 is of type float"),
         ([2**63], ValueError, r"ids\[0\]=9223372036854775808 does not fit 64 bits; pass it as a string"),
-        (1.0, TypeError, "ids=1.0 is one id; pass a list of them"),
+        (1.0, TypeError, "ids=1.0 is of type float; pass a list of ids"),
     ):
         with pytest.raises(error, match=message):
             index.remove(given)  # type: ignore[arg-type]

@@ -492,7 +492,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "index of vectors": (lambda: Index(V), r"dim is array\(.{0,60}; pass a whole number"),
     "add texts": (lambda: Index().add(TEXTS), rf"vectors {NUMBERS}"),
     "add codes": (lambda: Index().add(CODES), "vectors must hold floats, not codes"),
-    "add an id": (lambda: Index().add(V, 5), "ids=5 is of type int; pass a list, one for each vector"),
+    "add an id": (lambda: Index().add(V, 5), "ids=5 is of type int; pass a list of ids"),
     "ask in words": (lambda: Index().search("a b"), rf"queries {NUMBERS}"),
     "code texts": (lambda: quantize(TEXTS, "ubinary"), rf"vectors {NUMBERS}"),
     "code codes": (lambda: quantize(CODES, "ubinary"), "vectors must hold floats, not codes"),
