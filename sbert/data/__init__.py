@@ -33,9 +33,8 @@ A data frame of pandas, polars or Arrow needs no reader: the trainer takes it as
 from sbert.data.nli import read_nli, read_triplets
 from sbert.data.records import FORMATS
 from sbert.data.retrieval import Retrieval, read_retrieval
-from sbert.data.rows import read_classes, read_rows
+from sbert.data.rows import read_classes, read_rows, read_texts
 from sbert.data.sts import read_sick, read_sts, read_sts_year
-from sbert.data.texts import read_texts
 from sbert.data.transfer import TransferTask, read_transfer
 
 __all__ = [

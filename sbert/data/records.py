@@ -68,27 +68,22 @@ def open_bytes(path: Name) -> AbstractContextManager[Iterable[bytes]]:
     return Path(path).open("rb")
 
 
-def decoded(file: Iterable[bytes], path: Name) -> Iterator[str]:
-    """Decode lines as UTF-8, with their line feeds. Only a line feed ends a line; other Unicode breaks are text."""
+def lines_of(path: Name) -> Iterator[str]:
+    """The lines of a UTF-8 file, with their line feeds. Only a line feed ends a line; other Unicode breaks are text."""
     number = 0
     try:
-        for number, line in enumerate(file, start=1):
-            text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode("utf-8")
-            if "\0" in text:  # UTF-16, or a binary file.
-                raise ValueError(f"{path}, line {number}: a NUL byte; convert the text to UTF-8 ({READ})")
-            yield text
+        with open_bytes(path) as file:
+            for number, line in enumerate(file, start=1):
+                text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode("utf-8")
+                if "\0" in text:  # UTF-16, or a binary file.
+                    raise ValueError(f"{path}, line {number}: a NUL byte; convert the text to UTF-8 ({READ})")
+                yield text
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path}, line {number}: not UTF-8 ({error.reason}); convert the text to UTF-8 ({READ})"
         ) from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path}, after line {number}: {error}; the file is damaged, download it again") from error
-
-
-def lines_of(path: Name) -> Iterator[str]:
-    """The decoded lines of a file."""
-    with open_bytes(path) as file:
-        yield from decoded(file, path)
 
 
 def without_ending(line: str) -> str:
@@ -120,31 +115,25 @@ def values(lines: Iterator[str], path: Name, file_format: str = "jsonl") -> Iter
             if line.strip():
                 break
         lines = chain(head, lines)
-        if head and head[-1].lstrip().startswith("["):
-            yield from _elements("".join(lines), path)
+        if head and head[-1].lstrip().startswith("["):  # An array is parsed in memory as a whole.
+            listed = _parsed("".join(lines), path, None, "a JSON array", "fix it, or pass the format jsonl")
+            for number, value in enumerate(listed, start=1):
+                yield f"{path}, element {number}", value
             return
     for number, line in enumerate(_without_empty_end(lines), start=1):
-        where = f"{path}, line {number}"
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            reason: object = error
-            if isinstance(error, json.JSONDecodeError):
-                reason = f"{error.msg.removesuffix(' at')} at character {error.colno}"
-            raise ValueError(f"{where}: not valid JSON ({reason}); fix or remove the line") from error
-        yield where, value
+        value = _parsed(line, path, number, "valid JSON", "fix or remove the line")
+        yield f"{path}, line {number}", value
 
 
-def _elements(text: str, path: Name) -> Iterator[tuple[str, Any]]:
-    """The elements of a JSON array, which is parsed in memory as a whole."""
+def _parsed(text: str, path: Name, number: int | None, what: str, remedy: str) -> Any:
+    """Parse a line of JSON with its number, or without a number a text of several lines."""
     try:
-        listed = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        at = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else error
-        raise ValueError(f"{path}{at}: not a JSON array ({reason}); fix it, or pass the format jsonl") from error
-    for number, value in enumerate(listed, start=1):
-        yield f"{path}, element {number}", value
+        reason = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            number, reason = number or error.lineno, f"{error.msg.removesuffix(' at')} at character {error.colno}"
+        raise ValueError(f"{path}, line {number or 1}: not {what} ({reason}); {remedy}") from error
 
 
 def kind(value: object) -> str:
@@ -155,8 +144,10 @@ def kind(value: object) -> str:
 
 def records(
     path: Name, columns: Sequence[str], file_format: str, lines: Iterator[str] | None = None
-) -> Iterator[tuple[str, list[Any]]]:
-    """The values of the named columns, row by row, with the location of each row. Empty lines at the end are skipped.
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a file, each with its location: the named columns and, of JSON objects, all other keys, too.
+
+    Empty lines at the end are skipped.
 
     Args:
         path: The file.
@@ -169,35 +160,33 @@ def records(
         ValueError: If a column is missing or occurs twice, or a line is invalid.
     """
     if file_format == "parquet":
-        return parquet_rows(path, columns)
+        return _parquet_rows(path, columns)
     lines = lines_of(path) if lines is None else lines
     if file_format in ("json", "jsonl"):
         return _objects(values(lines, path, file_format), columns)
-    return _table(lines, path, columns, file_format)
+    return _table(_csv_rows(lines, path) if file_format == "csv" else tsv_rows(lines, path), path, columns)
 
 
-def _objects(found: Iterable[tuple[str, Any]], columns: Sequence[str]) -> Iterator[tuple[str, list[Any]]]:
+def _objects(found: Iterable[tuple[str, Any]], columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     for where, value in found:
         for column in columns:
             if not isinstance(value, dict):
                 raise ValueError(f"{where}: {kind(value)}, not an object with the key {column!r}; name no column")
             if column not in value:
                 raise ValueError(f"{where}: no key {column!r}; the keys are {', '.join(value) or 'none'}")
-        yield where, [value[column] for column in columns]
+        yield where, value
 
 
 def _table(
-    lines: Iterator[str], path: Name, columns: Sequence[str], file_format: str
-) -> Iterator[tuple[str, list[Any]]]:
-    rows = _csv_rows(lines, path) if file_format == "csv" else tsv_rows(lines)
-    _, header = next(rows, (1, []))
+    rows: Iterator[tuple[str, list[str]]], path: Name, columns: Sequence[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    _, header = next(rows, ("", []))
     _check_columns(path, columns, header)
-    places = [header.index(column) for column in columns]
-    for number, row in rows:
-        where = f"{path}, line {number}"
+    places = {column: header.index(column) for column in columns}
+    for where, row in rows:
         if len(row) != len(header):
             raise ValueError(f"{where}: {len(row)} cells where the header has {len(header)}; fix or remove the line")
-        yield where, [row[place] for place in places]
+        yield where, {column: row[place] for column, place in places.items()}
 
 
 def _check_columns(path: Name, columns: Sequence[str], header: list[str]) -> None:
@@ -214,15 +203,12 @@ def parquet_names(path: Name) -> list[str]:
         return list(file.schema_arrow.names)
 
 
-def parquet_rows(path: Name, columns: Sequence[str]) -> Iterator[tuple[str, list[Any]]]:
-    """The values of the named columns of a Parquet file, which is read in batches to save memory."""
+def _parquet_rows(path: Name, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     with _parquet(path) as file:
         _check_columns(path, columns, list(file.schema_arrow.names))
-        number = 0
-        for batch in file.iter_batches(columns=list(columns)):
-            for row in batch.to_pylist():
-                number += 1
-                yield f"{path}, row {number}", [row[column] for column in columns]
+        batches = file.iter_batches(columns=list(columns))  # Saves memory.
+        for number, row in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), start=1):
+            yield f"{path}, row {number}", row
 
 
 @contextmanager
@@ -246,19 +232,19 @@ def _parquet(path: Name) -> Iterator[Any]:
         ) from error
 
 
-def tsv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the number of their line."""
+def tsv_rows(lines: Iterable[str], path: Name) -> Iterator[tuple[str, list[str]]]:
+    """The cells of each line, with its location."""
     for number, line in enumerate(_without_empty_end(lines), start=1):
-        yield number, without_ending(line).split("\t")
+        yield f"{path}, line {number}", without_ending(line).split("\t")
 
 
-def _csv_rows(lines: Iterator[str], path: Name) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the number of their last line. Empty lines are skipped."""
+def _csv_rows(lines: Iterable[str], path: Name) -> Iterator[tuple[str, list[str]]]:
+    """The cells of each row, with the location of its last line. Empty lines are skipped."""
     csv.field_size_limit(2**31 - 1)  # The default limit is 131,072 characters per cell.
     reader = csv.reader(lines, strict=True)
     try:
         for row in reader:
             if row:
-                yield reader.line_num, row
+                yield f"{path}, line {reader.line_num}", row
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: {error}; fix the quotes there or before") from error

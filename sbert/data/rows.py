@@ -1,19 +1,71 @@
-"""Training rows from files: named columns of text and a numeric label."""
+"""Texts, and training rows with named columns of text and a numeric label, from the files of the user."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from sbert.data.records import FORMATS, Name, check_there, format_of, kind, records
+from sbert.data.labels import WHOLE, Convert, as_word, conversion
+from sbert.data.records import FORMATS, Name, check_there, format_of, kind, lines_of, records, values, without_ending
 
-# Converts a label to a number; the first argument is its location, for errors.
-Convert = Callable[[str, Any], Any]
-_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
-# Number of classes that an error lists.
-_LISTED = 20
+# Names of the formats, for errors.
+_TABLES = {"csv": "CSV", "tsv": "TSV", "parquet": "Parquet"}
+
+
+def read_texts(path: Name, column: str | None = None, file_format: str | None = None) -> Iterator[str]:
+    r"""Iterate over the texts of a UTF-8 file in order; lines are read lazily.
+
+    - Text: one text per line, including empty lines.
+    - JSONL: one JSON string per line; with ``column``, one object per line. JSON: an array of these.
+    - CSV and TSV: a header line, then the named column. Quotes are special in CSV, but not in TSV.
+    - Parquet: the named column; needs pyarrow.
+
+    A file with an unknown suffix is read as text. Suffixes of other formats, such as ``.xlsx``, are an error, as are
+    NUL bytes and invalid UTF-8.
+
+    Args:
+        path: The file, gzipped if it ends in ``.gz``; ``"-"`` for standard input.
+        column: Name of the column, or key of the JSON objects.
+        file_format: ``"text"``, ``"jsonl"``, ``"csv"``, ``"tsv"``, ``"json"`` or ``"parquet"``. Default: by the suffix
+            of the file.
+
+    Raises:
+        ImportError: If the file is Parquet and pyarrow is not installed.
+        OSError: If the file cannot be opened.
+        ValueError: If a line is invalid, with the line number, or the format is not supported.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "texts.tsv"
+        ...     _ = file.write_text("id\ttext\n1\tA 5\" nail.\n", encoding="utf-8")
+        ...     list(read_texts(file, column="text"))
+        ['A 5" nail.']
+    """
+    chosen = format_of(path, file_format)
+    if column is None and chosen in _TABLES:
+        raise ValueError(f"{path} is {_TABLES[chosen]}; name the column that holds the texts")
+    if column is not None and chosen == "text":
+        raise ValueError(f"{path} is plain text and has no column {column!r}; leave column= out, or pass file_format=")
+    check_there(path)
+    return _texts(path, column, chosen)
+
+
+def _texts(path: Name, column: str | None, file_format: str) -> Iterator[str]:
+    if file_format == "text":
+        yield from map(without_ending, lines_of(path))
+        return
+    found = (
+        values(lines_of(path), path, file_format)
+        if column is None
+        else ((where, row[column]) for where, row in records(path, [column], file_format))
+    )
+    for where, text in found:
+        if not isinstance(text, str):
+            remedy = "name the column that holds the texts" if isinstance(text, dict) else "put a string there"
+            raise ValueError(f"{where}: {kind(text)} where a text is expected; {remedy}")
+        yield text
 
 
 def read_rows(
@@ -71,7 +123,8 @@ def read_rows(
     chosen = _table_format(path, file_format)
     convert = conversion(classes, scale)
     check_there(path)
-    return _rows(path, names, label, convert, {as_word(value) for value in drop}, chosen)
+    found = ((where, [row[name] for name in wanted]) for where, row in records(path, wanted, chosen))
+    return rows_of(found, names, None if label is None else convert, drop)
 
 
 def read_classes(path: Name, label: str, *, drop: Collection[object] = (), file_format: str | None = None) -> list[str]:
@@ -99,11 +152,11 @@ def read_classes(path: Name, label: str, *, drop: Collection[object] = (), file_
     chosen = _table_format(path, file_format)
     check_there(path)
     dropped, labels = {as_word(each) for each in drop}, set()
-    for where, (value,) in records(path, [label], chosen):
-        if as_word(value) not in dropped:
-            _check_filled(where, "the label", value)
-            labels.add(as_word(value))
-    whole = all(_WHOLE.fullmatch(word) for word in labels)
+    for where, row in records(path, [label], chosen):
+        if as_word(row[label]) not in dropped:
+            _check_filled(where, "the label", row[label])
+            labels.add(as_word(row[label]))
+    whole = all(WHOLE.fullmatch(word) for word in labels)
     return sorted(labels, key=lambda word: (int(word) if whole else 0, word))
 
 
@@ -114,19 +167,27 @@ def _table_format(path: Name, file_format: str | None) -> str:
     return chosen
 
 
-def _rows(
-    path: Name,
-    columns: list[str],
-    label: str | None,
-    convert: Convert,
-    drop: set[str],
-    file_format: str,
+def rows_of(
+    found: Iterable[tuple[str, list[Any]]],
+    columns: Sequence[str],
+    convert: Convert | None = None,
+    drop: Collection[object] = (),
 ) -> Iterator[dict[str, Any]]:
-    wanted = columns if label is None else [*columns, label]
-    for where, row in records(path, wanted, file_format):
-        if label is not None and drop and as_word(row[-1]) in drop:
-            continue
-        yield row_of(where, columns, row, None if label is None else convert)
+    """Rows with checked texts by column.
+
+    Args:
+        found: The values of each row with its location.
+        columns: Names of the texts.
+        convert: Converts the label, which is then the last value.
+        drop: Labels whose rows are left out.
+
+    Raises:
+        ValueError: If a text or a label is invalid; the message begins with the location.
+    """
+    dropped = {as_word(value) for value in drop}
+    for where, cells in found:
+        if convert is None or as_word(cells[-1]) not in dropped:
+            yield row_of(where, columns, cells, convert)
 
 
 def row_of(where: str, columns: Sequence[str], cells: Sequence[Any], convert: Convert | None = None) -> dict[str, Any]:
@@ -146,82 +207,6 @@ def row_of(where: str, columns: Sequence[str], cells: Sequence[Any], convert: Co
     return row
 
 
-def as_word(value: object) -> str:
-    """A label as it is written in CSV and TSV, so that JSON's 1 and a table's "1" are the same word."""
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _check_filled(where: str, what: str, value: object) -> None:
     if value is None or value == [] or (isinstance(value, str) and not value.strip()):
         raise ValueError(f"{where}: {what} is empty; fill it in, or remove the line")
-
-
-def conversion(classes: Sequence[str] | None, scale: tuple[float, float] | None) -> Convert:
-    """The function that converts labels: to class indices, to the range 0 to 1, or to plain numbers."""
-    if classes is None:
-        return _number if scale is None else _scaled(scale)
-    if scale is not None:
-        raise ValueError("classes= is for labels that are words, scale= for labels that are numbers; pass one of them")
-    words = [as_word(word) for word in classes]
-    if not words or len(set(words)) < len(words):
-        raise ValueError(f"classes={list(classes)}; pass one or more words, each once")
-    index = {word: i for i, word in enumerate(words)}
-    known = ", ".join(words[:_LISTED]) + (f" and {len(words) - _LISTED} more" if len(words) > _LISTED else "")
-
-    def convert(where: str, value: Any) -> int:
-        place = index.get(as_word(value))
-        if place is None:
-            raise ValueError(f"{where}: the label {value!r} is not one of the classes {known}; add or drop it")
-        return place
-
-    return convert
-
-
-def _scaled(scale: tuple[float, float]) -> Callable[[str, Any], float]:
-    low, high = scale
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"scale={scale}; pass the lowest and the highest label, such as (0, 5)")
-
-    def convert(where: str, value: Any) -> float:
-        number = _number(where, value)
-        if isinstance(number, list):
-            raise ValueError(f"{where}: the label is a list, which scale= does not support; leave scale= out")
-        if not low <= number <= high:
-            raise ValueError(
-                f"{where}: the label {number} is not within scale={low:g} to {high:g}; correct one of them"
-            )
-        return (number - low) / (high - low)
-
-    return convert
-
-
-def _number(where: str, value: Any) -> int | float | list[float]:
-    """The label as a number; an int if it is written as one."""
-    if isinstance(value, list):
-        for part in value:
-            if isinstance(part, (bool, list)) or not _fits(part):
-                raise ValueError(f"{where}: the label's list contains {part!r}; use finite numbers only")
-        return value
-    number = _parsed(value) if isinstance(value, str) else value
-    if number is None:
-        raise ValueError(f"{where}: the label {value!r} is not a number; if labels are words, list them as classes")
-    if not isinstance(number, (int, float)):
-        raise ValueError(f"{where}: the label is {kind(value)}; make it a number, a word or a list of numbers")
-    if not _fits(number):
-        raise ValueError(f"{where}: the label {value!r} is not finite, or too large; fix or remove the line")
-    return int(number) if isinstance(number, bool) else number
-
-
-def _parsed(text: str) -> int | float | None:
-    try:
-        # Python accepts underscores between digits; here they are an error.
-        return int(text) if _WHOLE.fullmatch(text) else float(text.replace("_", "?"))
-    except ValueError:
-        return None
-
-
-def _fits(number: object) -> bool:
-    """Whether it is a finite number in the range of int64 and float32."""
-    return isinstance(number, (int, float)) and abs(number) < 2**63

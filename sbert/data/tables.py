@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from sbert.data.labels import Convert
 from sbert.data.records import (
     Name,
     check_there,
@@ -21,7 +22,7 @@ from sbert.data.records import (
     values,
     without_ending,
 )
-from sbert.data.rows import Convert, as_word, row_of
+from sbert.data.rows import rows_of
 
 # The names that one column has in the files of different publishers.
 Names = Sequence[str]
@@ -54,11 +55,8 @@ def read_table(
         ValueError: If a line is invalid, with the line number, or there are no rows.
     """
     wanted = [*columns.values(), label] if convert else list(columns.values())
-    rows = [
-        row_of(where, list(columns), values, convert)
-        for where, values in cells(path, wanted, places=places, split=split)
-        if not (convert and as_word(values[-1]) in drop)
-    ]
+    found = cells(path, wanted, places=places, split=split)
+    rows = list(rows_of(found, list(columns), convert, drop))
     if not rows:
         raise ValueError(f"{path} has no rows; download the file again, or pass another")
     return rows
@@ -92,32 +90,37 @@ def cells(
         ValueError: If a column or the split is missing, or a line is invalid; the message gives the line number.
     """
     check_there(path)
-    wanted = [*columns, *([_SPLIT] if split else []), *([optional] if optional else [])]
-    found: set[str] = set()
+    wanted = [*columns, *([_SPLIT] if split else [])]
     file_format, header, lines = _opened(path)
     chosen = [_column(path, names, header) for names in wanted]
     if places and split is None and not any(chosen) and file_format not in ("csv", "parquet"):
         yield from _placed(lines, path, places, file_format)
         return
-    absent = bool(optional) and chosen[-1] is None
     for names, name in zip(wanted, chosen, strict=True):
-        if name is None and names is not optional:
+        if name is None:
             known = ", ".join(header[:20]) or "none"
             raise ValueError(f"{path}: no column {' or '.join(names)}; the first line names {known}")
     named = [name for name in chosen if name]
-    if optional and file_format in ("json", "jsonl"):
-        yield from _objects(values(lines, path, file_format), path, named[: len(columns)], optional)
-        return
-    for where, row in records(path, named, file_format, lines):
-        if absent:
-            row.append("")
-        if split is not None:
-            part = str(row.pop(len(columns)))
-            found.add(part)
-            if part.lower() != split.lower():
-                continue
-        yield where, row
-    if split is not None and split.lower() not in {name.lower() for name in found}:
+    more = [] if file_format in ("json", "jsonl") else [_column(path, optional, header)]  # Objects have it or not.
+    rows = records(path, [*named, *filter(None, more)], file_format, lines)
+    for where, row in rows if split is None else _of_split(rows, named[-1], split, path):
+        values = [row[name] for name in named[: len(columns)]]
+        if optional:
+            name = _column(path, optional, [name for name in row if row[name] is not None])
+            values.append("" if name is None else row[name])
+        yield where, values
+
+
+def _of_split(
+    rows: Iterable[tuple[str, dict[str, Any]]], column: str, split: str, path: Name
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of one split, of which there must be some."""
+    found: set[str] = set()
+    for where, row in rows:
+        found.add(str(row[column]))
+        if str(row[column]).lower() == split.lower():
+            yield where, row
+    if split.lower() not in map(str.lower, found):
         raise ValueError(f"{path} has no rows of the split {split!r}; it has {', '.join(sorted(found)) or 'none'}")
 
 
@@ -169,28 +172,12 @@ def _header(line: str) -> tuple[str, list[str]]:
     return "csv", next(csv.reader([line]), [])
 
 
-def _objects(
-    found: Iterable[tuple[str, Any]], path: Name, columns: Sequence[str], optional: Names
-) -> Iterator[tuple[str, list[Any]]]:
-    """The values of required keys, then of an optional key, which is empty if it is missing or null."""
-    for where, value in found:
-        missing = [column for column in columns if not isinstance(value, dict) or column not in value]
-        if missing:
-            raise ValueError(f"{where}: no key {missing[0]!r}; fix or remove the line")
-        name = _column(path, optional, [key for key in value if value[key] is not None])
-        more = "" if name is None else value[name]
-        yield where, [*(value[column] for column in columns), more]
-
-
 def _placed(
     lines: Iterator[str], path: Name, places: Sequence[int], file_format: str
 ) -> Iterator[tuple[str, list[Any]]]:
     """The cells of a file without column names, by their indices."""
-    rows: Iterator[tuple[str, Any]]
-    if file_format in ("json", "jsonl"):
-        rows = values(lines, path, file_format)
-    else:
-        rows = ((f"{path}, line {number}", row) for number, row in tsv_rows(lines))
+    json = file_format in ("json", "jsonl")
+    rows: Iterator[tuple[str, Any]] = values(lines, path, file_format) if json else tsv_rows(lines, path)
     for where, row in rows:
         if not isinstance(row, list) or len(row) <= max(places):
             count = f"{len(row)} cells" if isinstance(row, list) else "no array"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sbert.data.labels import conversion
 from sbert.data.nli import CLASSES, read_nli
 from sbert.data.records import Name
-from sbert.data.rows import conversion, row_of
+from sbert.data.rows import rows_of
 from sbert.data.sts import read_sick
 from sbert.data.tables import check_folder, find, located, read_table
 
@@ -112,32 +114,30 @@ _OPPOSITES = {".pos": ".neg", ".subjective": ".objective"}
 def _sentences(path: Path, classes: Sequence[str]) -> Rows:
     """Sentences with a label: from a table, or in one of SentEval's three formats."""
     if path.suffix in _OPPOSITES:  # One sentence per line, one file per class.
-        other = path.with_suffix(_OPPOSITES[path.suffix])
-        return [
-            {"sentence": text, "label": label} for label, file in ((1, path), (0, other)) for _, text in _lines(file)
-        ]
-    convert = conversion(classes, None)
-    if path.suffix == ".label":  # NUM:dist How far is it?
-        cells = [(where, [line.partition(" ")[2], line.partition(":")[0]]) for where, line in _lines(path)]
+        files = (path, 1), (path.with_suffix(_OPPOSITES[path.suffix]), 0)
+        found = [(where, [line, label]) for file, label in files for where, line in _lines(file)]
+    elif path.suffix == ".label":  # NUM:dist How far is it?
+        found = [(where, [line.partition(" ")[2], line.partition(":")[0]]) for where, line in _lines(path)]
     elif path.name.startswith("sentiment-"):  # The sentence, a tab, the label.
-        cells = [(where, [*line.rpartition("\t")[::2]]) for where, line in _lines(path)]
+        found = [(where, [*line.rpartition("\t")[::2]]) for where, line in _lines(path)]
     else:
-        return read_table(path, {"sentence": ("sentence", "text")}, ("label", "coarse"), convert)
-    return [row_of(where, ["sentence"], cell, convert) for where, cell in cells]
+        return _table(path, classes, {"sentence": ("sentence", "text")}, "coarse")
+    return list(rows_of(found, ["sentence"], conversion(classes, None)))
+
+
+def _decoded(path: Path) -> str:
+    """The content of a file. Some of these files are in Windows-1252."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; put it there, beside the file of the other class")
+    for encoding in ("utf-8-sig", "cp1252"):
+        with suppress(UnicodeDecodeError):
+            return path.read_bytes().decode(encoding)
+    raise ValueError(f"{path}: neither UTF-8 nor Windows-1252; convert the file to UTF-8")
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    """The lines that are not blank, with their locations. Some of these files are in Windows-1252."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; put it there, beside the file of the other class")
-    raw = path.read_bytes()
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        try:
-            text = raw.decode("cp1252")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: neither UTF-8 nor Windows-1252; convert the file to UTF-8") from error
+    """The lines that are not blank, with their locations."""
+    text = _decoded(path)
     if not text.strip():
         raise ValueError(f"{path} has no rows; download the file again, or pass another")
     for number, line in enumerate(text.split("\n"), start=1):
@@ -146,8 +146,11 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _paraphrases(path: Path, classes: Sequence[str]) -> Rows:
-    columns = {"first": ("sentence1", "#1 String"), "second": ("sentence2", "#2 String")}
-    return read_table(path, columns, ("label", "Quality"), conversion(classes, None))
+    return _table(path, classes, {"first": ("sentence1", "#1 String"), "second": ("sentence2", "#2 String")}, "Quality")
+
+
+def _table(path: Path, classes: Sequence[str], columns: Mapping[str, Sequence[str]], label: str) -> Rows:
+    return read_table(path, columns, ("label", label), conversion(classes, None))
 
 
 def _entailment(path: Path, classes: Sequence[str]) -> Rows:

@@ -263,7 +263,12 @@ def test_05_training_from_a_parquet_file(run: Any, folder: Path, tmp_path: Path)
         ("a.parquet", b"PAR1 and nothing", "text", "a.parquet: not a valid Parquet file"),
         ("a.parquet", b"", "text", "a.parquet: not a valid Parquet file"),
         ("a.json", b'["a", "b"', None, "a.json, line 1: not a JSON array"),
-        ("a.json", b'["a"]\n["b"]\n', None, "line 2: not a JSON array (Extra data); fix it, or pass the format"),
+        (
+            "a.json",
+            b'["a"]\n["b"]\n',
+            None,
+            "line 2: not a JSON array (Extra data at character 1); fix it, or pass the format",
+        ),
         ("a.json", b'["a", 1]', None, "a.json, element 2: a number where a text is expected; put a string there"),
         ("a.json", b'[{"t": "a"}]', None, "element 1: an object where a text is expected; name the column"),
         ("a.json", b'[{"t": "a"}, {"x": "b"}]', "t", "a.json, element 2: no key 't'; the keys are x"),
