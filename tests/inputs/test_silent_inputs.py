@@ -267,7 +267,7 @@ def test_05_training_from_a_parquet_file(run: Any, folder: Path, tmp_path: Path)
             "a.json",
             b'["a"]\n["b"]\n',
             None,
-            "line 2: not a JSON array (Extra data at character 1); fix it, or pass the format",
+            "line 2: not a JSON array (Extra data at character 1); fix it, or pass",
         ),
         ("a.json", b'["a", 1]', None, "a.json, element 2: a number where a text is expected; put a string there"),
         ("a.json", b'[{"t": "a"}]', None, "element 1: an object where a text is expected; name the column"),
