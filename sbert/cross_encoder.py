@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sbert.backends import huggingface, packed, select
+from sbert import backends
+from sbert.backends import huggingface, limits, packed
 from sbert.batch import TokenBatch
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import check_choice, check_positive, known_arguments, known_arguments_or
@@ -123,7 +124,7 @@ class CrossEncoder(nn.Module):
         self.activation = stated
         self._copy: tuple[Any, object, PairTokenizer] | None = None
         self._told: set[str] = set()
-        limit = huggingface.default_limit(self.auto_model, self.tokenizer)
+        limit = limits.default_limit(self.auto_model, self.tokenizer)
         self.max_seq_length = limit if max_seq_length is None else max_seq_length
         self.to(device=check_device(device or default_device())).eval()
         leave_float16(self, self.device)
@@ -161,7 +162,7 @@ class CrossEncoder(nn.Module):
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
         least = sum(self._reader().special_tokens) + 2
-        self._limit = huggingface.check_limit(self.auto_model, length, least)
+        self._limit = limits.check_limit(self.auto_model, length, least)
 
     # ------------------------------------------------------------------------------------------ tokens, forward
 
@@ -171,7 +172,7 @@ class CrossEncoder(nn.Module):
         made = self._copy
         if made is None or made[0] is not self.tokenizer or made[1] != state:
             typed = "token_type_ids" in self.tokenizer.model_input_names
-            typed = typed and huggingface.accepts(self.auto_model, "token_type_ids")
+            typed = typed and limits.accepts(self.auto_model, "token_type_ids")
             made = self._copy = (self.tokenizer, state, PairTokenizer(self.tokenizer, typed))
         return made[2]
 
@@ -185,7 +186,7 @@ class CrossEncoder(nn.Module):
             array([9])
         """
         types = getattr(self.auto_model.config, "type_vocab_size", None) or None
-        vocab_size = huggingface.vocab_size(self.auto_model)
+        vocab_size = limits.vocab_size(self.auto_model)
         return tokenize_pairs(self._reader(), pairs, self.max_seq_length, vocab_size, types)
 
     def forward(self, batch: TokenBatch) -> Tensor:
@@ -196,7 +197,7 @@ class CrossEncoder(nn.Module):
             )
         if not batch.rows:
             return torch.zeros(0, self.classes, dtype=self.dtype, device=batch.ids.device)
-        return select.scores(self.auto_model, batch)
+        return backends.scores(self.auto_model, batch)
 
     # ------------------------------------------------------------------------------------------- predict, rank
 

@@ -123,3 +123,10 @@ more to them. What this shows, and what it does not:
 - GPUs: not yet measured. bfloat16 there uses torch's attention for rows of any length, and CUDA graphs for single
   sentences; neither has run on a GPU yet.
 """
+
+from sbert.backends.classification import scores
+from sbert.backends.copies import carry_over, choose
+from sbert.backends.inference import Inference, forward
+from sbert.backends.select import padding_reason, reasons
+
+__all__ = ["Inference", "carry_over", "choose", "forward", "padding_reason", "reasons", "scores"]

@@ -1,15 +1,19 @@
-"""The layers of BERT-family models, by the names in the classes of Hugging Face. New architectures are added here."""
+"""The layers of BERT-family models: a new architecture is one entry in ``ARCHITECTURES``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from sbert.backends.activations import ACTIVATIONS, Activation
+
+# What some layers have beyond those of BERT. A backend names those that it knows, and refuses others.
+POSITION_BIAS = "a position bias"
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,8 @@ class Layer:
     down: nn.Linear
     norm: nn.LayerNorm
     dropout: nn.Dropout
-    out_dropout: nn.Dropout | None
     down_dropout: nn.Dropout
+    out_dropout: nn.Dropout | None = None
 
 
 @dataclass(frozen=True)
@@ -41,31 +45,27 @@ class Backbone:
 
     Args:
         words: Embeddings of the tokens.
-        positions: Embeddings of the positions.
+        positions: Embeddings of the positions. With a padding index, positions are counted from it.
         norm: Layer norm of their sum.
+        dropout: Dropout of the embeddings.
         layers: The layers, in order.
         heads: Number of attention heads.
         activation: Activation of the feed-forward networks.
-        dropout: Dropout of the embeddings.
         token_types: Embeddings of the two texts of a pair; single texts use the first.
         widen: Projection from embeddings of a smaller dimension to that of the layers.
-        padding: Id of the padding token in models that count positions from it.
         position_bias: Function of a length to a bias of the attention scores, (heads, length, length).
-        bias_table: Weights of the bias.
     """
 
     words: nn.Embedding
     positions: nn.Embedding
     norm: nn.LayerNorm
+    dropout: nn.Dropout
     layers: tuple[Layer, ...]
     heads: int
     activation: Activation
-    dropout: nn.Dropout
     token_types: nn.Embedding | None = None
     widen: nn.Linear | None = None
-    padding: int | None = None
     position_bias: Callable[[int], Tensor] | None = None
-    bias_table: nn.Embedding | None = None
 
     @property
     def head_dim(self) -> int:
@@ -78,22 +78,47 @@ class Backbone:
             yield from (value for value in vars(part).values() if isinstance(value, nn.Module))
 
 
-def describe(model: Any) -> Backbone | str:
-    """The layers of a Hugging Face encoder, or the reason why it is not supported.
+class Architecture(NamedTuple):
+    """What the library knows of a model type.
+
+    Args:
+        layer: For each field of ``Layer``, its name in a layer of the Hugging Face model.
+        head: Function of a model for sequence classification and the vectors of the first tokens, (rows, 1, dim), to
+            scores, (rows, classes).
+        layers: Name of the list of layers.
+        activation: Name of the activation in the configuration.
+        extras: What its layers have beyond those of BERT.
+    """
+
+    layer: Mapping[str, str]
+    head: Callable[[Any, Tensor], Tensor]
+    layers: str = "encoder.layer"
+    activation: str = "hidden_act"
+    extras: Set[str] = frozenset()
+
+
+def describe(network: Any, known: Set[str] = frozenset()) -> Backbone | str:
+    """The layers of an encoder, or the reason why they cannot be run one by one.
 
     Model types are listed, because others use the same names for parts that work differently on long texts.
+
+    Args:
+        network: A Hugging Face model, or a minimal BERT.
+        known: What the caller can compute beyond the layers of BERT.
     """
-    config = model.config
-    kind = config.model_type
-    if kind not in _ARCHITECTURES:
-        return f"{kind} is not a BERT-family model"
+    config = network.config
+    architecture = ARCHITECTURES.get(config.model_type)
+    if architecture is None:
+        return f"{config.model_type} is not a BERT-family model"
+    if architecture.extras - known:
+        return f"its layers have {', '.join(architecture.extras - known)}"
     if getattr(config, "is_decoder", False):
         return "it is a decoder"
-    activation = getattr(config, "activation" if kind == "distilbert" else "hidden_act")
+    activation = getattr(config, architecture.activation)
     if activation not in ACTIVATIONS:
         return f"its activation is {activation!r}"
     try:
-        backbone = _ARCHITECTURES[kind].read(model, ACTIVATIONS[activation])
+        backbone = _backbone(network, architecture, ACTIVATIONS[activation])
     except AttributeError as error:
         return f"parts of it were replaced ({error})"
     for module in backbone.modules():
@@ -102,105 +127,32 @@ def describe(model: Any) -> Backbone | str:
     return backbone
 
 
-def _bert(model: Any, activation: Activation) -> Backbone:
-    layers = (
-        Layer(
-            layer.attention.self.query,
-            layer.attention.self.key,
-            layer.attention.self.value,
-            layer.attention.output.dense,
-            layer.attention.output.LayerNorm,
-            layer.intermediate.dense,
-            layer.output.dense,
-            layer.output.LayerNorm,
-            layer.attention.self.dropout,
-            layer.attention.output.dropout,
-            layer.output.dropout,
-        )
-        for layer in model.encoder.layer
-    )
-    table = model.embeddings
+def _backbone(network: Any, architecture: Architecture, activation: Activation) -> Backbone:
+    table = network.embeddings
+    getters = {field: attrgetter(name) for field, name in architecture.layer.items()}
+    layers = attrgetter(architecture.layers)(network)
     return Backbone(
         table.word_embeddings,
         table.position_embeddings,
         table.LayerNorm,
-        tuple(layers),
-        model.config.num_attention_heads,
-        activation,
         table.dropout,
-        token_types=table.token_type_embeddings,
-        widen=getattr(model, "embeddings_project", None),  # of small ELECTRA models
-    )
-
-
-def _roberta(model: Any, activation: Activation) -> Backbone:
-    return replace(_bert(model, activation), padding=model.embeddings.padding_idx)
-
-
-def _mpnet(model: Any, activation: Activation) -> Backbone:
-    layers = (
-        Layer(
-            layer.attention.attn.q,
-            layer.attention.attn.k,
-            layer.attention.attn.v,
-            layer.attention.attn.o,
-            layer.attention.LayerNorm,
-            layer.intermediate.dense,
-            layer.output.dense,
-            layer.output.LayerNorm,
-            layer.attention.attn.dropout,
-            layer.attention.dropout,
-            layer.output.dropout,
-        )
-        for layer in model.encoder.layer
-    )
-    table, encoder = model.embeddings, model.encoder  # Not the model, which must not be kept alive by this.
-
-    def position_bias(length: int) -> Tensor:
-        bias: Tensor = encoder.compute_position_bias(torch.empty(1, length, 0, device=table.LayerNorm.weight.device))
-        return bias[0]
-
-    return Backbone(
-        table.word_embeddings,
-        table.position_embeddings,
-        table.LayerNorm,
-        tuple(layers),
-        model.config.num_attention_heads,
+        tuple(Layer(**{field: get(layer) for field, get in getters.items()}) for layer in layers),
+        network.config.num_attention_heads,
         activation,
-        table.dropout,
-        padding=table.padding_idx,
-        position_bias=position_bias,
-        bias_table=encoder.relative_attention_bias,
+        token_types=getattr(table, "token_type_embeddings", None),
+        widen=getattr(network, "embeddings_project", None),  # of small ELECTRA models
+        position_bias=_position_bias(network) if POSITION_BIAS in architecture.extras else None,
     )
 
 
-def _distilbert(model: Any, activation: Activation) -> Backbone:
-    layers = (
-        Layer(
-            layer.attention.q_lin,
-            layer.attention.k_lin,
-            layer.attention.v_lin,
-            layer.attention.out_lin,
-            layer.sa_layer_norm,
-            layer.ffn.lin1,
-            layer.ffn.lin2,
-            layer.output_layer_norm,
-            layer.attention.dropout,
-            None,
-            layer.ffn.dropout,
-        )
-        for layer in model.transformer.layer
-    )
-    table = model.embeddings
-    return Backbone(
-        table.word_embeddings,
-        table.position_embeddings,
-        table.LayerNorm,
-        tuple(layers),
-        model.config.n_heads,
-        activation,
-        table.dropout,
-    )
+def _position_bias(network: Any) -> Callable[[int], Tensor]:
+    encoder, weight = network.encoder, network.embeddings.LayerNorm.weight  # Not the network, to keep it not alive.
+
+    def bias(length: int) -> Tensor:
+        made: Tensor = encoder.compute_position_bias(torch.empty(1, length, 0, device=weight.device))
+        return made[0]
+
+    return bias
 
 
 def _pooled(model: Any, first: Tensor) -> Tensor:
@@ -218,31 +170,55 @@ def _preclassified(model: Any, first: Tensor) -> Tensor:
     return scores
 
 
-class Architecture(NamedTuple):
-    """What the library knows of a model type.
+_BERT = {
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "dropout": "attention.self.dropout",
+    "out": "attention.output.dense",
+    "out_dropout": "attention.output.dropout",
+    "attention_norm": "attention.output.LayerNorm",
+    "up": "intermediate.dense",
+    "down": "output.dense",
+    "down_dropout": "output.dropout",
+    "norm": "output.LayerNorm",
+}
+_MPNET = {
+    **_BERT,
+    "query": "attention.attn.q",
+    "key": "attention.attn.k",
+    "value": "attention.attn.v",
+    "dropout": "attention.attn.dropout",
+    "out": "attention.attn.o",
+    "out_dropout": "attention.dropout",
+    "attention_norm": "attention.LayerNorm",
+}
+_DISTILBERT = {
+    "query": "attention.q_lin",
+    "key": "attention.k_lin",
+    "value": "attention.v_lin",
+    "dropout": "attention.dropout",
+    "out": "attention.out_lin",
+    "attention_norm": "sa_layer_norm",
+    "up": "ffn.lin1",
+    "down": "ffn.lin2",
+    "down_dropout": "ffn.dropout",
+    "norm": "output_layer_norm",
+}
 
-    Args:
-        read: Function of a model and its activation to its layers.
-        head: Function of a model for sequence classification and the vectors of the first tokens, (rows, 1, dim), to
-            scores, (rows, classes).
-    """
-
-    read: Callable[[Any, Activation], Backbone]
-    head: Callable[[Any, Tensor], Tensor]
-
-
-_ARCHITECTURES = {
-    "bert": Architecture(_bert, _pooled),
-    "electra": Architecture(_bert, _classified),
-    "roberta": Architecture(_roberta, _classified),
-    "xlm-roberta": Architecture(_roberta, _classified),
-    "camembert": Architecture(_roberta, _classified),
-    "mpnet": Architecture(_mpnet, _classified),
-    "distilbert": Architecture(_distilbert, _preclassified),
+# By the model type of the configuration.
+ARCHITECTURES = {
+    "bert": Architecture(_BERT, _pooled),
+    "electra": Architecture(_BERT, _classified),
+    "roberta": Architecture(_BERT, _classified),
+    "xlm-roberta": Architecture(_BERT, _classified),
+    "camembert": Architecture(_BERT, _classified),
+    "mpnet": Architecture(_MPNET, _classified, extras={POSITION_BIAS}),
+    "distilbert": Architecture(_DISTILBERT, _preclassified, layers="transformer.layer", activation="activation"),
 }
 
 
 def classification_head(model: Any) -> Callable[[Any, Tensor], Tensor] | None:
     """The head of a model for sequence classification if it reads the first token of each row, else None."""
-    known = _ARCHITECTURES.get(model.config.model_type)
+    known = ARCHITECTURES.get(model.config.model_type)
     return known.head if known and type(model).__name__.endswith("ForSequenceClassification") else None

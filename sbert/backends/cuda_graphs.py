@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from sbert.backends.fused import FusedEncoder
+from sbert.backends.architectures import describe
+from sbert.backends.attention import one_kernel
+from sbert.backends.fused import Fused
 from sbert.backends.parity import gap, probe_of, tolerance
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, one_line
@@ -26,7 +28,7 @@ _SEEN = 2
 _capturing = Lock()
 
 
-class Captured(NamedTuple):
+class _Captured(NamedTuple):
     """A graph, its static input and output, and an event recorded after their last use."""
 
     graph: torch.cuda.CUDAGraph
@@ -35,38 +37,56 @@ class Captured(NamedTuple):
     free: torch.cuda.Event
 
 
-class Graphs:
-    """A fused encoder that replays CUDA graphs for small batches.
+class CudaGraphs:
+    """The fused forward, with CUDA graphs that are replayed for small batches.
 
     Its attention has to be one kernel for variable lengths, which reads the offsets of the rows from a tensor. The
-    output of a new graph is compared with that of the encoder. After a difference or a failed capture, no graph is
+    output of a new graph is compared with that of the forward. After a difference or a failed capture, no graph is
     used, and ``failure`` gives the reason.
 
     Args:
-        fused: The encoder, on a GPU.
+        fused: The forward, on a GPU.
     """
 
-    def __init__(self, fused: FusedEncoder) -> None:
+    name: ClassVar[str] = "cuda_graphs"
+
+    def __init__(self, fused: Fused) -> None:
         self._fused = fused
         self._seen: Counter[int] = Counter()
-        self._captured: dict[int, Captured] = {}
+        self._captured: dict[int, _Captured] = {}
         self._lock = threading.Lock()
         self.failure: str | None = None
 
-    def __call__(self, batch: TokenBatch) -> Tensor:
+    @staticmethod
+    def supports(network: Any, device: torch.device, dtype: torch.dtype) -> str | None:
+        """Why the fused forward of a model cannot be captured; None if it can."""
+        backbone = describe(network)
+        if isinstance(backbone, str):
+            return backbone
+        one = one_kernel(dtype, device, backbone.head_dim)
+        return None if one else "attention is not one kernel: that takes half precision and a recent NVIDIA GPU"
+
+    @property
+    def why(self) -> str:
+        """How it runs, in words."""
+        failure = f", which are not used: {self.failure}" if self.failure else ""
+        return f"{self._fused.why}, CUDA graphs for short texts{failure}"
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
         tokens = len(batch.ids)
         size = next((size for size in _TOKENS if tokens <= size <= self._fused.longest), None)
         if size is None or batch.rows > _ROWS or batch.types is not None or self.failure:
-            return self._fused(batch)
+            return self._fused.forward(batch)
         with self._lock, torch.cuda.device(batch.ids.device):
             self._seen[size] += 1
             if self._seen[size] >= _SEEN and size not in self._captured and not self.failure:
                 self._try_to_capture(size, batch.ids.device)
             if size in self._captured:
                 return self._replay(self._captured[size], batch)
-        return self._fused(batch)
+        return self._fused.forward(batch)
 
-    def _replay(self, captured: Captured, batch: TokenBatch) -> Tensor:
+    def _replay(self, captured: _Captured, batch: TokenBatch) -> Tensor:
         stream = torch.cuda.current_stream(batch.ids.device)
         stream.wait_event(captured.free)  # The previous caller may use another stream.
         fill(captured.static, batch)
@@ -81,7 +101,7 @@ class Graphs:
             with _capturing:
                 captured = self._capture(size, device)
             probe = probe_of((size // 2, size // 4, 1), self._fused.vocab_size, device)
-            difference = gap(self._replay(captured, probe), self._fused(probe), probe)
+            difference = gap(self._replay(captured, probe), self._fused.forward(probe), probe)
             if difference <= tolerance(self._fused.dtype, device):
                 self._captured[size] = captured
                 return
@@ -92,19 +112,19 @@ class Graphs:
             self.failure = f"a capture failed ({one_line(error)})"
         warnings.warn(f"short texts are encoded without CUDA graphs: {self.failure}; please report it", stacklevel=2)
 
-    def _capture(self, size: int, device: torch.device) -> Captured:
+    def _capture(self, size: int, device: torch.device) -> _Captured:
         static = empty(size, device)
         # A first run outside of the graph initializes the libraries.
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
-            self._fused(static)
+            self._fused.forward(static)
         torch.cuda.current_stream(device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         # With a stream of another device, the graph would be empty.
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            output = self._fused(static)
-        return Captured(graph, static, output, torch.cuda.Event())  # type: ignore[no-untyped-call]
+            output = self._fused.forward(static)
+        return _Captured(graph, static, output, torch.cuda.Event())  # type: ignore[no-untyped-call]
 
 
 def empty(size: int, device: torch.device) -> TokenBatch:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert.backends.activations import Activation
-from sbert.backends.architectures import Backbone, Layer
+from sbert.backends.architectures import POSITION_BIAS, Backbone, Layer, describe
 from sbert.backends.attention import attend
-from sbert.backends.linear import Linear
+from sbert.backends.hooks import watched
+from sbert.backends.linear import Linear, packing, rounded
 from sbert.backends.packed import positions
 from sbert.batch import TokenBatch
 from sbert.functional import accumulation_dtype
@@ -31,10 +32,10 @@ class _Norm:
 class _Layer:
     """One layer: query, key and value in one product; activations and residuals fused with the product before them."""
 
-    def __init__(self, layer: Layer, heads: int, activation: Activation, dtype: torch.dtype, packed: bool) -> None:
+    def __init__(self, layer: Layer, heads: int, activation: Activation, dtype: torch.dtype, reordered: bool) -> None:
         self.heads, self.activation = heads, activation
-        self.qkv = Linear([layer.query, layer.key, layer.value], dtype, packed)
-        self.out, self.up, self.down = (Linear([x], dtype, packed) for x in (layer.out, layer.up, layer.down))
+        self.qkv = Linear([layer.query, layer.key, layer.value], dtype, reordered)
+        self.out, self.up, self.down = (Linear([x], dtype, reordered) for x in (layer.out, layer.up, layer.down))
         self.attention_norm, self.norm = _Norm(layer.attention_norm, dtype), _Norm(layer.norm, dtype)
 
     def attention(self, x: Tensor, batch: TokenBatch, bias: Tensor | None) -> Tensor:
@@ -48,24 +49,32 @@ def _rest(layer: _Layer, mixed: Tensor, x: Tensor) -> Tensor:
     return layer.norm(layer.down(layer.up(x, activation=layer.activation), residual=x))
 
 
-class FusedEncoder:
-    """Token embeddings of a backbone, computed from copies of its weights.
+class Fused:
+    """A BERT-family model, computed from copies of its weights; sums in norms and attention are float32.
 
     Args:
-        backbone: The layers, which are not modified.
-        dtype: Dtype of the computation; sums in norms and attention are float32.
-        packed: Whether linear layers use the layout of oneDNN.
+        network: A Hugging Face model or a minimal BERT, which is not modified.
+        dtype: Of the computation.
         compiling: Options of ``torch.compile``; None to run without it.
 
     Shape:
         Input: TokenBatch of (tokens,) ids. Output: (tokens, dim) of ``dtype``.
     """
 
-    def __init__(
-        self, backbone: Backbone, dtype: torch.dtype, packed: bool, compiling: dict[str, Any] | None = None
-    ) -> None:
-        self.backbone, self.dtype, self._packed = backbone, dtype, packed
-        self._words, self._padding = backbone.words.weight.detach(), backbone.padding
+    name: ClassVar[str] = "fused"
+    how: ClassVar[str] = "in the fused forward"
+
+    def __init__(self, network: Any, dtype: torch.dtype, compiling: dict[str, Any] | None = None) -> None:
+        backbone = _described(network)
+        if isinstance(backbone, str):
+            raise ValueError(backbone)
+        # Why the weights have their layout, in words.
+        self.why: str = "F.linear" if compiling is None else "torch.compile"
+        self._reordered = False
+        if compiling is None and network.device.type == "cpu":
+            self._reordered, self.why = packing(dtype, torch.get_num_threads())
+        self.dtype: torch.dtype = dtype
+        self._words, self._padding = backbone.words.weight.detach(), backbone.positions.padding_idx
         accumulation = accumulation_dtype(dtype)
         places = backbone.positions.weight.detach().to(accumulation)
         self._places = len(places)
@@ -73,19 +82,32 @@ class FusedEncoder:
             types = backbone.token_types.weight.detach()
             places = (places + types[:, None]).flatten(0, 1)
         self._positions = places  # (types * positions, dim): the sum of each type with each position
-        self.vocab_size = len(self._words)
-        self.longest = self._places - (0 if self._padding is None else self._padding + 1)
+        self.vocab_size: int = len(self._words)
+        self.longest: int = self._places - (0 if self._padding is None else self._padding + 1)
         self._norm = _Norm(backbone.norm, accumulation)
-        self._widen = None if backbone.widen is None else Linear([backbone.widen], dtype, packed)
-        self._layers = [_Layer(x, backbone.heads, backbone.activation, dtype, packed) for x in backbone.layers]
-        self._bias: Tensor | None = None
+        self._widen = None if backbone.widen is None else Linear([backbone.widen], dtype, self._reordered)
+        self._layers = [
+            _Layer(layer, backbone.heads, backbone.activation, dtype, self._reordered) for layer in backbone.layers
+        ]
+        self._make_bias, self._bias = backbone.position_bias, torch.zeros(0, 0, 0)
         self._rest = _rest if compiling is None else torch.compile(_rest, **compiling)
 
-    def __call__(self, batch: TokenBatch) -> Tensor:
-        if len(batch.ids) == 0:
-            return torch.zeros(0, *self._layers[-1].norm.shape, dtype=self.dtype, device=batch.ids.device)
+    @staticmethod
+    def supports(network: Any, device: torch.device, dtype: torch.dtype) -> str | None:
+        """Why a model cannot be run layer by layer, from copies; None if it can."""
+        if device.type == "mps":
+            return "MPS compiles for each shape, so batches are padded to few shapes"
+        if watched(network):
+            return "hooks are to see its modules run"
+        backbone = _described(network)
+        return backbone if isinstance(backbone, str) else None
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
         tokens = len(batch.ids)
-        batch = _rounded(batch) if self._packed else batch
+        if tokens == 0:
+            return torch.zeros(0, *self._layers[-1].norm.shape, dtype=self.dtype, device=batch.ids.device)
+        batch = _rounded(batch) if self._reordered else batch
         x = self._embed(batch)
         bias = self._position_bias(batch.longest)
         for layer in self._layers:
@@ -102,25 +124,25 @@ class FusedEncoder:
 
     def _position_bias(self, longest: int) -> Tensor | None:
         """(heads, at least longest, at least longest), computed for the longest row so far."""
-        make, known = self.backbone.position_bias, self._bias
-        if make is None:
+        known = self._bias
+        if self._make_bias is None:
             return None
-        if known is None or known.shape[1] < longest:
-            known = self._bias = make(longest).to(self.dtype)
+        if known.shape[1] < longest:
+            known = self._bias = self._make_bias(longest).to(self.dtype)
         return known
 
 
-def _rounded(batch: TokenBatch) -> TokenBatch:
-    """The batch with appended rows of one token, so that few different numbers of tokens occur.
+def _described(network: Any) -> Backbone | str:
+    return describe(network, known={POSITION_BIAS})
 
-    oneDNN compiles for each number, which takes as long as a small batch and memory that is not released.
-    """
+
+def _rounded(batch: TokenBatch) -> TokenBatch:
+    """The batch with appended rows of one token, so that few different numbers of tokens occur."""
     tokens = len(batch.ids)
-    step = 1 << max(0, tokens.bit_length() - 5)  # At most one token in 16 is filler.
-    filler = -tokens % step
+    filler = rounded(tokens) - tokens
     ids = F.pad(batch.ids, (0, filler))
     ends = torch.arange(tokens + 1, tokens + filler + 1)
     types = None if batch.types is None else F.pad(batch.types, (0, filler))
-    rounded = TokenBatch(ids, torch.cat([batch.offsets, ends]), batch.longest, types=types)
-    rounded.__dict__["groups"] = [*batch.groups, (filler, 1)] if filler else batch.groups
-    return rounded
+    result = TokenBatch(ids, torch.cat([batch.offsets, ends]), batch.longest, types=types)
+    result.__dict__["groups"] = [*batch.groups, (filler, 1)] if filler else batch.groups
+    return result

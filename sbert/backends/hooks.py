@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torch import nn
+from torch.nn.modules.module import _has_any_global_hook
 
 FORWARD = ("_forward_hooks", "_forward_pre_hooks")
 ALL = (*FORWARD, "_backward_hooks", "_backward_pre_hooks")
@@ -20,5 +21,6 @@ def walk(model: nn.Module) -> list[nn.Module]:
 
 
 def watched(model: nn.Module, kinds: tuple[str, ...] = FORWARD, own: bool = False) -> bool:
-    """Whether any module of a model, or the model itself as ``own``, has hooks of these kinds."""
-    return any(getattr(module, kind) for module in ([model] if own else walk(model)) for kind in kinds)
+    """Whether any module of a model, or the model itself as ``own``, has hooks of these kinds, or all modules have."""
+    everywhere: bool = _has_any_global_hook()  # type: ignore[no-untyped-call]
+    return everywhere or any(getattr(module, kind) for module in ([model] if own else walk(model)) for kind in kinds)

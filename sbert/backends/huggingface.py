@@ -1,9 +1,8 @@
-"""Loading and inspecting models of the transformers library: the only file that knows its API."""
+"""Loading models and tokenizers by the transformers library: the only file that knows how."""
 
 from __future__ import annotations
 
 import copy
-import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sbert.inputs.extras import missing
 from sbert.storage.files import UnreadableError, blame, check_files, is_failure, one_line, read_object, reading
@@ -274,83 +273,3 @@ def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizer
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
     return tokenizer
-
-
-def position_limit(model: nn.Module) -> int | None:
-    """Maximum number of tokens of a model with a table of positions; None without a table.
-
-    RoBERTa-family models count positions from padding_idx + 1 and cannot use the rows before.
-    """
-    table = _positions(model)
-    if table is None:
-        return None
-    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
-
-
-def position_padding(model: nn.Module) -> int | None:
-    """Id of the padding token if positions are counted from it; None if they are counted from 0."""
-    table = _positions(model)
-    return None if table is None else table.padding_idx
-
-
-def _positions(model: nn.Module) -> nn.Embedding | None:
-    for name, part in model.named_children():
-        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
-            return part
-        # Read for every batch; the table precedes the list of layers.
-        found = None if isinstance(part, nn.ModuleList) else _positions(part)
-        if found is not None:
-            return found
-    return None
-
-
-def vocab_size(model: Any) -> int | None:
-    """Number of tokens in the embedding table of a model; None without a table."""
-    try:
-        table = model.get_input_embeddings()
-    except NotImplementedError:
-        return None
-    return table.num_embeddings if isinstance(table, nn.Embedding) else None
-
-
-def default_limit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Longest input in tokens: the minimum of the tokenizer, the configuration and the positions."""
-    stated = [
-        tokenizer.model_max_length,
-        getattr(model.config, "max_position_embeddings", None),
-        position_limit(model),
-    ]
-    # Without a limit, tokenizers have 10**30 and configurations -1.
-    limits = [limit for limit in stated if isinstance(limit, int) and 0 < limit < 10**9]
-    return min(limits, default=None)
-
-
-def check_limit(model: nn.Module, length: int | None, least: int) -> int | None:
-    """The length, if the model supports inputs of so many tokens; for None, the maximum.
-
-    Raises:
-        TypeError: If it is not an integer.
-        ValueError: If it is less than ``least``, or exceeds the positions of the model.
-    """
-    positions = position_limit(model)
-    if length is None:
-        return positions
-    if isinstance(length, bool) or not isinstance(length, int):
-        raise TypeError(f"max_seq_length is {length!r}; pass a number of tokens or None")
-    if length < least:
-        raise ValueError(f"max_seq_length={length} leaves no room for text; pass at least {least}")
-    if positions is not None and length > positions:
-        raise ValueError(
-            f"max_seq_length={length} exceeds the {positions} positions of the model; pass at most {positions}"
-        )
-    return length
-
-
-def without_cache(model: nn.Module) -> dict[str, Any]:
-    """Options of a forward that does not return keys and values for a next token."""
-    return {"use_cache": False} if accepts(model, "use_cache") else {}
-
-
-def accepts(model: nn.Module, name: str) -> bool:
-    """Whether the forward of a model has an argument of this name."""
-    return name in inspect.signature(model.forward).parameters

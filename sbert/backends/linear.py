@@ -32,13 +32,10 @@ class Linear:
     def __init__(self, layers: Sequence[nn.Linear], dtype: torch.dtype, packed: bool) -> None:
         weights = [layer.weight.detach().to(dtype) for layer in layers]
         weight = weights[0] if len(weights) == 1 else torch.cat(weights)
-        biases = [
-            layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias.detach()
-            for layer in layers
-        ]
-        self.bias = torch.cat([bias.to(dtype) for bias in biases])
+        biases = [layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias for layer in layers]
+        self.bias: Tensor = torch.cat([bias.detach().to(dtype) for bias in biases])
         self.packed = packed
-        self.weight = _ops()._reorder_linear_weight(weight.contiguous(), _EXPECTED_TOKENS) if packed else weight
+        self.weight: Tensor = _ops()._reorder_linear_weight(weight.contiguous(), _EXPECTED_TOKENS) if packed else weight
 
     def __call__(self, x: Tensor, activation: Activation | None = None, residual: Tensor | None = None) -> Tensor:
         if self.packed:
@@ -51,6 +48,14 @@ class Linear:
         if activation:
             y = activation.apply(y)
         return y if residual is None else y.add_(residual)
+
+
+def rounded(tokens: int) -> int:
+    """The next of at most 16 numbers per power of two.
+
+    oneDNN compiles for each number of tokens, which takes as long as a small batch and memory that is not released.
+    """
+    return tokens + -tokens % (1 << max(0, tokens.bit_length() - 5))
 
 
 def _ops() -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property
-from typing import Any
+from functools import cache
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from sbert.backends import huggingface
+from sbert.backends import huggingface, limits
 from sbert.backends.attention import attend
 from sbert.batch import TokenBatch
 
@@ -20,12 +20,79 @@ _UNSUPPORTED = ("softcap", "s_aux", "position_bias", "head_mask")
 _LAYERS = {"full_attention", "sliding_attention"}
 
 
+class Packed:
+    """The Hugging Face module, with an attention that keeps to the texts of the batch.
+
+    Args:
+        network: A Hugging Face model that was given this attention by ``adopt``.
+    """
+
+    name: ClassVar[str] = "packed"
+    how: ClassVar[str] = "without padding"
+
+    def __init__(self, network: Any) -> None:
+        self._network = network
+
+    @staticmethod
+    def supports(network: Any, device: torch.device, dtype: torch.dtype) -> str | None:
+        """Why a transformer needs padding, from its class and configuration; None if it may do without."""
+        if device.type == "mps":
+            return "MPS compiles for each shape, so batches are padded to few shapes"
+        reason = _foreign(network)
+        attention = None if reason else network.config._attn_implementation
+        return reason or (None if attention == NAME else f"its attention is set to {attention!r}")
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
+        network = self._network
+        windows: list[int | None] = []  # Of each layer.
+        # A mask with four dimensions is passed on unchanged. It is not used: if it were, all outputs would be NaN.
+        unused = torch.full((1, 1, 1, 1), torch.nan, dtype=network.dtype, device=batch.ids.device)
+        output = network(
+            input_ids=batch.ids[None],
+            attention_mask=unused,
+            position_ids=positions(batch, limits.position_padding(network))[None],
+            sbert_rows=batch,
+            sbert_windows=windows,
+            **({} if batch.types is None else {"token_type_ids": batch.types[None]}),
+            **limits.without_cache(network),
+        )
+        if not any(windows) and _windowed(network.config):  # Short texts do not show it.
+            raise NotImplementedError("it does not tell its attention how far to look")
+        states: Tensor = output.last_hidden_state[0]
+        return states
+
+
 @cache
 def register() -> None:
     """Register this attention in transformers, once per process."""
     huggingface.imported("AttentionInterface").register(NAME, _attention)
     masks = huggingface.imported("sdpa_mask", "transformers.masking_utils")
     huggingface.imported("AttentionMaskInterface").register(NAME, masks)
+
+
+def adopt(network: Any) -> None:
+    """Set the attention of a transformer to this one, unless it is not supported or the caller has chosen another."""
+    register()
+    if network.config._attn_implementation == "sdpa" and _foreign(network) is None:
+        network.set_attn_implementation(NAME)
+
+
+def _foreign(network: Any) -> str | None:
+    """Why this attention cannot replace that of a transformer."""
+    name = type(network).__name__
+    if not getattr(network, "_supports_attention_backend", False):
+        return f"{name} has its own attention"
+    layers = sorted(set(getattr(network.config, "layer_types", None) or ()) - _LAYERS)
+    if layers:
+        return f"{name} has layers of {layers[0]}"
+    return None if limits.accepts(network, "position_ids") else f"{name} takes no positions"
+
+
+def _windowed(config: Any) -> bool:
+    """Whether a configuration promises layers that attend within a window."""
+    layers = getattr(config, "layer_types", None)
+    return "sliding_attention" in layers if layers else bool(getattr(config, "sliding_window", None))
 
 
 def _attention(
@@ -48,8 +115,7 @@ def _attention(
         raise NotImplementedError(f"attention with {foreign[0]} needs padding")
     causal = options.get("is_causal")
     size = options.get("sliding_window")  # Both sides count the token itself.
-    if isinstance(rows, Probe):
-        rows.windows.append(size)
+    options["sbert_windows"].append(size)
     query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))  # (tokens, heads, dim)
     mixed = attend(
         query,
@@ -62,56 +128,6 @@ def _attention(
         window=(-1, -1) if size is None else (size - 1, size - 1),
     )
     return mixed[None], None
-
-
-class Probe(TokenBatch):
-    """A batch that records the attention window of each layer."""
-
-    @cached_property
-    def windows(self) -> list[int | None]:
-        return []
-
-
-def adopt(model: Any) -> None:
-    """Set the attention of a transformer to this one, unless it is not supported or the caller has chosen another."""
-    register()
-    if model.config._attn_implementation == "sdpa" and _foreign(model) is None:
-        model.set_attn_implementation(NAME)
-
-
-def unsupported(model: Any) -> str | None:
-    """Why a transformer cannot run without padding, from its class and configuration; None if it may."""
-    attention = model.config._attn_implementation
-    return _foreign(model) or (None if attention == NAME else f"its attention is set to {attention!r}")
-
-
-def _foreign(model: Any) -> str | None:
-    """Why this attention cannot replace that of a transformer."""
-    name = type(model).__name__
-    if not getattr(model, "_supports_attention_backend", False):
-        return f"{name} has its own attention"
-    layers = sorted(set(getattr(model.config, "layer_types", None) or ()) - _LAYERS)
-    if layers:
-        return f"{name} has layers of {layers[0]}"
-    return None if huggingface.accepts(model, "position_ids") else f"{name} takes no positions"
-
-
-def hidden_states(model: Any, batch: TokenBatch) -> Tensor:
-    """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
-    padding = huggingface.position_padding(model)
-    # A mask with four dimensions is passed on unchanged. It is not used: if it were, all outputs would be NaN.
-    unused = torch.full((1, 1, 1, 1), torch.nan, dtype=model.dtype, device=batch.ids.device)
-    types = {} if batch.types is None else {"token_type_ids": batch.types[None]}
-    output = model(
-        input_ids=batch.ids[None],
-        attention_mask=unused,
-        position_ids=positions(batch, padding)[None],
-        sbert_rows=batch,
-        **types,
-        **huggingface.without_cache(model),
-    )
-    states: Tensor = output.last_hidden_state[0]
-    return states
 
 
 def positions(batch: TokenBatch, padding: int | None) -> Tensor:

@@ -3,46 +3,64 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
-from sbert.backends import huggingface
+from sbert.backends import limits
 from sbert.batch import TokenBatch
 
 
-def hidden_states(network: Any, batch: TokenBatch) -> Tensor:
-    """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
-    arguments, longest = _arguments(network, batch)
-    hidden: Tensor = network(**arguments).last_hidden_state  # (rows, longest, dim)
-    return hidden.flatten(0, 1)[batch.row_of_token * longest + batch.position_of_token]
+class Padded:
+    """The module itself, on rows padded to the longest of them.
 
+    Args:
+        network: A Hugging Face model, with or without a head, or a minimal BERT.
+    """
 
-def scores(model: Any, batch: TokenBatch) -> Tensor:
-    """Scores of a model for sequence classification. Shape: (rows, classes)."""
-    arguments, _ = _arguments(model, batch)
-    logits: Tensor = model(**arguments).logits
-    return logits[: batch.rows]
+    name: ClassVar[str] = "padded"
+    how: ClassVar[str] = "with padding"
 
+    def __init__(self, network: Any) -> None:
+        self._network = network
 
-def _arguments(network: Any, batch: TokenBatch) -> tuple[dict[str, Any], int]:
-    """Arguments of the forward, and the padded length."""
-    padding, vocab = getattr(network.config, "pad_token_id", None) or 0, huggingface.vocab_size(network)
-    if vocab is not None and padding >= vocab:
-        padding = 0  # No token attends to it.
-    rows, longest = batch.rows, max(1, batch.longest)  # No model takes rows without tokens.
-    if batch.ids.device.type == "mps":
-        rows, longest = bucket(rows, longest, huggingface.position_limit(network))
-    ids, mask = batch.padded(fill=padding, rows=rows, longest=longest)
-    full = len(batch.ids) == mask.numel()
-    if not full:
-        # Attention over nothing is NaN, which would reach the gradients: an empty row attends to its padding.
-        mask[:, 0] = True
-    arguments = {"input_ids": ids, "attention_mask": None if full else mask.long()}
-    if batch.types is not None:
-        types = replace(batch, values=batch.types, types=None)
-        arguments["token_type_ids"] = types.padded(rows=rows, longest=longest)[0]
-    return {**arguments, **huggingface.without_cache(network)}, longest
+    @staticmethod
+    def supports(network: Any, device: torch.device, dtype: torch.dtype) -> str | None:
+        """None: it runs everything."""
+        return None
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
+        arguments, longest = self._arguments(batch)
+        hidden: Tensor = self._network(**arguments).last_hidden_state  # (rows, longest, dim)
+        return hidden.flatten(0, 1)[batch.row_of_token * longest + batch.position_of_token]
+
+    def scores(self, batch: TokenBatch) -> Tensor:
+        """Scores of a model for sequence classification. Shape: (rows, classes)."""
+        arguments, _ = self._arguments(batch)
+        logits: Tensor = self._network(**arguments).logits
+        return logits[: batch.rows]
+
+    def _arguments(self, batch: TokenBatch) -> tuple[dict[str, Any], int]:
+        """Arguments of the network, and the padded length."""
+        network = self._network
+        padding, vocab = getattr(network.config, "pad_token_id", None) or 0, limits.vocab_size(network)
+        if vocab is not None and padding >= vocab:
+            padding = 0  # No token attends to it.
+        rows, longest = batch.rows, max(1, batch.longest)  # No model takes rows without tokens.
+        if batch.ids.device.type == "mps":
+            rows, longest = bucket(rows, longest, limits.position_limit(network))
+        ids, mask = batch.padded(fill=padding, rows=rows, longest=longest)
+        full = len(batch.ids) == mask.numel()
+        if not full:
+            # Attention over nothing is NaN, which would reach the gradients: an empty row attends to its padding.
+            mask[:, 0] = True
+        arguments = {"input_ids": ids, "attention_mask": None if full else mask.long()}
+        if batch.types is not None:
+            types = replace(batch, values=batch.types, types=None)
+            arguments["token_type_ids"] = types.padded(rows=rows, longest=longest)[0]
+        return {**arguments, **limits.without_cache(network)}, longest
 
 
 def bucket(rows: int, longest: int, limit: int | None) -> tuple[int, int]:

@@ -3,21 +3,72 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from sbert.backends import huggingface
+from sbert.backends import limits
+from sbert.backends.architectures import describe
 from sbert.backends.hooks import ALL
-from sbert.backends.packed import Probe
+from sbert.backends.padded import Padded
 from sbert.batch import TokenBatch
+from sbert.storage.files import is_failure, one_line
 
 # The largest difference of a row's vectors, relative to their norm. Devices other than CPUs may be told to multiply
 # float32 in TF32.
 _HALF, _TF32 = 0.1, 1e-2
 _CPU = {torch.float32: 1e-4, torch.float64: 1e-8}
+
+
+class Forward(Protocol):
+    """What can be compared."""
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        """The tokens' vectors. Shape: (tokens, dim)."""
+        ...
+
+
+Made = TypeVar("Made", bound=Forward)
+
+
+def parity(make: Callable[[Any], Made], how: str, network: Any, device: torch.device, dtype: torch.dtype) -> Made | str:
+    """A backend that has given the vectors of the padded module, or the reason why it cannot run.
+
+    Modes, hooks, gradients and random numbers stay as they are, whatever other threads do with the network.
+
+    Args:
+        make: Makes the backend of a network.
+        how: How it runs, in words that follow "it fails".
+        network: A Hugging Face model, or a minimal BERT.
+        device: Of the network.
+        dtype: Of the backend's arithmetic.
+    """
+    try:
+        copied, batch = twin(network), probe(network, device)
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            expected = Padded(copied).forward(batch)
+            made = make(copied)
+            difference = gap(made.forward(batch), expected, batch)
+    except Exception as error:
+        if not is_failure(error):
+            raise
+        reason = f"it fails {how} ({one_line(error)})"
+        # A model that the library does not know may need padding; of others, it is a fault.
+        return reason if isinstance(describe(network), str) else slower(network, reason)
+    if difference <= tolerance(dtype, device) or not expected.isfinite().all():
+        return made  # From vectors that are not finite nothing can be concluded.
+    return slower(network, f"{how} its vectors differ by {difference:.1e} of their norm")
+
+
+def slower(network: Any, reason: str) -> str:
+    """Warn that a network runs by a plainer backend than it should, and return the reason."""
+    name = type(network).__name__
+    warnings.warn(f"{name} runs by its plain, slower forward: {reason}; please report it", stacklevel=2)
+    return reason
 
 
 def tolerance(dtype: torch.dtype, device: torch.device) -> float:
@@ -26,16 +77,15 @@ def tolerance(dtype: torch.dtype, device: torch.device) -> float:
     return exact if device.type == "cpu" else max(exact, _TF32)
 
 
-def probe(network: Any, device: torch.device) -> Probe:
+def probe(network: Any, device: torch.device) -> TokenBatch:
     """Rows of different lengths, most of whose tokens stand behind others that they must not attend to."""
-    longest, vocab = min(40, huggingface.position_limit(network) or 40), huggingface.vocab_size(network) or 100
+    longest, vocab = min(40, limits.position_limit(network) or 40), limits.vocab_size(network) or 100
     return probe_of((max(1, longest // 4), 1, longest), vocab, device)
 
 
-def probe_of(lengths: tuple[int, ...], vocab: int, device: torch.device) -> Probe:
+def probe_of(lengths: tuple[int, ...], vocab: int, device: torch.device) -> TokenBatch:
     """Rows of these lengths."""
-    rows = TokenBatch.from_rows([[(7 * i + 3) % vocab for i in range(length)] for length in lengths]).to(device)
-    return Probe(rows.ids, rows.offsets)
+    return TokenBatch.from_rows([[(7 * i + 3) % vocab for i in range(length)] for length in lengths]).to(device)
 
 
 def gap(found: Tensor, expected: Tensor, batch: TokenBatch) -> float:

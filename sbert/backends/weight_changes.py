@@ -1,15 +1,31 @@
-"""Samples of weights, to detect changes that leave no other trace."""
+"""Whether the weights of a model have changed: by what torch counts, and by samples of their values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
+
+from sbert.backends.hooks import walk
 
 # Elements sampled from each matrix.
 _SAMPLES = 16
+
+
+def state(network: nn.Module) -> object:
+    """What changes when weights are assigned or stepped, modules replaced, or hooks registered or removed."""
+    found: list[object] = []
+    hooked = _has_any_global_hook()  # type: ignore[no-untyped-call]
+    for module in walk(network):
+        hooked = hooked or bool(module._forward_hooks or module._forward_pre_hooks)
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                found += (parameter.data_ptr(), -1 if parameter.is_inference() else parameter._version)
+    return hooked, found
 
 
 class Samples:
@@ -25,7 +41,7 @@ class Samples:
 
     def __init__(self, model: nn.Module) -> None:
         views = [_view(parameter.detach()) for parameter in model.parameters() if parameter.numel()]
-        self.deferred = bool(views) and _is_deferred(views[0].device)
+        self.deferred: bool = bool(views) and _is_deferred(views[0].device)
         self._views = views if self.deferred else []
         self._numbers = [] if self.deferred else [_array(view) for view in views]
         self._before = self._read()()
@@ -65,6 +81,6 @@ def _is_deferred(device: torch.device) -> bool:
     return device.type != "cpu"
 
 
-def _array(numbers: Tensor) -> np.ndarray:
-    array: np.ndarray = (numbers.view(torch.int16) if numbers.element_size() == 2 else numbers).numpy()
+def _array(numbers: Tensor) -> npt.NDArray[np.generic]:
+    array: npt.NDArray[np.generic] = (numbers.view(torch.int16) if numbers.element_size() == 2 else numbers).numpy()
     return array

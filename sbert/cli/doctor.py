@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from sbert.backends import choose, reasons
 from sbert.backends.attention import kernel_failures, one_kernel
-from sbert.backends.select import choose
 from sbert.inputs.devices import default_batch_tokens, inference_dtype
 from sbert.modules.transformer import Transformer
-from sbert.pipeline.eval_mode import evaluating
 from sbert.saving.verification import versions
 
 if TYPE_CHECKING:
@@ -24,11 +23,11 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
         model: The model, on the device where it will run.
 
     Returns:
-        For each of these, the selected value and the reason.
+        For each of these, the selected value and the reason; and why each backend that is not used cannot run.
 
     Example:
         >>> sorted(diagnose(model))
-        ['attention', 'batches', 'device', 'dtype', 'forward', 'threads', 'versions']
+        ['attention', 'batches', 'device', 'dtype', 'forward', 'no cuda_graphs', 'threads', 'versions']
     """
     device = model.device
     dtype, why = inference_dtype(model.dtype, model.automatic_dtype, device)
@@ -45,10 +44,11 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
         model.encode("a", prompt="")
     for module in model:
         if isinstance(module, Transformer):
-            with evaluating(model):
-                chosen = choose(module.network, dtype)
-            facts["forward"] = str(chosen)
-            facts["attention"] = _attention(module, chosen.fused is not None, dtype, device)
+            network = module.materialize()  # As for training.
+            chosen = choose(network, dtype)
+            facts["forward"] = f"plain: {chosen}" if isinstance(chosen, str) else f"fused: {chosen.why}"
+            facts["attention"] = _attention(module, not isinstance(chosen, str), dtype, device)
+            facts.update({f"no {name}": reason for name, reason in reasons(network, device, dtype).items()})
     return facts
 
 
@@ -68,8 +68,8 @@ def _device(device: torch.device) -> str:
 
 
 def _attention(module: Transformer, fused: bool, dtype: torch.dtype, device: torch.device) -> str:
-    if not fused and (module.padding_reason is not None or device.type == "mps"):
-        return f"that of the Hugging Face module, on padded batches of similar length: {module.padding_reason or 'MPS'}"
+    if not fused and module.padding_reason is not None:
+        return f"that of the Hugging Face module, on padded batches of similar length: {module.padding_reason}"
     config = module.network.config
     dim = getattr(config, "head_dim", None) or module.dim // config.num_attention_heads
     if one_kernel(dtype, device, dim):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from sbert.backends import huggingface, packed, select
+from sbert import backends
+from sbert.backends import huggingface, limits, packed
 from sbert.backends.bert import loading
 from sbert.backends.bert.model import BertModel
 from sbert.backends.bert.tokenizer import PlainTokenizer
@@ -90,7 +91,7 @@ class Transformer(nn.Module):
         self._tokenizer: Any = tokenizer
         self.lower_case = lower_case
         self._copy: tuple[Any, int, FastTokenizer] | None = None
-        self._limit = huggingface.default_limit(model, tokenizer)
+        self._limit = limits.default_limit(model, tokenizer)
         if not isinstance(model, BertModel):
             packed.adopt(model)
         if max_seq_length is not None:
@@ -116,7 +117,7 @@ class Transformer(nn.Module):
                 if isinstance(self.network, BertModel):
                     model = loading.model(self.network)
                     packed.adopt(model)
-                    select.carry_over(self.network, model)
+                    backends.carry_over(self.network, model)
                     self.auto_model = model
         return self.network
 
@@ -147,12 +148,12 @@ class Transformer(nn.Module):
     @property
     def vocab_size(self) -> int | None:
         """Number of tokens in the embedding table; None without a table."""
-        return huggingface.vocab_size(self.network)
+        return limits.vocab_size(self.network)
 
     @property
     def padding_reason(self) -> str | None:
         """Why batches are padded; None if they are not. The first batch may add a reason."""
-        return select.padding_reason(self.network)
+        return backends.padding_reason(self.network)
 
     @property
     def max_seq_length(self) -> int | None:
@@ -161,11 +162,11 @@ class Transformer(nn.Module):
 
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
-        self._limit = huggingface.check_limit(self.network, length, sum(self.special_tokens) + 1)
+        self._limit = limits.check_limit(self.network, length, sum(self.special_tokens) + 1)
 
     def limit_to(self, length: int) -> None:
         """Set ``max_seq_length`` to the value of a folder, or to the number of positions if that is smaller."""
-        positions = huggingface.position_limit(self.network)
+        positions = limits.position_limit(self.network)
         if positions is not None and length > positions:
             warnings.warn(
                 f"max_seq_length={length} exceeds the {positions} positions of the model; {positions} is used",
@@ -229,7 +230,7 @@ class Transformer(nn.Module):
         learns = self.training or torch.is_grad_enabled()
         if isinstance(self.network, BertModel) and (learns or watched(self.network)):
             self.materialize()
-        return batch.embeddings(select.forward(self.network, batch))
+        return batch.embeddings(backends.forward(self.network, batch))
 
     def extra_repr(self) -> str:
         return f"max_seq_length={self.max_seq_length}, lower_case={self.lower_case}"

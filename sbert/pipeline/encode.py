@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from sbert.backends.select import Inference
+from sbert.backends import Inference
 from sbert.batch import Ragged, TokenBatch, TokenEmbeddings
 from sbert.functional import directions, truncate
 from sbert.inputs.arguments import check_positive

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
 from sbert.backends import packed
+from sbert.backends.packed import Packed
 from sbert.backends.padded import bucket
-from sbert.backends.select import _padding_reason
+from sbert.backends.select import refusal
 from tests import small
 from tests.backends.test_families import QWEN, SHAPE, build
 from tests.backends.test_packed import ESM, MOBILE, ROWS, apart, hugging_face, plain, transformer
@@ -35,9 +36,13 @@ def of(kind: str, settings: dict[str, Any], **options: Any) -> Transformer:
 @pytest.mark.parametrize(
     ("kind", "settings", "reason"),
     [
-        ("EsmModel", ESM, "EsmModel fails without padding (RuntimeError: The size of tensor a"),
+        ("EsmModel", ESM, "it fails without padding (RuntimeError: The size of tensor a"),
         ("Lfm2Model", CONV, "Lfm2Model has layers of conv"),
-        ("Qwen2MoeModel", WINDOW, "Qwen2MoeModel does not tell its attention how far to look"),
+        (
+            "Qwen2MoeModel",
+            WINDOW,
+            "it fails without padding (NotImplementedError: it does not tell its attention how far",
+        ),
         ("Gemma2Model", QWEN, "its attention is set to 'eager'"),
     ],
 )
@@ -63,12 +68,12 @@ def test_a_wrong_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     model = SentenceEncoder(transformer("albert"), Pooling(), device="cpu")
     expected = model.encode(small.TEXTS)
     other = SentenceEncoder(transformer("albert"), Pooling(), device="cpu")
-    right = packed.hidden_states
+    right = Packed.forward
 
-    def wrong(*arguments: Any) -> Tensor:
-        return right(*arguments) + 0.1
+    def wrong(self: Packed, batch: TokenBatch) -> Tensor:
+        return right(self, batch) + 0.1
 
-    monkeypatch.setattr(packed, "hidden_states", wrong)
+    monkeypatch.setattr(Packed, "forward", wrong)
     with pytest.warns(UserWarning, match="AlbertModel runs by its plain, slower forward: without padding"):
         vectors = other.encode(small.TEXTS)
     assert abs(vectors - expected).max() <= 1e-6
@@ -84,7 +89,7 @@ def test_nothing_is_disturbed(family: str) -> None:
         part.register_forward_hook(lambda part, given, made: seen.append(part))
         part.register_full_backward_hook(lambda part, given, made: seen.append(part))
     state, before = torch.random.get_rng_state(), {key: dict(vars(x)) for key, x in module.named_modules()}
-    assert _padding_reason(module.network, CPU) is None
+    assert refusal(Packed, module.network, CPU, module.network.dtype) is None
     assert torch.equal(torch.random.get_rng_state(), state)
     assert {key: dict(vars(x)) for key, x in module.named_modules()} == before
     assert all(x.training for x in module.modules())
@@ -95,7 +100,7 @@ def test_nothing_is_disturbed(family: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_in_other_precisions(dtype: torch.dtype) -> None:
     for family in ("bert", "gemma3", "modernbert"):
-        assert _padding_reason(transformer(family, dtype).network, CPU) is None
+        assert refusal(Packed, transformer(family, dtype).network, CPU, dtype) is None
 
 
 def test_under_autocast() -> None:
@@ -133,7 +138,7 @@ def test_another_model_is_compared_anew() -> None:
     other = of("EsmModel", ESM).auto_model
     module.auto_model = other
     assert apart(module(TokenBatch.from_rows(ROWS)).values, plain(other, ROWS)) <= 1e-5
-    assert "EsmModel fails" in str(module.padding_reason)
+    assert "it fails without padding" in str(module.padding_reason)
 
 
 def test_a_configuration_without_a_direction(tmp_path: Path) -> None:

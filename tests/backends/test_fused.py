@@ -16,12 +16,11 @@ import torch
 from torch import nn
 
 from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
-from sbert.backends import select as inference
+from sbert.backends import copies, inference
 from sbert.backends.activations import GELU, GELU_TANH, RELU, Activation
-from sbert.backends.architectures import Backbone, describe
-from sbert.backends.fused import FusedEncoder
+from sbert.backends.copies import Choice, choose
+from sbert.backends.fused import Fused
 from sbert.backends.linear import Linear, packing
-from sbert.backends.select import Choice, choose
 from sbert.pipeline.eval_mode import evaluating
 from tests import small
 from tests.backends.test_families import FAMILIES, build
@@ -32,8 +31,13 @@ ROWS = [[3, 9, 4, 7], [5, 1, 1, 6, 8, 20, 11], [2], [], list(range(3, 40)), [8, 
 
 
 def chosen(model: SentenceEncoder, dtype: torch.dtype = torch.float32) -> Choice:
-    with evaluating(model):
-        return choose(model[0].network, dtype)
+    return choose(model[0].network, dtype)
+
+
+def fused(model: SentenceEncoder, dtype: torch.dtype = torch.float32) -> Fused:
+    choice = chosen(model, dtype)
+    assert isinstance(choice, Fused), choice
+    return choice
 
 
 def loaded(family: str, folder: Path) -> SentenceEncoder:
@@ -63,16 +67,15 @@ def padded(model: SentenceEncoder, rows: list[list[int]]) -> torch.Tensor:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("family", FUSED)
-def test_as_the_hugging_face_module(family: str, packed: bool, tmp_path: Path) -> None:
+def test_as_the_hugging_face_module(family: str, packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of all lengths, out of order, with an empty one, and with the padding token (1) among the others."""
     model = loaded(family, tmp_path / family)
     expected = padded(model, ROWS)
-    backbone = describe(model[0].auto_model)
-    assert isinstance(backbone, Backbone), backbone
+    monkeypatch.setattr("sbert.backends.fused.packing", lambda dtype, threads: (packed, "as the test says"))
     with evaluating(model):
-        fused = FusedEncoder(backbone, torch.float32, packed)
-        found = fused(TokenBatch.from_rows(ROWS))
-        again = fused(TokenBatch.from_rows(ROWS[:2]))  # Position biases of the longer rows are at hand.
+        backend = Fused(model[0].auto_model, torch.float32)
+        found = backend.forward(TokenBatch.from_rows(ROWS))
+        again = backend.forward(TokenBatch.from_rows(ROWS[:2]))  # Position biases of the longer rows are at hand.
     assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
     assert (again - expected[:11]).abs().max() <= 1e-5 * expected.abs().max()
 
@@ -81,22 +84,22 @@ def test_as_the_hugging_face_module(family: str, packed: bool, tmp_path: Path) -
 def test_encode_takes_it(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = loaded(family, tmp_path / family)
     calls = []
-    plain = inference._module_forward
-    monkeypatch.setattr(inference, "_module_forward", lambda *given: (calls.append(1), plain(*given))[1])
+    plain = inference.select
+    monkeypatch.setattr(inference, "select", lambda *given: (calls.append(1), plain(*given))[1])
     vectors = model.encode(SHORT)
-    assert chosen(model).fused
+    assert fused(model)
     assert not calls
-    monkeypatch.setattr(inference, "describe", lambda model: "switched off")
-    inference._choices.clear()
+    monkeypatch.setattr(Fused, "supports", lambda *given: "switched off")
+    copies._kept.clear()
     assert np.abs(vectors - model.encode(SHORT)).max() <= 1e-6
-    assert not chosen(model).fused
+    assert chosen(model) == "switched off"
+    assert calls
 
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - set(FUSED)))
 def test_others_say_why_not(family: str, tmp_path: Path) -> None:
     model = SentenceEncoder(build(family, tmp_path / family), device="cpu")
-    assert not chosen(model).fused
-    assert "is not a BERT-family model" in chosen(model).why
+    assert "is not a BERT-family model" in str(chosen(model))
 
 
 @pytest.mark.parametrize("activation", ["gelu_new", "gelu_pytorch_tanh", "relu"])
@@ -105,10 +108,8 @@ def test_other_activations(activation: str, bert: SentenceEncoder, tmp_path: Pat
 
     config = BertConfig(**{**bert[0].auto_model.config.to_dict(), "hidden_act": activation})
     model = SentenceEncoder(Transformer(small.randomized(BertModel(config)), bert.tokenizer), Pooling(), device="cpu")
-    fused = chosen(model).fused
-    assert fused
     with evaluating(model):
-        found = fused(TokenBatch.from_rows(ROWS))
+        found = fused(model).forward(TokenBatch.from_rows(ROWS))
     assert (found - padded(model, ROWS)).abs().max() <= 1e-5 * found.abs().max()
 
 
@@ -120,16 +121,13 @@ def test_unknown_activations_and_decoders_are_left_alone(bert: SentenceEncoder) 
         model = SentenceEncoder(
             Transformer(small.randomized(BertModel(config)), bert.tokenizer), Pooling(), device="cpu"
         )
-        assert not chosen(model).fused
-        assert reason in chosen(model).why
+        assert reason in str(chosen(model))
 
 
 def test_double_precision_stays_double(bert: SentenceEncoder) -> None:
     model = bert.double()
-    fused = chosen(model, torch.float64).fused
-    assert fused
     with evaluating(model):
-        found = fused(TokenBatch.from_rows(ROWS))
+        found = fused(model, torch.float64).forward(TokenBatch.from_rows(ROWS))
     assert found.dtype == torch.float64
     assert (found - padded(model, ROWS)).abs().max() <= 1e-12
 
@@ -138,7 +136,7 @@ def test_bfloat16(bert: SentenceEncoder) -> None:
     expected = bert.encode(SHORT)
     model = copy.deepcopy(bert).bfloat16()
     vectors = model.encode(SHORT)
-    assert chosen(model, torch.bfloat16).fused
+    assert fused(model, torch.bfloat16)
     assert (vectors * expected).sum(1).min() > 0.99
     assert np.abs(vectors - expected).max() > 1e-5  # It was computed in bfloat16.
 
@@ -182,10 +180,10 @@ def step(model: SentenceEncoder) -> None:
 def test_weights_that_change(change: Callable[[SentenceEncoder], None], bert: SentenceEncoder) -> None:
     """The copies follow, however the weights were changed."""
     before = bert.encode(SHORT)
-    assert chosen(bert).fused
+    assert fused(bert)
     change(bert)
     after = bert.encode(SHORT)
-    assert chosen(bert).fused
+    assert fused(bert)
     with evaluating(bert):
         expected = bert(bert.tokenize(SHORT)).numpy()
     assert np.abs(after - expected).max() <= 1e-6
@@ -197,18 +195,18 @@ def test_nothing_is_kept_of_a_model_that_is_gone(bert: SentenceEncoder) -> None:
     models = [copy.deepcopy(bert), copy.deepcopy(bert)]
     handle = models[1][0].auto_model.register_forward_hook(lambda *arguments: None)
     gc.collect()
-    known = len(inference._choices)
+    known = len(copies._kept)
     gone: list[Any] = []
     for model in models:
         model.encode("lake")
         gone += [weakref.ref(model[0]), weakref.ref(model[0].network.embeddings.word_embeddings.weight)]
-    assert len(inference._choices) == known + 2
+    assert len(copies._kept) == known + 2
     handle.remove()
     del model
     models.clear()
     gc.collect()
     assert [reference() for reference in gone] == [None] * 4
-    assert len(inference._choices) == known
+    assert len(copies._kept) == known
 
 
 def test_hooks_run(bert: SentenceEncoder) -> None:
@@ -219,10 +217,10 @@ def test_hooks_run(bert: SentenceEncoder) -> None:
     handle = dense.register_forward_hook(lambda *arguments: seen.append(1))
     assert np.abs(bert.encode(SHORT) - expected).max() <= 1e-6
     assert seen == [1]  # The one batch, and nothing that we try out.
-    assert "hooks" in chosen(bert).why
+    assert "hooks" in str(chosen(bert))
     handle.remove()
     assert np.abs(bert.encode(SHORT) - expected).max() <= 1e-6
-    assert chosen(bert).fused
+    assert fused(bert)
 
 
 def test_modules_of_the_users_own_run(bert: SentenceEncoder) -> None:
@@ -232,7 +230,7 @@ def test_modules_of_the_users_own_run(bert: SentenceEncoder) -> None:
 
     louder = Louder(32, 16)
     bert[0].auto_model.encoder.layer[1].output.dense = louder
-    assert "Louder" in chosen(bert).why
+    assert "Louder" in str(chosen(bert))
     with evaluating(bert):
         expected = bert(bert.tokenize(SHORT)).numpy()
     assert np.abs(bert.encode(SHORT) - expected).max() <= 1e-6
@@ -240,10 +238,10 @@ def test_modules_of_the_users_own_run(bert: SentenceEncoder) -> None:
 
 def test_a_forward_that_differs_is_not_used(bert: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = bert.encode(SHORT)
-    inference._choices.clear()
-    right = FusedEncoder.__call__
-    monkeypatch.setattr(FusedEncoder, "__call__", lambda self, batch: right(self, batch) + 1e-2)
-    with pytest.warns(UserWarning, match="BertModel runs by its plain, slower forward: the fused forward differs by"):
+    copies._kept.clear()
+    right = Fused.forward
+    monkeypatch.setattr(Fused, "forward", lambda self, batch: right(self, batch) + 1e-2)
+    with pytest.warns(UserWarning, match="BertModel runs by its plain, slower forward: in the fused forward its vec"):
         vectors = bert.encode(SHORT)
     assert np.abs(vectors - expected).max() <= 1e-6
     assert bert.encode(SHORT).shape  # It is said once.

@@ -19,7 +19,9 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
-from sbert.backends import packed, padded, select
+from sbert.backends import packed, select
+from sbert.backends.packed import Packed
+from sbert.backends.padded import Padded
 from sbert.pipeline.eval_mode import evaluating
 from tests import small
 from tests.backends.test_families import FAMILIES, QWEN, ROBERTA, SHAPE
@@ -87,7 +89,7 @@ def test_the_vectors_of_the_hugging_face_module(family: str) -> None:
     with torch.no_grad():
         found = module(TokenBatch.from_rows(ROWS)).values
         assert apart(found, plain(model, ROWS)) <= 1e-5
-        assert apart(padded.hidden_states(module.network, TokenBatch.from_rows(ROWS)), found) <= 1e-5
+        assert apart(Padded(module.network).forward(TokenBatch.from_rows(ROWS)), found) <= 1e-5
         each = torch.cat([model(torch.tensor([row])).last_hidden_state[0] for row in ROWS if row])
     assert apart(found, each) <= 1e-5
     assert (module.padding_reason is None) == (family in PACKED)
@@ -187,7 +189,7 @@ def test_only_the_texts_own_tokens_are_computed() -> None:
     )
     with torch.no_grad():
         module(TokenBatch.from_rows(ROWS))
-        padded.hidden_states(module.network, TokenBatch.from_rows(ROWS))
+        Padded(module.network).forward(TokenBatch.from_rows(ROWS))
     assert seen == [sum(map(len, ROWS)), len(ROWS) * max(map(len, ROWS))]
 
 
@@ -204,7 +206,7 @@ def test_no_waiting_for_a_gpu(family: str) -> None:
             with_kwargs=True,
         )
     batch = TokenBatch.from_rows(ROWS).to("meta")
-    states = packed.hidden_states(module.to("meta").auto_model, batch)
+    states = Packed(module.to("meta").auto_model).forward(batch)
     assert states.shape == (51, 16)
     # Nor is there a mask of all tokens by all.
     assert not [shape for shape in seen if list(shape).count(51) > 1]
@@ -281,13 +283,13 @@ def test_copies_and_threads(family: str, monkeypatch: pytest.MonkeyPatch) -> Non
     """The first batches of several threads at once: one of them compares, the others wait."""
     module, batch = transformer(family), TokenBatch.from_rows(ROWS)
     expected = plain(hugging_face(family), ROWS).detach()
-    compare, compared, results = select._compare_without_padding, [], []
+    compare, compared, results = select.parity, [], []
 
-    def counted(*arguments: Any) -> str | None:
+    def counted(*arguments: Any) -> Any:
         compared.append(arguments)
         return compare(*arguments)
 
-    monkeypatch.setattr(select, "_compare_without_padding", counted)
+    monkeypatch.setattr(select, "parity", counted)
     ready = threading.Barrier(4)
 
     def work() -> None:

@@ -25,13 +25,11 @@ from torch.utils._pytree import tree_leaves
 from transformers import BertConfig, BertModel
 
 from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch, Transformer
-from sbert.backends import attention
-from sbert.backends import select as inference
+from sbert.backends import attention, copies
 from sbert.backends import weight_changes as samples
-from sbert.backends.architectures import describe
 from sbert.backends.attention import attend
-from sbert.backends.cuda_graphs import Graphs
-from sbert.backends.fused import FusedEncoder
+from sbert.backends.cuda_graphs import CudaGraphs
+from sbert.backends.fused import Fused
 from sbert.cli.doctor import diagnose
 from sbert.pipeline.eval_mode import evaluating
 from tests import small
@@ -158,7 +156,7 @@ def test_06_torch_without_the_kernel(
     model.bfloat16()
     expected = model.encode(TEXTS)
     calls = stand_in(missing)
-    inference._choices.clear()
+    copies._kept.clear()
     with pytest.warns(UserWarning, match="attention runs slower than it could: torch's varlen_attn fails"):
         assert np.abs(model.encode(TEXTS) - expected).max() <= 0.02
     assert np.abs(model.encode(TEXTS) - expected).max() <= 0.02  # It is said once.
@@ -270,47 +268,48 @@ def gpu(monkeypatch: pytest.MonkeyPatch, stand_in: Callable[..., list[int]]) -> 
 
 
 @pytest.fixture
-def fused(model: SentenceEncoder) -> FusedEncoder:
-    backbone = describe(model.bfloat16()[0].auto_model)
-    assert not isinstance(backbone, str)
+def fused(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> Fused:
+    monkeypatch.setattr("sbert.backends.fused.packing", lambda dtype, threads: (False, "F.linear"))
     with evaluating(model):
-        return FusedEncoder(backbone, torch.bfloat16, packed=False)
+        return Fused(model.bfloat16()[0].auto_model, torch.bfloat16)
 
 
-def wrong(graphs: Graphs, fused: FusedEncoder, queries: int = 12) -> int:
+def wrong(graphs: CudaGraphs, fused: Fused, queries: int = 12) -> int:
     """How many of some different queries get other vectors by graphs than without."""
     found = 0
     with torch.no_grad():
         for i in range(queries):
             batch = TokenBatch.from_rows([[(5 * i + 7 * j) % 90 for j in range(3 + i)]])
-            found += int((graphs(batch) - fused(batch)).float().norm() > 0.1 * fused(batch).float().norm())
+            found += int(
+                (graphs.forward(batch) - fused.forward(batch)).float().norm()
+                > 0.1 * fused.forward(batch).float().norm()
+            )
     return found
 
 
-def test_06_graphs_on_a_device_that_is_not_the_current_one(gpu: Gpu, fused: FusedEncoder) -> None:
-    graphs = Graphs(fused)
+def test_06_graphs_on_a_device_that_is_not_the_current_one(gpu: Gpu, fused: Fused) -> None:
+    graphs = CudaGraphs(fused)
     assert wrong(graphs, fused) == 0
     assert graphs.failure is None
     assert [what for _, what, _ in gpu.log].count("replays") >= 9  # Two graphs, and the queries after the second.
     assert gpu.current == 0
 
 
-def test_06_a_replay_that_differs_is_not_used(gpu: Gpu, fused: FusedEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_06_a_replay_that_differs_is_not_used(gpu: Gpu, fused: Fused, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the cause; here, the graph is empty after all."""
     monkeypatch.setattr("torch.cuda.Stream", lambda device: Stream(gpu, 0))
-    graphs = Graphs(fused)
+    graphs = CudaGraphs(fused)
     with pytest.warns(UserWarning, match="short texts are encoded without CUDA graphs: its output differs by") as said:
         assert wrong(graphs, fused) == 0
     assert len(said) == gpu.captures == 1
-    chosen = inference.Choice(graphs, "F.linear, CUDA graphs for short texts")
-    assert str(chosen).startswith("fused: F.linear, CUDA graphs for short texts, which are not used: its output")
+    assert graphs.why.startswith("F.linear, CUDA graphs for short texts, which are not used: its output differs")
 
 
 @pytest.mark.parametrize(
     "failure", [RuntimeError("CUDA error: capture failed"), torch.OutOfMemoryError("full")], ids=str
 )
-def test_06_a_capture_that_fails_is_not_repeated(gpu: Gpu, fused: FusedEncoder, failure: Exception) -> None:
-    gpu.failure, graphs = failure, Graphs(fused)
+def test_06_a_capture_that_fails_is_not_repeated(gpu: Gpu, fused: Fused, failure: Exception) -> None:
+    gpu.failure, graphs = failure, CudaGraphs(fused)
     with pytest.warns(UserWarning, match="without CUDA graphs: a capture failed") as said:
         assert wrong(graphs, fused) == 0
     assert len(said) == gpu.captures == 1
@@ -318,12 +317,12 @@ def test_06_a_capture_that_fails_is_not_repeated(gpu: Gpu, fused: FusedEncoder, 
     assert str(failure) in graphs.failure
 
 
-def test_06_one_capture_at_a_time(gpu: Gpu, fused: FusedEncoder) -> None:
+def test_06_one_capture_at_a_time(gpu: Gpu, fused: Fused) -> None:
     """Of two models in two threads."""
     gpu.on_capture = lambda: time.sleep(0.05)
-    models, failures = [Graphs(fused), Graphs(fused)], []
+    models, failures = [CudaGraphs(fused), CudaGraphs(fused)], []
 
-    def call(graphs: Graphs) -> None:
+    def call(graphs: CudaGraphs) -> None:
         try:
             assert wrong(graphs, fused, queries=4) == 0
         except BaseException as error:
@@ -338,15 +337,15 @@ def test_06_one_capture_at_a_time(gpu: Gpu, fused: FusedEncoder) -> None:
     assert [graphs.failure for graphs in models] == [None, None]
 
 
-def test_06_streams_that_share_a_graph_wait_for_each_other(gpu: Gpu, fused: FusedEncoder) -> None:
-    graphs = Graphs(fused)
+def test_06_streams_that_share_a_graph_wait_for_each_other(gpu: Gpu, fused: Fused) -> None:
+    graphs = CudaGraphs(fused)
     assert wrong(graphs, fused, queries=4) == 0
     first, second = gpu.stream, Stream(gpu, 1)
     gpu.log.clear()
     batch = TokenBatch.from_rows([[3, 4, 5]])
     with torch.no_grad(), gpu.use(second):
-        graphs(batch)
-        graphs(batch)
+        graphs.forward(batch)
+        graphs.forward(batch)
     assert gpu.log == [
         (second, "waits for", first),
         (second, "replays", None),
@@ -381,19 +380,19 @@ def test_06_a_fused_forward_that_fails_is_left(
     model: SentenceEncoder, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The plain one gives the vectors, there is one warning, and doctor says why."""
-    expected, right = model.encode(TEXTS), FusedEncoder.__call__
+    expected, right = model.encode(TEXTS), Fused.forward
 
-    def broken(self: FusedEncoder, batch: TokenBatch) -> Tensor:
+    def broken(self: Fused, batch: TokenBatch) -> Tensor:
         raise RuntimeError("no kernel image is available")
 
     if when == "at first":
-        inference._choices.clear()
-    monkeypatch.setattr(FusedEncoder, "__call__", broken)
-    with pytest.warns(UserWarning, match="plain, slower forward: the fused forward failed.*no kernel image"):
+        copies._kept.clear()
+    monkeypatch.setattr(Fused, "forward", broken)
+    with pytest.warns(UserWarning, match="plain, slower forward: it fails in the fused forward.*no kernel image"):
         assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6
     assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6  # It is said once.
-    assert diagnose(model)["forward"].startswith("plain: the fused forward failed (RuntimeError: no kernel image")
-    monkeypatch.setattr(FusedEncoder, "__call__", right)
+    assert diagnose(model)["forward"].startswith("plain: it fails in the fused forward (RuntimeError: no kernel")
+    monkeypatch.setattr(Fused, "forward", right)
     model[0].auto_model.embeddings.LayerNorm.weight.data.mul_(1.5)
     model.encode(TEXTS)
     assert diagnose(model)["forward"].startswith("fused")  # Other weights are another try.
@@ -401,14 +400,14 @@ def test_06_a_fused_forward_that_fails_is_left(
 
 def test_06_memory_that_runs_out_is_no_reason(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch is halved, and the forward stays; where the plain one fails, too, its error is the user's."""
-    expected, right = model.encode(TEXTS), FusedEncoder.__call__
+    expected, right = model.encode(TEXTS), Fused.forward
 
-    def scarce(self: FusedEncoder, batch: TokenBatch) -> Tensor:
+    def scarce(self: Fused, batch: TokenBatch) -> Tensor:
         if batch.rows > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return right(self, batch)
 
-    monkeypatch.setattr(FusedEncoder, "__call__", scarce)
+    monkeypatch.setattr(Fused, "forward", scarce)
     assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6
     assert diagnose(model)["forward"].startswith("fused")
     # A batch that no forward takes.
@@ -431,9 +430,9 @@ def test_06_weights_edited_through_data_on_a_gpu(model: SentenceEncoder, monkeyp
     """Looked for while the first batch is under way, which is then made anew; the host waits for nothing else."""
     monkeypatch.setattr(samples, "_is_deferred", lambda device: True)
     before, order = model.encode(TEXTS, batch_size=2), []
-    read, forward = samples._array, FusedEncoder.__call__
+    read, forward = samples._array, Fused.forward
     monkeypatch.setattr(samples, "_array", lambda numbers: (order.append("read"), read(numbers))[1])
-    monkeypatch.setattr(FusedEncoder, "__call__", lambda self, b: (order.append("forward"), forward(self, b))[1])
+    monkeypatch.setattr(Fused, "forward", lambda self, b: (order.append("forward"), forward(self, b))[1])
     assert np.array_equal(model.encode(TEXTS, batch_size=2), before)
     assert order == ["forward", "read", "forward", "forward"]
     merge(model)
@@ -464,10 +463,10 @@ def test_06_a_change_of_some_rows_or_of_a_transposed_weight_is_seen(
 
 def test_06_samples_hold_no_model(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples, "_is_deferred", lambda device: True)
-    known, other = len(inference._choices), copy.deepcopy(model)
+    known, other = len(copies._kept), copy.deepcopy(model)
     other.encode("lake")
     gone = weakref.ref(other[0]), weakref.ref(other[0].network.embeddings.word_embeddings.weight)
-    assert len(inference._choices) == known + 1
+    assert len(copies._kept) == known + 1
     del other
     gc.collect()
     assert [reference() for reference in gone] == [None, None]

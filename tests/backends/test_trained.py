@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from sbert import TokenBatch, Transformer
-from sbert.backends import cpu_training as trained
-from sbert.backends import packed
-from sbert.backends.architectures import Backbone
+from sbert.backends import bands
+from sbert.backends.architectures import Backbone, describe
+from sbert.backends.cpu_training import CpuTraining
+from sbert.backends.packed import Packed
 from tests.backends.test_packed import ROWS, transformer
 
 LAYERED = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra"]
@@ -21,8 +22,8 @@ LONG = [list(range(3, 40)), [5, 7, 6], list(range(3, 36)), [], [2], [8, 9, 4], [
 
 
 def layers(module: Transformer) -> Backbone:
-    found = trained.trainable(module.auto_model)
-    assert found is not None
+    found = describe(module.auto_model)
+    assert isinstance(found, Backbone)
     return found
 
 
@@ -31,12 +32,9 @@ def both(module: Transformer, rows: list[list[int]]) -> tuple[list[Tensor], list
     batch, results = TokenBatch.from_rows(rows), []
     torch.manual_seed(0)
     weights = torch.randn(len(batch.ids), module.dim, dtype=module.auto_model.dtype)
-    for way in (
-        lambda: packed.hidden_states(module.auto_model, batch),
-        lambda: trained.hidden_states(layers(module), batch, module.auto_model.dtype),
-    ):
+    for backend in (Packed(module.auto_model), CpuTraining(module.auto_model)):
         module.zero_grad()
-        values = way()
+        values = backend.forward(batch)
         (values * weights).sum().backward()
         parameters = dict(module.named_parameters()).values()
         results.append([values.detach(), *(torch.zeros(()) if p.grad is None else p.grad.clone() for p in parameters)])
@@ -51,7 +49,7 @@ def agree(results: tuple[list[Tensor], list[Tensor]]) -> None:
 @pytest.fixture(params=[0, 600, 10**9], ids=["a band a length", "some bands", "one band"])
 def cost(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """From a call of attention for every run of rows of one length, to one for all."""
-    monkeypatch.setattr(trained, "_CALL", request.param)
+    monkeypatch.setattr(bands, "_CALL", request.param)
     value: int = request.param
     return value
 
@@ -59,7 +57,7 @@ def cost(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
 @pytest.mark.parametrize("family", LAYERED)
 def test_vectors_and_gradients(family: str, cost: int) -> None:
     module = transformer(family, torch.float64)
-    number = len(trained.bands(TokenBatch.from_rows(LONG), 2, torch.float64))
+    number = len(bands.bands(TokenBatch.from_rows(LONG), 2, torch.float64))
     assert {0: number == 6, 600: 1 < number < 6, 10**9: number == 1}[cost], number
     for rows in (ROWS, LONG, LONG * 13, [[3, 4, 5]], [[3, 4], [5, 6]]):
         agree(both(module, rows))
@@ -105,7 +103,7 @@ def test_half_precision_is_near_and_rounds_the_number_of_tokens() -> None:
 @pytest.mark.parametrize("probability", [0.0, 0.1, 0.5, 1.0])
 def test_dropout_drops_its_part_and_keeps_the_mean(probability: float) -> None:
     torch.manual_seed(0)
-    mask = trained._drop(torch.Size([401, 503]), probability, torch.zeros((), dtype=torch.float64))
+    mask = bands.dropout_mask(torch.Size([401, 503]), probability, torch.zeros((), dtype=torch.float64))
     if probability == 0:
         assert mask is None
         return
@@ -119,7 +117,7 @@ def test_dropout_drops_its_part_and_keeps_the_mean(probability: float) -> None:
         assert float(mask.mean()) == pytest.approx(1, abs=0.01)
         columns = (mask == 0).double().mean(0)  # Every place is dropped as often as the others.
         assert columns.std() < 2 * (probability * (1 - probability) / 401) ** 0.5
-        again = trained._drop(torch.Size([401, 503]), probability, mask)
+        again = bands.dropout_mask(torch.Size([401, 503]), probability, mask)
         assert again is not None
         assert not torch.equal(mask, again)
 
@@ -173,14 +171,13 @@ def test_the_dropouts_of_the_modules_are_heeded() -> None:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which way each forward went."""
     seen: list[str] = []
-    for module, name in ((trained, "trained"), (packed, "packed")):
-        original = module.hidden_states
+    for backend in (CpuTraining, Packed):
 
-        def spy(*arguments: Any, original: Any = original, name: str = name) -> Any:
+        def spy(*arguments: Any, original: Any = backend.forward, name: str = backend.name) -> Any:
             seen.append(name)
             return original(*arguments)
 
-        monkeypatch.setattr(module, "hidden_states", spy)
+        monkeypatch.setattr(backend, "forward", spy)
     return seen
 
 
@@ -194,10 +191,10 @@ def way(module: Transformer, calls: list[str]) -> str:
 
 def test_it_is_used_for_training_alone(calls: list[str]) -> None:
     module = transformer("bert").eval()
-    assert way(module, calls) == "trained"
+    assert way(module, calls) == "cpu_training"
     with torch.no_grad():
         assert way(module, calls) == "packed"
-        assert way(module.train(), calls) == "trained"  # The first pass of cached gradients.
+        assert way(module.train(), calls) == "cpu_training"  # The first pass of cached gradients.
     assert way(transformer("modernbert"), calls) == "packed"
     assert way(transformer("albert"), calls) == "packed"
 
@@ -207,7 +204,7 @@ def test_hooks_adapters_and_checkpointing_go_the_other_way(calls: list[str]) -> 
     hook = module.auto_model.encoder.layer[1].register_forward_hook(lambda *_: None)
     assert way(module, calls) == "packed"
     hook.remove()
-    assert way(module, calls) == "trained"
+    assert way(module, calls) == "cpu_training"
     hook = module.auto_model.encoder.layer[1].register_full_backward_hook(lambda *_: None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

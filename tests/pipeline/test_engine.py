@@ -12,8 +12,7 @@ import torch
 
 from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch
 from sbert.backends import cuda_graphs as graphs
-from sbert.backends.architectures import Backbone, describe
-from sbert.backends.fused import FusedEncoder
+from sbert.backends.fused import Fused
 from sbert.inputs.devices import inference_dtype
 from sbert.modules.pooling import POOLINGS
 from sbert.pipeline import encode as encode_module
@@ -43,14 +42,14 @@ def test_no_token_is_computed_but_the_texts_own(
     model.encode("warm")
     useful = sum(len(model.tokenizer(text).input_ids) for text in set(texts))
     computed = []
-    forward = FusedEncoder._embed
+    forward = Fused._embed
 
-    def count(self: FusedEncoder, batch: TokenBatch) -> torch.Tensor:
+    def count(self: Fused, batch: TokenBatch) -> torch.Tensor:
         x = forward(self, batch)
         computed.append(len(x))
         return x
 
-    monkeypatch.setattr(FusedEncoder, "_embed", count)
+    monkeypatch.setattr(Fused, "_embed", count)
     model.encode(texts, batch_tokens=128)
     assert useful <= sum(computed) <= useful * 17 / 16
     assert len(computed) < useful / 90  # Batches are nearly full.
@@ -92,30 +91,28 @@ def test_nothing_waits_for_the_device(
     """On the meta device there are no numbers, so that whatever would wait for one is an error."""
     model = SentenceEncoder(build(family, tmp_path / family), device="cpu").bfloat16()
     monkeypatch.setattr("sbert.backends.attention.one_kernel", lambda dtype, device, dim: kernel)
-    backbone = describe(model[0].auto_model.to("meta"))
-    assert isinstance(backbone, Backbone)
+    network = model[0].auto_model.to("meta")
     batch = model.tokenize(["a small boat", "lake", "the quiet lake", "a boat"]).to("meta")
     with torch.no_grad():
-        fused = FusedEncoder(backbone, torch.bfloat16, packed=False)
-        vectors = Normalize()(Pooling(list(POOLINGS))(batch.embeddings(fused(batch))))
+        values = Fused(network, torch.bfloat16).forward(batch)
+        vectors = Normalize()(Pooling(list(POOLINGS))(batch.embeddings(values)))
     assert vectors.shape == (4, 16 * len(POOLINGS))
     with pytest.raises(RuntimeError):
         vectors.sum().item()
 
 
-def test_graphs_get_rows_of_fixed_shape(model: SentenceEncoder) -> None:
+def test_graphs_get_rows_of_fixed_shape(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a graph replays, run without one: the vectors of the batch, and filler behind them."""
-    backbone = describe(model[0].auto_model)
-    assert isinstance(backbone, Backbone)
+    monkeypatch.setattr("sbert.backends.fused.packing", lambda dtype, threads: (False, "F.linear"))
     with torch.no_grad():
-        fused = FusedEncoder(backbone, torch.float32, packed=False)
+        fused = Fused(model[0].auto_model, torch.float32)
         static = graphs.empty(32, torch.device("cpu"))
         for rows in ([[3, 4, 5]], [[6] * 9, [7, 8], [9] * 20], [[i, i + 1] for i in range(8)]):
             batch = TokenBatch.from_rows(rows)
             graphs.fill(static, batch)
             static.__dict__.pop("groups", None)
-            found = fused(static)
-            assert (found[: len(batch.ids)] - fused(batch)).abs().max() <= 1e-6
+            found = fused.forward(static)
+            assert (found[: len(batch.ids)] - fused.forward(batch)).abs().max() <= 1e-6
             assert static.rows == graphs._ROWS + 1
 
 
