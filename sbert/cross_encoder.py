@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
 from sbert.pipeline.encode import Encoding
 from sbert.pipeline.progress import Report
-from sbert.pipeline.results import Activation, activated, converted
+from sbert.pipeline.results import Activation, PredictOptions, Ranked, Scored, activated, as_predict, converted
 from sbert.pipeline.tokenize import Tokens, tokenize_pairs
 from sbert.saving import check_replaceable
 from sbert.saving.cross_encoder import check_activation, read_activation, read_cross_encoder, write_cross_encoder
@@ -31,6 +31,9 @@ from sbert.storage.atomic import replacing
 from sbert.storage.files import UnreadableError
 from sbert.storage.folders import read_whole
 from sbert.training import Trainer, TrainingConfig
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _LOSSES = ("bce", "mse", "cross_entropy")
 
@@ -201,6 +204,7 @@ class CrossEncoder(nn.Module):
 
     # ------------------------------------------------------------------------------------------- predict, rank
 
+    @as_predict
     @known_arguments
     def predict(
         self,
@@ -213,7 +217,7 @@ class CrossEncoder(nn.Module):
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         on_truncate: str = "warn",
-    ) -> Any:
+    ) -> Scored:
         """Score pairs of texts, in the order of the pairs.
 
         The score of a pair does not depend on the other pairs. Each distinct pair is scored once, in batches of
@@ -260,14 +264,10 @@ class CrossEncoder(nn.Module):
         top_k: int | None = None,
         return_documents: bool = False,
         *,
-        batch_size: int | None = None,
-        batch_tokens: int | None = None,
-        show_progress_bar: bool | None = None,
-        activation: Activation | None = None,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
-        on_truncate: str = "warn",
-    ) -> list[dict[str, Any]]:
+        **options: Unpack[PredictOptions],
+    ) -> list[Ranked]:
         """Rank documents by their score with a query, in descending order.
 
         Args:
@@ -275,13 +275,9 @@ class CrossEncoder(nn.Module):
             documents: Second texts.
             top_k: Number of documents to return. Default: all.
             return_documents: Whether to return the texts as well.
-            batch_size: As in ``predict``.
-            batch_tokens: As in ``predict``.
-            show_progress_bar: As in ``predict``.
-            activation: As in ``predict``.
             convert_to_numpy: Return each score as a float; if false, as a tensor, as with ``convert_to_tensor``.
             convert_to_tensor: Return each score as a tensor without dimensions, on the model's device.
-            on_truncate: As in ``predict``; rows are counted among the documents.
+            options: The other arguments of ``predict``; rows are counted among the documents.
 
         Returns:
             A dict each: ``corpus_id``, the document's index, ``score`` and, if wanted, ``text``. Of equal scores the
@@ -303,19 +299,13 @@ class CrossEncoder(nn.Module):
             raise TypeError(f"query is of type {type(query).__name__}; pass a str")
         texts = texts_of(documents, "documents")
         most = check_positive("top_k", top_k)
-        scores: Tensor = self.predict(
-            [(query, text) for text in texts],
-            batch_size=batch_size,
-            batch_tokens=batch_tokens,
-            show_progress_bar=show_progress_bar,
-            activation=activation,
-            convert_to_tensor=True,
-            on_truncate=on_truncate,
-        )  # (texts,)
+        scores = self.predict([(query, text) for text in texts], convert_to_tensor=True, **options)  # (texts,)
         best = scores.argsort(descending=True, stable=True)[:most].tolist()
-        numbers: Any = scores.tolist() if convert_to_numpy and not convert_to_tensor else scores
-        found = [{"corpus_id": row, "score": numbers[row]} for row in best]
-        return [{**entry, "text": texts[entry["corpus_id"]]} for entry in found] if return_documents else found
+        numbers = scores.tolist() if convert_to_numpy and not convert_to_tensor else scores
+        found: list[Ranked] = [Ranked(corpus_id=row, score=numbers[row]) for row in best]
+        for entry in found if return_documents else ():
+            entry["text"] = texts[entry["corpus_id"]]
+        return found
 
     # ------------------------------------------------------------------------------------------------ training
 

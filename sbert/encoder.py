@@ -7,31 +7,30 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Sequence, Sized
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 
-from sbert import functional, saving
+from sbert import saving
 from sbert.batch import TokenBatch
+from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, known_arguments
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
-from sbert.inputs.prompts import ROLES
+from sbert.inputs.prompts import chosen_prompt, with_role_prompt
 from sbert.inputs.texts import is_one, rows_of
 from sbert.modules.tokenizer import ReadsText
 from sbert.pipeline.encode import SentenceEncoding, chained, output_dims
 from sbert.pipeline.progress import Report
-from sbert.pipeline.results import converted
+from sbert.pipeline.results import Encoded, as_encode, converted
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.saving import verification
-from sbert.saving.model_card import card
 from sbert.storage import hub
 from sbert.storage.atomic import replacing
-from sbert.storage.files import reading, write_json
+from sbert.storage.files import reading
 from sbert.storage.folders import read_whole
 
 
@@ -71,7 +70,7 @@ class SentenceEncoder(nn.Sequential):
         True
     """
 
-    is_cross_encoder = False
+    is_cross_encoder: ClassVar[bool] = False
 
     @known_arguments
     def __init__(
@@ -94,14 +93,7 @@ class SentenceEncoder(nn.Sequential):
         if len(modules) == 1 and isinstance(modules[0], (str, os.PathLike)):
             find = partial(hub.resolve, token=token, cache_folder=cache_folder, local_files_only=local_files_only)
             folder = find(modules[0], organisation="sentence-transformers", revision=revision)
-            settings, chain, reference = read_whole(
-                folder,
-                lambda: (
-                    saving.read_settings(folder),
-                    saving.read_modules(folder, weights_dtype, find),
-                    verification.read(folder / saving.REFERENCE),
-                ),
-            )
+            settings, chain, reference = read_whole(folder, lambda: saving.read_folder(folder, weights_dtype, find))
         else:
             chain = [module for module in modules if isinstance(module, nn.Module)]
             if len(chain) != len(modules):
@@ -110,16 +102,15 @@ class SentenceEncoder(nn.Sequential):
             first = type(chain[0]).__name__
             raise TypeError(f"the first module, {first}, does not tokenize text; begin with a Transformer")
         super().__init__(*chain)
-        self.name_or_path = "" if folder is None else os.fspath(modules[0])  # type: ignore[arg-type]
-        self.prompts = dict(settings.prompts if prompts is None else prompts)
-        self.default_prompt_name = default_prompt_name or settings.default_prompt_name
-        if self.default_prompt_name is not None:
-            self._prompt(self.default_prompt_name)
+        self.name_or_path = os.fspath(modules[0]) if isinstance(modules[0], (str, os.PathLike)) else ""
+        self.prompts: dict[str, str] = dict(settings.prompts if prompts is None else prompts)
+        self.default_prompt_name: str | None = default_prompt_name or settings.default_prompt_name
+        chosen_prompt(self)  # A ValueError if there is no prompt of the default name.
         self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or "cosine"
-        self.truncate_dim = settings.truncate_dim if truncate_dim is None else truncate_dim
+        self.truncate_dim: int | None = settings.truncate_dim if truncate_dim is None else truncate_dim
+        self.automatic_dtype: bool = weights_dtype is None
         self._reference = reference
         self._warned_of: str | None = None
-        self.automatic_dtype = weights_dtype is None
         self._compiling: dict[str, Any] | None = None
         self._told: set[str] = set()
         self.to(device=check_device(device or default_device()), dtype=weights_dtype)
@@ -173,7 +164,7 @@ class SentenceEncoder(nn.Sequential):
 
     @similarity_fn_name.setter
     def similarity_fn_name(self, name: str) -> None:
-        self._similarity_fn_name = functional.check_similarity(name)
+        self._similarity_fn_name = check_similarity(name)
 
     def get_sentence_embedding_dimension(self) -> int:
         """Dimension of the vectors that ``encode`` returns."""
@@ -209,6 +200,7 @@ class SentenceEncoder(nn.Sequential):
         """Token ids of texts behind a prompt, from which a trainer takes its batches."""
         return tokenize(self._reader, texts, prompt)
 
+    @as_encode
     @known_arguments
     def encode(
         self,
@@ -221,7 +213,7 @@ class SentenceEncoder(nn.Sequential):
         show_progress_bar: bool | None = None,
         output_value: str = "sentence_embedding",
         precision: str = "float32",
-        ranges: Any = None,
+        ranges: npt.ArrayLike | None = None,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         device: str | torch.device | None = None,
@@ -229,7 +221,7 @@ class SentenceEncoder(nn.Sequential):
         truncate_dim: int | None = None,
         on_truncate: str = "warn",
         out: str | os.PathLike[str] | None = None,
-    ) -> Any:
+    ) -> Encoded:
         """Encode sentences to vectors, in the order of the sentences.
 
         The vector of a sentence does not depend on the other sentences. Each distinct sentence is encoded once, in
@@ -286,7 +278,7 @@ class SentenceEncoder(nn.Sequential):
         as_array = convert_to_numpy and not convert_to_tensor
         job = SentenceEncoding(
             self,
-            self._choose_prompt(prompt_name, prompt),
+            chosen_prompt(self, prompt_name, prompt),
             batch_tokens,
             batch_size,
             truncate_dim=self.truncate_dim if truncate_dim is None else truncate_dim,
@@ -308,7 +300,7 @@ class SentenceEncoder(nn.Sequential):
                 tokens = job.token_embeddings(listed, report)
                 return tokens[0] if single else tokens
             vectors = job.vectors(listed, report)
-        return converted(vectors, single, convert_to_numpy, convert_to_tensor)
+        return cast("Encoded", converted(vectors, single, convert_to_numpy, convert_to_tensor))
 
     def compile(self, **options: Any) -> None:
         """Compile the transformer with ``torch.compile`` at the next call of ``encode``.
@@ -327,7 +319,8 @@ class SentenceEncoder(nn.Sequential):
         """
         self._compiling = {"dynamic": True, **options}
 
-    def encode_query(self, sentences: str | Iterable[str], **options: Any) -> Any:
+    @as_encode
+    def encode_query(self, sentences: str | Iterable[str], **options: Any) -> Encoded:
         """Encode queries: ``encode`` with the prompt "query" of the model, if it has one.
 
         Args:
@@ -338,9 +331,11 @@ class SentenceEncoder(nn.Sequential):
             >>> model.encode_query("Who sleeps?").shape
             (384,)
         """
-        return self.encode(sentences, **self._with_prompt(ROLES["query"], options))
+        encoded: Encoded = self.encode(sentences, **with_role_prompt(self.prompts, "query", options))
+        return encoded
 
-    def encode_document(self, sentences: str | Iterable[str], **options: Any) -> Any:
+    @as_encode
+    def encode_document(self, sentences: str | Iterable[str], **options: Any) -> Encoded:
         """Encode documents: ``encode`` with the prompt "document", "passage" or "corpus", the first that exists.
 
         Args:
@@ -351,36 +346,14 @@ class SentenceEncoder(nn.Sequential):
             >>> model.encode_document(["The cat sleeps."]).shape
             (1, 384)
         """
-        return self.encode(sentences, **self._with_prompt(ROLES["document"], options))
-
-    def _with_prompt(self, names: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
-        if options.get("prompt") is not None or options.get("prompt_name") is not None:
-            return options
-        known = [name for name in names if name in self.prompts]
-        # sentence-transformers saves an empty "document" beside a "passage" that its author wrote.
-        chosen = next((name for name in known if self.prompts[name]), known[0] if known else None)
-        return {**options, "prompt_name": chosen}
-
-    def _prompt(self, name: str) -> str:
-        if name not in self.prompts:
-            known = ", ".join(map(repr, self.prompts)) or "none"
-            raise ValueError(f"prompt_name={name!r} is unknown; the model has {known}; pass one of them, or prompt=")
-        return self.prompts[name]
-
-    def _choose_prompt(self, name: str | None, text: str | None) -> str:
-        if name is not None and text is not None:
-            raise ValueError("prompt_name and prompt both set the prompt; pass one of them")
-        if text is not None:
-            if not isinstance(text, str):
-                raise TypeError(f"prompt is of type {type(text).__name__}; pass a str")
-            return text
-        name = self.default_prompt_name if name is None else name
-        return "" if name is None else self._prompt(name)
+        encoded: Encoded = self.encode(sentences, **with_role_prompt(self.prompts, "document", options))
+        return encoded
 
     # --------------------------------------------------------------------------------------------- similarity
 
-    def similarity(self, a: Any, b: Any) -> Any:
-        """The model's similarity of every vector of a with every vector of b.
+    @property
+    def similarity(self) -> Similarity:
+        """The model's similarity of every vector of a with every vector of b: a function of a and b.
 
         Shape:
             a: (n, dim) or (dim,). b: (m, dim) or (dim,). Output: (n, m), NumPy where both are NumPy.
@@ -390,10 +363,11 @@ class SentenceEncoder(nn.Sequential):
             >>> model.similarity(one, two).shape
             (1, 1)
         """
-        return functional.SIMILARITIES[self.similarity_fn_name](a, b)
+        return SIMILARITIES[self.similarity_fn_name]
 
-    def similarity_pairwise(self, a: Any, b: Any) -> Any:
-        """The model's similarity of each vector of a with the same row of b.
+    @property
+    def similarity_pairwise(self) -> Similarity:
+        """The model's similarity of each vector of a with the same row of b: a function of a and b.
 
         Shape:
             a: (rows, dim). b: (rows, dim). Output: (rows,), NumPy where both are NumPy.
@@ -403,7 +377,7 @@ class SentenceEncoder(nn.Sequential):
             >>> model.similarity_pairwise(vectors, vectors).round(4)
             array([1., 1.], dtype=float32)
         """
-        return functional.pairwise_similarity(a, b, self.similarity_fn_name)
+        return cast("Similarity", partial(pairwise_similarity, name=self.similarity_fn_name))
 
     # ------------------------------------------------------------------------------------- save, push, verify
 
@@ -436,9 +410,9 @@ class SentenceEncoder(nn.Sequential):
         if unread is not None and unread != self._warned_of:
             warnings.warn(f"not every program reads this model as it is: {unread}", stacklevel=3)
         self._warned_of = unread
-        self._reference = {**recorded, "vectors": np.array(recorded["vectors"], np.float32)}
+        self._reference = recorded
 
-    def write(self, folder: Path, name: str) -> dict[str, Any]:
+    def write(self, folder: Path, name: str) -> verification.Reference:
         """Write the files of the model to an existing folder; return the reference texts with their vectors.
 
         Args:
@@ -446,22 +420,7 @@ class SentenceEncoder(nn.Sequential):
             name: Name of the model, for its card.
         """
         recorded = verification.record(self._reference_vectors(verification.TEXTS))
-        settings = saving.Settings(
-            dict(self.prompts), self.default_prompt_name, self.similarity_fn_name, self.truncate_dim
-        )
-        dims = output_dims(self, self.device)
-        saving.write_folder(folder, list(self), dims, settings)
-        write_json(folder / saving.REFERENCE, recorded)
-        text = card(
-            name,
-            self.get_sentence_embedding_dimension(),
-            self.max_seq_length,
-            self.similarity_fn_name,
-            self.prompts,
-            str(self),
-            version("sbert"),
-        )
-        (folder / "README.md").write_text(text, encoding="utf-8")
+        saving.write_folder(folder, self, output_dims(self, self.device), name, recorded)
         return recorded
 
     def push_to_hub(

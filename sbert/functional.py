@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import wraps
-from typing import Protocol, cast, overload
+from typing import Any, Protocol, cast, overload
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -20,26 +21,28 @@ from torch import Tensor
 from sbert.inputs.arguments import known_arguments
 from sbert.inputs.vectors import vectors_of
 
+Array = npt.NDArray[np.number[Any]]
 # Vectors of shape (rows, dim) or (dim,).
-NotNumPy = Tensor | Sequence[float] | Sequence[Sequence[float]] | Sequence[Tensor] | Sequence[np.ndarray]
-Vectors = np.ndarray | NotNumPy
+NotNumPy = Tensor | Sequence[float] | Sequence[Sequence[float]] | Sequence[Tensor] | Sequence[Array]
+Vectors = Array | NotNumPy
+Float32 = npt.NDArray[np.float32]
+Scores = npt.NDArray[np.float32 | np.float64]
 
 
 class Similarity(Protocol):
     """A similarity of all pairs of rows: NumPy if both arguments are NumPy, else a tensor."""
 
-    @property
-    def __name__(self) -> str: ...
-
     @overload
-    def __call__(self, a: np.ndarray, b: np.ndarray) -> np.ndarray: ...
+    def __call__(self, a: Float32, b: Float32) -> Float32: ...
+    @overload
+    def __call__(self, a: Array, b: Array) -> Scores: ...
     @overload
     def __call__(self, a: NotNumPy, b: Vectors) -> Tensor: ...
     @overload
-    def __call__(self, a: np.ndarray, b: NotNumPy) -> Tensor: ...
+    def __call__(self, a: Array, b: NotNumPy) -> Tensor: ...
 
 
-def _compare(compute: Callable[[Tensor, Tensor], Tensor], a: Vectors, b: Vectors) -> np.ndarray | Tensor:
+def _compare(compute: Callable[[Tensor, Tensor], Tensor], a: Vectors, b: Vectors) -> Scores | Tensor:
     """Apply ``compute`` to two matrices, in float64 if either is float64, else in float32. NumPy in, NumPy out."""
     first, second = vectors_of("a", a), vectors_of("b", b)
     if first.shape[1] != second.shape[1]:
@@ -59,18 +62,11 @@ def _similarity(compute: Callable[[Tensor, Tensor], Tensor]) -> Similarity:
     """Decorator: extend a function of two float32 or float64 matrices to everything that ``Vectors`` allows."""
 
     @wraps(compute, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
-    def similarity(a: Vectors, b: Vectors) -> np.ndarray | Tensor:
+    def similarity(a: Vectors, b: Vectors) -> Scores | Tensor:
         return _compare(compute, a, b)
 
     del similarity.__wrapped__  # Its signature is wider than that of compute.
     return cast(Similarity, known_arguments(similarity))
-
-
-def _same_rows(first: Tensor, second: Tensor) -> None:
-    if len(first) != len(second):
-        raise ValueError(
-            f"{len(first)} rows and {len(second)} rows cannot be compared pair by pair; pass equal numbers of rows"
-        )
 
 
 def _squares_exactly(magnitude: Tensor) -> Tensor:
@@ -257,13 +253,15 @@ _PAIRWISE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 @overload
-def pairwise_similarity(a: np.ndarray, b: np.ndarray, name: str = "cosine") -> np.ndarray: ...
+def pairwise_similarity(a: Float32, b: Float32, name: str = "cosine") -> Float32: ...
+@overload
+def pairwise_similarity(a: Array, b: Array, name: str = "cosine") -> Scores: ...
 @overload
 def pairwise_similarity(a: NotNumPy, b: Vectors, name: str = "cosine") -> Tensor: ...
 @overload
-def pairwise_similarity(a: np.ndarray, b: NotNumPy, name: str = "cosine") -> Tensor: ...
+def pairwise_similarity(a: Array, b: NotNumPy, name: str = "cosine") -> Tensor: ...
 @known_arguments
-def pairwise_similarity(a: Vectors, b: Vectors, name: str = "cosine") -> np.ndarray | Tensor:
+def pairwise_similarity(a: Vectors, b: Vectors, name: str = "cosine") -> Scores | Tensor:
     """Similarity of row i of a and row i of b, for every i.
 
     Args:
@@ -284,7 +282,10 @@ def pairwise_similarity(a: Vectors, b: Vectors, name: str = "cosine") -> np.ndar
     check_similarity(name)
 
     def compute(first: Tensor, second: Tensor) -> Tensor:
-        _same_rows(first, second)
+        if len(first) != len(second):
+            raise ValueError(
+                f"{len(first)} rows and {len(second)} rows cannot be compared pair by pair; pass equal numbers of rows"
+            )
         return _PAIRWISE[name](first, second)
 
     return _compare(compute, a, b)

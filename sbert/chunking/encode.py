@@ -9,6 +9,7 @@ import numpy as np
 from sbert.chunking.boundaries import Chunk, chunks_of, groups, locating
 from sbert.chunking.late import Passage, late_vectors
 from sbert.encoder import SentenceEncoder
+from sbert.inputs.prompts import chosen_prompt
 from sbert.inputs.texts import rows_of
 from sbert.modules.tokenizer import LocatesTokens
 from sbert.pipeline.encode import SentenceEncoding
@@ -56,7 +57,7 @@ def split(
         ['A cat sleeps. A kitten naps.', 'Taxes rise.']
     """
     texts = rows_of(documents, "documents")
-    return chunks_of(model[0], texts, max_tokens, overlap, model._choose_prompt(prompt_name, prompt))
+    return chunks_of(model[0], texts, max_tokens, overlap, chosen_prompt(model, prompt_name, prompt))
 
 
 def encode_chunks(
@@ -141,7 +142,7 @@ def encode_chunks(
         return passages, vectors
     job = SentenceEncoding(
         model,
-        model._choose_prompt(prompt_name, prompt),
+        chosen_prompt(model, prompt_name, prompt),
         batch_tokens,
         truncate_dim=model.truncate_dim if truncate_dim is None else truncate_dim,
         normalize=normalize_embeddings,

@@ -25,6 +25,45 @@ def default_prompt(model: Any) -> str:
     return "" if name is None else str((getattr(model, "prompts", None) or {}).get(name, ""))
 
 
+def chosen_prompt(model: Any, name: str | None = None, text: str | None = None) -> str:
+    """The prompt for a call of ``encode``: that of a name, or a text; by default the model's own.
+
+    Raises:
+        TypeError: If the text is not a str.
+        ValueError: If both are given, or the model has no prompt of this name.
+
+    Example:
+        >>> chosen_prompt(SentenceEncoder(minilm, prompts={"query": "query: "}), "query")
+        'query: '
+    """
+    if name is not None and text is not None:
+        raise ValueError("prompt_name and prompt both set the prompt; pass one of them")
+    if text is not None:
+        if not isinstance(text, str):
+            raise TypeError(f"prompt is of type {type(text).__name__}; pass a str")
+        return text
+    name = model.default_prompt_name if name is None else name
+    if name is not None and name not in model.prompts:
+        known = ", ".join(map(repr, model.prompts)) or "none"
+        raise ValueError(f"prompt_name={name!r} is unknown; the model has {known}; pass one of them, or prompt=")
+    return "" if name is None else str(model.prompts[name])
+
+
+def with_role_prompt(prompts: Mapping[str, str], role: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of ``encode``, with the prompt for a role unless they choose one.
+
+    Example:
+        >>> with_role_prompt({"passage": "passage: "}, "document", {"batch_size": 2})
+        {'batch_size': 2, 'prompt_name': 'passage'}
+    """
+    if options.get("prompt") is not None or options.get("prompt_name") is not None:
+        return options
+    known = [name for name in ROLES[role] if name in prompts]
+    # sentence-transformers saves an empty "document" beside a "passage" that its author wrote.
+    chosen = next((name for name in known if prompts[name]), known[0] if known else None)
+    return {**options, "prompt_name": chosen}
+
+
 def prompt_text(model: Any, prompt: str, argument: str = "prompt") -> str:
     """The text of a prompt that is given by its name or as text.
 

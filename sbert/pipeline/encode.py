@@ -23,7 +23,7 @@ from sbert.pipeline.batching import plan, unique
 from sbert.pipeline.eval_mode import evaluating
 from sbert.pipeline.outputs import RowsOfTensor, npy_file
 from sbert.pipeline.progress import Report, check_finite
-from sbert.pipeline.quantization import PRECISIONS, check_coding, quantize
+from sbert.pipeline.quantization import PRECISIONS, Codes, check_coding, quantize
 from sbert.pipeline.run import ahead, run
 from sbert.pipeline.tokenize import Tokens, tokenize
 
@@ -213,16 +213,14 @@ class SentenceEncoding(Encoding):
         report.rows += len(texts)
         return [result[row] for row in range(len(texts))]
 
-    def to_file(
-        self, texts: Iterator[str], path: str | os.PathLike[str], report: Report
-    ) -> npt.NDArray[np.float32 | np.int8 | np.uint8]:
+    def to_file(self, texts: Iterator[str], path: str | os.PathLike[str], report: Report) -> Codes:
         """Write the vectors of texts to a .npy file, window by window; return a memory map of it."""
         dim = self.vectors([], report).shape[1]
         with npy_file(path, dim, np.dtype(PRECISIONS[self.precision])) as file:
             while window := list(islice(texts, _FILE_WINDOW)):
                 file.append(self.vectors(window, report).numpy())
         # NumPy maps no file without rows.
-        vectors: npt.NDArray[np.float32] = np.load(path, mmap_mode="r" if file.rows else None)
+        vectors: Codes = np.load(path, mmap_mode="r" if file.rows else None)
         return vectors
 
     def _token_modules(self) -> list[nn.Module]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import cast, overload
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sbert.functional import Array, Vectors
 from sbert.inputs.arguments import check_positive, known_arguments
 from sbert.inputs.vectors import matrix, tensor_of, vectors_of
+
+Codes = npt.NDArray[np.float32 | np.int8 | np.uint8]
 
 PRECISIONS = {"float32": np.float32, "binary": np.int8, "ubinary": np.uint8, "int8": np.int8}
 
@@ -28,14 +32,14 @@ def check_precision(precision: str) -> str:
     return precision
 
 
-def check_coding(precision: str, ranges: Any) -> None:
+def check_coding(precision: str, ranges: npt.ArrayLike | None) -> None:
     """Raise a ValueError if the precision is unknown, or ranges are given for another precision than int8."""
     if (check_precision(precision) == "int8") != (ranges is not None):
         needed = "needs ranges" if ranges is None else "takes no ranges"
         raise ValueError(f"precision={precision!r} {needed}; for int8, pass ranges=calibrate(sample)")
 
 
-def calibrate(vectors: Any) -> np.ndarray:
+def calibrate(vectors: Vectors) -> npt.NDArray[np.float32]:
     """Minimum and maximum of each dimension in a sample of vectors: the ranges of int8 codes.
 
     Use a few thousand vectors like those to be quantized. Values outside the ranges get the nearest code.
@@ -60,7 +64,7 @@ def calibrate(vectors: Any) -> np.ndarray:
     return check_ranges(np.stack([sample.min(0), sample.max(0)]), sample.shape[1])
 
 
-def check_ranges(ranges: Any, dim: int | None = None) -> np.ndarray:
+def check_ranges(ranges: npt.ArrayLike | None, dim: int | None = None) -> npt.NDArray[np.float32]:
     """Ranges as float32; a ValueError if they are not valid for vectors of this dim."""
     try:
         found = np.asarray(ranges, np.float32)
@@ -76,11 +80,11 @@ def check_ranges(ranges: Any, dim: int | None = None) -> np.ndarray:
 
 
 @overload
-def quantize(vectors: np.ndarray, precision: str, ranges: Any = None) -> np.ndarray: ...
+def quantize(vectors: Array, precision: str, ranges: npt.ArrayLike | None = None) -> Codes: ...
 @overload
-def quantize(vectors: Tensor, precision: str, ranges: Any = None) -> Tensor: ...
+def quantize(vectors: Tensor, precision: str, ranges: npt.ArrayLike | None = None) -> Tensor: ...
 @known_arguments
-def quantize(vectors: Any, precision: str, ranges: Any = None) -> Any:
+def quantize(vectors: Array | Tensor, precision: str, ranges: npt.ArrayLike | None = None) -> Codes | Tensor:
     """Quantize vectors to one byte or one bit per dimension.
 
     A bit is 1 for a positive value; the first dimension is the highest bit of the first byte. ``"ubinary"`` returns
@@ -110,7 +114,7 @@ def quantize(vectors: Any, precision: str, ranges: Any = None) -> Any:
     """
     check_coding(precision, ranges)
     if precision == "float32":
-        return vectors
+        return cast("Codes | Tensor", vectors)
     values = vectors_of("vectors", vectors).detach()
     _check_no_nan(values)
     if precision == "int8":
@@ -126,11 +130,17 @@ def quantize(vectors: Any, precision: str, ranges: Any = None) -> Any:
 
 
 @overload
-def dequantize(codes: np.ndarray, precision: str, ranges: Any = None, dim: int | None = None) -> np.ndarray: ...
+def dequantize(
+    codes: Array, precision: str, ranges: npt.ArrayLike | None = None, dim: int | None = None
+) -> npt.NDArray[np.float32]: ...
 @overload
-def dequantize(codes: Tensor, precision: str, ranges: Any = None, dim: int | None = None) -> Tensor: ...
+def dequantize(
+    codes: Tensor, precision: str, ranges: npt.ArrayLike | None = None, dim: int | None = None
+) -> Tensor: ...
 @known_arguments
-def dequantize(codes: Any, precision: str, ranges: Any = None, dim: int | None = None) -> Any:
+def dequantize(
+    codes: Array | Tensor, precision: str, ranges: npt.ArrayLike | None = None, dim: int | None = None
+) -> npt.NDArray[np.float32] | Tensor:
     """Approximate vectors from codes: the middle of the step for int8, and 1 or -1 for a bit.
 
     Args:
@@ -182,7 +192,7 @@ def _check_no_nan(vectors: Tensor) -> None:
         raise ValueError(f"vectors[{int(wrong[0])}] has a NaN; remove or correct that row")
 
 
-def _scale(ranges: Any, vectors: Tensor) -> tuple[Tensor, Tensor]:
+def _scale(ranges: npt.ArrayLike | None, vectors: Tensor) -> tuple[Tensor, Tensor]:
     """Minimum and step of each dimension; the step is 0 for a constant one. Shape: (dim,) each."""
     least, greatest = torch.from_numpy(check_ranges(ranges, vectors.shape[1])).to(vectors.device)
     return least, (greatest - least) / _STEPS

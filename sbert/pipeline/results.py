@@ -12,13 +12,22 @@ import torch
 from torch import Tensor, nn
 
 from sbert.inputs.texts import Pair
+from sbert.pipeline.quantization import Codes
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import NotRequired, Unpack
 
 Activation = Callable[[Tensor], Tensor]
-Encoded = npt.NDArray[np.float32] | npt.NDArray[np.int8] | npt.NDArray[np.uint8] | Tensor | list[Tensor]
+Encoded = Codes | Tensor | list[Tensor]
 Scored = np.float32 | npt.NDArray[np.float32] | Tensor | list[Tensor]
+
+
+class Ranked(TypedDict):
+    """A document in a ranking: its index, its score with the query and, if wanted, its text."""
+
+    corpus_id: int
+    score: float | Tensor
+    text: NotRequired[str]
 
 
 class BatchOptions(TypedDict, total=False):
@@ -70,6 +79,10 @@ class Encode(Protocol):
     def __call__(
         self, sentences: str | Iterable[str], *, precision: Literal["int8", "binary"], **options: Unpack[EncodeOptions]
     ) -> npt.NDArray[np.int8]: ...
+    @overload
+    def __call__(
+        self, sentences: str | Iterable[str], *, precision: str, **options: Unpack[EncodeOptions]
+    ) -> Codes: ...
     @overload
     def __call__(
         self,
@@ -200,7 +213,7 @@ def activated(scores: Tensor, activation: Activation) -> Tensor:
     return found.reshape(rows) if classes == 1 else found
 
 
-def converted(outputs: Tensor, single: bool, to_numpy: bool, to_tensor: bool) -> Any:
+def converted(outputs: Tensor, single: bool, to_numpy: bool, to_tensor: bool) -> Scored:
     """The outputs as the caller wants them.
 
     Args:
@@ -209,7 +222,7 @@ def converted(outputs: Tensor, single: bool, to_numpy: bool, to_tensor: bool) ->
         to_numpy: Whether to return an array.
         to_tensor: Whether to return a tensor, which comes first; with neither, a list of tensors.
     """
-    found = outputs.numpy() if to_numpy and not to_tensor else outputs
-    if single:
-        return found[0]
-    return found if to_numpy or to_tensor else list(outputs)
+    if single or to_numpy or to_tensor:
+        found: npt.NDArray[np.float32] | Tensor = outputs.numpy() if to_numpy and not to_tensor else outputs
+        return found[0] if single else found
+    return list(outputs)

@@ -36,19 +36,17 @@ True
   ``model.safetensors``.
 """
 
-from sbert.saving.format import REFERENCE, Settings
+from sbert.saving.format import Settings
 from sbert.saving.other_readers import differences
 from sbert.saving.owned_files import check_replaceable, foreign_file
-from sbert.saving.read import read_modules, read_settings
+from sbert.saving.read import read_folder
 from sbert.saving.write import write_folder
 
 __all__ = [
-    "REFERENCE",
     "Settings",
     "check_replaceable",
     "differences",
     "foreign_file",
-    "read_modules",
-    "read_settings",
+    "read_folder",
     "write_folder",
 ]

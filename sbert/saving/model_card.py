@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+from typing import Any
+
 _CARD = """\
 ---
 library_name: sentence-transformers
@@ -44,18 +47,16 @@ Saved by sbert {version}. Its author can add the training data, the licence and 
 """
 
 
-def card(
-    name: str, dim: int, limit: int | None, similarity: str, prompts: dict[str, str], modules: str, version: str
-) -> str:
-    """A short model card with the facts that the model itself provides."""
-    listed = ", ".join(f"`{key}`: `{text!r}`" for key, text in prompts.items() if text)
+def card(name: str, model: Any) -> str:
+    """A short model card with the facts that the encoder itself provides."""
+    limit = model.max_seq_length
     return _CARD.format(
         title=name.rpartition("/")[2],
         name=name,
-        dim=dim,
+        dim=model.get_sentence_embedding_dimension(),
         limit="without limit" if limit is None else f"{limit} tokens",
-        similarity=similarity,
-        prompts=listed or "none",
-        modules=modules,
-        version=version,
+        similarity=model.similarity_fn_name,
+        prompts=", ".join(f"`{key}`: `{text!r}`" for key, text in model.prompts.items() if text) or "none",
+        modules=model,
+        version=version("sbert"),
     )

@@ -13,12 +13,20 @@ from torch import nn
 from sbert.functional import SIMILARITIES
 from sbert.modules import Normalize, Pooling, StaticEmbedding, Transformer
 from sbert.modules.tokenizer import ReadsText
+from sbert.saving import verification
 from sbert.saving.codecs import ReadOptions, class_named, codec_of
-from sbert.saving.format import MODULES, SETTINGS, Settings
+from sbert.saving.format import MODULES, REFERENCE, SETTINGS, Settings
 from sbert.storage import hub
 from sbert.storage.files import UnreadableError, field, inside, read_json, read_object, required
 
 _MAX_MODULES = 100
+
+
+def read_folder(
+    folder: Path, dtype: torch.dtype | None, resolve: Callable[[str], Path]
+) -> tuple[Settings, list[nn.Module], verification.Reference | None]:
+    """The settings, modules and reference vectors of the encoder in ``folder``; see ``read_modules``."""
+    return read_settings(folder), read_modules(folder, dtype, resolve), verification.read(folder / REFERENCE)
 
 
 def read_settings(folder: Path) -> Settings:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
+import numpy.typing as npt
 
-from sbert.storage.files import UnreadableError, field, read_object, required
+from sbert.storage.files import UnreadableError, field, read_object, required, write_json
 
 # Accents, several scripts, digits, punctuation, white space and capitals: everything that tokenizers normalize.
 TEXTS = [
@@ -20,6 +21,14 @@ TEXTS = [
     "def f(x): return x**2  # code_with_underscores",
 ]
 _PACKAGES = ("sbert", "torch", "transformers", "tokenizers")
+
+
+class Reference(TypedDict):
+    """Texts, their vectors when the model was saved, and the versions of packages then."""
+
+    texts: list[str]
+    vectors: npt.NDArray[np.float32]
+    versions: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -60,13 +69,18 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in _PACKAGES}
 
 
-def record(vectors: np.ndarray) -> dict[str, Any]:
+def record(vectors: npt.NDArray[np.float32]) -> Reference:
     """The data to save: TEXTS, their vectors and the versions of packages. Shape of vectors: (texts, dim)."""
-    return {"texts": TEXTS, "vectors": [[float(x) for x in row] for row in vectors], "versions": versions()}
+    return {"texts": TEXTS, "vectors": vectors, "versions": versions()}
 
 
-def read(path: Path) -> dict[str, Any] | None:
-    """The result of ``record`` from a file; None if the file does not exist."""
+def write(reference: Reference, path: Path) -> None:
+    """Write the reference to a file."""
+    write_json(path, {**reference, "vectors": [[float(x) for x in row] for row in reference["vectors"]]})
+
+
+def read(path: Path) -> Reference | None:
+    """The reference in a file; None if the file does not exist."""
     if not path.exists():
         return None
     recorded = read_object(path)
@@ -80,9 +94,9 @@ def read(path: Path) -> dict[str, Any] | None:
     return {"texts": texts, "vectors": vectors, "versions": field(recorded, path, "versions", dict, {})}
 
 
-def compare(recorded: dict[str, Any], vectors: np.ndarray, tolerance: float) -> Verification:
+def compare(recorded: Reference, vectors: npt.NDArray[np.float32], tolerance: float) -> Verification:
     """Compare vectors with the recorded ones of the same texts."""
-    before = np.asarray(recorded["vectors"], np.float32)
+    before = recorded["vectors"]
     if before.shape != vectors.shape:
         raise ValueError(f"vectors of shape {vectors.shape} now, {before.shape} when saved; load the saved model")
     lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(vectors, axis=1)

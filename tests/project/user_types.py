@@ -1,0 +1,62 @@
+"""The types that users get, which mypy checks: see ``test_user_types``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+from typing_extensions import assert_type
+
+from sbert import CrossEncoder, SentenceEncoder
+from sbert.functional import cos_sim, pairwise_similarity
+from sbert.pipeline.results import Encoded, Ranked
+from sbert.search import calibrate, dequantize, quantize
+
+Floats = npt.NDArray[np.float32]
+Scores = npt.NDArray[np.float32 | np.float64]
+
+
+def encoding(model: SentenceEncoder, text: str, texts: Iterable[str], flag: bool, precision: str) -> None:
+    assert_type(model.encode(text), Floats)
+    assert_type(model.encode(texts, batch_size=8, prompt_name="query", normalize_embeddings=True), Floats)
+    assert_type(model.encode_query(texts, truncate_dim=64), Floats)
+    assert_type(model.encode_document(texts, out="vectors.npy"), Floats)
+    assert_type(model.encode(texts, precision="ubinary"), npt.NDArray[np.uint8])
+    assert_type(model.encode(texts, precision="int8", ranges=calibrate(model.encode(texts))), npt.NDArray[np.int8])
+    assert_type(model.encode(texts, precision=precision), npt.NDArray[np.float32 | np.int8 | np.uint8])
+    assert_type(model.encode(text, convert_to_tensor=True), Tensor)
+    assert_type(model.encode_query(texts, convert_to_tensor=True, precision="ubinary"), Tensor)
+    assert_type(model.encode(text, convert_to_numpy=False), Tensor)
+    assert_type(model.encode(texts, convert_to_numpy=False), list[Tensor])
+    assert_type(model.encode(text, output_value="token_embeddings"), Tensor)
+    assert_type(model.encode(texts, output_value="token_embeddings"), list[Tensor])
+    assert_type(model.encode(texts, convert_to_tensor=flag), Encoded)
+    model.encode(texts, batchsize=8)  # type: ignore[call-overload]
+    model.encode(3)  # type: ignore[call-overload]
+
+
+def scoring(model: CrossEncoder, pair: tuple[str, str], pairs: Iterable[tuple[str, str]]) -> None:
+    assert_type(model.predict(pairs, batch_tokens=100), Floats)
+    assert_type(model.predict(pair), np.float32 | Floats)
+    assert_type(model.predict(pair, convert_to_tensor=True), Tensor)
+    assert_type(model.predict(pairs, convert_to_tensor=True), Tensor)
+    assert_type(model.predict(pairs, convert_to_numpy=False), list[Tensor])
+    assert_type(model.rank("query", ["document"]), list[Ranked])
+    model.rank("query", ["document"], k=3)  # type: ignore[call-arg]
+
+
+def comparing(model: SentenceEncoder, vectors: Floats, doubles: npt.NDArray[np.float64], tensor: Tensor) -> None:
+    assert_type(model.similarity(vectors, tensor), Tensor)
+    assert_type(model.similarity_pairwise(tensor, tensor), Tensor)
+    assert_type(cos_sim(tensor, [[1.0]]), Tensor)
+    assert_type(pairwise_similarity(tensor, tensor, "dot"), Tensor)
+    assert_type(quantize(tensor, "ubinary"), Tensor)
+    assert_type(model.similarity(vectors, vectors), Floats)
+    assert_type(model.similarity_pairwise(vectors, vectors), Floats)
+    assert_type(cos_sim(vectors, vectors), Floats)
+    assert_type(cos_sim(vectors, doubles), Scores)
+    assert_type(pairwise_similarity(vectors, vectors, "dot"), Floats)
+    assert_type(quantize(vectors, "ubinary"), npt.NDArray[np.float32 | np.int8 | np.uint8])
+    assert_type(dequantize(vectors, "float32"), Floats)
