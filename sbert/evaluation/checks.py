@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Sized
 
 import numpy as np
+import numpy.typing as npt
 
 from sbert.inputs.texts import texts_of
 
-Numbers = np.ndarray | Sequence[float]
+Numbers = npt.NDArray[np.generic] | Sequence[float]
 
 
 def rows(least: int, **given: Numbers) -> list[np.ndarray]:
@@ -42,15 +43,6 @@ def finite(name: str, values: np.ndarray) -> None:
         raise ValueError(f"{name}[{infinite[0]}] is {values[infinite[0]]}; pass finite numbers")
 
 
-def texts(name: str, given: Iterable[str]) -> list[str]:
-    """The texts as a list.
-
-    Raises:
-        TypeError: If they are a single str or a table; or one of them is not a str, which the message names.
-    """
-    return texts_of(given, name)
-
-
 def names(argument: str, given: Iterable[str]) -> list[str]:
     """The names without repetitions; a TypeError for a single string, which would be read as a list of letters."""
     if isinstance(given, str):
@@ -58,7 +50,7 @@ def names(argument: str, given: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(given))
 
 
-def as_many(least: int, **given: Sized) -> None:
+def same_length(least: int, **given: Sized) -> None:
     """Raise a ValueError unless all arguments have the same length, at least ``least``."""
     counts = {name: len(values) for name, values in given.items()}
     if len(set(counts.values())) > 1 or min(counts.values()) < least:
@@ -66,7 +58,7 @@ def as_many(least: int, **given: Sized) -> None:
         raise ValueError(f"there are {listed}; pass as many of each, and at least {least}")
 
 
-def whole(name: str, given: Iterable[float]) -> np.ndarray:
+def whole(name: str, given: Iterable[float]) -> npt.NDArray[np.int64]:
     """Labels as integers from 0.
 
     Shape:
@@ -83,3 +75,10 @@ def whole(name: str, given: Iterable[float]) -> np.ndarray:
         if not (label >= 0 and label == np.floor(label) and label < 2**31):
             raise ValueError(f"{name}[{row}] is {label}; pass whole numbers from 0, and leave out rows without a label")
     return np.array(listed, np.int64)
+
+
+def columns(least: int, **given: Iterable[str]) -> list[list[str]]:
+    """Several columns of texts as lists, of the same length, at least ``least``; a TypeError names a wrong text."""
+    lists = {name: texts_of(texts, name) for name, texts in given.items()}
+    same_length(least, **lists)
+    return list(lists.values())

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
 import torch
 
-from sbert.evaluation.checks import as_many, texts, whole
+from sbert.evaluation.checks import same_length, whole
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metrics import accuracy, macro_f1, precision, recall
-from sbert.evaluation.pair_scores import Similarity, compared, prefixed
+from sbert.evaluation.pairs import PairEvaluator, Similarity
 from sbert.evaluation.thresholds import average_precision, best_threshold
-from sbert.evaluation.vectors import Vectors
+from sbert.evaluation.vectors import Floats, Vectors
+from sbert.inputs.texts import texts_of
 from sbert.losses import SoftmaxLoss
 
 # Pairs whose features are in memory at once.
@@ -57,48 +57,50 @@ class LabelEvaluator(Evaluator):
         *,
         prompt: str | None = None,
     ) -> None:
-        self.first, self.second, self.labels = texts("first", first), texts("second", second), whole("labels", labels)
-        as_many(1, first=self.first, second=self.second, labels=self.labels)
-        self.loss, self.prompt = loss, prompt
+        self._first, self._second, self._prompt = texts_of(first, "first"), texts_of(second, "second"), prompt
+        self._labels, self._loss = whole("labels", labels), loss
+        same_length(1, first=self._first, second=self._second, labels=self._labels)
         if loss is not None:
             self._check(loss.classes)
 
     def _check(self, classes: int) -> None:
-        wrong = np.flatnonzero(self.labels >= classes)
-        if len(wrong):
+        row = int(self._labels.argmax())
+        if self._labels[row] >= classes:
             raise ValueError(
-                f"labels[{wrong[0]}] is {self.labels[wrong[0]]}, but the classifier has the classes 0 to {classes - 1};"
+                f"labels[{row}] is {self._labels[row]}, but the classifier has the classes 0 to {classes - 1};"
                 " pass the labels that it was trained with"
             )
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
+        """Accuracy and macro F1."""
         scores = self._scores_of_pairs(vectors) if vectors.is_cross_encoder else self._scores(vectors)
         predicted = scores.argmax(1)
-        return {"accuracy": accuracy(predicted, self.labels), "macro_f1": macro_f1(predicted, self.labels)}
+        return {"accuracy": accuracy(predicted, self._labels), "macro_f1": macro_f1(predicted, self._labels)}
 
-    def _scores_of_pairs(self, vectors: Vectors) -> np.ndarray:
-        if self.loss is not None:
+    def _scores_of_pairs(self, vectors: Vectors) -> Floats:
+        if self._loss is not None:
             raise ValueError("a CrossEncoder has its own classifier; leave loss= out")
-        scores = vectors.pairs(self.first, self.second)
+        scores = vectors.pairs(self._first, self._second)
         if scores.ndim < 2:
             raise ValueError("the model gives one score per pair, not classes; use PairClassificationEvaluator")
         self._check(scores.shape[1])
         return scores
 
-    def _scores(self, vectors: Vectors) -> np.ndarray:
+    def _scores(self, vectors: Vectors) -> Floats:
         """The classifier's scores, (pairs, classes)."""
-        if self.loss is None:
+        if self._loss is None:
             raise ValueError("vectors have no classes; pass loss=, the SoftmaxLoss that was trained with the model")
-        device, parts = self.loss.classifier.weight.device, []
-        vectors([*self.first, *self.second], prompt=self.prompt)  # One call that encodes all texts.
-        for start in range(0, len(self.first), _ROWS):
-            columns = (vectors(part[start : start + _ROWS], prompt=self.prompt) for part in (self.first, self.second))
+        device, parts = self._loss.classifier.weight.device, []
+        vectors([*self._first, *self._second], prompt=self._prompt)  # One call that encodes all texts.
+        for start in range(0, len(self._first), _ROWS):
+            rows = slice(start, start + _ROWS)
+            pair = (vectors(texts[rows], prompt=self._prompt) for texts in (self._first, self._second))
             with torch.no_grad():
-                parts.append(self.loss.scores(*(torch.from_numpy(column).to(device) for column in columns)).cpu())
+                parts.append(self._loss.scores(*(torch.from_numpy(each).to(device) for each in pair)).cpu())
         return torch.cat(parts).numpy()
 
 
-class PairClassificationEvaluator(Evaluator):
+class PairClassificationEvaluator(PairEvaluator):
     """Binary classification of pairs by a threshold on their similarity, such as paraphrase or not.
 
     Average precision needs no threshold. Accuracy and F1 are each at the threshold that is best on these same pairs;
@@ -132,30 +134,23 @@ class PairClassificationEvaluator(Evaluator):
         *,
         prompt: str | None = None,
     ) -> None:
-        self.first, self.second, self.labels = texts("first", first), texts("second", second), whole("labels", labels)
-        as_many(2, first=self.first, second=self.second, labels=self.labels)
-        classes = set(self.labels.tolist())
+        self._labels = whole("labels", labels)
+        super().__init__(first, second, similarity, prompt, labels=self._labels)
+        classes = set(self._labels.tolist())
         if classes != {0, 1}:
             raise ValueError(f"the labels are {sorted(classes)[:5]}; pass 1 for some pairs and 0 for others")
-        self.similarities, self.prompt = prefixed(similarity), prompt
 
-    def measure(self, vectors: Vectors) -> dict[str, float]:
-        metrics = {}
-        for prefix, scores in compared(vectors, self.first, self.second, self.similarities, self.prompt).items():
-            for name, value in self._metrics(scores).items():
-                metrics[f"{prefix}{name}"] = value
-        return metrics
-
-    def _metrics(self, scores: np.ndarray) -> dict[str, float]:
-        accuracy_threshold, best_accuracy = best_threshold(scores, self.labels, "accuracy")
-        f1_threshold, best_f1 = best_threshold(scores, self.labels, "f1")
-        predicted = scores >= f1_threshold
+    def metrics(self, similarities: Floats) -> dict[str, float]:
+        """Average precision, and accuracy and F1 at their best thresholds."""
+        accuracy_threshold, best_accuracy = best_threshold(similarities, self._labels, "accuracy")
+        f1_threshold, best_f1 = best_threshold(similarities, self._labels, "f1")
+        predicted = similarities >= f1_threshold
         return {
-            "average_precision": average_precision(scores, self.labels),
+            "average_precision": average_precision(similarities, self._labels),
             "accuracy": best_accuracy,
             "accuracy_threshold": accuracy_threshold,
             "f1": best_f1,
             "f1_threshold": f1_threshold,
-            "precision": precision(predicted, self.labels),
-            "recall": recall(predicted, self.labels),
+            "precision": precision(predicted, self._labels),
+            "recall": recall(predicted, self._labels),
         }

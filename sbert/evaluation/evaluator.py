@@ -93,11 +93,12 @@ class SequentialEvaluator(Evaluator):
         for name, evaluator in evaluators.items():
             if not isinstance(evaluator, Evaluator):
                 raise TypeError(f"evaluators[{name!r}] is {evaluator!r:.60}; pass an instance of Evaluator")
-        self.evaluators = dict(evaluators)
+        self._evaluators = dict(evaluators)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
+        """The metrics of all evaluators."""
         return {
             f"{name}_{metric}": value
-            for name, evaluator in self.evaluators.items()
+            for name, evaluator in self._evaluators.items()
             for metric, value in evaluator.measure(vectors).items()
         }

@@ -7,12 +7,12 @@ from operator import index
 
 import numpy as np
 
-from sbert.evaluation.checks import texts
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.thresholds import threshold_counts
 from sbert.evaluation.vectors import Vectors
 from sbert.functional import check_similarity
-from sbert.inputs.arguments import check_positive
+from sbert.inputs.arguments import check_count
+from sbert.inputs.texts import texts_of
 from sbert.search import paraphrase_mining
 
 
@@ -49,9 +49,8 @@ class ParaphraseMiningEvaluator(Evaluator):
         *,
         prompt: str | None = None,
     ) -> None:
-        self.prompt = prompt
-        self.sentences = texts("sentences", sentences)
-        count = len(self.sentences)
+        self._sentences, self._prompt = texts_of(sentences, "sentences"), prompt
+        count = len(self._sentences)
         if count < 2:
             raise ValueError(f"there are {count} sentences; pass at least 2")
         known = set()
@@ -65,19 +64,20 @@ class ParaphraseMiningEvaluator(Evaluator):
             known.add(low * count + high)
         if not known:
             raise ValueError("there are no duplicates to find; pass at least one pair")
-        self.duplicates = np.array(sorted(known))  # (pairs,): low * count + high of each
-        self.max_pairs, self.similarity = check_positive("max_pairs", max_pairs) or 1, check_similarity(similarity)
+        self._duplicates = np.array(sorted(known))  # (pairs,): low * count + high of each
+        self._max_pairs, self._similarity = check_count("max_pairs", max_pairs), check_similarity(similarity)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
+        """Average precision; and F1, precision and recall at the best threshold."""
         pairs = paraphrase_mining(
-            vectors(self.sentences, prompt=self.prompt),
+            vectors(self._sentences, prompt=self._prompt),
             top_k=None,
-            max_pairs=self.max_pairs,
-            similarity=self.similarity,
+            max_pairs=self._max_pairs,
+            similarity=self._similarity,
         )
-        is_duplicate = np.isin(pairs.first * len(self.sentences) + pairs.second, self.duplicates)
+        is_duplicate = np.isin(pairs.first * len(self._sentences) + pairs.second, self._duplicates)
         thresholds, predicted, correct = threshold_counts(pairs.scores, is_duplicate)
-        total = len(self.duplicates)
+        total = len(self._duplicates)
         f1 = 2 * correct / (predicted + total)
         best = int(np.argmax(f1))
         return {

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from sbert.evaluation.checks import texts
 from sbert.evaluation.evaluator import Evaluator
-from sbert.evaluation.pair_scores import scores_of
+from sbert.evaluation.pairs import scores_of
 from sbert.evaluation.ranking import average_precision_at, ndcg_at, reciprocal_rank_at
-from sbert.evaluation.vectors import Vectors
+from sbert.evaluation.vectors import Floats, Vectors
 from sbert.functional import SIMILARITIES, check_similarity
-from sbert.inputs.arguments import check_positive
+from sbert.inputs.arguments import check_count
+from sbert.inputs.texts import texts_of
 
 
 class RerankingEvaluator(Evaluator):
@@ -51,47 +51,51 @@ class RerankingEvaluator(Evaluator):
         query_prompt: str | None = None,
         document_prompt: str | None = None,
     ) -> None:
-        self.query_prompt, self.document_prompt = query_prompt, document_prompt
-        self.queries: list[str] = []
-        self.candidates: list[list[str]] = []
-        self.positives: list[int] = []  # The number of positives, which are the first of the candidates.
+        self._prompts = query_prompt, document_prompt
+        self._queries: list[str] = []
+        self._candidates: list[list[str]] = []
+        self._positives: list[int] = []  # The number of positives, which are the first of the candidates.
         for row, sample in enumerate(samples):
-            lists = []
-            for key in ("positive", "negative"):
-                if key not in sample or "query" not in sample:
-                    raise ValueError(f"samples[{row}] has the keys {list(sample)}; pass query, positive and negative")
-                lists.append(texts(f"samples[{row}][{key!r}]", sample[key]))
-                if not lists[-1]:
-                    raise ValueError(f"samples[{row}] has no {key} text, so all orders are equally good; leave it out")
-            self.queries += texts(f"samples[{row}]['query']", [sample["query"]])
-            self.candidates.append([*lists[0], *lists[1]])
-            self.positives.append(len(lists[0]))
-        if not self.queries:
+            if not {"query", "positive", "negative"} <= {*sample}:
+                raise ValueError(f"samples[{row}] has the keys {list(sample)}; pass query, positive and negative")
+            self._queries += texts_of([sample["query"]], f"samples[{row}]['query']")
+            positive, negative = (_candidates(row, sample, key) for key in ("positive", "negative"))
+            self._candidates.append([*positive, *negative])
+            self._positives.append(len(positive))
+        if not self._queries:
             raise ValueError("there are no samples; pass at least one")
-        self.k, self.similarity = check_positive("k", k) or 1, check_similarity(similarity)
+        self._k, self._similarity = check_count("k", k), check_similarity(similarity)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
+        """MAP, MRR and nDCG."""
         scores = self._scores_of_pairs(vectors) if vectors.is_cross_encoder else self._scores(vectors)
         ranked = np.zeros((len(scores), max(map(len, scores))))  # (samples, most candidates)
-        for row, own, positive in zip(ranked, scores, self.positives, strict=True):
+        for row, own, positive in zip(ranked, scores, self._positives, strict=True):
             good = np.arange(len(own)) < positive
             row[: len(own)] = good[np.lexsort([good, -own])]
         return {
             "map": float(average_precision_at(ranked).mean()),
-            f"mrr@{self.k}": float(reciprocal_rank_at(ranked, self.k).mean()),
-            f"ndcg@{self.k}": float(ndcg_at(ranked, self.k).mean()),
+            f"mrr@{self._k}": float(reciprocal_rank_at(ranked, self._k).mean()),
+            f"ndcg@{self._k}": float(ndcg_at(ranked, self._k).mean()),
         }
 
-    def _scores(self, vectors: Vectors) -> list[np.ndarray]:
-        queries = vectors(self.queries, "query", self.query_prompt)
+    def _scores(self, vectors: Vectors) -> list[Floats]:
+        queries = vectors(self._queries, "query", self._prompts[0])
         # One call that encodes all texts. Later calls read a query's candidates, of which there may be thousands.
-        vectors(list(dict.fromkeys(text for own in self.candidates for text in own)), "document", self.document_prompt)
-        compare = SIMILARITIES[self.similarity]
-        candidates = (vectors(own, "document", self.document_prompt) for own in self.candidates)
-        return [compare(queries[i : i + 1], own)[0] for i, own in enumerate(candidates)]
+        vectors(list(dict.fromkeys(text for own in self._candidates for text in own)), "document", self._prompts[1])
+        candidates = (vectors(own, "document", self._prompts[1]) for own in self._candidates)
+        compare = SIMILARITIES[self._similarity]
+        return [compare(query, own)[0] for query, own in zip(queries, candidates, strict=True)]
 
-    def _scores_of_pairs(self, vectors: Vectors) -> list[np.ndarray]:
-        counts = [len(own) for own in self.candidates]
-        first = [query for query, count in zip(self.queries, counts, strict=True) for _ in range(count)]
-        scores = scores_of(vectors, first, [text for own in self.candidates for text in own])
+    def _scores_of_pairs(self, vectors: Vectors) -> list[Floats]:
+        counts = [len(own) for own in self._candidates]
+        first = [query for query, count in zip(self._queries, counts, strict=True) for _ in range(count)]
+        scores = scores_of(vectors, first, [text for own in self._candidates for text in own])
         return np.split(scores, np.cumsum(counts)[:-1])
+
+
+def _candidates(row: int, sample: Mapping[str, Any], key: str) -> list[str]:
+    texts = texts_of(sample[key], f"samples[{row}][{key!r}]")
+    if not texts:
+        raise ValueError(f"samples[{row}] has no {key} text, so all orders are equally good; leave it out")
+    return texts

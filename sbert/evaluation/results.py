@@ -39,20 +39,16 @@ def write_line(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    if target.suffix.lower() == ".csv":
-        _write_csv(target, record)
-    else:
-        _append_json(target, record)
+    write = _write_csv if target.suffix.lower() == ".csv" else _append_json
+    write(target, record)
 
 
 def _append_json(path: Path, record: Mapping[str, Any]) -> None:
-    finite = {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in record.items()
-    }
+    unknown = {name: None for name, value in record.items() if isinstance(value, float) and not math.isfinite(value)}
     with path.open("a+b") as file:
         file.seek(max(0, file.tell() - 1))
         incomplete = file.read() not in (b"", b"\n")
-        file.write(("\n" * incomplete + json.dumps(finite, ensure_ascii=False) + "\n").encode())
+        file.write(("\n" * incomplete + json.dumps({**record, **unknown}, ensure_ascii=False) + "\n").encode())
 
 
 def _write_csv(path: Path, record: Mapping[str, Any]) -> None:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from sbert.evaluation.checks import texts
+from sbert.evaluation import ranking
 from sbert.evaluation.evaluator import Evaluator
-from sbert.evaluation.ranking import average_precision_at, hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank_at
-from sbert.evaluation.vectors import Vectors
+from sbert.evaluation.vectors import Floats, Vectors
 from sbert.functional import check_similarity
-from sbert.inputs.arguments import check_positive
+from sbert.inputs.arguments import check_count
+from sbert.inputs.texts import texts_of
 from sbert.search import semantic_search
 
 Relevant = Mapping[Any, Iterable[Any] | Mapping[Any, float]]
+
+# The metrics of a ranking from the grades of its first results, k, and the grades of all relevant documents.
+_METRICS: dict[str, Callable[[np.ndarray, int, np.ndarray], np.ndarray]] = {
+    "ndcg": ranking.ndcg_at,
+    "accuracy": lambda ranked, k, _: ranking.hit_at(ranked, k),
+    "precision": lambda ranked, k, _: ranking.precision_at(ranked, k),
+    "recall": ranking.recall_at,
+    "mrr": lambda ranked, k, _: ranking.reciprocal_rank_at(ranked, k),
+    "map": ranking.average_precision_at,
+}
 
 
 class RetrievalEvaluator(Evaluator):
@@ -75,62 +85,56 @@ class RetrievalEvaluator(Evaluator):
         query_prompt: str | None = None,
         document_prompt: str | None = None,
     ) -> None:
-        self.query_prompt, self.document_prompt = query_prompt, document_prompt
-        self.corpus = texts("the corpus", corpus.values())
+        self._corpus, self._prompts = texts_of(corpus.values(), "the corpus"), (query_prompt, document_prompt)
         places = {name: place for place, name in enumerate(corpus)}
         # For each query with relevant documents, their grades by their index in the corpus.
-        self.relevant: dict[Any, dict[int, float]] = {}
+        self._relevant: dict[Any, dict[int, float]] = {}
         for query, judged in relevant.items():
             if query not in queries:
                 raise ValueError(f"relevant names the query {query!r}, which has no text; add it to queries")
             graded = {places[name]: grade for name, grade in _grades(query, judged, places).items() if grade > 0}
             if graded:
-                self.relevant[query] = graded
-        if not self.relevant:
+                self._relevant[query] = graded
+        if not self._relevant:
             raise ValueError("no query has a relevant document; pass at least one")
-        self.queries = texts("the queries", [queries[query] for query in self.relevant])
-        self.at = {
-            "ndcg": ndcg_at,
-            "accuracy": accuracy_at,
-            "precision": precision_recall_at,
-            "recall": precision_recall_at,
-            "mrr": mrr_at,
-            "map": map_at,
-        }
-        for name, ks in self.at.items():
+        self._queries = texts_of([queries[query] for query in self._relevant], "the queries")
+        at = (ndcg_at, accuracy_at, precision_recall_at, precision_recall_at, mrr_at, map_at)
+        self._at = dict(zip(_METRICS, at, strict=True))
+        for name, ks in self._at.items():
             if isinstance(ks, (int, str)):
                 raise TypeError(f"the values of k for {name} are {ks!r}; pass a tuple such as (1, 10) or (10,)")
-        self.depth = max((check_positive(f"{name}_at", k) or 0 for name, ks in self.at.items() for k in ks), default=0)
-        if not self.depth:
+        depths = [check_count(f"{name}_at", k) for name, ks in self._at.items() for k in ks]
+        if not depths:
             raise ValueError("there is no metric to compute; pass ndcg_at=(10,) or another")
-        self.similarity, self.block = check_similarity(similarity), check_positive("block", block) or 1
+        self._depth, self._block, self._similarity = (
+            max(depths),
+            check_count("block", block),
+            check_similarity(similarity),
+        )
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        queries = vectors(self.queries, "query", self.query_prompt)  # (queries, dim)
-        places = semantic_search(queries, self._blocks(vectors), self.depth, similarity=self.similarity).indices
-        grades = list(self.relevant.values())
+        """The metrics, each for its values of k."""
+        queries = vectors(self._queries, "query", self._prompts[0])  # (queries, dim)
+        places = semantic_search(queries, self._blocks(vectors), self._depth, similarity=self._similarity).indices
+        grades = list(self._relevant.values())
         ranked = np.array(
             [[own.get(place, 0.0) for place in row] for own, row in zip(grades, places.tolist(), strict=True)]
         )  # (queries, depth)
         relevant = np.zeros((len(grades), max(map(len, grades))))  # (queries, most relevant documents), padded with 0
         for row, own in zip(relevant, grades, strict=True):
             row[: len(own)] = list(own.values())
-        metrics = {
-            "ndcg": lambda k: ndcg_at(ranked, k, relevant),
-            "accuracy": lambda k: hit_at(ranked, k),
-            "precision": lambda k: precision_at(ranked, k),
-            "recall": lambda k: recall_at(ranked, k, relevant),
-            "mrr": lambda k: reciprocal_rank_at(ranked, k),
-            "map": lambda k: average_precision_at(ranked, k, relevant),
+        return {
+            f"{name}@{k}": float(_METRICS[name](ranked, k, relevant).mean())
+            for name, ks in self._at.items()
+            for k in ks
         }
-        return {f"{name}@{k}": float(metrics[name](k).mean()) for name, ks in self.at.items() for k in ks}
 
-    def _blocks(self, vectors: Vectors) -> Iterator[np.ndarray]:
-        if len(self.corpus) <= self.block:
-            yield vectors(self.corpus, "document", self.document_prompt)
+    def _blocks(self, vectors: Vectors) -> Iterator[Floats]:
+        if len(self._corpus) <= self._block:
+            yield vectors(self._corpus, "document", self._prompts[1])
             return
-        for start in range(0, len(self.corpus), self.block):
-            yield vectors.fresh(self.corpus[start : start + self.block], "document", self.document_prompt)
+        for start in range(0, len(self._corpus), self._block):
+            yield vectors.fresh(self._corpus[start : start + self._block], "document", self._prompts[1])
 
 
 def _grades(query: Any, judged: Iterable[Any] | Mapping[Any, float], places: Mapping[Any, int]) -> dict[Any, float]:

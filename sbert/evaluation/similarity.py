@@ -6,14 +6,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sbert.evaluation.checks import as_many, texts
-from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metrics import pearson, spearman
-from sbert.evaluation.pair_scores import Similarity, compared, prefixed
-from sbert.evaluation.vectors import Vectors
+from sbert.evaluation.pairs import PairEvaluator, Similarity
+from sbert.evaluation.vectors import Floats
 
 
-class SimilarityEvaluator(Evaluator):
+class SimilarityEvaluator(PairEvaluator):
     """Spearman's and Pearson's correlation between the similarity of two texts and a reference score.
 
         spearman( cos(u_i, v_i), score_i )
@@ -51,19 +49,14 @@ class SimilarityEvaluator(Evaluator):
         *,
         prompt: str | None = None,
     ) -> None:
-        self.first, self.second = texts("first", first), texts("second", second)
-        self.scores = np.array(list(scores), float)
-        as_many(2, first=self.first, second=self.second, scores=self.scores)
-        wrong = np.flatnonzero(~np.isfinite(self.scores))
+        self._scores = np.array(list(scores), float)
+        super().__init__(first, second, similarity, prompt, scores=self._scores)
+        wrong = np.flatnonzero(~np.isfinite(self._scores))
         if len(wrong):
-            raise ValueError(f"scores[{wrong[0]}] is {self.scores[wrong[0]]}; leave out pairs without a score")
-        if np.all(self.scores == self.scores[0]):
-            raise ValueError(f"every score is {self.scores[0]:g}, so there is no correlation; pass different scores")
-        self.similarities, self.prompt = prefixed(similarity), prompt
+            raise ValueError(f"scores[{wrong[0]}] is {self._scores[wrong[0]]}; leave out pairs without a score")
+        if np.all(self._scores == self._scores[0]):
+            raise ValueError(f"every score is {self._scores[0]:g}, so there is no correlation; pass different scores")
 
-    def measure(self, vectors: Vectors) -> dict[str, float]:
-        metrics = {}
-        for prefix, scores in compared(vectors, self.first, self.second, self.similarities, self.prompt).items():
-            metrics[f"{prefix}spearman"] = spearman(scores, self.scores)
-            metrics[f"{prefix}pearson"] = pearson(scores, self.scores)
-        return metrics
+    def metrics(self, similarities: Floats) -> dict[str, float]:
+        """Both correlations."""
+        return {"spearman": spearman(similarities, self._scores), "pearson": pearson(similarities, self._scores)}

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sbert.data.sts import read_sick, read_sts, read_sts_year
 from sbert.data.tables import check_folder, located
 from sbert.evaluation.checks import names
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metrics import spearman
-from sbert.evaluation.pair_scores import compared
+from sbert.evaluation.pairs import compared
 from sbert.evaluation.vectors import Vectors
 from sbert.inputs.arguments import check_choice
 
 # First texts, second texts and scores of a subset.
-Pairs = tuple[list[str], list[str], np.ndarray]
+Pairs = tuple[list[str], list[str], npt.NDArray[np.float64]]
 
 _YEARS = {f"STS{year}": (f"sts/STS{year}", f"STS/STS{year}-en-test", f"STS{year}") for year in range(12, 17)}
 _FILES = {
@@ -70,32 +72,35 @@ class STSSuite(Evaluator):
     def __init__(
         self, folder: str | os.PathLike[str], sets: Iterable[str] | None = None, *, prompt: str | None = None
     ) -> None:
-        root, self.prompt = Path(folder), prompt
+        root, self._prompt = Path(folder), prompt
         check_folder(root)
         wanted = SETS if sets is None else names("sets", sets)
         if not wanted:
             raise ValueError(f"sets is empty; pass some of {', '.join(SETS)}, or leave it out")
         places = {name: located(root, _paths(name)) for name in wanted}
-        self.missing = [name for name, place in places.items() if place is None]
+        self.missing: list[str] = [name for name, place in places.items() if place is None]
         if self.missing and (sets is not None or len(self.missing) == len(wanted)):
             expected = "; ".join(f"{name}: {' or '.join(_paths(name))}" for name in self.missing)
             raise FileNotFoundError(f"{root} has no {', '.join(self.missing)}; the expected paths are {expected}")
-        self.sets = {name: _read(name, place) for name, place in places.items() if place is not None}
+        self.sets: dict[str, dict[str, Pairs]] = {
+            name: _read(name, place) for name, place in places.items() if place is not None
+        }
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        pairs = [pair for parts in self.sets.values() for pair in parts.values()]
-        if not vectors.is_cross_encoder:
+        """The correlation of each task and the mean of its subsets, after the average of the tasks."""
+        if not vectors.is_cross_encoder:  # One call that encodes all texts.
+            pairs = [pair for parts in self.sets.values() for pair in parts.values()]
             texts = dict.fromkeys(text for first, second, _ in pairs for text in (*first, *second))
-            vectors(list(texts), prompt=self.prompt)
+            vectors(list(texts), prompt=self._prompt)
         whole, means = {}, {}
         for name, parts in self.sets.items():
-            cosines = [
-                compared(vectors, first, second, {"": "cosine"}, self.prompt)[""] for first, second, _ in parts.values()
+            found = [
+                (compared(vectors, first, second, {"": "cosine"}, self._prompt)[""], scores)
+                for first, second, scores in parts.values()
             ]
-            scores = [score for _, _, score in parts.values()]
-            whole[name] = spearman(np.concatenate(cosines), np.concatenate(scores))
+            whole[name] = spearman(*map(np.concatenate, zip(*found, strict=True)))
             if name in _YEARS:
-                means[f"{name}_mean"] = float(np.mean([spearman(*both) for both in zip(cosines, scores, strict=True)]))
+                means[f"{name}_mean"] = float(np.mean([spearman(*part) for part in found]))
         return {"average": float(np.mean(list(whole.values()))), **whole, **means}
 
 
@@ -110,11 +115,8 @@ def _read(name: str, place: Path) -> dict[str, Pairs]:
         parts = read_sts_year(place, None)
     else:
         parts = {name: read_sick(place, scale=None) if name == "SICK-R" else read_sts(place, None)}
-    return {
-        part: (
-            [row["first"] for row in rows],
-            [row["second"] for row in rows],
-            np.array([row["label"] for row in rows], float),
-        )
-        for part, rows in parts.items()
-    }
+    return {part: _columns(rows) for part, rows in parts.items()}
+
+
+def _columns(rows: list[dict[str, Any]]) -> Pairs:
+    return [row["first"] for row in rows], [row["second"] for row in rows], np.array([row["label"] for row in rows])

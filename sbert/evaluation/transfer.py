@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,15 +11,15 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from sbert.data.transfer import TransferTask, read_transfer, tasks_in
 from sbert.evaluation.checks import names
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metrics import accuracy, f1
-from sbert.evaluation.vectors import Vectors
-from sbert.inputs.arguments import check_positive
+from sbert.evaluation.vectors import Floats, Vectors
+from sbert.inputs.arguments import check_count
 from sbert.inputs.extras import missing
 from sbert.pipeline.progress import progress_bar
 
@@ -32,7 +32,8 @@ _SEED = 1111
 _INNER_FOLDS = 5
 
 # Indices of the rows for training, for the choice of C (None for inner folds of the training rows), and for testing.
-Fold = tuple[np.ndarray, np.ndarray | None, np.ndarray]
+Rows = npt.NDArray[np.int64]
+Fold = tuple[Rows, Rows | None, Rows]
 
 
 class TransferSuite(Evaluator):
@@ -89,39 +90,33 @@ class TransferSuite(Evaluator):
         rows: int = 100_000,
         prompt: str | None = None,
     ) -> None:
-        self.prompt = prompt
         if find_spec("sklearn") is None:
             raise missing("TransferSuite", "scikit-learn", "evaluation")
-        self.folds, self.rows = check_positive("folds", folds) or 0, check_positive("rows", rows) or 0
-        if self.folds < 2:
+        self._folds, self._rows, self._prompt = check_count("folds", folds), check_count("rows", rows), prompt
+        if folds < 2:
             raise ValueError(f"folds={folds} is too small; pass at least 2")
         present = tasks_in(folder)
-        self.missing = [name for name in TASKS if name not in present] if tasks is None else []
+        self.missing: list[str] = [name for name in TASKS if name not in present] if tasks is None else []
         wanted = [name for name in TASKS if name in present] if tasks is None else names("tasks", tasks)
         if tasks is not None and not wanted:
             raise ValueError(f"tasks is empty; pass some of {', '.join(TASKS)}, or leave it out")
         if not wanted:
             raise FileNotFoundError(f"{folder} has no {' or '.join(TASKS)}; see read_transfer for the names of files")
-        self.tasks = [read_transfer(folder, name) for name in wanted]
+        self.tasks: list[TransferTask] = [read_transfer(folder, name) for name in wanted]
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        problems = [_Problem.of(task, self.folds, self.rows) for task in self.tasks]
-        texts = [text for problem in problems for column in problem.columns for text in column]
-        vectors(list(dict.fromkeys(texts)), prompt=self.prompt)
+        """The accuracy of each task, after their average."""
+        problems = [_problem(task, self._folds, self._rows) for task in self.tasks]
+        texts = dict.fromkeys(text for problem in problems for column in problem.columns for text in column)
+        vectors(list(texts), prompt=self._prompt)  # One call that encodes all texts.
         ranks, jobs = vectors.ranks, [(problem, fold) for problem in problems for fold in problem.folds]
-
-        def own() -> Tensor:
-            """Accuracy and F1 of the folds of this process: (own folds, 1, 2)."""
-            measured = list(_fold_metrics(vectors, self.prompt, jobs[ranks.rank :: ranks.world]))
-            return torch.tensor(measured, dtype=torch.float64).reshape(len(measured), 1, 2)
-
-        results = iter(ranks.gather(ranks.together(own), len(jobs))[:, 0].tolist())
+        own = ranks.together(lambda: _fold_metrics(vectors, self._prompt, jobs[ranks.rank :: ranks.world]))
+        results = ranks.gather(torch.tensor(own, dtype=torch.float64).reshape(-1, 1, 2), len(jobs))  # (folds, 1, 2)
         metrics: dict[str, float] = {}
-        for problem in problems:
-            folds = [next(results) for _ in problem.folds]
-            metrics[problem.name] = float(np.mean([fold_accuracy for fold_accuracy, _ in folds]))
+        for problem, part in zip(problems, torch.split(results, [len(each.folds) for each in problems]), strict=True):
+            metrics[problem.name], f1_of_class_1 = part.mean((0, 1)).tolist()
             if problem.name == "MRPC":
-                metrics["MRPC_f1"] = folds[0][1]
+                metrics["MRPC_f1"] = f1_of_class_1
         average = float(np.mean([metrics[problem.name] for problem in problems]))
         return {"average": average, **metrics}
 
@@ -132,62 +127,53 @@ class _Problem:
 
     name: str
     columns: list[list[str]]
-    labels: np.ndarray
+    labels: npt.NDArray[np.int64]
     folds: list[Fold]
     grid: list[float]
 
-    @classmethod
-    def of(cls, task: TransferTask, folds: int, most: int) -> _Problem:
-        from sklearn.model_selection import StratifiedKFold
 
-        rows = {split: list(part) for split, part in task.splits.items()}
-        if len(rows.get("train", ())) > most:
-            places = np.linspace(0, len(rows["train"]), most, endpoint=False).astype(int)
-            rows["train"] = [rows["train"][place] for place in places]
-        every = [row for part in rows.values() for row in part]
-        labels = np.array([row["label"] for row in every])
-        ends = np.cumsum([len(part) for part in rows.values()])
-        splits = dict(zip(rows, np.split(np.arange(len(every)), ends[:-1]), strict=True))
-        if "all" in splits:
-            least = int(np.bincount(labels).min())
-            if least < folds:
-                raise ValueError(
-                    f"{task.name} has {least} rows of a class, too few for folds={folds}; pass fewer folds"
-                )
-            halves = StratifiedKFold(folds, shuffle=True, random_state=_SEED).split(labels, labels)
-            parts: list[Fold] = [(train, None, test) for train, test in halves]
-        else:
-            parts = [(splits["train"], splits.get("dev"), splits["test"])]
-        columns = [[row[name] for row in every] for name in task.columns]
-        grid = _GRID if "dev" in splits or "all" in splits else _GRID_WITHOUT_DEV
-        return cls(task.name, columns, labels, parts, grid)
+def _problem(task: TransferTask, folds: int, most: int) -> _Problem:
+    from sklearn.model_selection import StratifiedKFold
+
+    rows = {split: list(part) for split, part in task.splits.items()}
+    if len(rows.get("train", ())) > most:
+        places = np.linspace(0, len(rows["train"]), most, endpoint=False).astype(int)
+        rows["train"] = [rows["train"][place] for place in places]
+    every = [row for part in rows.values() for row in part]
+    labels = np.array([row["label"] for row in every])
+    ends = np.cumsum([len(part) for part in rows.values()])
+    splits = dict(zip(rows, np.split(np.arange(len(every)), ends[:-1]), strict=True))
+    if "all" in splits:
+        least = int(np.bincount(labels).min())
+        if least < folds:
+            raise ValueError(f"{task.name} has {least} rows of a class, too few for folds={folds}; pass fewer folds")
+        halves = StratifiedKFold(folds, shuffle=True, random_state=_SEED).split(labels, labels)
+        parts: list[Fold] = [(train, None, test) for train, test in halves]
+    else:
+        parts = [(splits["train"], splits.get("dev"), splits["test"])]
+    grid = _GRID if "dev" in splits or "all" in splits else _GRID_WITHOUT_DEV
+    return _Problem(task.name, [[row[name] for row in every] for name in task.columns], labels, parts, grid)
 
 
-def _fold_metrics(
-    vectors: Vectors, prompt: str | None, jobs: list[tuple[_Problem, Fold]]
-) -> Iterator[tuple[float, float]]:
+def _fold_metrics(vectors: Vectors, prompt: str | None, jobs: list[tuple[_Problem, Fold]]) -> list[tuple[float, float]]:
     """The accuracy and the F1 of class 1 of each fold."""
     from threadpoolctl import threadpool_limits
 
+    found = []
     bar = progress_bar(vectors.show_progress_bar, total=len(jobs), desc="Folds")
     with bar if bar is not None else nullcontext(), threadpool_limits(1):  # Such small matrices gain nothing by more.
         for problem, group in groupby(jobs, key=lambda job: job[0]):
-            features = _features([vectors(column, prompt=prompt) for column in problem.columns])
+            first, *second = (vectors(column, prompt=prompt) for column in problem.columns)
+            # (rows, dim) for sentences, (rows, 2 dim) for pairs
+            features = np.concatenate([np.abs(first - second[0]), first * second[0]], 1) if second else first
             for _, fold in group:
-                yield _measure_fold(features, problem.labels, fold, problem.grid)
+                found.append(_measure_fold(features, problem.labels, fold, problem.grid))
                 if bar is not None:
                     bar.update()
+    return found
 
 
-def _features(columns: list[np.ndarray]) -> np.ndarray:
-    """The input of the classifier: (rows, dim) for sentences, (rows, 2 dim) for pairs."""
-    if len(columns) == 1:
-        return columns[0]
-    first, second = columns
-    return np.concatenate([np.abs(first - second), first * second], axis=1)
-
-
-def _measure_fold(features: np.ndarray, labels: np.ndarray, fold: Fold, grid: list[float]) -> tuple[float, float]:
+def _measure_fold(features: Floats, labels: Rows, fold: Fold, grid: list[float]) -> tuple[float, float]:
     """Choose C without the test rows, fit on all training rows, and return accuracy and F1 on the test rows."""
     from sklearn.model_selection import StratifiedKFold
 
@@ -203,9 +189,7 @@ def _measure_fold(features: np.ndarray, labels: np.ndarray, fold: Fold, grid: li
     return accuracy(predicted, labels[test]), f1(predicted == 1, labels[test] == 1)
 
 
-def _accuracies(
-    features: np.ndarray, labels: np.ndarray, train: np.ndarray, held_out: np.ndarray, grid: list[float]
-) -> list[float]:
+def _accuracies(features: Floats, labels: Rows, train: Rows, held_out: Rows, grid: list[float]) -> list[float]:
     """The accuracy on held-out rows for each C; each fit starts from the previous one, so that it converges fast."""
     rows, model = features[train].astype(float), _regression(grid[0], warm_start=True)
     return [

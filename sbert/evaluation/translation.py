@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from sbert.evaluation.checks import as_many, texts
+from sbert.evaluation.checks import columns
 from sbert.evaluation.evaluator import Evaluator
-from sbert.evaluation.vectors import Vectors
+from sbert.evaluation.vectors import Floats, Vectors
 from sbert.functional import check_similarity
 from sbert.search import semantic_search
 
@@ -46,18 +46,18 @@ class TranslationEvaluator(Evaluator):
         *,
         prompt: str | None = None,
     ) -> None:
-        self.source, self.target = texts("source", source), texts("target", target)
-        as_many(1, source=self.source, target=self.target)
-        self.similarity, self.prompt = check_similarity(similarity), prompt
+        self._source, self._target = columns(1, source=source, target=target)
+        self._similarity, self._prompt = check_similarity(similarity), prompt
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        table, half = vectors([*self.source, *self.target], prompt=self.prompt), len(self.source)
+        """The accuracy of each direction, and their mean."""
+        table, half = vectors([*self._source, *self._target], prompt=self._prompt), len(self._source)
         source, target = table[:half], table[half:]
-        forward = self._accuracy(source, target, self.target)
-        backward = self._accuracy(target, source, self.source)
+        forward = self._accuracy(source, target, self._target)
+        backward = self._accuracy(target, source, self._source)
         return {"mean_accuracy": (forward + backward) / 2, "source_to_target": forward, "target_to_source": backward}
 
-    def _accuracy(self, queries: np.ndarray, corpus: np.ndarray, texts: Sequence[str]) -> float:
+    def _accuracy(self, queries: Floats, corpus: Floats, texts: Sequence[str]) -> float:
         """The fraction of queries whose most similar vector of the corpus is that of the right text."""
-        nearest = semantic_search(queries, corpus, 1, similarity=self.similarity).indices[:, 0]
+        nearest = semantic_search(queries, corpus, 1, similarity=self._similarity).indices[:, 0]
         return float(np.mean([texts[place] == right for place, right in zip(nearest, texts, strict=True)]))

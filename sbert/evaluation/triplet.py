@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sbert.evaluation.checks import as_many, texts
+from sbert.evaluation.checks import columns
 from sbert.evaluation.evaluator import Evaluator
-from sbert.evaluation.pair_scores import scores_of
+from sbert.evaluation.pairs import scores_of
 from sbert.evaluation.vectors import Vectors
 from sbert.functional import check_similarity, pairwise_similarity
+from sbert.inputs.arguments import check_number
 
 
 class TripletEvaluator(Evaluator):
@@ -54,21 +55,19 @@ class TripletEvaluator(Evaluator):
         query_prompt: str | None = None,
         document_prompt: str | None = None,
     ) -> None:
-        self.query_prompt, self.document_prompt = query_prompt, document_prompt
-        self.anchors, self.positives = texts("anchors", anchors), texts("positives", positives)
-        self.negatives = texts("negatives", negatives)
-        as_many(1, anchors=self.anchors, positives=self.positives, negatives=self.negatives)
-        self.similarity, self.margin = check_similarity(similarity), float(margin)
-        if not np.isfinite(self.margin):
-            raise ValueError(f"margin={margin} is not finite; pass a number such as 0 or 0.1")
+        self._anchors, self._positives, self._negatives = columns(
+            1, anchors=anchors, positives=positives, negatives=negatives
+        )
+        self._prompts = query_prompt, document_prompt
+        self._similarity, self._margin = check_similarity(similarity), check_number("margin", margin)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        others, half = [*self.positives, *self.negatives], len(self.anchors)
+        """The accuracy."""
+        others, half = [*self._positives, *self._negatives], len(self._anchors)
         if vectors.is_cross_encoder:
-            scores = scores_of(vectors, [*self.anchors, *self.anchors], others)
-            near, far = scores[:half], scores[half:]
+            scores = scores_of(vectors, [*self._anchors, *self._anchors], others)
         else:
-            anchors = vectors(self.anchors, "query", self.query_prompt)
-            documents = vectors(others, "document", self.document_prompt)
-            near, far = (pairwise_similarity(anchors, d, self.similarity) for d in (documents[:half], documents[half:]))
-        return {"accuracy": float(np.mean(near > far + self.margin))}
+            anchors = vectors(self._anchors, "query", self._prompts[0])
+            documents = vectors(others, "document", self._prompts[1])
+            scores = pairwise_similarity(np.concatenate([anchors, anchors]), documents, self._similarity)
+        return {"accuracy": float(np.mean(scores[:half] > scores[half:] + self._margin))}

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from sbert.distributed.ranks import ALONE, Ranks
 from sbert.inputs.prompts import ROLES, default_prompt, prompt_text
 from sbert.pipeline.batching import unique
 
-# The methods of a model that encode each kind of text; the first that the model has is used.
-_METHODS = {"text": ("encode",), "query": ("encode_query", "encode"), "document": ("encode_document", "encode")}
+Floats = npt.NDArray[np.float32]
 
 
 class Vectors:
@@ -41,23 +41,23 @@ class Vectors:
                 f"the model is of type {type(model).__name__}; pass a SentenceEncoder, or any object with a method"
                 " encode(list of str) that returns one vector per text"
             )
-        self.model, self.ranks = model, ranks
-        self.show_progress_bar = show_progress_bar if ranks.first else False  # One bar is enough: that of rank 0.
-        # For each kind and prompt, the index of each text in the table of vectors.
-        self._places: dict[tuple[str, str | None], dict[str, int]] = {}
-        self._tables: dict[tuple[str, str | None], np.ndarray] = {}
+        self._model = model
+        self.ranks: Ranks = ranks
+        self.show_progress_bar: bool | None = show_progress_bar if ranks.first else False  # One bar: that of rank 0.
+        # For each kind and prompt, the row of each text in a table of vectors, and the table.
+        self._cache: dict[tuple[str, str | None], tuple[dict[str, int], Floats]] = {}
 
     @property
     def is_cross_encoder(self) -> bool:
         """Whether the model gives scores of pairs instead of vectors."""
-        return bool(getattr(self.model, "is_cross_encoder", not hasattr(self.model, "encode")))
+        return bool(getattr(self._model, "is_cross_encoder", not hasattr(self._model, "encode")))
 
     @property
     def _options(self) -> dict[str, Any]:
         """Keyword arguments for the model's methods; none for models of other libraries."""
-        return {"show_progress_bar": self.show_progress_bar} if hasattr(self.model, "is_cross_encoder") else {}
+        return {"show_progress_bar": self.show_progress_bar} if hasattr(self._model, "is_cross_encoder") else {}
 
-    def __call__(self, texts: Sequence[str], kind: str = "text", prompt: str | None = None) -> np.ndarray:
+    def __call__(self, texts: Sequence[str], kind: str = "text", prompt: str | None = None) -> Floats:
         """The vectors of texts, from the cache if they were encoded before.
 
         Args:
@@ -71,36 +71,37 @@ class Vectors:
         Raises:
             ValueError: If the model has a default prompt, but none for this kind; or a vector is not finite.
         """
-        key = kind, prompt
-        places = self._places.setdefault(key, {})
-        new = [text for text in dict.fromkeys(texts) if text not in places]
-        if new or key not in self._tables:
+        rows, table = self._cache.get((kind, prompt), ({}, None))
+        new = [text for text in dict.fromkeys(texts) if text not in rows]
+        if new or table is None:
             encoded = self.fresh(new, kind, prompt)
-            table = self._tables.get(key)
-            self._tables[key] = encoded if table is None else np.concatenate([table, encoded])
-            places.update({text: len(places) + i for i, text in enumerate(new)})
-        return self._tables[key][np.fromiter((places[text] for text in texts), np.int64, len(texts))]
+            table = encoded if table is None else np.concatenate([table, encoded])
+            rows.update({text: row for row, text in enumerate(new, start=len(rows))})
+            self._cache[kind, prompt] = rows, table
+        return table[np.fromiter((rows[text] for text in texts), np.int64, len(texts))]
 
-    def fresh(self, texts: Sequence[str], kind: str = "text", prompt: str | None = None) -> np.ndarray:
+    def fresh(self, texts: Sequence[str], kind: str = "text", prompt: str | None = None) -> Floats:
         """The same without the cache, for large corpora that are needed only once."""
         if self.is_cross_encoder:
             raise TypeError(
-                f"a {type(self.model).__name__} gives scores of pairs, but this evaluator needs vectors; pass a"
+                f"a {type(self._model).__name__} gives scores of pairs, but this evaluator needs vectors; pass a"
                 " SentenceEncoder"
             )
         options = self._options
         if prompt is not None:
             argument = "prompt" if kind == "text" else f"{kind}_prompt"
-            options["prompt"] = prompt_text(self.model, prompt, argument)
+            options["prompt"] = prompt_text(self._model, prompt, argument)
         else:
             self._check_prompt(kind)
-        encode = next(getattr(self.model, name) for name in _METHODS[kind] if hasattr(self.model, name))
+        encode = self._model.encode
+        if kind != "text":
+            encode = getattr(self._model, f"encode_{kind}", encode)
 
-        def vectors(part: Sequence[str]) -> np.ndarray:
+        def vectors(part: Sequence[str]) -> Floats:
             encoded = _array(encode(list(part), **options))
             if encoded.ndim != 2 or len(encoded) != len(part):
                 raise ValueError(
-                    f"{type(self.model).__name__}.encode returns the shape {encoded.shape} for {len(part)} texts;"
+                    f"{type(self._model).__name__}.encode returns the shape {encoded.shape} for {len(part)} texts;"
                     " return (texts, dim)"
                 )
             return encoded
@@ -109,25 +110,25 @@ class Vectors:
 
     def _check_prompt(self, kind: str) -> None:
         """Raise a ValueError if the default prompt, which is for all texts, would be used for a query or document."""
-        default, known = default_prompt(self.model), getattr(self.model, "prompts", None) or {}
+        default, known = default_prompt(self._model), getattr(self._model, "prompts", None) or {}
         if default and kind in ROLES and not any(name in known for name in ROLES[kind]):
             raise ValueError(
-                f"the model has the default prompt {self.model.default_prompt_name!r} ({default!r}) and no prompt"
+                f"the model has the default prompt {self._model.default_prompt_name!r} ({default!r}) and no prompt"
                 f" {' or '.join(map(repr, ROLES[kind]))}, so the prompt of a {kind} is unknown; pass {kind}_prompt=:"
                 " the name of a prompt, its text, or '' for none"
             )
 
-    def pairs(self, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+    def pairs(self, first: Sequence[str], second: Sequence[str]) -> Floats:
         """The scores of pairs of texts by a cross-encoder; each different pair is scored once.
 
         Shape:
             Output: (pairs,) or (pairs, classes).
         """
         different, _, places = unique(list(zip(first, second, strict=True)))
-        scores = self._shared(different, lambda part: _array(self.model.predict(list(part), **self._options)))
+        scores = self._shared(different, lambda part: _array(self._model.predict(list(part), **self._options)))
         return np.take(scores, places, axis=0)
 
-    def _shared(self, items: Sequence[Any], action: Callable[[Sequence[Any]], np.ndarray]) -> np.ndarray:
+    def _shared(self, items: Sequence[Any], action: Callable[[Sequence[Any]], Floats]) -> Floats:
         """The result of an action for all items; each rank runs it on its part of them."""
         ranks = self.ranks
         # A rank without items of its own takes one all the same, to know the shape of the results.
@@ -140,7 +141,7 @@ class Vectors:
         return _finite(gathered.reshape(len(items), *result.shape[1:]).numpy(), items)
 
 
-def _array(values: Any) -> np.ndarray:
+def _array(values: Any) -> Floats:
     """Vectors or scores of any type as a float32 array on the host."""
     if isinstance(values, (list, tuple)) and values and isinstance(values[0], torch.Tensor):
         values = torch.stack(list(values))
@@ -149,7 +150,7 @@ def _array(values: Any) -> np.ndarray:
     return np.asarray(values, np.float32)
 
 
-def _finite(values: np.ndarray, items: Sequence[Any]) -> np.ndarray:
+def _finite(values: Floats, items: Sequence[Any]) -> Floats:
     """Raise if a value is not finite: comparisons with NaN are false, so the metrics would look valid."""
     wrong = np.flatnonzero(~np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
     if len(wrong):

@@ -29,7 +29,7 @@ from sbert.evaluation import (
     TripletEvaluator,
     Vectors,
 )
-from sbert.evaluation.pair_scores import compared
+from sbert.evaluation.pairs import compared
 from sbert.losses import SoftmaxLoss
 from tests.contract.evaluators import (
     CORPUS,

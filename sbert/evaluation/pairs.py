@@ -1,0 +1,114 @@
+"""Evaluators of pairs: the similarity of the two texts, by a model's vectors or by its scores."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from sbert.evaluation.checks import same_length
+from sbert.evaluation.evaluator import Evaluator
+from sbert.evaluation.vectors import Floats, Vectors
+from sbert.functional import check_similarity, pairwise_similarity
+from sbert.inputs.texts import texts_of
+
+Similarity = str | Iterable[str]
+
+# Pairs compared at a time: float64 copies of all of them would take much memory.
+_STEP = 4096
+
+
+class PairEvaluator(Evaluator):
+    """Measures how well the similarities of pairs agree with what is known about the pairs.
+
+    Args:
+        first: The first text of each pair.
+        second: The second text of each pair.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with several, each metric is computed
+            for each, with its name as a prefix.
+        prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
+        known: What is known about each pair, by name.
+
+    Raises:
+        ValueError: If the lengths differ, there are fewer than two pairs, or the similarity is unknown.
+        TypeError: If a text is not a str.
+    """
+
+    def __init__(
+        self,
+        first: Iterable[str],
+        second: Iterable[str],
+        similarity: Similarity,
+        prompt: str | None,
+        **known: npt.NDArray[np.generic],
+    ) -> None:
+        self._first, self._second, self._prompt = texts_of(first, "first"), texts_of(second, "second"), prompt
+        same_length(2, first=self._first, second=self._second, **known)
+        names = {"": similarity} if isinstance(similarity, str) else {f"{name}_": name for name in similarity}
+        # By the prefix of the names of their metrics.
+        self._similarities = {prefix: check_similarity(name) for prefix, name in names.items()}
+        if not self._similarities:
+            raise ValueError("similarity is empty; pass the name of one similarity, or several")
+
+    def measure(self, vectors: Vectors) -> dict[str, float]:
+        """The metrics for each similarity."""
+        scores = compared(vectors, self._first, self._second, self._similarities, self._prompt)
+        return {f"{prefix}{name}": value for prefix, own in scores.items() for name, value in self.metrics(own).items()}
+
+    @abstractmethod
+    def metrics(self, similarities: Floats) -> dict[str, float]:
+        """The metrics by name, from the similarity of each pair."""
+
+
+def scores_of(vectors: Vectors, first: Sequence[str], second: Sequence[str]) -> Floats:
+    """A cross-encoder's scores of pairs.
+
+    Shape:
+        Output: (pairs,).
+
+    Raises:
+        ValueError: If the model gives several scores per pair.
+    """
+    scores = vectors.pairs(first, second)
+    if scores.ndim > 1:
+        raise ValueError(
+            f"the model gives {scores.shape[1]} scores per pair, but one is needed; measure it with LabelEvaluator, or"
+            " use a model with classes=1"
+        )
+    return scores
+
+
+def compared(
+    vectors: Vectors,
+    first: Sequence[str],
+    second: Sequence[str],
+    similarities: dict[str, str],
+    prompt: str | None = None,
+) -> dict[str, Floats]:
+    """The scores of pairs by each similarity; for a cross-encoder, only its own scores.
+
+    Shape:
+        Output: (pairs,) each.
+    """
+    if vectors.is_cross_encoder:
+        return {"": scores_of(vectors, first, second)}
+    table = vectors([*first, *second], prompt=prompt)  # (2 * pairs, dim)
+    halves = table[: len(first)], table[len(first) :]
+    return {prefix: _exact(*halves, name) for prefix, name in similarities.items()}
+
+
+def _exact(first: Floats, second: Floats, name: str) -> Floats:
+    """Similarities computed in float64, so that equal vectors have a cosine of exactly 1 and the same rank.
+
+    In float32, their cosines would differ by about 1e-7, and their ranks would be random.
+
+    Shape:
+        first, second: (pairs, dim). Output: (pairs,).
+    """
+    scores = np.empty(len(first), np.float32)
+    for start in range(0, len(first), _STEP):
+        rows = slice(start, start + _STEP)
+        scores[rows] = pairwise_similarity(first[rows].astype(float), second[rows].astype(float), name)
+    return scores
