@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -19,7 +19,7 @@ from sbert.inputs.prompts import column_prompts
 from sbert.losses.signature import Signature
 from sbert.pipeline.batching import plan, unique
 from sbert.pipeline.tokenize import Tokens
-from sbert.training.random_state import get_random_state, replayed
+from sbert.training.random_state import get_random_state, preserved, set_random_state
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,9 @@ class TrainingBatch:
         return TrainingBatch(self.tokens, self.columns.to(device, non_blocking=True), self.rows, extras)
 
 
-def _tokens(model: Any, flat: list[tuple[str, Any]], places: np.ndarray) -> tuple[Tokens, np.ndarray]:
+def _tokens(
+    model: Any, flat: list[tuple[str, Any]], places: npt.NDArray[np.int64]
+) -> tuple[Tokens, npt.NDArray[np.int64]]:
     """Tokenize texts with their prompts, grouped by prompt; return the tokens and the new places of the texts."""
     different = list(dict.fromkeys(prompt for prompt, _ in flat))
     if different == [""]:  # A cross-encoder, which takes no prompts, comes here as well.
@@ -172,22 +174,23 @@ def backward(
     cached = cached and len(chunks) > 1
     autocast = torch.autocast(device.type, dtype) if dtype != torch.float32 else nullcontext()
 
-    def vectors(rows: np.ndarray) -> Tensor:
+    def vectors(rows: npt.NDArray[np.int64]) -> Tensor:
         with autocast:
             result: Tensor = model(batch.tokens.batch(rows).to(device))
         return result.float() if result.dtype.itemsize < 4 else result
 
     sizes = [len(rows) for rows in chunks]
-    outputs, states, leaf = [], [], torch.empty(0)
+    states: list[list[Tensor]] = []
+    outputs: list[Tensor | None] = []
+    leaf = torch.empty(0)
     with torch.set_grad_enabled(not cached):
         for start, rows in zip(np.cumsum([0, *sizes]).tolist(), chunks, strict=False):
             states.append(get_random_state(device) if cached else [])
-            output = vectors(rows)
+            part = vectors(rows)
             if start == 0:  # One tensor for all chunks, since many small ones would fragment memory.
-                leaf = output.detach().new_empty(sum(sizes), output.shape[1])  # (texts, dim)
-            leaf[start : start + len(output)] = output.detach()
-            if not cached:
-                outputs.append(output)
+                leaf = part.detach().new_empty(sum(sizes), part.shape[1])  # (texts, dim)
+            leaf[start : start + len(part)] = part.detach()
+            outputs.append(None if cached else part)
     leaf.requires_grad_()
     columns = ranks.gather(leaf[place[batch.columns]], batch.rows)  # (rows, columns, dim)
     value = loss(*columns.unbind(1), **batch.extras)
@@ -197,16 +200,13 @@ def backward(
     gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
     if not replicated:
         gradient *= ranks.world
-    gradients = torch.split(gradient, sizes)  # one per chunk
-    if not cached:
-        live = [output.requires_grad for output in outputs]
-        torch.autograd.backward(list(compress(outputs, live)), list(compress(gradients, live)))
-        return value.detach()
-    for rows, state, of_chunk in zip(chunks, states, gradients, strict=True):
-        with replayed(state, device):
-            again = vectors(rows)
-        if again.requires_grad:
-            torch.autograd.backward(again, of_chunk)
+    for rows, state, output, of_chunk in zip(chunks, states, outputs, torch.split(gradient, sizes), strict=True):
+        if output is None:
+            with preserved(device):
+                set_random_state(state, device)
+                output = vectors(rows)
+        if output.requires_grad:
+            torch.autograd.backward(output, of_chunk)
     return value.detach()
 
 

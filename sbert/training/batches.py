@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from sbert.distributed.ranks import Ranks
 from sbert.losses.signature import Loss
@@ -51,11 +51,12 @@ class PreparedBatch:
     """
 
     dataset: str
-    rows: np.ndarray
+    rows: npt.NDArray[np.int64]
     texts: list[tuple[Any, ...]]
     inputs: TrainingBatch
 
 
+@dataclass
 class Batches:
     """All batches of a training run, in the same order in every process and after every resume.
 
@@ -66,19 +67,19 @@ class Batches:
         guide: A model whose vectors are passed to the losses that take ``guide``.
     """
 
-    def __init__(
-        self, model: Any, datasets: Mapping[str, Dataset], config: TrainingConfig, guide: SentenceEncoder | None
-    ) -> None:
-        self.model, self.datasets, self.config, self.guide = model, datasets, config, guide
-        self._plans: dict[int, list[tuple[str, np.ndarray]]] = {}  # Of the last epoch only, by its number.
+    model: Any
+    datasets: Mapping[str, Dataset]
+    config: TrainingConfig
+    guide: SentenceEncoder | None
+    _plans: dict[int, list[tuple[str, npt.NDArray[np.int64]]]] = field(default_factory=dict)  # Of the last epoch only.
 
-    def epoch(self, epoch: int) -> list[tuple[str, np.ndarray]]:
+    def epoch(self, epoch: int) -> list[tuple[str, npt.NDArray[np.int64]]]:
         """The batches of an epoch: for each, the name of its data set and the indices of its rows."""
         if epoch not in self._plans:
             self._plans = {epoch: self._plan(epoch)}
         return self._plans[epoch]
 
-    def _plan(self, epoch: int) -> list[tuple[str, np.ndarray]]:
+    def _plan(self, epoch: int) -> list[tuple[str, npt.NDArray[np.int64]]]:
         sampler = self.config.sampler
         sample = SAMPLERS[sampler] if isinstance(sampler, str) else sampler
         plans = []
@@ -122,22 +123,11 @@ class Batches:
         inputs = batch.inputs.to(self.model.device)
         prompts = self.datasets[batch.dataset].guide_prompts
         if self.guide is not None and prompts is not None:
-            own = _guide_vectors(self.guide, batch.texts[ranks.rank :: ranks.world], prompts, self.model.device)
-            inputs.extras["guide"] = ranks.gather(own, len(batch.texts))
+            own = batch.texts[ranks.rank :: ranks.world]
+            options: dict[str, Any] = {"show_progress_bar": False, "on_truncate": "ignore", "convert_to_tensor": True}
+            vectors = [
+                self.guide.encode([row[column] for row in own], prompt=prompt, device=inputs.columns.device, **options)
+                for column, prompt in enumerate(prompts)
+            ]
+            inputs.extras["guide"] = ranks.gather(torch.stack(vectors, 1), len(batch.texts))
         return inputs
-
-
-def _guide_vectors(
-    guide: SentenceEncoder, texts: list[tuple[str, ...]], prompts: list[str], device: torch.device
-) -> Tensor:
-    """The guide's vector of each text, (rows, columns, guide_dim); columns with the same prompt in one call."""
-    options: dict[str, Any] = {"show_progress_bar": False, "on_truncate": "ignore", "convert_to_tensor": True}
-    vectors = torch.empty(0)
-    for prompt in dict.fromkeys(prompts):
-        columns = [column for column, other in enumerate(prompts) if other == prompt]
-        flat = [row[column] for row in texts for column in columns]
-        encoded = guide.encode(flat, prompt=prompt, device=device, **options)  # (rows * columns, guide_dim)
-        if not len(vectors):
-            vectors = encoded.new_empty(len(texts), len(prompts), encoded.shape[-1])
-        vectors[:, columns] = encoded.view(len(texts), len(columns), encoded.shape[-1])
-    return vectors

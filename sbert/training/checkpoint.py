@@ -9,8 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sbert.saving import check_replaceable, foreign_file
 from sbert.storage.atomic import remove, remove_left, replacing
@@ -114,45 +113,3 @@ def check_same(path: Path, what: str, found: Any, expected: Any) -> None:
         what, found, expected = f"{what} {name}", found.get(name), expected.get(name)
     reason = f"belongs to a different training: {what} was {found!r}, but is now {expected!r}"
     raise UnreadableError(path, reason, _REMEDY)
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """Copy a tensor to the CPU, gathered if it is sharded; then all ranks must call this together."""
-    full: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-    return full.detach().cpu()
-
-
-@torch.no_grad()
-def assign(live: Any, value: Tensor) -> None:
-    """Copy a whole tensor into one that may be sharded."""
-    if hasattr(live, "full_tensor"):
-        from torch.distributed.tensor import distribute_tensor
-
-        value = distribute_tensor(value.to(live.device), live.device_mesh, live.placements)
-    live.copy_(value)
-
-
-def optimizer_tensors(optimizer: torch.optim.Optimizer, names: Mapping[Any, str]) -> dict[str, Tensor]:
-    """The optimizer's state of each parameter, unsharded, as ``optimizer.PARAMETER.KEY``."""
-    return {
-        f"optimizer.{names[parameter]}.{key}": whole(value)
-        for parameter, state in optimizer.state.items()
-        for key, value in state.items()
-    }
-
-
-def restore_optimizer(
-    optimizer: torch.optim.Optimizer, names: Mapping[nn.Parameter, str], tensors: Mapping[str, Tensor]
-) -> None:
-    """Restore the tensors that ``optimizer_tensors`` returned."""
-    parameters = {f"optimizer.{name}": parameter for parameter, name in names.items()}
-    for key, value in tensors.items():
-        name, _, state = key.rpartition(".")
-        if (parameter := parameters.get(name)) is None:
-            continue
-        if value.ndim:
-            live = torch.zeros_like(parameter)
-            assign(live, value)
-        else:
-            live = value.to(parameter.device)
-        optimizer.state[parameter][state] = live

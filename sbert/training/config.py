@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sbert.inputs.arguments import known_arguments
-from sbert.inputs.devices import parse_dtype
+from sbert.inputs.arguments import check_choice, check_count, check_number, check_positive, check_seed, known_arguments
 from sbert.inputs.prompts import Prompts
+from sbert.training.sampling import MIXES, SAMPLERS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from sbert.training.dataset import Rows
 
     Sampler = str | Callable[[Rows, int, np.random.Generator], Sequence[Any]]
-
-_MIXES = ("round_robin", "proportional")
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,8 @@ class TrainingConfig:
             rank and the step. An evaluation or a save may take longer, as long as its process is running.
 
     Raises:
-        ValueError: If a value is invalid; the message names the setting.
+        TypeError: If a value has the wrong type; the message names the setting.
+        ValueError: If a value is out of range, or unknown.
 
     Example:
         >>> TrainingConfig(epochs=2, batch_size=64, chunk_tokens=4096).learning_rate
@@ -98,42 +97,29 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "accumulation", "log_every", "keep"):
-            self._whole(name, getattr(self, name))
+            check_count(name, getattr(self, name))
         for name in ("steps", "chunk_tokens", "evaluate_every", "checkpoint_every"):
-            if getattr(self, name) is not None:
-                self._whole(name, getattr(self, name))
-        if self.epochs is not None:
-            self._between("epochs", 0, math.inf, above=True)
-            if self.steps is not None:
-                raise ValueError("epochs and steps both say how long to train; pass one of them")
-        self._between("learning_rate", 0, math.inf, above=True)
-        self._between("warmup", 0, 1)
-        self._between("timeout", 0, math.inf, above=True)
-        self._between("weight_decay", 0, math.inf)
-        if self.max_gradient_norm is not None:
-            self._between("max_gradient_norm", 0, math.inf, above=True)
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise ValueError(f"seed={self.seed!r} is not valid; pass a whole number of 0 or more")
+            check_positive(name, getattr(self, name))
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError("epochs and steps both say how long to train; pass one of them")
+        for name in ("epochs", "learning_rate", "max_gradient_norm", "timeout"):
+            value = getattr(self, name)
+            optional = name in ("epochs", "max_gradient_norm")
+            if not (optional and value is None) and check_number(name, value) <= 0:
+                raise ValueError(f"{name}={value} is not positive; pass a number above 0")
+        if not 0 <= check_number("warmup", self.warmup) <= 1:
+            raise ValueError(f"warmup={self.warmup} is not a fraction of the steps; pass a number of 0 to 1")
+        if check_number("weight_decay", self.weight_decay) < 0:
+            raise ValueError(f"weight_decay={self.weight_decay} is negative; pass 0 or more")
+        check_seed(self.seed)
         if self.prompts is not None and not isinstance(self.prompts, (str, Mapping)):
             raise TypeError(f"prompts is of type {type(self.prompts).__name__}; pass a dict of columns, or one str")
-        if self.mix not in _MIXES:
-            raise ValueError(f"mix={self.mix!r} is unknown; pass one of {', '.join(_MIXES)}")
-        if self.dtype == "auto" or self.dtype == "float16":
-            raise ValueError(f"dtype={self.dtype!r} is not for training; pass float32 or bfloat16")
-        parse_dtype(self.dtype)
+        check_choice("mix", self.mix, MIXES)
+        if isinstance(self.sampler, str):
+            check_choice("sampler", self.sampler, list(SAMPLERS))
+        check_choice("dtype", self.dtype, ("float32", "bfloat16"))
         if self.sharded and self.output is None:
             raise ValueError("sharded=True leaves the model sharded over the ranks; pass output= to save it as a whole")
-
-    def _whole(self, name: str, value: object) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name}={value!r} is not valid; pass a whole number of 1 or more")
-
-    def _between(self, name: str, low: float, high: float, above: bool = False) -> None:
-        value = getattr(self, name)
-        good = isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high
-        if not good or not math.isfinite(value) or (above and value == low):
-            bounds = f"more than {low}" if above else f"{low} to {high}"
-            raise ValueError(f"{name}={value!r} is not valid; pass a number of {bounds}")
 
     def rate(self, step: int, total: int) -> float:
         """The learning rate of a step, counted from 0, in a run of ``total`` steps.

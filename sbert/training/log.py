@@ -35,27 +35,15 @@ class Log:
         show: bool | None,
         metric: str | None = None,
     ) -> None:
-        self.path, self.every, self.waiting, self.metric = path, every, list(waiting), metric
-        self.history: list[dict[str, Any]] = []
-        self._newest: dict[str, dict[str, Any]] = {}  # The newest entry of each kind: "step", "evaluation".
+        self.path: Path | None = path
+        self.every: int = every
+        self.waiting: list[float] = list(waiting)
+        self.metric: str | None = metric
+        self.history: list[dict[str, Any]] = [] if path is None else _reopened(path, start)
+        self._newest = {"loss" in entry: entry for entry in self.history}  # Of the steps, and of the evaluations.
         self._sentences, self._seconds = 0, 0.0
-        if path is not None:
-            self._reopen(path, start)
         self._bar = progress_bar(show, total=total, initial=start, unit=" steps", desc="Training", mininterval=_EVERY)
         self._show()
-
-    def _reopen(self, path: Path, start: int) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if start and path.exists():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                try:
-                    entry = json.loads(line)
-                except ValueError:  # An incomplete line: the process was killed while it wrote.
-                    break
-                if entry["step"] > start:
-                    break
-                self._keep(entry)
-        write_text(path, "".join(map(_line, self.history)))
 
     def step(
         self, step: int, loss: float, rate: float, norm: float, sentences: int, seconds: float, last: bool
@@ -68,49 +56,54 @@ class Log:
             self._bar.update(1)
         if step % self.every and not last:
             return
-        speed = self._sentences / self._seconds
-        self.add(
-            {
-                "step": step,
-                "loss": sum(self.waiting) / len(self.waiting),
-                "learning_rate": rate,
-                "gradient_norm": norm,
-                "sentences_per_second": round(speed, 1),
-            }
-        )
+        entry = {"step": step, "loss": sum(self.waiting) / len(self.waiting), "learning_rate": rate}
+        speed = round(self._sentences / self._seconds, 1)
+        self.add({**entry, "gradient_norm": norm, "sentences_per_second": speed})
         self.waiting, self._sentences, self._seconds = [], 0, 0.0
 
     def add(self, entry: dict[str, Any]) -> None:
         """Add an entry to the history and to the file."""
-        self._keep(entry)
+        self.history.append(entry)
+        self._newest["loss" in entry] = entry
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(_line(entry))
         self._show(refresh="evaluation" in entry)
-
-    def _keep(self, entry: dict[str, Any]) -> None:
-        self.history.append(entry)
-        self._newest["evaluation" if "evaluation" in entry else "step"] = entry
 
     def _show(self, refresh: bool = False) -> None:
         """Show the newest step and the newest evaluation beside the bar."""
         if self._bar is None:
             return
         parts = []
-        if "step" in self._newest:
-            step = self._newest["step"]
+        if step := self._newest.get(True):
             parts += [f"loss {step['loss']:.4f}", f"learning rate {step['learning_rate']:.2g}"]
             parts += [f"{step['sentences_per_second']:,.0f} sentences/s"]
-        if "evaluation" in self._newest:
-            scores, at = self._newest["evaluation"]["evaluation"], self._newest["evaluation"]["step"]
+        if evaluation := self._newest.get(False):
+            scores = evaluation["evaluation"]
             name = self.metric if self.metric in scores else next(iter(scores))
-            parts += [f"{name} {scores[name]:.4f} at step {at}"]
+            parts += [f"{name} {scores[name]:.4f} at step {evaluation['step']}"]
         self._bar.set_postfix_str(", ".join(parts), refresh=refresh)
 
     def close(self) -> None:
         """Stop the progress bar."""
         if self._bar is not None:
             self._bar.close()
+
+
+def _reopened(path: Path, start: int) -> list[dict[str, Any]]:
+    """The entries of a history up to a step; the file then ends with them."""
+    history: list[dict[str, Any]] = []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for line in path.read_text(encoding="utf-8").splitlines() if start and path.exists() else ():
+        try:
+            entry = json.loads(line)
+        except ValueError:  # An incomplete line: the process was killed while it wrote.
+            break
+        if entry["step"] > start:
+            break
+        history.append(entry)
+    write_text(path, "".join(map(_line, history)))
+    return history
 
 
 def _line(entry: dict[str, Any]) -> str:

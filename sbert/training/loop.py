@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate, Evaluator
-from sbert.inputs.devices import parse_dtype
 from sbert.modules import Transformer
 from sbert.pipeline.eval_mode import evaluating
 from sbert.pipeline.run import ahead
@@ -31,6 +30,7 @@ from sbert.training.config import TrainingConfig
 from sbert.training.log import Log
 from sbert.training.random_state import seed_step
 from sbert.training.sampling import name_of
+from sbert.training.sharding import copy_whole, shard
 from sbert.training.sparse_embeddings import EmbeddingGradients
 from sbert.training.weights import Weights
 
@@ -64,42 +64,41 @@ class Run:
         resume: bool,
         show_progress_bar: bool | None,
     ) -> None:
-        self.model, self.batches, self.config, self.evaluator, self.ranks = model, batches, config, evaluator, ranks
-        self.folder = None if config.output is None else Path(config.output)
-        self.saved = self._find_checkpoint(resume)
-        self.total, self.epoch_steps = self._count_steps()
+        self.model: Any = model
+        self.batches: Batches = batches
+        self.config: TrainingConfig = config
+        self.evaluator: Evaluate | None = evaluator
+        self.ranks: Ranks = ranks
+        self.folder: Path | None = None if config.output is None else Path(config.output)
+        self.saved: Path | None = self._find_checkpoint(resume)
+        an_epoch = len(batches.epoch(0))
+        self.epoch_steps: int = max(1, round(an_epoch / config.accumulation))
+        self.total: int = config.steps or max(1, round(an_epoch * (config.epochs or 1) / config.accumulation))
         for module in list(model.modules()):
             if isinstance(module, Transformer):
                 module.materialize()  # First of all: the layers below must be those that will be trained.
-        self.modes = [(module, module.training) for module in model.modules()]
-        self.weights = Weights(model, {name: dataset.loss for name, dataset in batches.datasets.items()})
-        self.setup = self._setup()
-        self.unsharded = copy.deepcopy(model).to("cpu") if config.sharded else None
+        self.modes: list[tuple[nn.Module, bool]] = [(module, module.training) for module in model.modules()]
+        self.weights: Weights = Weights(model, {name: dataset.loss for name, dataset in batches.datasets.items()})
+        self.setup: dict[str, Any] = self._setup()
+        # The files of a model hold whole weights.
+        self.to_save: Any = copy.deepcopy(model).to("cpu") if config.sharded else model
         state, tensors = self._restore()
         if config.sharded:
-            self._shard()
-        self.names = {parameter: name for name, parameter in self.weights.parameters() if parameter.requires_grad}
+            self._choose_backend()
+            shard(model, ranks)
+        self.optimizer: torch.optim.Optimizer = self.weights.optimizer(config.weight_decay, tensors)
         # With gradient caching, the rows of all chunks would take more memory than the whole gradient.
         sparse = ranks.world == 1 and config.chunk_tokens is None
-        self.embedding_gradients = EmbeddingGradients([model] if sparse else [])
-        self.optimizer = self._optimizer()
-        checkpoint.restore_optimizer(self.optimizer, self.names, tensors)
-        self.step, self.best = int(state["step"]), state["best"]
-        self.texts = self.truncated = 0
+        self.embedding_gradients: EmbeddingGradients = EmbeddingGradients([model] if sparse else [])
+        self.step: int = int(state["step"])
+        self.best: list[Any] | None = state["best"]  # The metric and its value.
+        self.texts: int = 0
+        self.truncated: int = 0
         path = self.folder / "history.jsonl" if self.folder is not None and ranks.first else None
         shown = show_progress_bar if ranks.first else False
-        self.log = Log(path, self.total, self.step, config.log_every, state["waiting"], shown, metric=config.metric)
+        self.log: Log = Log(path, self.total, self.step, config.log_every, state["waiting"], shown, config.metric)
 
     # ----------------------------------------------------------------------------------------------------- set-up
-
-    def _count_steps(self) -> tuple[int, int]:
-        """Optimizer steps of the whole run, and of one epoch."""
-        batches = len(self.batches.epoch(0))
-        an_epoch = max(1, round(batches / self.config.accumulation))
-        total = self.config.steps
-        if total is None:
-            total = max(1, round(batches * (self.config.epochs or 1) / self.config.accumulation))
-        return total, an_epoch
 
     def _find_checkpoint(self, resume: bool) -> Path | None:
         newest = None if self.folder is None else checkpoint.newest(self.folder / "checkpoints")
@@ -108,46 +107,6 @@ class Run:
         if newest is not None and not resume:
             raise ValueError(f"{newest} exists already; pass resume=True to continue, or another output")
         return newest
-
-    def _restore(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Restore the weights from the checkpoint, if there is one; return its state and tensors."""
-        tensors: dict[str, Tensor] = {}
-        state: dict[str, Any] = {"step": 0, "waiting": [], "best": None}
-        if self.saved is not None:
-            tensors, state = checkpoint.read(self.saved)
-            for what, expected in self.setup.items():
-                checkpoint.check_same(self.saved, what, state.get(what), expected)
-            self.weights.restore(self.saved, tensors)
-        step, device = int(state["step"]), self.model.device
-        if self.ranks.all_max(step, device) != -self.ranks.all_max(-step, device):
-            raise ValueError("the processes found different checkpoints; give them the same output folder on one disk")
-        self.ranks.broadcast([*self.model.parameters(), *self.model.buffers(), *self.weights.heads.parameters()])
-        return state, tensors
-
-    def _shard(self) -> None:
-        from torch.distributed.fsdp import fully_shard
-
-        if self.ranks.world == 1:
-            raise ValueError("sharded=True spreads the weights over several processes; start the program with torchrun")
-        # A transformer chooses its backend at the first batch, and must do so before its weights are sharded.
-        with evaluating(self.model):
-            first = next(iter(self.batches.datasets.values())).rows.inputs(0)
-            self.model(self.model.tokens(first).batch(np.arange(1)).to(self.model.device))
-        for module in self.model.modules():
-            if isinstance(module, nn.ModuleList):
-                for layer in module:
-                    fully_shard(layer)
-        fully_shard(self.model)
-
-    def _optimizer(self) -> torch.optim.Optimizer:
-        if not self.names:
-            raise ValueError("nothing is trained: no weight of the model or the loss has requires_grad=True")
-        groups: dict[tuple[str, float], list[nn.Parameter]] = {}
-        for parameter, name in self.names.items():
-            decay = self.config.weight_decay if parameter.ndim > 1 else 0.0
-            groups.setdefault((name.partition(".")[0], decay), []).append(parameter)
-        listed = [{"params": group, "weight_decay": decay} for (_, decay), group in groups.items()]
-        return torch.optim.AdamW(listed, fused=True)
 
     def _setup(self) -> dict[str, Any]:
         """What must be the same when training resumes, as JSON stores it."""
@@ -165,6 +124,27 @@ class Run:
         setup = {"settings": settings, **model, "losses": losses, "data": data, "prompts": prompts}
         stored: dict[str, Any] = json.loads(json.dumps(setup))
         return stored
+
+    def _restore(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Restore the weights from the checkpoint, if there is one; return its state and tensors."""
+        tensors: dict[str, Tensor] = {}
+        state: dict[str, Any] = {"step": 0, "waiting": [], "best": None}
+        if self.saved is not None:
+            tensors, state = checkpoint.read(self.saved)
+            for what, expected in self.setup.items():
+                checkpoint.check_same(self.saved, what, state.get(what), expected)
+            self.weights.restore(self.saved, tensors)
+        step, device = int(state["step"]), self.model.device
+        if self.ranks.all_max(step, device) != -self.ranks.all_max(-step, device):
+            raise ValueError("the processes found different checkpoints; give them the same output folder on one disk")
+        self.ranks.broadcast([*self.model.parameters(), *self.model.buffers(), *self.weights.heads.parameters()])
+        return state, tensors
+
+    def _choose_backend(self) -> None:
+        """Let the model read a row: a transformer must choose its backend before its weights are sharded."""
+        with evaluating(self.model):
+            row = next(iter(self.batches.datasets.values())).rows.inputs(0)
+            self.model(self.model.tokens(row).batch(np.arange(1)).to(self.model.device))
 
     # ----------------------------------------------------------------------------------------------------- steps
 
@@ -187,8 +167,8 @@ class Run:
                 if self.folder is not None and (last or self.step % checkpoint_every == 0):
                     self._save_checkpoint(self.folder / "checkpoints")
         if self.folder is not None:
-            model = self._whole_model()
-            self.ranks.run_on_main(lambda: self._save_model(model, "final"))
+            self._gather()
+            self.ranks.run_on_main(lambda: self._save_model("final"))
         if self.truncated:
             warnings.warn(
                 f"{self.truncated} of {self.texts} texts were truncated to max_seq_length={self.model.max_seq_length}"
@@ -234,7 +214,7 @@ class Run:
                 inputs,
                 chunk_tokens=config.chunk_tokens,
                 cached=config.chunk_tokens is not None,
-                dtype=parse_dtype(config.dtype) or torch.float32,
+                dtype=getattr(torch, config.dtype),
                 weight=weight,
                 ranks=self.ranks,
                 replicated=not config.sharded,
@@ -268,10 +248,16 @@ class Run:
 
     # ------------------------------------------------------------------------------------- evaluations, checkpoints
 
+    def _gather(self) -> None:
+        """Bring the model that is saved and evaluated up to date, if it is a whole copy of sharded weights."""
+        if self.config.sharded:
+            copy_whole(self.model, self.to_save)
+
     def _evaluate(self, evaluator: Evaluate) -> None:
-        model, device = self._whole_model(), self.model.device
-        result = self.ranks.together(lambda: self._measure(evaluator, model.to(device)))
-        self.ranks.run_on_main(lambda: self._record(result, model))
+        self._gather()
+        device = self.model.device
+        result = self.ranks.together(lambda: self._measure(evaluator, self.to_save.to(device)))
+        self.ranks.run_on_main(lambda: self._record(result))
 
     def _measure(self, evaluator: Evaluate, model: Any) -> float | Mapping[str, float]:
         with evaluating(model):
@@ -279,7 +265,7 @@ class Run:
                 return evaluator(model, ranks=self.ranks)
             return evaluator(model) if self.ranks.first else {}  # A plain function knows nothing of ranks.
 
-    def _record(self, result: float | Mapping[str, float], model: Any) -> None:
+    def _record(self, result: float | Mapping[str, float]) -> None:
         """Log the scores of an evaluation, and save the model if it is the best so far."""
         scores = dict(result) if isinstance(result, Mapping) else {"score": float(result)}
         metric = self.config.metric or next(iter(scores))
@@ -287,35 +273,25 @@ class Run:
             raise ValueError(f"metric={metric!r} is not among the evaluator's {', '.join(scores)}")
         with checkpoint.naming_last_good(self.log.path or Path(), self.saved):
             self.log.add({"step": self.step, "evaluation": {name: float(score) for name, score in scores.items()}})
-        best = self.best if self.best is not None and self.best[0] == metric else None
-        if not math.isnan(scores[metric]) and (best is None or scores[metric] > best[1]):
+        best = self.best[1] if self.best is not None and self.best[0] == metric else -math.inf
+        if scores[metric] > best:  # False for NaN.
             self.best = [metric, float(scores[metric])]
-            self._save_model(model, "best")
+            self._save_model("best")
 
-    def _save_model(self, model: Any, name: str) -> None:
+    def _save_model(self, name: str) -> None:
         if self.folder is not None:
             with checkpoint.naming_last_good(self.folder / name, self.saved):
-                model.save(self.folder / name)
+                self.to_save.save(self.folder / name)
 
     def _save_checkpoint(self, folder: Path) -> None:
-        model = self._whole_model()
-        tensors = checkpoint.optimizer_tensors(self.optimizer, self.names)
-        tensors |= {name: checkpoint.whole(value) for name, value in self.weights.changing().items()}
+        self._gather()
+        tensors = self.weights.tensors(self.optimizer)
         state = {**self.setup, "step": self.step, "waiting": self.log.waiting, "best": self.best}
 
         def write() -> None:
-            self.saved = checkpoint.write(folder, self.step, model, tensors, state, self.config.keep)
+            self.saved = checkpoint.write(folder, self.step, self.to_save, tensors, state, self.config.keep)
 
         self.ranks.run_on_main(write)
-
-    def _whole_model(self) -> Any:
-        """The model or, if its weights are sharded, a copy with all weights on the CPU."""
-        if self.unsharded is None:
-            return self.model
-        self.unsharded.load_state_dict(
-            {name: checkpoint.whole(value) for name, value in self.model.state_dict().items()}
-        )
-        return self.unsharded
 
     def close(self) -> None:
         """Restore the state of the model before the run, except for its weights."""

@@ -30,17 +30,6 @@ def set_random_state(states: list[Tensor], device: torch.device) -> None:
 
 
 @contextmanager
-def replayed(states: list[Tensor], device: torch.device) -> Iterator[None]:
-    """Use the random numbers that follow these states; afterwards the present sequence continues."""
-    present = get_random_state(device)
-    set_random_state(states, device)
-    try:
-        yield
-    finally:
-        set_random_state(present, device)
-
-
-@contextmanager
 def preserved(device: torch.device) -> Iterator[None]:
     """Restore the generators of Python, NumPy and torch at the end, so that the caller's numbers do not change."""
     python, numpy, states = random.getstate(), np.random.get_state(), get_random_state(device)

@@ -134,6 +134,9 @@ SAMPLERS: dict[str, Callable[[Rows, int, np.random.Generator], list[np.ndarray]]
 }
 
 
+MIXES = ("round_robin", "proportional")
+
+
 def name_of(sampler: object) -> str:
     """The name of a sampler: the string itself, or the name of a function."""
     return sampler if isinstance(sampler, str) else getattr(sampler, "__name__", type(sampler).__name__)

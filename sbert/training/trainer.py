@@ -19,7 +19,6 @@ from sbert.training.config import TrainingConfig
 from sbert.training.dataset import Rows
 from sbert.training.loop import Run
 from sbert.training.random_state import preserved
-from sbert.training.sampling import SAMPLERS
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
@@ -98,9 +97,6 @@ class Trainer:
             name: Dataset(rows, losses[name], prompts[name], guide_prompts.get(name)) for name, rows in tables.items()
         }
         self.batches = Batches(model, datasets, self.config, guide)
-        sampler = self.config.sampler
-        if isinstance(sampler, str) and sampler not in SAMPLERS:
-            raise ValueError(f"sampler={sampler!r} is unknown; pass one of {', '.join(SAMPLERS)}, or a function")
         if model.dtype not in (torch.float32, torch.float64):
             raise ValueError(
                 f"the model's weights are {model.dtype}, too imprecise for small steps; load it with dtype='float32',"
