@@ -125,8 +125,7 @@ more to them. What this shows, and what it does not:
 """
 
 from sbert.backends.classification import scores
-from sbert.backends.copies import carry_over, choose
-from sbert.backends.inference import Inference, forward
-from sbert.backends.select import padding_reason, reasons
+from sbert.backends.inference import Inference, carry_over, choose, forward, reasons
+from sbert.backends.select import padding_reason
 
 __all__ = ["Inference", "carry_over", "choose", "forward", "padding_reason", "reasons", "scores"]

@@ -102,32 +102,37 @@ def attend(
         >>> attend(torch.zeros(3, 1, 1), torch.zeros(3, 1, 1), value, rows).flatten()
         tensor([2., 2., 5.])
     """
-    sees = (window[0], 0) if causal else window
+    left, right = (window[0], 0) if causal else window
+    # What the longest row does not reach is no bound.
+    sees = (left if 0 <= left < rows.longest - 1 else -1, right if 0 <= right < rows.longest - 1 else -1)
     if bias is None and dropout == 0 and one_kernel(query.dtype, query.device, query.shape[-1]):
         options = _options(sees)
         if options is not None:
             return _one_call(query, key, value, rows, scale, options)
     if dropout and _pads(rows, query.shape[1]):
-        return _padded(query, key, value, rows, bias=bias, scale=scale, dropout=dropout, causal=causal, window=window)
+        return _padded(query, key, value, rows, bias, sees, scale, dropout)
     pieces, start = [], 0
     for count, length in rows.groups:
         end = start + count * length
         q, k, v = (x[start:end].view(count, length, *x.shape[1:]).transpose(1, 2) for x in (query, key, value))
         # (count, heads, length, dim)
-        mask = _mask(length, bias, causal, window, query)
+        only_causal = bias is None and sees == (-1, 0)
+        mask = None if only_causal else _mask(length, bias, sees, query)
         filler = -length % _BLOCK
         if query.device.type == "cpu" and query.dtype in _HALF and 0 < filler <= _FILLER and not causal:
             k, v = F.pad(k, (0, 0, 0, filler)), F.pad(v, (0, 0, 0, filler))
             seen = query.new_zeros(length, length) if mask is None else mask
             mask = F.pad(seen, (0, filler), value=-torch.inf)
-        out = F.scaled_dot_product_attention(
-            q, k, v, mask, dropout, is_causal=causal and mask is None, scale=scale, enable_gqa=k.shape[1] != q.shape[1]
-        )
+        out = _sdpa(q, k, v, mask, dropout, is_causal=only_causal, scale=scale)
         pieces.append(out.transpose(1, 2).flatten(0, 1))
         start = end
     if not pieces:
         return torch.empty_like(query)
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+
+def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, **options: Any) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, mask, dropout, enable_gqa=k.shape[1] != q.shape[1], **options)
 
 
 _known: list[frozenset[str]] = []  # Not functools.cache, which torch.compile cannot trace.
@@ -190,41 +195,33 @@ def _padded(
     key: Tensor,
     value: Tensor,
     rows: Ragged,
-    *,
     bias: Tensor | None,
+    sees: tuple[int, int],
     scale: float | None,
     dropout: float,
-    causal: bool,
-    window: tuple[int, int],
 ) -> Tensor:
     """Attention in one call, on rows padded to the longest; no token attends to padding."""
-    shape = rows.rows, rows.longest
     slots, filler = rows.grid
 
     def spread(x: Tensor) -> Tensor:  # (tokens, heads, dim) to (rows, heads, longest, dim)
-        flat = x.new_zeros(shape[0] * shape[1], *x.shape[1:]).index_copy(0, slots, x)
-        return flat.view(*shape, *x.shape[1:]).transpose(1, 2)
+        flat = x.new_zeros(filler.numel(), *x.shape[1:]).index_copy(0, slots, x)
+        return flat.view(*filler.shape, *x.shape[1:]).transpose(1, 2)
 
     mask = filler.to(query.dtype)[:, None, None]  # (rows, 1, 1, longest)
-    own = _mask(rows.longest, bias, causal, (window[0], 0) if causal else window, query)
+    own = _mask(rows.longest, bias, sees, query)
     if own is not None:
         mask = mask + own
-    out = F.scaled_dot_product_attention(
-        spread(query), spread(key), spread(value), mask, dropout, scale=scale, enable_gqa=key.shape[1] != query.shape[1]
-    )
+    out = _sdpa(spread(query), spread(key), spread(value), mask, dropout, scale=scale)
     return out.transpose(1, 2).flatten(0, 1).index_select(0, slots)
 
 
-def _mask(length: int, bias: Tensor | None, causal: bool, window: tuple[int, int], like: Tensor) -> Tensor | None:
+def _mask(length: int, bias: Tensor | None, sees: tuple[int, int], like: Tensor) -> Tensor | None:
     """Additive mask of the scores of a row: the bias, and -inf where a token does not attend."""
-    left, right = window
-    hides = (0 <= left < length - 1) or (0 <= right < length - 1)
-    if bias is not None:
-        bias = bias[:, :length, :length]
-    if not hides and (bias is None or not causal):
+    bias = None if bias is None else bias[:, :length, :length]
+    if sees == (-1, -1):
         return bias
+    left, right = (length if bound < 0 else bound for bound in sees)
     place = torch.arange(length, device=like.device)
     ahead = place[None, :] - place[:, None]  # (length, length)
-    hidden = (ahead > (0 if causal else right if right >= 0 else length)) | (-ahead > (left if left >= 0 else length))
-    zeros = torch.zeros(length, length, dtype=like.dtype, device=like.device) if bias is None else bias
-    return zeros.masked_fill(hidden, -torch.inf)
+    zeros = like.new_zeros(length, length) if bias is None else bias
+    return zeros.masked_fill((ahead > right) | (-ahead > left), -torch.inf)

@@ -1,26 +1,30 @@
-"""The one door to the backends: the forward of a transformer, which runs faster inside of ``encode``."""
+"""The one door to the backends: the forward of a transformer, which may copy its weights inside of ``encode``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from sbert.backends import copies
+from sbert.backends.cuda_graphs import CudaGraphs
 from sbert.backends.fused import Fused
 from sbert.backends.hooks import watched
-from sbert.backends.parity import slower
-from sbert.backends.select import select
+from sbert.backends.parity import parity, slower
+from sbert.backends.select import BACKENDS, lock, refusal, select
+from sbert.backends.weight_changes import Samples, state
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, one_line
 
 Output = TypeVar("Output")
-
-_inference: ContextVar[Inference | None] = ContextVar("sbert_inference", default=None)
+Compiling = dict[str, Any] | None
+# A forward of copies, or the reason why there is none, so that the module runs.
+Choice = Fused | CudaGraphs | str
 
 
 def forward(network: Any, batch: TokenBatch) -> Tensor:
@@ -47,7 +51,7 @@ class Inference:
         compiling: Options of ``torch.compile``, if that is wanted.
     """
 
-    def __init__(self, dtype: torch.dtype, compiling: dict[str, Any] | None = None) -> None:
+    def __init__(self, dtype: torch.dtype, compiling: Compiling = None) -> None:
         self._dtype, self._compiling = dtype, compiling
         self._running: dict[nn.Module, _Running] = {}
 
@@ -70,12 +74,15 @@ class Inference:
         return self._running[network].forward(batch)
 
 
+_inference: ContextVar[Inference | None] = ContextVar("sbert_inference", default=None)
+
+
 class _Running:
     """A network in one call of ``encode``: the forward of copies, and the module once that has failed."""
 
-    def __init__(self, network: Any, dtype: torch.dtype, compiling: dict[str, Any] | None) -> None:
+    def __init__(self, network: Any, dtype: torch.dtype, compiling: Compiling) -> None:
         self._network, self._dtype, self._compiling = network, dtype, compiling
-        self._choice, _, samples = copies.keep(network, dtype, compiling)
+        self._choice, _, samples = _keep(network, dtype, compiling)
         # What has to be waited for is asked for now, and looked at once the first batch is under way.
         deferred = samples.deferred and not isinstance(self._choice, str)
         self._unchanged = samples.start() if deferred else None
@@ -86,8 +93,8 @@ class _Running:
         self._unchanged = None
         if unchanged is None or unchanged():
             return vectors
-        copies.forget(self._network)
-        self._choice = copies.choose(self._network, self._dtype, self._compiling)
+        _kept.pop(self._network, None)
+        self._choice = choose(self._network, self._dtype, self._compiling)
         return self._by_copies(batch)
 
     def _by_copies(self, batch: TokenBatch) -> Tensor:
@@ -102,7 +109,9 @@ class _Running:
             reason = f"it fails {Fused.how} ({one_line(error)})"
         vectors = self._by_module(batch)  # Where this fails, too, it is not the forward's fault.
         self._choice = slower(self._network, reason)
-        copies.dismiss(self._network, reason)
+        with lock:  # Until the weights change.
+            if self._network in _kept:
+                _kept[self._network] = _kept[self._network]._replace(choice=reason)
         return vectors
 
     def _by_module(self, batch: TokenBatch) -> Tensor:
@@ -114,3 +123,69 @@ class _Running:
                 self._module = torch.compile(self._module, **self._compiling)
         with torch.autocast(device.type, self._dtype) if self._dtype != weights else nullcontext():
             return self._module(batch).to(weights)
+
+
+class _Kept(NamedTuple):
+    """What was chosen, for which settings and weights, and samples of these; it must not refer to the network."""
+
+    choice: Choice
+    settings: object
+    samples: Samples
+
+
+_kept: WeakKeyDictionary[nn.Module, _Kept] = WeakKeyDictionary()
+
+
+def choose(network: Any, dtype: torch.dtype, compiling: Compiling = None) -> Choice:
+    """The forward of a network for inference, made at its first use and again after its weights changed."""
+    return _keep(network, dtype, compiling).choice
+
+
+def _keep(network: Any, dtype: torch.dtype, compiling: Compiling) -> _Kept:
+    settings = (dtype, compiling, torch.get_num_threads(), state(network))
+    kept = _kept.get(network)
+    if kept and kept.settings == settings and (kept.samples.deferred or kept.samples.start()()):
+        return kept
+    with lock:
+        samples = Samples(network)
+        kept = _kept[network] = _Kept(_made(network, dtype, compiling), settings, samples)
+    return kept
+
+
+def _made(network: Any, dtype: torch.dtype, compiling: Compiling) -> Choice:
+    device = network.device
+    reason = Fused.supports(network, device, dtype)
+    if reason is not None:
+        return reason
+    made = parity(partial(Fused, dtype=dtype, compiling=compiling), Fused.how, network, device, dtype)
+    if isinstance(made, str) or compiling is not None or CudaGraphs.supports(network, device, dtype) is not None:
+        return made
+    return CudaGraphs(made)
+
+
+def carry_over(network: nn.Module, successor: nn.Module) -> None:
+    """Keep what was chosen for a network that is replaced by another one with the same weights."""
+    with lock:
+        if network in _kept:
+            _kept[successor] = _kept[network]
+
+
+def reasons(network: Any, device: torch.device, dtype: torch.dtype) -> dict[str, str]:
+    """Why each backend does not run a network that would be preferred to the one that does, by its name.
+
+    Args:
+        network: A Hugging Face model, or a minimal BERT.
+        device: Of the network.
+        dtype: Of the arithmetic of ``encode``.
+    """
+    choice = choose(network, dtype)
+    fused = choice if isinstance(choice, str) else None
+    graphs = choice.failure if isinstance(choice, CudaGraphs) else CudaGraphs.supports(network, device, dtype)
+    found = {} if graphs is None else {CudaGraphs.name: graphs}
+    for kinds in (BACKENDS["inference"], BACKENDS["training"]):
+        for kind in kinds:
+            reason = fused if kind is Fused else refusal(kind, network, device, network.dtype)
+            if reason is None:
+                break
+            found[kind.name] = reason
+    return found

@@ -9,9 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert.backends.bert.model import BertModel
-from sbert.backends.copies import choose
 from sbert.backends.cpu_training import CpuTraining
-from sbert.backends.cuda_graphs import CudaGraphs
 from sbert.backends.fused import Fused
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Padded
@@ -51,7 +49,7 @@ BACKENDS: dict[Mode, tuple[type[Backend], ...]] = {
     "module": (Packed, Padded),
 }
 
-_lock = Lock()
+lock = Lock()
 # For each network, by backend, kind of device and dtype: why it does not run as the padded module does.
 _compared: WeakKeyDictionary[nn.Module, dict[tuple[type[Backend], str, torch.dtype], str | None]] = WeakKeyDictionary()
 
@@ -64,43 +62,18 @@ def select(network: Any, device: torch.device) -> Backend:
 
 def refusal(kind: type[Backend], network: Any, device: torch.device, dtype: torch.dtype) -> str | None:
     """Why a backend does not run a network; it is compared with the padded module before its first use."""
-    if kind is Fused:
-        choice = choose(network, dtype)
-        return choice if isinstance(choice, str) else None
     reason = kind.supports(network, device, dtype)
     if reason is not None or kind is Padded or torch.compiler.is_compiling():
         return reason
     key = kind, device.type, dtype
     known = _compared.get(network)
     if known is None or key not in known:
-        with _lock:
+        with lock:
             known = _compared.setdefault(network, {})
             if key not in known:
                 made = parity(kind, kind.how, network, device, dtype)
                 known[key] = made if isinstance(made, str) else None
     return known[key]
-
-
-def reasons(network: Any, device: torch.device, dtype: torch.dtype) -> dict[str, str]:
-    """Why each backend does not run a network that would be preferred to the one that does, by its name.
-
-    Args:
-        network: A Hugging Face model, or a minimal BERT.
-        device: Of the network.
-        dtype: Of the arithmetic of ``encode``.
-    """
-    found: dict[str, str] = {}
-    choice = choose(network, dtype)
-    graphs = choice.failure if isinstance(choice, CudaGraphs) else CudaGraphs.supports(network, device, dtype)
-    if graphs is not None:
-        found[CudaGraphs.name] = graphs
-    for mode, kinds in BACKENDS.items():
-        for kind in kinds:
-            reason = refusal(kind, network, device, dtype if mode == "inference" else network.dtype)
-            if reason is None:
-                break
-            found[kind.name] = reason
-    return found
 
 
 def padding_reason(network: Any) -> str | None:

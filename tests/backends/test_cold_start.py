@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, TokenBatch, Trainer, TrainingConfig, Transformer
-from sbert.backends import copies
+from sbert.backends import inference
 from sbert.backends.bert import loading as light
 from sbert.backends.bert.model import BertModel
 from sbert.backends.bert.tokenizer import PlainTokenizer
@@ -240,7 +240,7 @@ def test_parameters_stay_the_same_objects(tmp_path: Path) -> None:
 
     model, plain = encoder(bert(tmp_path)), full(tmp_path)
     before = model.encode(small.TEXTS)
-    chosen = copies._kept[model[0].network]
+    chosen = inference._kept[model[0].network]
     weights, keys = dict(model.named_parameters()), list(model.state_dict())
     weights["0.auto_model.pooler.dense.bias"].requires_grad_(False)
     part = model[0].network.encoder.layer[1].output.LayerNorm
@@ -255,9 +255,9 @@ def test_parameters_stay_the_same_objects(tmp_path: Path) -> None:
     assert all(weight is weights[name] for name, weight in model.named_parameters())
     assert auto.encoder.layer[1].output.LayerNorm is part
     assert not auto.pooler.dense.bias.requires_grad
-    assert copies._kept[model[0].network] is chosen
+    assert inference._kept[model[0].network] is chosen
     assert np.array_equal(model.encode(small.TEXTS), before)
-    assert copies._kept[model[0].network] is chosen
+    assert inference._kept[model[0].network] is chosen
     expected = plain[0].auto_model
     assert auto.config.to_dict() == expected.config.to_dict()
     assert (auto.name_or_path, tokenizer.name_or_path) == (expected.name_or_path, plain.tokenizer.name_or_path)

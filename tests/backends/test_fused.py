@@ -16,10 +16,10 @@ import torch
 from torch import nn
 
 from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
-from sbert.backends import copies, inference
+from sbert.backends import inference
 from sbert.backends.activations import GELU, GELU_TANH, RELU, Activation
-from sbert.backends.copies import Choice, choose
 from sbert.backends.fused import Fused
+from sbert.backends.inference import Choice, choose
 from sbert.backends.linear import Linear, packing
 from sbert.pipeline.eval_mode import evaluating
 from tests import small
@@ -90,7 +90,7 @@ def test_encode_takes_it(family: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert fused(model)
     assert not calls
     monkeypatch.setattr(Fused, "supports", lambda *given: "switched off")
-    copies._kept.clear()
+    inference._kept.clear()
     assert np.abs(vectors - model.encode(SHORT)).max() <= 1e-6
     assert chosen(model) == "switched off"
     assert calls
@@ -195,18 +195,18 @@ def test_nothing_is_kept_of_a_model_that_is_gone(bert: SentenceEncoder) -> None:
     models = [copy.deepcopy(bert), copy.deepcopy(bert)]
     handle = models[1][0].auto_model.register_forward_hook(lambda *arguments: None)
     gc.collect()
-    known = len(copies._kept)
+    known = len(inference._kept)
     gone: list[Any] = []
     for model in models:
         model.encode("lake")
         gone += [weakref.ref(model[0]), weakref.ref(model[0].network.embeddings.word_embeddings.weight)]
-    assert len(copies._kept) == known + 2
+    assert len(inference._kept) == known + 2
     handle.remove()
     del model
     models.clear()
     gc.collect()
     assert [reference() for reference in gone] == [None] * 4
-    assert len(copies._kept) == known
+    assert len(inference._kept) == known
 
 
 def test_hooks_run(bert: SentenceEncoder) -> None:
@@ -238,7 +238,7 @@ def test_modules_of_the_users_own_run(bert: SentenceEncoder) -> None:
 
 def test_a_forward_that_differs_is_not_used(bert: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = bert.encode(SHORT)
-    copies._kept.clear()
+    inference._kept.clear()
     right = Fused.forward
     monkeypatch.setattr(Fused, "forward", lambda self, batch: right(self, batch) + 1e-2)
     with pytest.warns(UserWarning, match="BertModel runs by its plain, slower forward: in the fused forward its vec"):

@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves
 from transformers import BertConfig, BertModel
 
 from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch, Transformer
-from sbert.backends import attention, copies
+from sbert.backends import attention, inference
 from sbert.backends import weight_changes as samples
 from sbert.backends.attention import attend
 from sbert.backends.cuda_graphs import CudaGraphs
@@ -156,7 +156,7 @@ def test_06_torch_without_the_kernel(
     model.bfloat16()
     expected = model.encode(TEXTS)
     calls = stand_in(missing)
-    copies._kept.clear()
+    inference._kept.clear()
     with pytest.warns(UserWarning, match="attention runs slower than it could: torch's varlen_attn fails"):
         assert np.abs(model.encode(TEXTS) - expected).max() <= 0.02
     assert np.abs(model.encode(TEXTS) - expected).max() <= 0.02  # It is said once.
@@ -386,7 +386,7 @@ def test_06_a_fused_forward_that_fails_is_left(
         raise RuntimeError("no kernel image is available")
 
     if when == "at first":
-        copies._kept.clear()
+        inference._kept.clear()
     monkeypatch.setattr(Fused, "forward", broken)
     with pytest.warns(UserWarning, match="plain, slower forward: it fails in the fused forward.*no kernel image"):
         assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6
@@ -463,10 +463,10 @@ def test_06_a_change_of_some_rows_or_of_a_transposed_weight_is_seen(
 
 def test_06_samples_hold_no_model(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples, "_is_deferred", lambda device: True)
-    known, other = len(copies._kept), copy.deepcopy(model)
+    known, other = len(inference._kept), copy.deepcopy(model)
     other.encode("lake")
     gone = weakref.ref(other[0]), weakref.ref(other[0].network.embeddings.word_embeddings.weight)
-    assert len(copies._kept) == known + 1
+    assert len(inference._kept) == known + 1
     del other
     gc.collect()
     assert [reference() for reference in gone] == [None, None]

@@ -30,3 +30,25 @@ def test_other_models(tmp_path: Path) -> None:
     assert facts["forward"] == "plain: t5 is not a BERT-family model"
     words = SentenceEncoder(StaticEmbedding(small.wordpiece(), torch.eye(200)), device="cpu")
     assert diagnose(words)["forward"] == "no transformer"
+
+
+def test_every_refusal_is_said(tmp_path: Path) -> None:
+    """By the backends that would be preferred to the one that runs, in encode or in training."""
+    said = {}
+    for family in ("bert", "mpnet", "t5-encoder", "modernbert"):
+        facts = diagnose(SentenceEncoder(build(family, tmp_path / family), device="cpu"))
+        said[family] = {name: reason for name, reason in facts.items() if name.startswith("no ")}
+    kernel, bias = "attention is not one kernel: that takes half precision and a recent NVIDIA GPU", "a position bias"
+    assert said["bert"] == {"no cuda_graphs": kernel}
+    assert said["mpnet"] == {
+        "no cuda_graphs": f"its layers have {bias}",
+        "no cpu_training": f"its layers have {bias}",
+        "no packed": "MPNetModel has its own attention",
+    }
+    foreign = "t5 is not a BERT-family model"
+    assert said["t5-encoder"] == {
+        **dict.fromkeys(("no cuda_graphs", "no fused", "no cpu_training"), foreign),
+        "no packed": "T5EncoderModel has its own attention",
+    }
+    foreign = "modernbert is not a BERT-family model"
+    assert said["modernbert"] == dict.fromkeys(("no cuda_graphs", "no fused", "no cpu_training"), foreign)

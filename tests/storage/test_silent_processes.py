@@ -203,7 +203,7 @@ from sbert.search import index
 model = SentenceEncoder(sys.argv[1], device="cpu")
 texts = [f"a small boat number {i} of {i * i} on the quiet lake" for i in range(600)]
 expected = model.encode(texts)
-locks = [huggingface.lock, select._lock, index._BUILDING, eval_mode._lock]
+locks = [huggingface.lock, select.lock, index._BUILDING, eval_mode._lock]
 
 def same(found):
     return bool(np.abs(found - expected).max() <= 1e-6)
