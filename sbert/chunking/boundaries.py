@@ -42,40 +42,6 @@ class Chunk(NamedTuple):
         return documents[self.document][self.start : self.end]
 
 
-def chunks_of(
-    module: object,
-    documents: Iterable[str],
-    max_tokens: int | None,
-    overlap: int,
-    prompt: str,
-) -> list[Chunk]:
-    """The passages of documents, in the order of the documents.
-
-    Args:
-        module: First module of an encoder.
-        documents: The documents.
-        max_tokens: Maximum number of tokens per passage; None for as many as the model can read.
-        overlap: Maximum number of tokens that a passage shares with the previous one.
-        prompt: Prompt that will precede each passage.
-
-    Raises:
-        TypeError: If ``overlap`` is not an integer.
-        ValueError: If ``max_tokens`` or ``overlap`` does not fit, or the tokenizer gives no token positions.
-    """
-    reader = locating(module)
-    limit = _limit(reader, max_tokens, prompt)
-    if isinstance(overlap, bool) or not isinstance(overlap, (int, np.integer)):
-        raise TypeError(f"overlap is {overlap!r}; pass a whole number of tokens")
-    if not 0 <= overlap < limit:
-        raise ValueError(f"overlap={overlap} does not fit passages of {limit} tokens; pass 0 to {limit - 1}")
-    return [
-        Chunk(number, start, end)
-        for first, group in groups(documents)
-        for number, spans in enumerate(passages(reader, group, limit, int(overlap)), start=first)
-        for start, end in spans
-    ]
-
-
 def locating(module: object) -> LocatesTokens:
     """The module, if its tokenizer gives token positions; otherwise a ValueError."""
     if not isinstance(module, LocatesTokens):
@@ -83,8 +49,8 @@ def locating(module: object) -> LocatesTokens:
     return module
 
 
-def _limit(reader: LocatesTokens, max_tokens: int | None, prompt: str) -> int:
-    """The maximum number of tokens per passage."""
+def token_limit(reader: LocatesTokens, max_tokens: int | None, prompt: str) -> int:
+    """The maximum number of tokens per passage: ``max_tokens`` if it fits, by default as many as the model can read."""
     limit = check_positive("max_tokens", max_tokens)
     if reader.max_seq_length is None:
         if limit is None:
@@ -163,11 +129,9 @@ class _Splitter:
             begin = match.end()
             token = bisect_right(self.ends, begin)
             # A lower-case letter continues the sentence: "e.g. this", or a wrapped line.
-            if (
-                token in allowed
-                and not self.text[begin].islower()
-                and not self.text[self.starts[token] : begin].strip()
-            ):
+            if token not in allowed or self.text[begin].islower():
+                continue
+            if not self.text[self.starts[token] : begin].strip():
                 tokens.append(token)
         return tokens
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 
-from sbert.chunking.boundaries import Chunk, chunks_of, groups, locating
-from sbert.chunking.late import Passage, late_vectors
+from sbert.chunking.boundaries import Chunk, groups, locating, passages, token_limit
+from sbert.chunking.late import late_vectors
 from sbert.encoder import SentenceEncoder
 from sbert.inputs.prompts import chosen_prompt
 from sbert.inputs.texts import rows_of
-from sbert.modules.tokenizer import LocatesTokens
 from sbert.pipeline.encode import SentenceEncoding
-from sbert.pipeline.outputs import RowsOfTensor
-from sbert.pipeline.progress import Report, check_finite
+from sbert.pipeline.progress import Report
 
 __all__ = ["Chunk", "encode_chunks", "split"]
 
@@ -57,7 +56,18 @@ def split(
         ['A cat sleeps. A kitten naps.', 'Taxes rise.']
     """
     texts = rows_of(documents, "documents")
-    return chunks_of(model[0], texts, max_tokens, overlap, chosen_prompt(model, prompt_name, prompt))
+    reader = locating(model[0])
+    limit = token_limit(reader, max_tokens, chosen_prompt(model, prompt_name, prompt))
+    if isinstance(overlap, bool) or not isinstance(overlap, (int, np.integer)):
+        raise TypeError(f"overlap is {overlap!r}; pass a whole number of tokens")
+    if not 0 <= overlap < limit:
+        raise ValueError(f"overlap={overlap} does not fit passages of {limit} tokens; pass 0 to {limit - 1}")
+    return [
+        Chunk(number, start, end)
+        for first, group in groups(texts)
+        for number, spans in enumerate(passages(reader, group, limit, int(overlap)), start=first)
+        for start, end in spans
+    ]
 
 
 def encode_chunks(
@@ -74,7 +84,7 @@ def encode_chunks(
     normalize_embeddings: bool = False,
     truncate_dim: int | None = None,
     show_progress_bar: bool | None = None,
-) -> tuple[list[Chunk], np.ndarray]:
+) -> tuple[list[Chunk], npt.NDArray[np.float32]]:
     """Split documents into passages, and encode one vector per passage.
 
     By default, each passage is encoded as a text of its own. With ``late=True`` (late chunking), the transformer reads
@@ -124,14 +134,14 @@ def encode_chunks(
     """
     texts = list(rows_of(documents, "documents"))
     if chunks is None:
-        passages = split(model, texts, max_tokens, overlap, prompt_name=prompt_name, prompt=prompt)
+        found = split(model, texts, max_tokens, overlap, prompt_name=prompt_name, prompt=prompt)
     elif max_tokens is not None or overlap:
         raise ValueError("chunks and max_tokens or overlap were given; pass either chunks or the other two")
     else:
-        passages = _checked(chunks, texts)
+        found = _checked(chunks, texts)
     if not late:
-        vectors: np.ndarray = model.encode(
-            [chunk.text(texts) for chunk in passages],
+        vectors = model.encode(
+            [chunk.text(texts) for chunk in found],
             prompt_name=prompt_name,
             prompt=prompt,
             batch_tokens=batch_tokens,
@@ -139,7 +149,7 @@ def encode_chunks(
             truncate_dim=truncate_dim,
             show_progress_bar=show_progress_bar,
         )
-        return passages, vectors
+        return found, vectors
     job = SentenceEncoding(
         model,
         chosen_prompt(model, prompt_name, prompt),
@@ -147,8 +157,8 @@ def encode_chunks(
         truncate_dim=model.truncate_dim if truncate_dim is None else truncate_dim,
         normalize=normalize_embeddings,
     )
-    with Report(len(passages), show_progress_bar, "ignore", model.max_seq_length, "passages", model._told) as report:
-        return passages, _late(job, locating(model[0]), texts, passages, report)
+    with Report(len(found), show_progress_bar, "ignore", model.max_seq_length, "passages", model._told) as report:
+        return found, late_vectors(job, locating(model[0]), texts, found, report)
 
 
 def _checked(chunks: Iterable[tuple[int, int, int]], documents: list[str]) -> list[Chunk]:
@@ -163,26 +173,3 @@ def _checked(chunks: Iterable[tuple[int, int, int]], documents: list[str]) -> li
                 " pass non-empty passages that lie inside their documents"
             )
     return passages
-
-
-# -------------------------------------------------------------------------------------------------- late chunking
-
-
-def _late(
-    job: SentenceEncoding, reader: LocatesTokens, documents: list[str], chunks: list[Chunk], report: Report
-) -> np.ndarray:
-    """The vectors of the passages by late chunking. Shape: (passages, dim)."""
-    own: list[list[Passage]] = [[] for _ in documents]
-    for row, (document, start, end) in enumerate(chunks):
-        own[document].append((row, start, end))
-    used = [number for number, passages in enumerate(own) if passages]  # Documents that have passages.
-    result = RowsOfTensor((len(chunks), job.vectors([], report).shape[1]), job.to)
-    for first, group in groups(documents[number] for number in used):
-        passages = [own[number] for number in used[first : first + len(group)]]
-        for rows, vectors in late_vectors(job, reader, group, passages, report):
-            result.put(np.array(rows), vectors)
-            report.done(len(rows))
-    complete = result.complete()
-    check_finite(complete, 0, "the vector of chunks")
-    array: np.ndarray = complete.numpy()
-    return array

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from sbert.batch import TokenEmbeddings, move
+from sbert.chunking.boundaries import Chunk, groups
 from sbert.modules.pooling import Pooling
 from sbert.modules.tokenizer import LocatesTokens
 from sbert.pipeline.batching import plan
-from sbert.pipeline.encode import SentenceEncoding, chained, outputs
+from sbert.pipeline.encode import SentenceEncoding, outputs
 from sbert.pipeline.eval_mode import evaluating
-from sbert.pipeline.progress import Report, Unknown
+from sbert.pipeline.outputs import RowsOfTensor
+from sbert.pipeline.progress import Report, Unknown, check_finite
 from sbert.pipeline.run import run
 from sbert.pipeline.tokenize import Tokens, prompt_length
 
@@ -44,27 +46,45 @@ class Window:
 
 
 def late_vectors(
+    job: SentenceEncoding, reader: LocatesTokens, documents: Sequence[str], chunks: Sequence[Chunk], report: Report
+) -> npt.NDArray[np.float32]:
+    """The vectors of the passages of documents.
+
+    Args:
+        job: The model and the settings.
+        reader: First module of the model.
+        documents: The documents.
+        chunks: The passages.
+        report: Counts the passages and the unknown tokens.
+
+    Shape:
+        Output: (passages, dim).
+
+    Raises:
+        ValueError: If the model cannot pool passages, or a passage has no tokens or more than fit into a window.
+    """
+    own: dict[int, list[Passage]] = {number: [] for number in sorted({chunk.document for chunk in chunks})}
+    for row, (document, start, end) in enumerate(chunks):
+        own[document].append((row, start, end))
+    result = RowsOfTensor((len(chunks), job.vectors([], report).shape[1]), job.to)
+    passages = list(own.values())
+    for first, group in groups(documents[number] for number in own):
+        for rows, vectors in _batches(job, reader, group, passages[first : first + len(group)], report):
+            result.put(np.array(rows), vectors)
+            report.done(len(rows))
+    complete = result.complete()
+    check_finite(complete, 0, "the vector of chunks")
+    return complete.numpy()
+
+
+def _batches(
     job: SentenceEncoding,
     reader: LocatesTokens,
     documents: Sequence[str],
     passages: Sequence[Sequence[Passage]],
     report: Report,
 ) -> Iterator[tuple[list[int], Tensor]]:
-    """The vectors of the passages, batch by batch.
-
-    Args:
-        job: The model and the settings.
-        reader: First module of the model.
-        documents: The documents.
-        passages: The passages of each document, in characters.
-        report: Counts the unknown tokens.
-
-    Yields:
-        Rows of the result, and their vectors, (rows, dim).
-
-    Raises:
-        ValueError: If the model cannot pool passages, or a passage has no tokens or more than fit into a window.
-    """
+    """For each batch of windows, the rows of the result that it gives, and their vectors, (rows, dim)."""
     before, behind = _parts(job.model, job.device)
     located = reader.locate([job.prompt + document for document in documents])
     read = [
@@ -79,7 +99,7 @@ def late_vectors(
     prompts = None if prompt_tokens is None else np.full(len(read), prompt_tokens)
     tokens = Tokens(flat, offsets, np.zeros(len(read), bool), prompts)
     with evaluating(job.model):
-        forward = job.inference.running(partial(chained, before))
+        forward = job.inference.running(nn.Sequential(*before))
         for rows, output in run(forward, tokens, plan(tokens.lengths, job.batch_tokens), job.device):
             vectors: Any = _own_tokens(output, [read[row] for row in rows], prompt_tokens)
             for module in behind:
@@ -94,13 +114,12 @@ def _parts(model: nn.Sequential, device: torch.device) -> tuple[list[nn.Module],
     if not count:
         raise ValueError(f"late=True needs token vectors, and {type(model[0]).__name__} gives none; pass late=False")
     modules = list(model)
-    for module in modules[count:]:
-        for mode in module.modes if isinstance(module, Pooling) else ():
-            if mode in _ONE_TOKEN:
-                raise ValueError(
-                    f"late=True needs a pooling over all tokens, and the model's pooling is {mode!r}, which takes one"
-                    " token of the whole text; pass late=False, or use a model with mean pooling"
-                )
+    modes = [mode for module in modules[count:] if isinstance(module, Pooling) for mode in module.modes]
+    if one := next((mode for mode in modes if mode in _ONE_TOKEN), None):
+        raise ValueError(
+            f"late=True needs a pooling over all tokens, and the model's pooling is {one!r}, which takes one token of"
+            " the whole text; pass late=False, or use a model with mean pooling"
+        )
     return modules[:count], modules[count:]
 
 
