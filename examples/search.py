@@ -10,7 +10,7 @@ import random
 
 from shared import load, parser, things, worded
 
-from sbert.cli.benchmark import recall_by_precision
+from sbert.cli.benchmark.precision import recall_by_precision
 from sbert.data import Retrieval, read_retrieval
 from sbert.evaluation import RetrievalEvaluator, Vectors
 from sbert.search import semantic_search

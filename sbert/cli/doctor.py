@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 from typing import TYPE_CHECKING
 
-import torch
-
-from sbert.backends import choose, reasons
-from sbert.backends.attention import kernel_failures, one_kernel
-from sbert.inputs.devices import default_batch_tokens, inference_dtype
-from sbert.modules.transformer import Transformer
-from sbert.saving.verification import versions
+from sbert.cli.options import add_dtype, add_model, load
+from sbert.cli.output import facts_table
 
 if TYPE_CHECKING:
+    import torch
+
     from sbert.encoder import SentenceEncoder
+    from sbert.modules.transformer import Transformer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``sbert doctor``."""
+    add_model(parser)
+    add_dtype(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run ``sbert doctor``."""
+    facts = diagnose(load(arguments))
+    print(json.dumps(facts, ensure_ascii=False, indent=2) if arguments.json else facts_table(facts))
 
 
 def diagnose(model: SentenceEncoder) -> dict[str, str]:
@@ -29,6 +42,13 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
         >>> sorted(diagnose(model))
         ['attention', 'batches', 'device', 'dtype', 'forward', 'no cuda_graphs', 'threads', 'versions']
     """
+    import torch
+
+    from sbert.backends import choose, reasons
+    from sbert.inputs.devices import default_batch_tokens, inference_dtype
+    from sbert.modules.transformer import Transformer
+    from sbert.saving.verification import versions
+
     device = model.device
     dtype, why = inference_dtype(model.dtype, model.automatic_dtype, device)
     facts = {
@@ -57,6 +77,8 @@ def _name(dtype: torch.dtype) -> str:
 
 
 def _device(device: torch.device) -> str:
+    import torch
+
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)
         return f"{device}: {torch.cuda.get_device_name(device)}, compute capability {major}.{minor}"
@@ -68,6 +90,8 @@ def _device(device: torch.device) -> str:
 
 
 def _attention(module: Transformer, fused: bool, dtype: torch.dtype, device: torch.device) -> str:
+    from sbert.backends.attention import kernel_failures, one_kernel
+
     if not fused and module.padding_reason is not None:
         return f"that of the Hugging Face module, on padded batches of similar length: {module.padding_reason}"
     config = module.network.config

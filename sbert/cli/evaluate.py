@@ -8,53 +8,18 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sbert.cli.options import add_dtype, add_model, names, progress
 from sbert.data.nli import CLASSES
 from sbert.data.retrieval import is_retrieval, read_retrieval
 from sbert.data.tables import check_folder
 from sbert.data.transfer import read_transfer, tasks_in
 
 if TYPE_CHECKING:
-    from sbert.distributed.ranks import Ranks
-    from sbert.evaluation import Evaluator
+    from sbert.evaluation import Evaluator, Vectors
 
 _INFERENCE = ("SICK-E", "SNLI", "MNLI")
-
-# ----------------------------------------------------------------------------------------------------- arguments
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``sbert evaluate``.
-
-    Example:
-        >>> parser = argparse.ArgumentParser()
-        >>> add_arguments(parser)
-        >>> parser.parse_args(["--suite", "sts,nli", "--data", "data"]).suite
-        ['sts', 'nli']
-    """
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter  # Keeps the lines of the table.
-    parser.epilog = "suites, and their files in DIR:\n" + "\n".join(
-        f"  {name:10} {about}" for name, (_, about) in SUITES.items()
-    )
-    parser.epilog += "\n\nseveral processes: torchrun --nproc-per-node 2 -m sbert evaluate ..."
-    parser.add_argument("--suite", required=True, type=_names, metavar="A,B", help="suites, see below")
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the data")
-    parser.add_argument("--cross-encoder", action="store_true", help="the model is a cross-encoder (sts and nli only)")
-    parser.add_argument("--prompt", help="prompt of the texts of sts, transfer and nli: a name or a text")
-    parser.add_argument("--query-prompt", metavar="PROMPT", help="prompt of the queries of retrieval")
-    parser.add_argument("--document-prompt", metavar="PROMPT", help="prompt of the documents of retrieval")
-    parser.add_argument("--output", metavar="FILE", help="append the results to this file: .csv, else JSONL")
-    parser.add_argument("--json", action="store_true", help="print JSON, with fractions instead of percent")
-    parser.add_argument("--quiet", action="store_true", help="no progress bars")
-
-
-def _names(text: str) -> list[str]:
-    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
-    for name in names:
-        if name not in SUITES:
-            raise argparse.ArgumentTypeError(f"{name!r} is unknown; pass one or more of {', '.join(SUITES)}")
-    return names
 
 
 # -------------------------------------------------------------------------------------------------------- suites
@@ -96,14 +61,18 @@ def _retrieval(arguments: argparse.Namespace) -> Evaluator:
 
     if arguments.cross_encoder:
         raise ValueError("a cross-encoder cannot search a corpus, as --suite retrieval does; leave it out")
-    folder, prompts = arguments.data, {name: getattr(arguments, name) for name in ("query_prompt", "document_prompt")}
-    check_folder(folder)
-    root = Path(folder)
-    found = [root] if is_retrieval(root) else [path for path in sorted(root.iterdir()) if is_retrieval(path)]
+    root = Path(arguments.data)
+    check_folder(root)
+    found = [path for path in (root, *sorted(root.iterdir())) if is_retrieval(path)]
     if not found:
-        raise FileNotFoundError(f"neither {folder} nor a folder in it has a corpus with qrels; pass another folder")
+        raise FileNotFoundError(f"neither {root} nor a folder in it has a corpus with qrels; pass another folder")
     return SequentialEvaluator(
-        {path.resolve().name: RetrievalEvaluator(*read_retrieval(path), **prompts) for path in found}
+        {
+            path.resolve().name: RetrievalEvaluator(
+                *read_retrieval(path), query_prompt=arguments.query_prompt, document_prompt=arguments.document_prompt
+            )
+            for path in (found[:1] if root in found else found)
+        }
     )
 
 
@@ -123,14 +92,46 @@ SUITES: Mapping[str, tuple[Callable[[argparse.Namespace], Evaluator], str]] = {
 }
 
 
-# ----------------------------------------------------------------------------------------------------------- run
+# ------------------------------------------------------------------------------------------------------- command
 
 
-def evaluate(arguments: argparse.Namespace) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``sbert evaluate``.
+
+    Example:
+        >>> parser = argparse.ArgumentParser()
+        >>> add_arguments(parser)
+        >>> parser.parse_args(["--suite", "sts,nli", "--data", "data"]).suite
+        ['sts', 'nli']
+    """
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter  # Keeps the lines of the table.
+    parser.epilog = "suites, and their files in DIR:\n" + "\n".join(
+        f"  {name:10} {about}" for name, (_, about) in SUITES.items()
+    )
+    parser.epilog += "\n\nseveral processes: torchrun --nproc-per-node 2 -m sbert evaluate ..."
+    add_model(parser)
+    add_dtype(parser)
+    parser.add_argument("--suite", required=True, type=_suites, metavar="A,B", help="suites, see below")
+    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the data")
+    parser.add_argument("--cross-encoder", action="store_true", help="the model is a cross-encoder (sts and nli only)")
+    parser.add_argument("--prompt", help="prompt of the texts of sts, transfer and nli: a name or a text")
+    parser.add_argument("--query-prompt", metavar="PROMPT", help="prompt of the queries of retrieval")
+    parser.add_argument("--document-prompt", metavar="PROMPT", help="prompt of the documents of retrieval")
+    parser.add_argument("--output", metavar="FILE", help="append the results to this file: .csv, else JSONL")
+    parser.add_argument("--json", action="store_true", help="print JSON, with fractions instead of percent")
+    parser.add_argument("--quiet", action="store_true", help="no progress bars")
+
+
+def _suites(text: str) -> list[str]:
+    named = list(dict.fromkeys(names(text)))
+    for name in named:
+        if name not in SUITES:
+            raise argparse.ArgumentTypeError(f"{name!r} is unknown; pass one or more of {', '.join(SUITES)}")
+    return named
+
+
+def run(arguments: argparse.Namespace) -> None:
     """Run ``sbert evaluate``.
-
-    Args:
-        arguments: The parsed options of ``add_arguments``, and ``model``, ``device`` and ``dtype``.
 
     Raises:
         FileNotFoundError: If the folder lacks the data of a suite.
@@ -139,20 +140,18 @@ def evaluate(arguments: argparse.Namespace) -> None:
     # The data is checked before the model is loaded, which takes long.
     _check_prompts(arguments)
     suites = {name: SUITES[name][0](arguments) for name in arguments.suite}
-    from sbert.evaluation import SequentialEvaluator, Vectors, write_line
+    from sbert.evaluation import SequentialEvaluator, write_line
 
-    model, ranks = _load(arguments)
-    figures = SequentialEvaluator(suites).measure(
-        Vectors(model, ranks, show_progress_bar=False if arguments.quiet else None)
-    )
-    if not ranks.first:
+    vectors = _vectors(arguments)
+    figures = SequentialEvaluator(suites).measure(vectors)
+    if not vectors.ranks.first:
         return
     missing = {name: list(getattr(suite, "missing", ())) for name, suite in suites.items()}
     if arguments.json:
         finite = {name: None if math.isnan(value) else value for name, value in figures.items()}
         print(json.dumps({"model": arguments.model, "figures": finite, "missing": missing}, indent=2))
     else:
-        print(_table(figures, missing, arguments.data))
+        print(_report(figures, missing, arguments.data))
     if arguments.output is not None:  # Last: the results are printed even if the file cannot be written.
         named = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "model": arguments.model}
         write_line(arguments.output, {**named, "evaluator": ",".join(suites), **figures})
@@ -161,41 +160,39 @@ def evaluate(arguments: argparse.Namespace) -> None:
 def _check_prompts(arguments: argparse.Namespace) -> None:
     """Raise a ValueError for a prompt that no suite uses."""
     retrieval, others = "retrieval" in arguments.suite, set(arguments.suite) - {"retrieval"}
-    for option, read in (("prompt", bool(others)), ("query_prompt", retrieval), ("document_prompt", retrieval)):
+    for option, is_used in (("prompt", bool(others)), ("query_prompt", retrieval), ("document_prompt", retrieval)):
         if getattr(arguments, option) is None:
             continue
         name = f"--{option.replace('_', '-')}"
         if arguments.cross_encoder:
             raise ValueError(f"a cross-encoder uses no prompts; leave {name} out")
-        if not read:
+        if not is_used:
             raise ValueError(f"none of the suites {', '.join(arguments.suite)} uses {name}; leave it out")
 
 
-def _load(arguments: argparse.Namespace) -> tuple[Any, Ranks]:
-    """The model, and the processes of torchrun that share the work, each with its own GPU."""
+def _vectors(arguments: argparse.Namespace) -> Vectors:
+    """The vectors of the model, computed by the processes of torchrun together, each on its own GPU."""
     import torch
 
     from sbert.cross_encoder import CrossEncoder
     from sbert.distributed.ranks import Ranks
     from sbert.encoder import SentenceEncoder
+    from sbert.evaluation import Vectors
 
     kind = CrossEncoder if arguments.cross_encoder else SentenceEncoder
     model = kind(arguments.model, device=arguments.device, dtype=arguments.dtype)
     ranks = Ranks.join(model.device.type)
     if ranks.world > 1 and model.device.type == "cuda":
         model.to(torch.device("cuda", torch.cuda.current_device()))
-    return model, ranks
+    return Vectors(model, ranks, show_progress_bar=progress(arguments))
 
 
-def _table(figures: Mapping[str, float], missing: Mapping[str, list[str]], folder: str) -> str:
+def _report(figures: Mapping[str, float], missing: Mapping[str, list[str]], folder: str) -> str:
     """The results in percent: one block per suite, under its name."""
     width = max(map(len, figures))
-    lines = []
-    for suite, names in missing.items():
-        own = {name: value for name, value in figures.items() if name.startswith(f"{suite}_")}
-        lines.append(suite)
-        lines += [f"{name.removeprefix(suite + '_'):{width}} {100 * value:6.2f}" for name, value in own.items()]
-        if names:
-            lines.append(f"not in {folder}: {', '.join(names)}")
-        lines.append("")
-    return "\n".join(lines[:-1])
+    blocks = []
+    for suite, absent in missing.items():
+        own = {name.removeprefix(f"{suite}_"): x for name, x in figures.items() if name.startswith(f"{suite}_")}
+        lines = [suite, *(f"{name:{width}} {100 * value:6.2f}" for name, value in own.items())]
+        blocks.append("\n".join(lines + ([f"not in {folder}: {', '.join(absent)}"] if absent else [])))
+    return "\n\n".join(blocks)

@@ -1,22 +1,22 @@
-"""Input and output of the commands that return texts: reading a file, and printing results as lines or JSON."""
+"""Output of the commands: results as lines of text or JSON, and tables."""
 
 from __future__ import annotations
 
 import argparse
-import codecs
 import json
-import os
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, NamedTuple
 
-from sbert.data import FORMATS, read_texts
+if TYPE_CHECKING:
+    from rich.table import Column
 
-INPUT = "text, JSONL, JSON, CSV, TSV or Parquet file, optionally .gz; - for standard input"
 _JOINERS = "\u200c\u200d"
+# In pipes and files, no line is shortened or wrapped.
+_UNLIMITED = 100_000
 
 
 class Line(NamedTuple):
@@ -26,88 +26,7 @@ class Line(NamedTuple):
     text: str = ""
 
 
-def number(text: str) -> float:
-    """Parse an option's value that is a finite number.
-
-    Example:
-        >>> number("0.5")
-        0.5
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not abs(value) < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number; pass one such as 0.75")
-    return value
-
-
-def add_input(parser: argparse.ArgumentParser) -> None:
-    """Add the options for reading a file of texts.
-
-    Example:
-        >>> parser = argparse.ArgumentParser()
-        >>> add_input(parser)
-        >>> parser.parse_args(["--column", "body"]).column
-        'body'
-    """
-    parser.add_argument("--column", metavar="NAME", help="column or key of the texts")
-    parser.add_argument("--format", choices=FORMATS, help="default: by the file name extension")
-
-
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the destination and format of the output.
-
-    Example:
-        >>> parser = argparse.ArgumentParser()
-        >>> add_output(parser)
-        >>> parser.parse_args(["--json"]).output is None
-        True
-    """
-    parser.add_argument("--json", action="store_true", help="print one line of JSON per result")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
-
-
-def check_output(output: str | None) -> None:
-    """Raise an error if the output file cannot be created; called before the long computation.
-
-    Raises:
-        FileNotFoundError: If the folder does not exist.
-        ValueError: If the path is a folder.
-
-    Example:
-        >>> check_output(None)
-    """
-    if output is None:
-        return
-    folder = os.path.dirname(output) or "."
-    if not os.path.isdir(folder):
-        raise FileNotFoundError(f"{output}: the folder {folder} does not exist; create it")
-    if os.path.isdir(output):
-        raise ValueError(f"{output} is a folder; name a file")
-
-
-def read(arguments: argparse.Namespace) -> tuple[list[str], list[int]]:
-    """Read the non-empty texts of a file, and their row numbers, counted from 1.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If a line is invalid, or there is no text.
-    """
-    lines = read_texts(arguments.texts, arguments.column, arguments.format)
-    texts = [(text, row) for row, text in enumerate(lines, start=1) if text.strip()]
-    if not texts:
-        raise ValueError(f"{arguments.texts} contains no text; pass another file")
-    return [text for text, _ in texts], [row for _, row in texts]
-
-
-def score_of(value: Any) -> float:
-    """A float32 as the float with the shortest decimal form that identifies it, for JSON."""
-    return float(str(value))
-
-
-def show(arguments: argparse.Namespace, lines: Iterable[Line], records: Iterable[dict[str, Any]]) -> None:
+def show(arguments: argparse.Namespace, lines: Iterable[Line], records: Iterable[Mapping[str, object]]) -> None:
     """Print the results, or write them to a file.
 
     Args:
@@ -115,37 +34,41 @@ def show(arguments: argparse.Namespace, lines: Iterable[Line], records: Iterable
         lines: The results as text.
         records: The same results for JSON.
     """
-    if arguments.output is not None:
-        from sbert.storage.atomic import write_text
-
-        written = list(_written(arguments, lines, records, None))
-        # A lone surrogate, which JSON may contain, cannot be encoded; escaped, it is valid JSON again.
-        text = "".join(f"{line}\n" for line in written).encode("utf-8", "backslashreplace").decode("utf-8")
-        write_text(Path(arguments.output), text)
-        if not arguments.quiet:
-            print(f"{arguments.output}: {len(written)} {'line' if len(written) == 1 else 'lines'}")
-        return
-    encoding = sys.stdout.encoding or "utf-8"
-    # JSON only has \u escapes, not all of those that "backslashreplace" writes.
-    escaped = codecs.lookup(encoding).name not in ("utf-8", "utf-16", "utf-32")
-    for line in _written(arguments, lines, records, sys.stdout, escaped):
-        print(line.encode(encoding, "backslashreplace").decode(encoding))
-
-
-def _written(
-    arguments: argparse.Namespace,
-    lines: Iterable[Line],
-    records: Iterable[dict[str, Any]],
-    stream: TextIO | None,
-    escaped: bool = False,
-) -> Iterator[str]:
+    is_file = arguments.output is not None
+    encoding = "utf-8" if is_file else sys.stdout.encoding or "utf-8"
+    width = _UNLIMITED if is_file else _width()
     if arguments.json:
-        yield from (json.dumps(record, ensure_ascii=escaped) for record in records)
+        # JSON only has \u escapes, not all of those that "backslashreplace" writes.
+        ascii_only = not encoding.lower().startswith("utf")
+        written = (json.dumps(record, ensure_ascii=ascii_only) for record in records)
+    else:
+        written = (_fitted(line, width) for line in lines)
+    # A lone surrogate, which JSON may contain, cannot be encoded; escaped, it is valid JSON again.
+    encodable = (line.encode(encoding, "backslashreplace").decode(encoding) for line in written)
+    if not is_file:
+        for line in encodable:
+            print(line)
         return
-    width = shutil.get_terminal_size().columns if stream is not None and stream.isatty() else None
-    for start, text in lines:
-        room = None if width is None else width - columns(start)
-        yield (start + shorten(one_line(text), room)).rstrip()
+    from sbert.storage.atomic import write_text
+
+    whole = list(encodable)
+    write_text(Path(arguments.output), "".join(f"{line}\n" for line in whole))
+    if not arguments.quiet:
+        print(f"{arguments.output}: {len(whole)} {'line' if len(whole) == 1 else 'lines'}")
+
+
+def shortest(score: object) -> float:
+    """A float32 as the float with the shortest decimal form that identifies it, for JSON."""
+    return float(str(score))
+
+
+def _width() -> int:
+    """The number of columns of the terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _UNLIMITED
+
+
+def _fitted(line: Line, width: int) -> str:
+    return (line.start + shorten(one_line(line.text), width - len(line.start))).rstrip()
 
 
 def one_line(text: str) -> str:
@@ -167,35 +90,66 @@ def _shown(character: str) -> str:
     return "\ufffd" if category == "Cc" else character
 
 
-def columns(text: str) -> int:
-    """Number of terminal columns of a text: East Asian characters take two, combining marks none.
+def shorten(text: str, width: int) -> str:
+    """Shorten a text to at most ``width`` terminal columns, with … at its end if it was longer.
 
     Example:
-        >>> columns("cafe\u0301"), columns("문장")
-        (4, 4)
+        >>> shorten("The cat sleeps.", 8), shorten("고양이가 잔다.", 8)
+        ('The cat…', '고양이…')
     """
-    return sum(map(_columns, text))
-
-
-def _columns(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def shorten(text: str, width: int | None) -> str:
-    """Shorten a text to at most ``width`` columns, with … at its end if it was longer; None means no limit.
-
-    Example:
-        >>> shorten("The cat sleeps.", 8)
-        'The cat…'
-    """
-    if width is None or columns(text) <= width:
+    if 2 * len(text) <= width:  # No character takes more than two columns.
         return text
-    room, start = width - 1, []
-    for character in text:
-        room -= _columns(character)
-        if room < 0:
-            break
-        start.append(character)
-    return "".join(start).rstrip() + "…" if width > 0 else ""
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + "…" if width > 0 else ""
+
+
+def table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
+    """Align the columns of a table: the first to the left, the others, which hold figures, to the right.
+
+    On a terminal, a long text in the first column is wrapped, and figures never are.
+
+    Example:
+        >>> print(table([["sbert", "1,024"], ["other", "64"]], header=["library", "texts/s"]))
+        library    texts/s
+        sbert        1,024
+        other           64
+    """
+    from rich.table import Column
+
+    first, *figures = header
+    return _rendered(rows, [Column(first), *(Column(name, justify="right", no_wrap=True) for name in figures)])
+
+
+def facts_table(facts: Mapping[str, object]) -> str:
+    """Align names and values; lists have a line for each element.
+
+    Example:
+        >>> print(facts_table({"dim": 256, "modules": ["Transformer", "Pooling"], "prompts": []}))
+        dim                  256
+        modules              Transformer
+                             Pooling
+        prompts              none
+    """
+    from rich.table import Column
+
+    columns = [Column(min_width=19), Column()]
+    written = {name: "\n".join(value) if isinstance(value, list) else value for name, value in facts.items()}
+    return _rendered([(name, str(value or "none")) for name, value in written.items()], columns)
+
+
+def _rendered(rows: Iterable[Sequence[str]], columns: list[Column]) -> str:
+    """The lines of a table. Without a terminal, they are as long as they need to be."""
+    from rich.console import Console
+    from rich.table import Table
+
+    has_header = any(column.header for column in columns)
+    grid = Table(*columns, box=None, show_header=has_header, pad_edge=False, padding=(0, 1))
+    for row in rows:
+        grid.add_row(*row)
+    console = Console(width=_width(), color_system=None, markup=False, highlight=False, emoji=False)
+    with console.capture() as captured:
+        console.print(grid)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())

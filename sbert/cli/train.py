@@ -5,30 +5,29 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sbert.cli.output import check_output
+from sbert.cli.options import add_device, names, new_plot
 from sbert.data import FORMATS, read_classes, read_rows
+from sbert.storage.hub import resolve
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
     from sbert.evaluation import SimilarityEvaluator
+    from sbert.training import Trainer, TrainingConfig
 
 # Maximum number of classes to print.
 _LISTED = 20
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """A loss of the command line, and what it needs.
 
-    Args:
-        loss: Name of the class in ``sbert.losses``.
-        columns: The columns of text, in order; a star stands for any number of columns.
-        label: Kind of label: ``"class"``, ``"number"``, ``"list"`` (of numbers, from JSONL) or ``"none"``.
-        sampler: The default sampler.
+    ``loss`` is the name of the class in ``sbert.losses``, ``columns`` are the columns of text in order; a star stands
+    for any number of them. ``label`` is the kind of label: ``"class"``, ``"number"``, ``"list"`` (of numbers, from
+    JSONL) or ``"none"``, and ``sampler`` the default sampler.
     """
 
     loss: str
@@ -56,14 +55,30 @@ LOSSES = {
 }
 
 
+# Settings of TrainingConfig: type, placeholder and description, with the default in brackets.
+_TRAINING: dict[str, tuple[Callable[[str], float | str], str, str]] = {
+    "epochs": (float, "X", "passes through the data (1)"),
+    "steps": (int, "N", "number of steps, instead of epochs"),
+    "batch_size": (int, "N", "rows per batch (16)"),
+    "chunk_tokens": (int, "N", "tokens per chunk; saves memory with large batches"),
+    "accumulation": (int, "N", "batches per optimizer step (1)"),
+    "learning_rate": (float, "X", "maximum learning rate (2e-05)"),
+    "warmup": (float, "X", "share of the steps for the warm-up (0.1)"),
+    "weight_decay": (float, "X", "of AdamW (0.01)"),
+    "max_gradient_norm": (float, "X", "threshold of gradient clipping (1.0)"),
+    "dtype": (str, "NAME", "float32 or bfloat16 (float32)"),
+    "seed": (int, "N", "random seed of row order and dropout (0)"),
+    "sampler": (str, "NAME", "random, no_duplicates, group_by_label or length (default: one that suits the loss)"),
+}
+_WATCHING: dict[str, tuple[Callable[[str], float | str], str, str]] = {
+    "evaluate_every": (int, "N", "steps (default: one epoch)"),
+    "checkpoint_every": (int, "N", "steps (default: one epoch)"),
+    "keep": (int, "N", "number of checkpoints to keep (2)"),
+    "log_every": (int, "N", "steps between history entries (10)"),
+}
+
+
 # ----------------------------------------------------------------------------------------------------- arguments
-
-
-def _names(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
-    if not all(names):
-        raise argparse.ArgumentTypeError(f"{text!r} has an empty name; pass names separated by commas")
-    return names
 
 
 def _range(text: str) -> tuple[float, float]:
@@ -90,74 +105,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data = parser.add_argument_group("model and data")
     data.add_argument("--model", required=True, help="folder, or name on the hub; also a plain transformer")
     data.add_argument("--data", required=True, metavar="FILE", help="TSV, CSV, JSONL, JSON or Parquet; - for stdin")
-    data.add_argument("--columns", required=True, type=_names, metavar="A,B", help="columns, in the order of the loss")
+    data.add_argument("--columns", required=True, type=names, metavar="A,B", help="columns, in the order of the loss")
     data.add_argument("--label", metavar="NAME", help="column of the labels")
     data.add_argument("--loss", required=True, choices=LOSSES, metavar="LOSS", help="one of the losses below")
     data.add_argument("--output", required=True, metavar="DIR", help="for checkpoints, best, final and history.jsonl")
-    data.add_argument("--classes", type=_names, metavar="A,B,C", help="labels 0, 1, 2 (default: those of the data)")
+    data.add_argument("--classes", type=names, metavar="A,B,C", help="labels 0, 1, 2 (default: those of the data)")
     data.add_argument("--scale", type=_range, metavar="0,5", help="lowest and highest label, mapped to 0 and 1")
-    data.add_argument("--drop", type=_names, default=(), metavar="A,B", help="labels whose rows are skipped")
+    data.add_argument("--drop", type=names, default=(), metavar="A,B", help="labels whose rows are skipped")
     data.add_argument("--format", choices=FORMATS[1:], help="of the data; default: by the file name extension")
-    data.add_argument(
-        "--prompt",
-        action="append",
-        metavar="COLUMN=PROMPT",
-        help="prompt of a column, repeatable: the name of one of the model's prompts, or a text; nothing after ="
-        " for none; a PROMPT alone is for all columns",
+    prompt = (
+        "prompt of a column, repeatable: the name of one of the model's prompts, or a text; nothing after = for none;"
+        " a PROMPT alone is for all columns"
     )
+    data.add_argument("--prompt", action="append", metavar="COLUMN=PROMPT", help=prompt)
     data.add_argument("--pooling", metavar="NAME", help="mean, max, cls; for a plain transformer")
     data.add_argument("--max-seq-length", type=int, metavar="N", help="maximum length in tokens")
-    data.add_argument("--device", help="cpu, cuda, cuda:1, mps")
+    add_device(data)
 
     training = parser.add_argument_group("training")
-    length = training.add_mutually_exclusive_group()
-    length.add_argument("--epochs", type=float, metavar="X", help="passes through the data (1)")
-    length.add_argument("--steps", type=int, metavar="N", help="number of steps, instead of epochs")
-    training.add_argument("--batch-size", type=int, metavar="N", help="rows per batch (16)")
-    training.add_argument(
-        "--chunk-tokens", type=int, metavar="N", help="tokens per chunk; saves memory with large batches"
-    )
-    training.add_argument("--accumulation", type=int, metavar="N", help="batches per optimizer step (1)")
-    training.add_argument("--learning-rate", type=float, metavar="X", help="maximum learning rate (2e-05)")
-    training.add_argument("--warmup", type=float, metavar="X", help="share of the steps for the warm-up (0.1)")
-    training.add_argument("--weight-decay", type=float, metavar="X", help="of AdamW (0.01)")
-    training.add_argument("--max-gradient-norm", type=float, metavar="X", help="threshold of gradient clipping (1.0)")
-    training.add_argument("--dtype", help="float32 or bfloat16 (float32)")
-    training.add_argument("--seed", type=int, metavar="N", help="random seed of row order and dropout (0)")
-    training.add_argument("--sampler", metavar="NAME", help="random, no_duplicates, group_by_label or length")
+    for name, (kind, metavar, about) in _TRAINING.items():
+        training.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=about)
 
     watching = parser.add_argument_group("evaluation and checkpoints")
     watching.add_argument("--evaluate", metavar="FILE", help="scored pairs, for the Spearman correlation of cosines")
-    watching.add_argument(
-        "--evaluate-columns",
-        type=_names,
-        default=["sentence1", "sentence2", "score"],
-        metavar="A,B,SCORE",
-        help="columns of that file (sentence1,sentence2,score)",
-    )
+    columns = "columns of that file: two of text and one of scores (sentence1,sentence2,score)"
+    default = ["sentence1", "sentence2", "score"]
+    watching.add_argument("--evaluate-columns", type=names, default=default, metavar="A,B,SCORE", help=columns)
     watching.add_argument("--evaluate-prompt", metavar="PROMPT", help="prompt of its texts, instead of the default")
-    watching.add_argument("--evaluate-every", type=int, metavar="N", help="steps (default: one epoch)")
-    watching.add_argument("--checkpoint-every", type=int, metavar="N", help="steps (default: one epoch)")
-    watching.add_argument("--keep", type=int, metavar="N", help="number of checkpoints to keep (2)")
-    watching.add_argument("--log-every", type=int, metavar="N", help="steps between history entries (10)")
+    for name, (kind, metavar, about) in _WATCHING.items():
+        watching.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=about)
     watching.add_argument("--resume", action="store_true", help="continue from the last checkpoint in --output")
-    watching.add_argument("--plot", metavar="FILE.png", help="draw the curves; needs matplotlib")
+    watching.add_argument("--plot", type=new_plot, metavar="FILE.png", help="draw the curves; needs matplotlib")
     watching.add_argument("--quiet", action="store_true", help="no progress bar; print errors only")
 
 
 # ------------------------------------------------------------------------------------------------------ training
 
-_SETTINGS = (
-    "epochs steps batch_size chunk_tokens accumulation learning_rate warmup weight_decay max_gradient_norm dtype seed"
-    " evaluate_every checkpoint_every keep log_every"
-).split()
 
-
-def train(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
     """Run ``sbert train``.
-
-    Args:
-        arguments: The parsed options of ``add_arguments``.
 
     Raises:
         KeyboardInterrupt: After Ctrl-C; the message says how to continue.
@@ -166,44 +152,28 @@ def train(arguments: argparse.Namespace) -> None:
     choice = LOSSES[arguments.loss]
     # All checks that need no model come first: loading takes long.
     _check_options(arguments, choice)
-    from sbert.training import Trainer, TrainingConfig, checkpoint
+    from sbert.training import TrainingConfig, checkpoint
 
-    settings = {name: getattr(arguments, name) for name in _SETTINGS if getattr(arguments, name) is not None}
-    config = TrainingConfig(
-        output=arguments.output,
-        sampler=arguments.sampler or choice.sampler,
-        prompts=_prompts(arguments.prompt),
-        **settings,
-    )
+    given = {name: getattr(arguments, name) for name in (*_TRAINING, *_WATCHING)}
+    settings = {"sampler": choice.sampler} | {name: value for name, value in given.items() if value is not None}
+    config = TrainingConfig(output=arguments.output, prompts=_prompts(arguments.prompt), **settings)
     checkpoints = Path(arguments.output) / "checkpoints"
     found = checkpoint.newest(checkpoints)
     if found is not None and not arguments.resume:
         raise ValueError(f"{found} exists already; pass --resume to continue, or another --output")
-    # Of several processes of torchrun, only the first prints.
-    verbose = not arguments.quiet and os.environ.get("RANK", "0") == "0"
+    is_first = os.environ.get("RANK", "0") == "0"  # Of several processes of torchrun, only the first prints.
+    verbose = is_first and not arguments.quiet
     classes = _classes(arguments, choice, verbose)
-    rows = list(
-        read_rows(
-            arguments.data,
-            arguments.columns,
-            arguments.label,
-            classes=classes,
-            scale=arguments.scale,
-            drop=arguments.drop,
-            file_format=arguments.format,
-        )
+    rows = read_rows(
+        arguments.data,
+        arguments.columns,
+        arguments.label,
+        classes=classes,
+        scale=arguments.scale,
+        drop=arguments.drop,
+        file_format=arguments.format,
     )
-    evaluator = _evaluator(arguments)
-    model = _load(arguments)
-    trainer = Trainer(
-        model,
-        rows,
-        _loss(choice, model, classes, config.seed),
-        config,
-        evaluator=evaluator,
-        columns=arguments.columns,
-        label=None if arguments.label is None else "label",
-    )
+    trainer = _trainer(arguments, list(rows), classes, config)
     try:
         history = trainer.fit(resume=arguments.resume, show_progress_bar=None if verbose else False)
     except KeyboardInterrupt:
@@ -211,7 +181,7 @@ def train(arguments: argparse.Namespace) -> None:
         if last is None:
             raise KeyboardInterrupt("there is no checkpoint yet; pass a lower --checkpoint-every") from None
         raise KeyboardInterrupt(f"to continue from {last}, run the same command with --resume") from None
-    if arguments.plot is not None and os.environ.get("RANK", "0") == "0":
+    if arguments.plot is not None and is_first:
         from sbert.visualization import training_curves
 
         training_curves(history, arguments.plot)
@@ -220,29 +190,21 @@ def train(arguments: argparse.Namespace) -> None:
 
 
 def _check_options(arguments: argparse.Namespace, choice: Choice) -> None:
-    name, columns = arguments.loss, arguments.columns
+    loss, columns = f"--loss {arguments.loss}", arguments.columns
     fixed = sum(not column.startswith("*") for column in choice.columns)
     if len(columns) < max(fixed, 1) or (len(columns) > fixed and fixed == len(choice.columns)):
-        raise ValueError(f"--loss {name} takes {', '.join(choice.columns)}; --columns names {', '.join(columns)}")
-    if choice.label == "none" and arguments.label is not None:
-        raise ValueError(f"--loss {name} takes no labels; leave --label out")
+        raise ValueError(f"{loss} takes {', '.join(choice.columns)}; --columns names {', '.join(columns)}")
+    if choice.label == "none" and (arguments.label or arguments.classes or arguments.scale or arguments.drop):
+        raise ValueError(f"{loss} takes no labels; leave --label, --classes, --scale and --drop out")
     if choice.label != "none" and arguments.label is None:
-        raise ValueError(f"--loss {name} takes a {choice.label} as label; name its column with --label")
-    if arguments.label is None and (arguments.classes or arguments.scale or arguments.drop):
-        raise ValueError(f"--loss {name} takes no labels; leave --classes, --scale and --drop out")
+        raise ValueError(f"{loss} takes a {choice.label} as label; name its column with --label")
     if choice.label == "class" and arguments.scale is not None:
-        raise ValueError(f"--loss {name} takes classes, and --scale makes fractions of labels; leave it out")
-    if arguments.evaluate is None and arguments.evaluate_every is not None:
-        raise ValueError("--evaluate-every needs data; pass a file with --evaluate")
-    if arguments.evaluate is None and arguments.evaluate_prompt is not None:
-        raise ValueError("--evaluate-prompt needs data; pass a file with --evaluate")
+        raise ValueError(f"{loss} takes classes, and --scale makes fractions of labels; leave it out")
+    for option in ("evaluate_every", "evaluate_prompt"):
+        if arguments.evaluate is None and getattr(arguments, option) is not None:
+            raise ValueError(f"--{option.replace('_', '-')} needs data; pass a file with --evaluate")
     if len(arguments.evaluate_columns) != 3:
         raise ValueError("--evaluate-columns takes three names: two columns of text, and one of scores")
-    if arguments.plot is not None:
-        from sbert.visualization.formats import check_plot
-
-        check_plot(arguments.plot)
-        check_output(arguments.plot)
 
 
 def _prompts(given: list[str] | None) -> str | dict[str, str] | None:
@@ -272,9 +234,19 @@ def _classes(arguments: argparse.Namespace, choice: Choice, verbose: bool) -> li
     return classes
 
 
-def _evaluator(arguments: argparse.Namespace) -> SimilarityEvaluator | None:
-    if arguments.evaluate is None:
-        return None
+def _trainer(
+    arguments: argparse.Namespace, rows: list[dict[str, Any]], classes: list[str] | None, config: TrainingConfig
+) -> Trainer:
+    from sbert.training import Trainer
+
+    evaluator = None if arguments.evaluate is None else _evaluator(arguments)  # Read before the model is loaded.
+    model = _load(arguments)
+    label = None if arguments.label is None else "label"
+    loss = _loss(LOSSES[arguments.loss].loss, model, classes, config.seed)
+    return Trainer(model, rows, loss, config, evaluator=evaluator, columns=arguments.columns, label=label)
+
+
+def _evaluator(arguments: argparse.Namespace) -> SimilarityEvaluator:
     from sbert.evaluation import SimilarityEvaluator
 
     first, second, score = arguments.evaluate_columns
@@ -288,12 +260,10 @@ def _evaluator(arguments: argparse.Namespace) -> SimilarityEvaluator | None:
 
 def _load(arguments: argparse.Namespace) -> SentenceEncoder:
     from sbert.encoder import SentenceEncoder
+    from sbert.modules import Pooling, Transformer
 
     modules: list[Any] = [arguments.model]
     if arguments.pooling is not None:
-        from sbert.modules import Pooling, Transformer
-        from sbert.storage.hub import resolve
-
         folder = resolve(arguments.model, organisation="sentence-transformers")
         if (folder / "modules.json").exists():
             raise ValueError(f"{arguments.model} has its own pooling; leave --pooling out")
@@ -304,18 +274,17 @@ def _load(arguments: argparse.Namespace) -> SentenceEncoder:
     return model
 
 
-def _loss(choice: Choice, model: SentenceEncoder, classes: list[str] | None, seed: int) -> Any:
+def _loss(name: str, model: SentenceEncoder, classes: list[str] | None, seed: int) -> Any:
     import torch
 
     from sbert import losses
     from sbert.pipeline.encode import output_dims
 
-    kind = getattr(losses, choice.loss)
-    if choice.loss != "SoftmaxLoss":
-        return kind()
+    if name != "SoftmaxLoss":
+        return getattr(losses, name)()
     with torch.random.fork_rng(devices=[]):  # The classifier is initialized at random.
         torch.manual_seed(seed)
-        return kind(output_dims(model, model.device)[-1], len(classes or ()))
+        return losses.SoftmaxLoss(output_dims(model, model.device)[-1], len(classes or ()))
 
 
 def _summary(history: list[dict[str, Any]], output: Path) -> str:

@@ -52,7 +52,12 @@ def folder_of(path: str, *settings: str | None) -> Path | None:
 
 
 def document_vectors(
-    model: SentenceEncoder, source: Path, texts: list[str], precision: str, place: Path | None, quiet: bool = False
+    model: SentenceEncoder,
+    source: Path,
+    texts: list[str],
+    precision: str,
+    place: Path | None,
+    show_progress_bar: bool | None = None,
 ) -> CachedVectors:
     """The vectors of documents: from the cache if texts and model are unchanged, otherwise encoded and stored.
 
@@ -62,17 +67,17 @@ def document_vectors(
         texts: The documents.
         precision: One of ``PRECISIONS``.
         place: The cache folder, replaced atomically; None for no cache.
-        quiet: Whether to hide the progress bar.
+        show_progress_bar: As in ``encode``.
     """
     if place is None:
-        return _encoded(model, texts, precision, quiet)
+        return _encoded(model, texts, precision, show_progress_bar)
     key = _key(model, source, texts, precision)
     cached = _read(place, key)
     if cached is not None:
         return cached
     try:
         with replacing(place, _check) as work:
-            _, ranges = _encoded(model, texts, precision, quiet, work / _VECTORS)
+            _, ranges = _encoded(model, texts, precision, show_progress_bar, work / _VECTORS)
             described = {**key, "ranges": None if ranges is None else ranges.tolist()}
             sealed = {**described, "crc32": _checksum(work / _VECTORS, described)}
             files.write_json(work / _DESCRIPTION, sealed)
@@ -85,11 +90,11 @@ def document_vectors(
     finally:
         with suppress(OSError):  # It is usually not empty.
             place.parent.rmdir()
-    return cached or _encoded(model, texts, precision, quiet)
+    return cached or _encoded(model, texts, precision, show_progress_bar)
 
 
 def _encoded(
-    model: SentenceEncoder, texts: list[str], precision: str, quiet: bool, out: Path | None = None
+    model: SentenceEncoder, texts: list[str], precision: str, show_progress_bar: bool | None, out: Path | None = None
 ) -> CachedVectors:
     from sbert.pipeline.quantization import calibrate
 
@@ -98,9 +103,10 @@ def _encoded(
         sample = texts[:: -(-len(texts) // _SAMPLE)]
         sample = sample if len(sample) > 1 else sample * 2  # The ranges of a single vector would be empty.
         ranges = calibrate(model.encode_document(sample, show_progress_bar=False, on_truncate="ignore"))
-    show = False if quiet else None
     return CachedVectors(
-        model.encode_document(texts, precision=PRECISIONS[precision], ranges=ranges, out=out, show_progress_bar=show),
+        model.encode_document(
+            texts, precision=PRECISIONS[precision], ranges=ranges, out=out, show_progress_bar=show_progress_bar
+        ),
         ranges,
     )
 

@@ -21,10 +21,13 @@ import pytest
 import torch
 
 from sbert import SentenceEncoder, StaticEmbedding
-from sbert.cli.benchmark import plot, recall_by_precision, table
 from sbert.cli.benchmark.ceiling import ceilings
-from sbert.cli.benchmark.contenders import OWN, PEERS, facts, peak_memory, useful
-from sbert.cli.benchmark.measure import Contender, Field, _latency, _linearity, _throughput, benchmark, chosen
+from sbert.cli.benchmark.contenders import OWN, PEERS
+from sbert.cli.benchmark.measure import _latency, _linearity, _throughput, benchmark, chosen
+from sbert.cli.benchmark.precision import recall_by_precision
+from sbert.cli.benchmark.processes import started
+from sbert.cli.benchmark.show import plot, report
+from sbert.cli.benchmark.tasks import facts, peak_memory, useful
 from sbert.cli.benchmark.workloads import mixed, short, synthetic
 from sbert.cli.main import main
 from tests import small
@@ -51,7 +54,7 @@ def test_from_command_to_table(
     options += ["--device", "cpu", "--against", ",".join(peers)]
     assert main(["benchmark", str(folder), *options]) == 0
     said = capsys.readouterr().out
-    parts = ["ceiling", "short: 20 texts", "mixed: 5 texts", "single sentences", "smart batching", "best "]
+    parts = ["ceiling", "short: 20 texts", "mixed: 5 texts", "single sentences", "smart batching", "best: "]
     for part in [*parts, "best 10 of 18 texts, 2 queries"]:
         assert part in said
     result = json.loads((tmp_path / "all.json").read_text())
@@ -67,7 +70,7 @@ def test_from_command_to_table(
     assert set(result["single"]) == set(result["memory"]) == names
     recall = {way: row["recall"] for way, row in result["recall"]["ways"].items()}
     assert 0.5 <= recall["binary"] <= recall["binary, rescored by float32"] == 1  # Four times 10 are all of 18.
-    assert table(result) == said.rstrip("\n")
+    assert report(result) == said.rstrip("\n")
     if find_spec("matplotlib"):
         plot(result, str(tmp_path / "all.png"))
         assert (tmp_path / "all.png").stat().st_size > 1000
@@ -150,11 +153,11 @@ def test_the_peak_is_that_of_the_process_alone() -> None:
 
 def test_more_and_more_texts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sbert.cli.benchmark.measure._LINEAR", (5, 20, 40))
-    with Contender("sbert", str(folder), "cpu", 1) as contender:
-        rows = _linearity(contender, rounds=2)
-        with pytest.raises(RuntimeError, match="sbert: TypeError: "):
-            contender.ask("encode", [None])
-        assert contender.ask("encode", ["it goes on"])[1].shape == (1, 16)
+    with started(["sbert"], str(folder), "cpu", 1) as field:
+        rows = _linearity(field, rounds=2)
+        with pytest.raises(RuntimeError, match="TypeError: "):
+            field.ask("sbert", "timed", [None])
+        assert field.ask("sbert", "timed", ["it goes on"])[1].shape == (1, 16)
     assert [row["texts"] for row in rows] == [5, 20, 40]
     assert [row["vectors"] for row in rows] == [4 * 16 * count for count in (5, 20, 40)]
     assert all(row["sentences"] > 0 and row["grown"] >= 0 for row in rows)
@@ -162,9 +165,10 @@ def test_more_and_more_texts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.slow
 def test_who_cannot_run_is_skipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Contender("sentence-transformers", str(folder / "nowhere"), "cpu", 1) as contender:
-        assert contender.failure is not None
-    with pytest.raises(ValueError, match="cannot be measured: FileNotFoundError"):
+    with started(["sentence-transformers"], str(folder / "nowhere"), "cpu", 1) as field:
+        assert list(field.skipped) == ["sentence-transformers"]
+        assert not field.running
+    with pytest.raises(RuntimeError, match="FileNotFoundError: "):
         benchmark(str(folder / "nowhere"), device="cpu", against=[])
 
 
@@ -172,16 +176,16 @@ def test_who_cannot_run_is_skipped(folder: Path, monkeypatch: pytest.MonkeyPatch
 def test_who_fails_on_the_way_is_skipped(folder: Path) -> None:
     """As when memory is short: the system kills a process while others have their turn."""
     texts = [["a small boat", "lake"], ["a red fox", "hills"]]
-    with Field(["sbert", "sentence-transformers"], str(folder), "cpu", 1) as field:
+    with started(["sbert", "sentence-transformers"], str(folder), "cpu", 1) as field:
         field.running["sentence-transformers"]._process.kill()
-        report = _throughput(field, texts)
-        assert set(report["contenders"]) == {"sbert"}
-        assert report["reference"] == "sbert"
-        assert len(report["contenders"]["sbert"]["seconds"]) == 2
-        assert field.skipped == {"sentence-transformers": "its process ended with exit code -9"}
+        measured = _throughput(field, texts)
+        assert set(measured["contenders"]) == {"sbert"}
+        assert measured["reference"] == "sbert"
+        assert len(measured["contenders"]["sbert"]["seconds"]) == 2
+        assert field.skipped == {"sentence-transformers": "its process has ended, perhaps for lack of memory"}
         assert set(_latency(field, texts)) == {"sbert"}
         field.running["sbert"]._process.kill()
-        with pytest.raises(RuntimeError, match="exit code -9"):
+        with pytest.raises(RuntimeError, match="its process has ended"):
             _throughput(field, texts)
 
 
@@ -236,7 +240,7 @@ def test_a_model_of_word_vectors_has_no_ceiling(tmp_path: Path) -> None:
     found = useful(model, ["a small boat"])
     assert found == {"tokens": 3, "operations": 0}
     row = {"sentences": 9.0, **found, "ratio": 1.0, "difference": 0.0, "cosine": 1.0}
-    said = table(result_of({"sbert": row}))
+    said = report(result_of({"sbert": row}))
     assert "at its ceiling" not in said
     assert "smart batching" not in said
 
@@ -248,7 +252,7 @@ def test_dtypes_are_compared_with_their_like() -> None:
         name: {"sentences": speed, "tokens": 1.0, "operations": 50.0, "ratio": 1.0, "difference": 0.0, "cosine": 1.0}
         for name, speed in speeds.items()
     }
-    said = table(result_of(rows, dtype="bfloat16: chosen"))
+    said = report(result_of(rows, dtype="bfloat16: chosen"))
     assert "smart batching: 2.00 over ours, batches of 32 in input order, 2.00 over padded" in said
     parts = [line.split()[-3] for line in said.splitlines() if line.endswith("0.0e+00    1.000000")]
     assert parts == 2 * ["25%", "50%", "25%", "50%"]
@@ -278,7 +282,7 @@ def test_what_cannot_be_written_is_said_before_the_measuring(
     def measured(*_: object, **__: object) -> None:
         pytest.fail("measured first")
 
-    monkeypatch.setattr("sbert.cli.benchmark.benchmark", measured)
+    monkeypatch.setattr("sbert.cli.benchmark.measure.benchmark", measured)
     for option in ("--json", "--plot"):
         assert main(["benchmark", str(folder), option, str(tmp_path / "none" / "file.png")]) == 2
         assert "none does not exist; create it" in capsys.readouterr().err
@@ -320,7 +324,7 @@ def test_errors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().err
     assert "'word2vec' is unknown; pass one or more of sentence-transformers" in said
     assert main(["benchmark", str(folder), "--rounds", "0"]) == 2
-    assert "at least 1 round" in capsys.readouterr().err
+    assert "argument --rounds: '0' is not possible; pass a whole number of at least 1" in capsys.readouterr().err
     assert main(["benchmark", str(folder), "--dtype", "bfloat16"]) == 2
     assert "--dtype" in capsys.readouterr().err
 

@@ -290,7 +290,7 @@ def test_a_bug_shows_its_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     def broken(*_: object) -> None:
         raise KeyError("bug")
 
-    monkeypatch.setattr("sbert.cli.main._load", broken)
+    monkeypatch.setattr("sbert.cli.info.load", broken)
     with pytest.raises(KeyError, match="bug"):
         run("info", "model")
 
@@ -303,7 +303,7 @@ def test_warnings_for_programmers_are_not_shown(run: Run, monkeypatch: pytest.Mo
         warnings.warn("two\n  lines", UserWarning, stacklevel=1)
         raise ValueError("two\n  lines")
 
-    monkeypatch.setattr("sbert.cli.main._load", warn)
+    monkeypatch.setattr("sbert.cli.info.load", warn)
     assert run("info", "model") == (2, "", "sbert: warning: two lines\nsbert: error: two lines\n")
 
 

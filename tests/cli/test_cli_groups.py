@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 
 from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.cli.main import main
-from sbert.cli.output import columns, one_line, shorten
+from sbert.cli.output import one_line, shorten
 from tests import small
 
 TEXTS = [f"{text} {number}" for number in ("one", "two", "three") for text in small.CORPUS]
@@ -196,20 +197,26 @@ def test_one_text_and_texts_that_repeat(saved: Path, texts: Path, run: Run) -> N
     [
         ("pairs MODEL none.txt", "none.txt does not exist"),
         ("pairs MODEL empty.txt", "empty.txt contains no text"),
-        ("pairs MODEL texts.txt --max-pairs 0", "--max-pairs 0 is too small"),
-        ("pairs MODEL texts.txt --top-k -1", "--top-k -1 is too small"),
+        (
+            "pairs MODEL texts.txt --max-pairs 0",
+            "--max-pairs: '0' is not possible; pass a whole number of at least 1",
+        ),
+        ("pairs MODEL texts.txt --top-k -1", "argument --top-k: '-1' is not possible"),
         ("pairs MODEL texts.txt --threshold inf", "'inf' is not a finite number"),
         ("pairs MODEL texts.txt -o no/out.txt", "the folder no does not exist"),
         ("pairs MODEL texts.txt --column a", "has no column 'a'"),
         ("cluster MODEL empty.txt", "empty.txt contains no text"),
-        ("cluster MODEL texts.txt -k 3", "-k is for --method kmeans and agglomerative"),
-        ("cluster MODEL texts.txt --threshold 2", "--threshold 2.0 is not a cosine"),
-        ("cluster MODEL texts.txt --min-size 0", "--min-size 0 is too small; pass at least 1"),
-        ("cluster MODEL texts.txt --words 0", "--words 0 is too small"),
-        ("cluster MODEL texts.txt --show -1", "--show -1 is too small; pass at least 0"),
+        ("cluster MODEL texts.txt -k 3", "--method community takes --threshold and --min-size, and no -k"),
+        ("cluster MODEL texts.txt --threshold 2", "argument --threshold: 2 is not a cosine; pass -1 to 1"),
+        ("cluster MODEL texts.txt --min-size 0", "argument --min-size: '0' is not possible"),
+        ("cluster MODEL texts.txt --words 0", "argument --words: '0' is not possible"),
+        (
+            "cluster MODEL texts.txt --show -1",
+            "--show: '-1' is not possible; pass a whole number of at least 0",
+        ),
         ("cluster MODEL texts.txt --method kmeans", "takes the number of clusters, -k, and no --threshold"),
         ("cluster MODEL texts.txt --method kmeans -k 3 --threshold 0.5", "-k, and no --threshold"),
-        ("cluster MODEL texts.txt --method kmeans -k 0", "-k 0 is too small"),
+        ("cluster MODEL texts.txt --method kmeans -k 0", "argument -k/--clusters: '0' is not possible"),
         ("cluster MODEL texts.txt --method kmeans -k 13", "-k 13 exceeds the 12 texts; pass at most that"),
         ("cluster MODEL texts.txt --method kmeans -k 3 --min-size 2", "--min-size is for communities"),
         ("cluster MODEL texts.txt --method agglomerative", "takes either the number of clusters, -k, or --threshold"),
@@ -242,7 +249,7 @@ def test_words_may_stand_behind_options(saved: Path, texts: Path, tmp_path: Path
     assert run("similarity", saved, "--dtype", "auto", *TEXTS[:2]) == expected
     assert run("similarity", saved, TEXTS[0], "--dtype", "auto", TEXTS[1]) == expected
     code, _, errors = run("encode", saved, texts, "-o", tmp_path / "v.npy", "more")
-    assert (code, errors) == (2, "sbert: error: unrecognized arguments: more; see sbert --help\n")
+    assert (code, errors) == (2, "sbert: error: unrecognized arguments: more; see sbert encode --help\n")
 
 
 def test_without_scikit_learn(saved: Path, texts: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +275,7 @@ def test_texts_are_cut_to_the_terminal(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     narrow = run("pairs", saved, texts)[1].splitlines()
     # A character of two columns may have no room in the last one, and no space stands before the dots.
-    assert [38 <= columns(line) <= 40 for line in narrow] == [True, True]
+    assert [38 <= cell_len(line) <= 40 for line in narrow] == [True, True]
     assert all(line.endswith("…") for line in narrow)
     out = texts.parent / "out.txt"
     assert run("pairs", saved, texts, "-o", out)[1] == f"{out}: 2 lines\n"
@@ -293,9 +300,9 @@ def test_no_text_controls_the_terminal(saved: Path, tmp_path: Path, run: Run) ->
 def test_cut(width: int) -> None:
     for text in ("plain words", "문장 文 mixed", "cafe\u0301 cafe\u0301", "", "a"):
         made = shorten(text, width)
-        assert columns(made) <= width
+        assert cell_len(made) <= width
         assert made == text or made.rstrip("…") in text
-        assert made == text or columns(text) > width
+        assert made == text or cell_len(text) > width
     assert one_line(" a\r\n b\u2028c\x00 ") == "a b c\ufffd"
 
 

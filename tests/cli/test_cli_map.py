@@ -104,8 +104,8 @@ def test_errors_leave_the_old_page(
     for words, message in (
         ([str(texts), "-o", str(tmp_path / "no" / "map.html")], "the folder .* does not exist; create it"),
         ([str(texts), "-o", str(tmp_path)], "is a folder; name a file"),
-        ([str(texts), "-o", str(page), "--clusters", "-1"], "--clusters -1 is too small"),
-        ([str(texts), "-o", str(page), "--method", "som"], "--method som is unknown; pass one of auto, tsne, pca"),
+        ([str(texts), "-o", str(page), "--clusters", "-1"], "argument --clusters: '-1' is not possible"),
+        ([str(texts), "-o", str(page), "--method", "som"], "invalid choice: 'som'"),
         ([str(empty), "-o", str(page)], "contains no text"),
         ([str(tmp_path / "none.txt"), "-o", str(page)], "none.txt does not exist"),
     ):

@@ -578,7 +578,7 @@ def test_15_altered_ranges_of_kept_codes_are_noticed(tmp_path: Path) -> None:
     """They stand beside the vectors of ``sbert search``, and say what the codes mean."""
     model = word_model(0)
     model.save(tmp_path / "model")
-    arguments: Any = (model, tmp_path / "model", ["a", "boat", "lake"], "int8", tmp_path / "kept" / "place", True)
+    arguments: Any = (model, tmp_path / "model", ["a", "boat", "lake"], "int8", tmp_path / "kept" / "place", False)
     expected = vector_cache.document_vectors(*arguments)
     path = tmp_path / "kept" / "place" / "vectors.json"
     described = json.loads(path.read_text())

@@ -47,7 +47,7 @@ def recall_by_precision(queries: Any, corpus: Any, top_k: int = 10, oversample: 
         Shakir et al., 2024. https://huggingface.co/blog/embedding-quantization
 
     Example:
-        >>> from sbert.cli.benchmark import recall_by_precision
+        >>> from sbert.cli.benchmark.precision import recall_by_precision
         >>> corpus = np.array([[1.0, 0.1], [1.0, 0.3], [1.0, -0.2], [-1.0, 0.0]])
         >>> report = recall_by_precision(np.array([[1.0, 0.3]]), corpus, top_k=1, oversample=3)
         >>> report["binary"]["recall"], report["binary, rescored by float32"]["recall"]

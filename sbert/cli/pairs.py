@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from sbert.cli.output import INPUT, Line, add_input, add_output, check_output, number, read, score_of, show
+from sbert.cli.options import add_results, add_texts, at_least, load, number, progress, read
+from sbert.cli.output import Line, shortest, show
 
 # Default number of pairs, without and with a threshold.
 _FEW, _MANY = 20, 500_000
@@ -22,53 +23,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         0.9
     """
     parser.epilog = "Rows are numbered from 1, without a header; empty ones are skipped."
-    parser.add_argument("texts", help=INPUT)
-    add_input(parser)
+    add_texts(parser)
     parser.add_argument("--threshold", type=number, metavar="X", help="minimum score of a pair")
-    parser.add_argument(
-        "--max-pairs", type=int, metavar="N", help=f"maximum number of pairs ({_FEW}; with --threshold {_MANY:,})"
-    )
-    parser.add_argument(
-        "--top-k",
-        type=int,
-        default=100,
-        metavar="N",
-        help="consider only the N most similar texts of each text (100)",
-    )
-    add_output(parser)
+    most = f"maximum number of pairs ({_FEW}; with --threshold {_MANY:,})"
+    parser.add_argument("--max-pairs", type=at_least(1), metavar="N", help=most)
+    considered = "consider only the N most similar texts of each text (100)"
+    parser.add_argument("--top-k", type=at_least(1), default=100, metavar="N", help=considered)
+    add_results(parser)
 
 
-def pairs(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
     """Run ``sbert pairs``.
 
-    Args:
-        arguments: The parsed options of ``add_arguments``, and ``model``, ``device`` and ``dtype``.
-
     Raises:
-        FileNotFoundError: If the file, or the folder of the output, does not exist.
-        ValueError: If a line or an option is invalid, or there is no text.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If a line is invalid, or there is no text.
     """
-    check_output(arguments.output)
-    wanted = arguments.max_pairs
-    if wanted is None:
-        wanted = _FEW if arguments.threshold is None else _MANY
-    for name, value in (("--max-pairs", wanted), ("--top-k", arguments.top_k)):
-        if value < 1:
-            raise ValueError(f"{name} {value} is too small; pass at least 1")
     texts, rows = read(arguments)
-    from sbert.encoder import SentenceEncoder
     from sbert.search import paraphrase_mining
 
-    model = SentenceEncoder(arguments.model, device=arguments.device, dtype=arguments.dtype)
+    model = load(arguments)
     mined = paraphrase_mining(
-        model.encode(texts, convert_to_tensor=True, show_progress_bar=False if arguments.quiet else None),
+        model.encode(texts, convert_to_tensor=True, show_progress_bar=progress(arguments)),
         top_k=arguments.top_k,
-        max_pairs=wanted,
+        max_pairs=arguments.max_pairs or (_FEW if arguments.threshold is None else _MANY),
         threshold=arguments.threshold,
         similarity=model.similarity_fn_name,
     )
     records = [
-        {"score": score_of(score), "rows": [rows[i] for i in pair], "texts": [texts[i] for i in pair]}
+        {"score": shortest(score), "rows": [rows[i] for i in pair], "texts": [texts[i] for i in pair]}
         for score, *pair in mined
     ]
     show(arguments, _lines(records), records)

@@ -1,0 +1,177 @@
+"""Options that several commands share: their definitions, the types of their values, and what they read and load."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sbert.data import FORMATS, read_texts
+from sbert.storage.hub import OWN
+
+if TYPE_CHECKING:
+    from sbert.encoder import SentenceEncoder
+
+INPUT = "text, JSONL, JSON, CSV, TSV or Parquet file, optionally .gz; - for standard input"
+
+
+# ------------------------------------------------------------------------------------------------------- options
+
+
+def add_device(parser: argparse._ActionsContainer) -> None:
+    """Add the option for the device of the model."""
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, mps")
+
+
+def add_dtype(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the dtype of the model."""
+    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the argument for the model, and the option for its device.
+
+    Example:
+        >>> parser = argparse.ArgumentParser()
+        >>> add_model(parser)
+        >>> parser.parse_args([]).model
+        'sbert-mini'
+    """
+    about = f"folder, or name on the hub (default: {OWN})"
+    parser.add_argument("model", nargs="?", default=OWN, metavar="MODEL", help=about)
+    add_device(parser)
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Add the options for reading a file of texts."""
+    parser.add_argument("--column", metavar="NAME", help="column or key of the texts")
+    parser.add_argument(
+        "--format", choices=FORMATS, metavar="NAME", help=f"{', '.join(FORMATS)} (default: by the name)"
+    )
+
+
+def add_texts(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for a model and a file of texts, and their options.
+
+    Example:
+        >>> parser = argparse.ArgumentParser()
+        >>> add_texts(parser)
+        >>> parser.parse_args(["texts.csv", "--column", "body"]).column
+        'body'
+    """
+    add_model(parser)
+    add_dtype(parser)
+    parser.add_argument("texts", metavar="FILE", help=INPUT)
+    add_format(parser)
+
+
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    """Add the option that hides progress and summary."""
+    parser.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
+
+
+def add_results(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the destination and the form of the results."""
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per result")
+    about = "write to this file instead of standard output"
+    parser.add_argument("-o", "--output", type=new_file, metavar="FILE", help=about)
+    add_quiet(parser)
+
+
+# --------------------------------------------------------------------------------------------- types of their values
+
+
+def number(text: str) -> float:
+    """A finite number.
+
+    Example:
+        >>> number("0.5")
+        0.5
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not abs(value) < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number; pass one such as 0.75")
+    return value
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of whole numbers from ``least``.
+
+    Example:
+        >>> at_least(1)("5")
+        5
+    """
+
+    def whole(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not possible; pass a whole number of at least {least}")
+        return int(text)
+
+    return whole
+
+
+def names(text: str) -> list[str]:
+    """Names separated by commas.
+
+    Example:
+        >>> names("premise, hypothesis")
+        ['premise', 'hypothesis']
+    """
+    listed = [name.strip() for name in text.split(",")]
+    if not all(listed):
+        raise argparse.ArgumentTypeError(f"{text!r} has an empty name; pass names separated by commas")
+    return listed
+
+
+def new_file(path: str) -> str:
+    """The path of a file that can be created, which is checked before the long computation."""
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise argparse.ArgumentTypeError(f"{path}: the folder {folder} does not exist; create it")
+    if os.path.isdir(path):
+        raise argparse.ArgumentTypeError(f"{path} is a folder; name a file")
+    return path
+
+
+def new_plot(path: str) -> str:
+    """The path of an image that can be created."""
+    from sbert.visualization.formats import check_plot
+
+    try:
+        check_plot(path)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return new_file(path)
+
+
+# ---------------------------------------------------------------------------------------- what they read and load
+
+
+def read(arguments: argparse.Namespace) -> tuple[list[str], list[int]]:
+    """Read the non-empty texts of a file, and their row numbers, counted from 1.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        ValueError: If a line is invalid, or there is no text.
+    """
+    lines = read_texts(arguments.texts, arguments.column, arguments.format)
+    texts = {row: text for row, text in enumerate(lines, start=1) if text.strip()}
+    if not texts:
+        raise ValueError(f"{arguments.texts} contains no text; pass another file")
+    return list(texts.values()), list(texts)
+
+
+def load(arguments: argparse.Namespace) -> SentenceEncoder:
+    """Load the model on the device of the options."""
+    from sbert.encoder import SentenceEncoder
+
+    return SentenceEncoder(arguments.model, device=arguments.device, dtype=arguments.dtype)
+
+
+def progress(arguments: argparse.Namespace) -> bool | None:
+    """The value of ``show_progress_bar``: hidden by ``--quiet``, otherwise decided by the length of the work."""
+    return False if arguments.quiet else None
