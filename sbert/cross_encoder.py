@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -79,7 +79,7 @@ class CrossEncoder(nn.Module):
         (2, 3)
     """
 
-    is_cross_encoder = True
+    is_cross_encoder: ClassVar[bool] = True
     activation: Activation
 
     @known_arguments
@@ -107,8 +107,10 @@ class CrossEncoder(nn.Module):
             cache_folder=cache_folder,
             local_files_only=local_files_only,
         )
-        self.name_or_path = os.fspath(model)
+        self.name_or_path: str = os.fspath(model)
         check_positive("classes", classes)
+        self.auto_model: Any
+        self.tokenizer: Any
         self.auto_model, self.tokenizer, stated = read_whole(
             folder,
             lambda: (

@@ -23,7 +23,7 @@ from sbert.inputs.devices import check_device, default_device, leave_float16, pa
 from sbert.inputs.prompts import chosen_prompt, with_role_prompt
 from sbert.inputs.texts import is_one, rows_of
 from sbert.modules.tokenizer import ReadsText
-from sbert.pipeline.encode import SentenceEncoding, chained, output_dims
+from sbert.pipeline.encode import SentenceEncoding, output_dims
 from sbert.pipeline.progress import Report
 from sbert.pipeline.results import Encoded, as_encode, converted
 from sbert.pipeline.tokenize import Tokens, tokenize
@@ -102,7 +102,7 @@ class SentenceEncoder(nn.Sequential):
             first = type(chain[0]).__name__
             raise TypeError(f"the first module, {first}, does not tokenize text; begin with a Transformer")
         super().__init__(*chain)
-        self.name_or_path = os.fspath(modules[0]) if isinstance(modules[0], (str, os.PathLike)) else ""
+        self.name_or_path: str = os.fspath(modules[0]) if isinstance(modules[0], (str, os.PathLike)) else ""
         self.prompts: dict[str, str] = dict(settings.prompts if prompts is None else prompts)
         self.default_prompt_name: str | None = default_prompt_name or settings.default_prompt_name
         chosen_prompt(self)  # A ValueError if there is no prompt of the default name.
@@ -184,7 +184,7 @@ class SentenceEncoder(nn.Sequential):
                 f"the model was called with a {type(value).__name__}; pass texts to encode(), or, where a gradient is"
                 " wanted, call it with model.tokenize(texts)"
             )
-        return chained(self, value)
+        return super().forward(value)  # type: ignore[no-untyped-call]
 
     def tokenize(self, sentences: Iterable[str], prompt: str = "") -> TokenBatch:
         """Tokenize sentences to one batch, for calling the encoder with a gradient.

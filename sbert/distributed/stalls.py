@@ -38,9 +38,13 @@ class StallDetector:
     """
 
     def __init__(self, rank: int, world: int, limit: float, owned: bool) -> None:
-        self.rank, self.world, self.owned = rank, world, owned
-        self.step = self.calls = self.depth = 0
-        self.process_group = dist.group.WORLD
+        self.rank: int = rank
+        self.world: int = world
+        self.owned: bool = owned
+        self.step: int = 0
+        self.calls: int = 0
+        self.depth: int = 0
+        self.process_group: dist.ProcessGroup | None = dist.group.WORLD
         self._ended, self._verdict = False, ""
         store: Any = dist.distributed_c10d._get_default_store()
         # Waiting blocks a connection, so the thread that answers has its own.
@@ -52,7 +56,7 @@ class StallDetector:
 
     def limit_to(self, limit: float) -> None:
         """Set the timeout for other ranks; in a process group of the caller, for actions only."""
-        self.limit = limit
+        self.limit: float = limit
         for group in [*self._levels, *([dist.group.WORLD] if self.owned else [])]:
             dist.distributed_c10d._set_pg_timeout(timedelta(seconds=limit), group)
 

@@ -8,7 +8,7 @@ from typing import Any
 from sbert.inputs.arguments import nearest_argument
 
 # Common names of the prompts for queries and documents, in the order in which they are looked up.
-ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
+ROLES: dict[str, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 # A prompt is given by its name in the model or as text; one for all columns, or one per column.
 Prompts = str | Mapping[str, str]

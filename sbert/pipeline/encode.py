@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import partial
-from itertools import islice
-from typing import Any
+from itertools import accumulate, islice
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from sbert.batch import Ragged, TokenBatch, TokenEmbeddings
 from sbert.functional import directions, truncate
 from sbert.inputs.arguments import check_positive
 from sbert.inputs.devices import default_batch_tokens, inference_dtype
+from sbert.inputs.texts import Pair
 from sbert.pipeline.batching import plan, unique
 from sbert.pipeline.eval_mode import evaluating
 from sbert.pipeline.outputs import RowsOfTensor, npy_file
@@ -36,23 +36,14 @@ _FILE_WINDOW = 65536
 def outputs(model: nn.Sequential, device: torch.device) -> list[Any]:
     """Output of each module for one text: the only way to know it for modules of the caller's own."""
     reader: Any = model[0]
-    made = [tokenize(reader, ["a"]).batch(np.arange(1)).to(device)]
+    batch = tokenize(reader, ["a"]).batch(np.arange(1)).to(device)
     with evaluating(model):
-        for module in model:
-            made.append(module(made[-1]))
-    return made[1:]
+        return list(accumulate(model, lambda output, module: module(output), initial=batch))[1:]
 
 
 def output_dims(model: nn.Sequential, device: torch.device) -> list[int]:
     """Dimension of the output of each module."""
     return [(made.values if isinstance(made, Ragged) else made).shape[-1] for made in outputs(model, device)]
-
-
-def chained(modules: Iterable[nn.Module], value: Any) -> Any:
-    """Apply modules to a batch, in order."""
-    for module in modules:
-        value = module(value)
-    return value
 
 
 class Encoding:
@@ -66,8 +57,8 @@ class Encoding:
         inference: How transformers run. Default: in the dtype of their weights.
     """
 
-    what = "the score"
-    probe: Any = ("a", "a")  # An input to find out the dimension of the outputs.
+    what: ClassVar[str] = "the score"
+    probe: ClassVar[str | Pair] = ("a", "a")  # An input to find out the dimension of the outputs.
 
     def __init__(
         self,
@@ -79,12 +70,12 @@ class Encoding:
     ) -> None:
         if batch_size is not None and batch_tokens is not None:
             raise ValueError("batch_size and batch_tokens both set the size of a batch; pass one of them")
-        self.model = model
+        self.model: Any = model
         self.device: torch.device = model.device
-        self.to = self.device if on_device else torch.device("cpu")
-        self.batch_tokens = check_positive("batch_tokens", batch_tokens) or default_batch_tokens(self.device)
-        self.batch_size = check_positive("batch_size", batch_size)
-        self.inference = inference or Inference(model.dtype)
+        self.to: torch.device = self.device if on_device else torch.device("cpu")
+        self.batch_tokens: int = check_positive("batch_tokens", batch_tokens) or default_batch_tokens(self.device)
+        self.batch_size: int | None = check_positive("batch_size", batch_size)
+        self.inference: Inference = inference or Inference(model.dtype)
 
     def tokens(self, texts: list[Any]) -> Tokens:
         """Tokens of texts or pairs."""
@@ -184,8 +175,11 @@ class SentenceEncoding(Encoding):
         dtype, _ = inference_dtype(model.dtype, model.automatic_dtype, model.device)
         inference = None if plain else Inference(dtype, model._compiling)
         super().__init__(model, batch_tokens, batch_size, on_device, inference)
-        self.prompt, self.truncate_dim, self.normalize = prompt, truncate_dim, normalize
-        self.precision, self.ranges = precision, ranges
+        self.prompt: str = prompt
+        self.truncate_dim: int | None = truncate_dim
+        self.normalize: bool = normalize
+        self.precision: str = precision
+        self.ranges: npt.ArrayLike | None = ranges
 
     def tokens(self, texts: list[str]) -> Tokens:
         """Tokens of texts behind the prompt."""
@@ -205,8 +199,7 @@ class SentenceEncoding(Encoding):
         """One float32 tensor (tokens, dim) per text, on the device of the model."""
         result: dict[int, Tensor] = {}
         each, once = np.arange(len(texts)), np.ones(len(texts), int)
-        forward = partial(chained, self._token_modules())
-        for rows, output in self.batches(texts, each, once, report, forward):
+        for rows, output in self.batches(texts, each, once, report, self._token_modules()):
             parts = output.values.float().split(output.lengths.tolist())
             result.update(zip(rows.tolist(), (part.clone() for part in parts), strict=True))
             report.done(len(rows))
@@ -223,7 +216,7 @@ class SentenceEncoding(Encoding):
         vectors: Codes = np.load(path, mmap_mode="r" if file.rows else None)
         return vectors
 
-    def _token_modules(self) -> list[nn.Module]:
+    def _token_modules(self) -> nn.Sequential:
         """The modules up to the last one that gives one vector per token."""
         made = outputs(self.model, self.device)
         tokens = [number for number, value in enumerate(made, start=1) if isinstance(value, TokenEmbeddings)]
@@ -231,4 +224,5 @@ class SentenceEncoding(Encoding):
             raise ValueError(
                 f"{type(self.model[0]).__name__} gives no vectors per token; use output_value='sentence_embedding'"
             )
-        return list(self.model)[: tokens[-1]]
+        modules: nn.Sequential = self.model[: tokens[-1]]
+        return modules

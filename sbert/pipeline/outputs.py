@@ -77,12 +77,15 @@ class NpyFile:
         dtype: Dtype of the rows.
     """
 
-    def __init__(self, file: BinaryIO, dim: int, dtype: np.dtype) -> None:
-        self._file, self.dim, self.dtype = file, dim, dtype
-        self.rows = 0
-        self._write_header()
+    def __init__(self, file: BinaryIO, dim: int, dtype: np.dtype[np.generic]) -> None:
+        self._file = file
+        self.dim: int = dim
+        self.dtype: np.dtype[np.generic] = dtype
+        self.rows: int = 0
+        self.write_header()
 
-    def _write_header(self) -> None:
+    def write_header(self) -> None:
+        """Write the number of rows."""
         self._file.seek(0)
         shape, kind = (self.rows, self.dim), np.lib.format.dtype_to_descr(self.dtype)
         header = {"descr": kind, "fortran_order": False, "shape": shape}
@@ -93,13 +96,9 @@ class NpyFile:
         self._file.write(np.ascontiguousarray(vectors, self.dtype).tobytes())
         self.rows += len(vectors)
 
-    def complete(self) -> None:
-        """Write the final number of rows."""
-        self._write_header()
-
 
 @contextmanager
-def npy_file(path: str | os.PathLike[str], dim: int, dtype: np.dtype) -> Iterator[NpyFile]:
+def npy_file(path: str | os.PathLike[str], dim: int, dtype: np.dtype[np.generic]) -> Iterator[NpyFile]:
     """A .npy file to append rows to. It appears under its name when the block ends without an error.
 
     Temporary files of killed processes are removed when the next file of the same name is written.
@@ -116,4 +115,4 @@ def npy_file(path: str | os.PathLike[str], dim: int, dtype: np.dtype) -> Iterato
     with replacing_file(Path(path)) as file:
         rows = NpyFile(file, dim, dtype)
         yield rows
-        rows.complete()
+        rows.write_header()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -24,7 +24,6 @@ _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fm
 # Unknown tokens are reported above this share and from this number on: a rare symbol in a known language is normal.
 _UNKNOWN_SHARE, _UNKNOWN_LEAST = 0.05, 3
 _UNKNOWN = "unknown tokens"
-_TRUNCATION = ("warn", "ignore", "error")
 
 
 def progress_bar(show: bool | None, **options: Any) -> Any:
@@ -89,6 +88,7 @@ class Unknown:
         )
 
 
+@dataclass
 class Report:
     """A progress bar, and one warning each for truncated sentences and for unknown tokens.
 
@@ -99,24 +99,26 @@ class Report:
         limit: Longest input in tokens.
         what: Name of the rows in messages.
         told: Warnings that have been given about the model; None for no warning about unknown tokens.
+        rows: Number of sentences that are finished.
+        truncated: Number of truncated sentences.
+        unknown: Unknown tokens.
     """
 
-    def __init__(
-        self,
-        total: int | None,
-        show: bool | None,
-        on_truncate: str,
-        limit: int | None,
-        what: str = "sentences",
-        told: set[str] | None = None,
-    ) -> None:
-        check_choice("on_truncate", on_truncate, _TRUNCATION)
-        self.told, self.unknown = told, Unknown()
-        self.on_truncate, self.limit, self.what = on_truncate, limit, what
-        self.rows = self.truncated = 0
-        if show is None and total is not None and total < _BAR_FROM:
-            show = False
-        self._bar = progress_bar(show, total=total, unit=f" {what}", desc="Encoding")
+    total: int | None
+    show: bool | None
+    on_truncate: str
+    limit: int | None
+    what: str = "sentences"
+    told: set[str] | None = None
+    rows: int = 0
+    truncated: int = 0
+    unknown: Unknown = field(default_factory=Unknown)
+
+    def __post_init__(self) -> None:
+        check_choice("on_truncate", self.on_truncate, ("warn", "ignore", "error"))
+        few = self.total is not None and self.total < _BAR_FROM
+        show = False if self.show is None and few else self.show
+        self._bar = progress_bar(show, total=self.total, unit=f" {self.what}", desc="Encoding")
 
     def truncated_rows(self, rows: np.ndarray, sentences: int) -> None:
         """Record the truncated rows of a window, and their number including duplicates.

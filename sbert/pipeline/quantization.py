@@ -16,7 +16,12 @@ from sbert.inputs.vectors import matrix, tensor_of, vectors_of
 
 Codes = npt.NDArray[np.float32 | np.int8 | np.uint8]
 
-PRECISIONS = {"float32": np.float32, "binary": np.int8, "ubinary": np.uint8, "int8": np.int8}
+PRECISIONS: dict[str, type[np.float32 | np.int8 | np.uint8]] = {
+    "float32": np.float32,
+    "binary": np.int8,
+    "ubinary": np.uint8,
+    "int8": np.int8,
+}
 
 # Precisions of codes by dtype.
 _CODES = {torch.uint8: ("ubinary",), torch.int8: ("int8", "binary")}

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from typing_extensions import NotRequired, Unpack
 
 Activation = Callable[[Tensor], Tensor]
+Texts = str | Iterable[str]
+Pairs = Pair | Iterable[Pair]
 Encoded = Codes | Tensor | list[Tensor]
 Scored = np.float32 | npt.NDArray[np.float32] | Tensor | list[Tensor]
 
@@ -30,8 +32,8 @@ class Ranked(TypedDict):
     text: NotRequired[str]
 
 
-class BatchOptions(TypedDict, total=False):
-    """The arguments that ``encode`` and ``predict`` share, and on which their results do not depend."""
+class Options(TypedDict, total=False):
+    """The arguments that ``encode`` and ``predict`` share, and on which the types of their results do not depend."""
 
     batch_size: int | None
     batch_tokens: int | None
@@ -39,7 +41,7 @@ class BatchOptions(TypedDict, total=False):
     on_truncate: str
 
 
-class EncodeOptions(BatchOptions, total=False):
+class EncodeOptions(Options, total=False):
     """The arguments of ``encode`` on which the type of its result does not depend."""
 
     prompt_name: str | None
@@ -51,10 +53,25 @@ class EncodeOptions(BatchOptions, total=False):
     out: str | os.PathLike[str] | None
 
 
-class PredictOptions(BatchOptions, total=False):
+class EncodeToArray(EncodeOptions, total=False):
+    """The arguments of ``encode`` where it returns an array."""
+
+    output_value: Literal["sentence_embedding"]
+    convert_to_numpy: Literal[True]
+    convert_to_tensor: Literal[False]
+
+
+class PredictOptions(Options, total=False):
     """The arguments of ``predict`` on which the type of its result does not depend."""
 
     activation: Activation | None
+
+
+class PredictToArray(PredictOptions, total=False):
+    """The arguments of ``predict`` where it returns an array."""
+
+    convert_to_numpy: Literal[True]
+    convert_to_tensor: Literal[False]
 
 
 class Encode(Protocol):
@@ -62,62 +79,48 @@ class Encode(Protocol):
 
     @overload
     def __call__(
-        self,
-        sentences: str | Iterable[str],
-        *,
-        precision: Literal["float32"] = ...,
-        output_value: Literal["sentence_embedding"] = ...,
-        convert_to_numpy: Literal[True] = ...,
-        convert_to_tensor: Literal[False] = ...,
-        **options: Unpack[EncodeOptions],
+        self, sentences: Texts, *, precision: Literal["float32"] = ..., **more: Unpack[EncodeToArray]
     ) -> npt.NDArray[np.float32]: ...
     @overload
     def __call__(
-        self, sentences: str | Iterable[str], *, precision: Literal["ubinary"], **options: Unpack[EncodeOptions]
+        self, sentences: Texts, *, precision: Literal["ubinary"], **more: Unpack[EncodeToArray]
     ) -> npt.NDArray[np.uint8]: ...
     @overload
     def __call__(
-        self, sentences: str | Iterable[str], *, precision: Literal["int8", "binary"], **options: Unpack[EncodeOptions]
+        self, sentences: Texts, *, precision: Literal["int8", "binary"], **more: Unpack[EncodeToArray]
     ) -> npt.NDArray[np.int8]: ...
     @overload
-    def __call__(
-        self, sentences: str | Iterable[str], *, precision: str, **options: Unpack[EncodeOptions]
-    ) -> Codes: ...
+    def __call__(self, sentences: Texts, *, precision: str, **more: Unpack[EncodeToArray]) -> Codes: ...
     @overload
     def __call__(
-        self,
-        sentences: str | Iterable[str],
-        *,
-        convert_to_tensor: Literal[True],
-        precision: str = ...,
-        **options: Unpack[EncodeOptions],
+        self, sentences: Texts, *, precision: str = ..., convert_to_tensor: Literal[True], **more: Unpack[EncodeOptions]
     ) -> Tensor: ...
     @overload
     def __call__(  # type: ignore[overload-overlap]  # A str is an iterable of str as well.
-        self, sentences: str, *, output_value: Literal["token_embeddings"], **options: Unpack[EncodeOptions]
+        self, sentences: str, *, output_value: Literal["token_embeddings"], **more: Unpack[EncodeOptions]
     ) -> Tensor: ...
     @overload
     def __call__(
-        self, sentences: Iterable[str], *, output_value: Literal["token_embeddings"], **options: Unpack[EncodeOptions]
+        self, sentences: Iterable[str], *, output_value: Literal["token_embeddings"], **more: Unpack[EncodeOptions]
     ) -> list[Tensor]: ...
     @overload
     def __call__(  # type: ignore[overload-overlap]
-        self, sentences: str, *, convert_to_numpy: Literal[False], **options: Unpack[EncodeOptions]
+        self, sentences: str, *, convert_to_numpy: Literal[False], **more: Unpack[EncodeOptions]
     ) -> Tensor: ...
     @overload
     def __call__(
-        self, sentences: Iterable[str], *, convert_to_numpy: Literal[False], **options: Unpack[EncodeOptions]
+        self, sentences: Iterable[str], *, convert_to_numpy: Literal[False], **more: Unpack[EncodeOptions]
     ) -> list[Tensor]: ...
     @overload
     def __call__(
         self,
-        sentences: str | Iterable[str],
+        sentences: Texts,
         *,
         precision: str = ...,
         output_value: str = ...,
         convert_to_numpy: bool = ...,
         convert_to_tensor: bool = ...,
-        **options: Unpack[EncodeOptions],
+        **more: Unpack[EncodeOptions],
     ) -> Encoded: ...
 
 
@@ -125,43 +128,25 @@ class Predict(Protocol):
     """The types of ``predict``: an array by default, else a tensor, or a list of them; of one pair, its row."""
 
     @overload
-    def __call__(
-        self,
-        pairs: Iterable[Pair],
-        *,
-        convert_to_numpy: Literal[True] = ...,
-        convert_to_tensor: Literal[False] = ...,
-        **options: Unpack[PredictOptions],
-    ) -> npt.NDArray[np.float32]: ...
+    def __call__(self, pairs: Iterable[Pair], **more: Unpack[PredictToArray]) -> npt.NDArray[np.float32]: ...
+    @overload
+    def __call__(self, pairs: Pair, **more: Unpack[PredictToArray]) -> np.float32 | npt.NDArray[np.float32]: ...
+    @overload
+    def __call__(self, pairs: Pairs, *, convert_to_tensor: Literal[True], **more: Unpack[PredictOptions]) -> Tensor: ...
+    @overload
+    def __call__(self, pairs: Pair, *, convert_to_numpy: Literal[False], **more: Unpack[PredictOptions]) -> Tensor: ...
     @overload
     def __call__(
-        self,
-        pairs: Pair,
-        *,
-        convert_to_numpy: Literal[True] = ...,
-        convert_to_tensor: Literal[False] = ...,
-        **options: Unpack[PredictOptions],
-    ) -> np.float32 | npt.NDArray[np.float32]: ...
-    @overload
-    def __call__(
-        self, pairs: Pair | Iterable[Pair], *, convert_to_tensor: Literal[True], **options: Unpack[PredictOptions]
-    ) -> Tensor: ...
-    @overload
-    def __call__(
-        self, pairs: Pair, *, convert_to_numpy: Literal[False], **options: Unpack[PredictOptions]
-    ) -> Tensor: ...
-    @overload
-    def __call__(
-        self, pairs: Iterable[Pair], *, convert_to_numpy: Literal[False], **options: Unpack[PredictOptions]
+        self, pairs: Iterable[Pair], *, convert_to_numpy: Literal[False], **more: Unpack[PredictOptions]
     ) -> list[Tensor]: ...
     @overload
     def __call__(
         self,
-        pairs: Pair | Iterable[Pair],
+        pairs: Pairs,
         *,
         convert_to_numpy: bool = ...,
         convert_to_tensor: bool = ...,
-        **options: Unpack[PredictOptions],
+        **more: Unpack[PredictOptions],
     ) -> Scored: ...
 
 

@@ -291,7 +291,7 @@ def test_an_error_while_writing_vectors(
         "os.fsync": (os, "fsync", full),
         "os.replace": (os, "replace", full),
         "append": (NpyFile, "append", full_at_last),
-        "header": (NpyFile, "_write_header", full_at_last),
+        "header": (NpyFile, "write_header", full_at_last),
     }
     if fault in where:
         monkeypatch.setattr(*where[fault])
