@@ -42,7 +42,8 @@ class Graph:
     """
 
     def __init__(self, backend: str, similarity: str, dim: int, file: Path | None = None) -> None:
-        self.backend, self.similarity = backend, similarity
+        self.backend: str = backend
+        self._similarity = similarity
         module = check_backend(backend, similarity)
         metric = _METRICS[backend][similarity]
         self._graph: Any
@@ -97,7 +98,7 @@ class Graph:
             self._graph.save(str(path))
 
     def _scaled(self, vectors: np.ndarray) -> np.ndarray:
-        if self.similarity != "cosine":
+        if self._similarity != "cosine":
             return vectors
         # float64, because the square of a small or large float32 value may underflow or overflow.
         scaled: np.ndarray = directions(torch.from_numpy(vectors.astype(np.float64))).float().numpy()

@@ -10,8 +10,7 @@ from sbert.functional import Vectors
 from sbert.inputs.arguments import check_count, check_threshold, known_arguments
 from sbert.search.blocks import Block, prepare_block, prepare_queries
 from sbert.search.corpus import in_memory
-from sbert.search.paraphrase_mining import pairs_above, tiles
-from sbert.search.scoring import scores_above
+from sbert.search.scoring import pairs_above, scores_above, tiles
 
 # Number of centres, and of rows, that are compared in one step.
 _CENTRES, _BLOCK = 128, 16384

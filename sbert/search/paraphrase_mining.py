@@ -14,9 +14,9 @@ from torch import Tensor
 
 from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_count, check_model, check_number, check_positive, is_model, known_arguments
-from sbert.search.blocks import Block, Queries, prepare_block, prepare_queries
-from sbert.search.corpus import ALIGNED, block_end, in_memory
-from sbert.search.scoring import scores_above, unrounded_scores
+from sbert.search.blocks import Block, prepare_block, prepare_queries
+from sbert.search.corpus import ALIGNED, in_memory
+from sbert.search.scoring import pairs_above, tiles, unrounded_scores
 from sbert.search.top_k import TopK
 
 # Queries, and rows, that are compared in one step.
@@ -182,29 +182,6 @@ def _check_sentences(vectors_or_model: Any, sentences: Any) -> None:
     check_model("vectors_or_model", vectors_or_model, "sentences")
     if isinstance(sentences, (str, bytes)):
         raise TypeError(f"sentences={sentences!r:.60} is one sentence; pass a list of two or more")
-
-
-def tiles(block: Block, similarity: str) -> Iterator[tuple[Queries, int, Block, int]]:
-    """Tiles of the upper triangle of the matrix of pairs: queries and their first row, a block and its first row.
-
-    Tiles on the diagonal contain pairs of both orders; ``pairs_above`` keeps one of them.
-    """
-    total = len(block.values)
-    for low in range(0, total, _QUERIES):
-        queries = prepare_queries(block.values[low : low + _QUERIES], similarity)
-        start = low
-        while start < total:
-            end = block_end(start, _BLOCK, total)
-            yield queries, low, block.part(start, end), start
-            start = end
-
-
-def pairs_above(
-    queries: Queries, low: int, part: Block, start: int, limit: float, group: int = ALIGNED
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The scores above a limit in a tile, and the rows of each pair, ``first < second``. Shape of each: (pairs,)."""
-    scores, rows, columns = scores_above(queries, part, limit, group, min_offset=low - start)
-    return scores, columns + low, rows + start
 
 
 def _best_of_all(block: Block, similarity: str, count: int, limit: float) -> Pairs:

@@ -11,13 +11,15 @@ bound; only where that bound allows two float32 values is a score computed again
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sbert.search.blocks import Block, Queries, divisors
+from sbert.search.blocks import Block, Queries, divisors, prepare_queries
+from sbert.search.corpus import ALIGNED, block_end
 from sbert.search.prefilter import PairIndices, candidates, nonzero, nonzero_flat
 from sbert.storage.processes import Lock
 
@@ -26,6 +28,8 @@ _lock = Lock()
 _PAIRS = 256
 # Number of pairs from which a sparse product is faster, if there are also as many pairs as rows.
 _SPARSE = 4096
+# Queries, and rows, of a tile of the matrix of pairs.
+_TILE_QUERIES, _TILE_ROWS = 512, 4096
 # Scores that are rounded in one step, on a CPU, where they fit into the cache, and on a GPU.
 _ROUNDED, _ROUNDED_ON_GPU = 1 << 17, 1 << 24
 
@@ -92,6 +96,29 @@ def scores_above(
     scores = pair_scores(queries, block, (row_ids, query_ids)) if matrix is None else matrix[query_ids, row_ids]
     above = nonzero_flat(scores > limit)
     return scores.index_select(0, above), row_ids.index_select(0, above), query_ids.index_select(0, above)
+
+
+def tiles(block: Block, similarity: str) -> Iterator[tuple[Queries, int, Block, int]]:
+    """Tiles of the upper triangle of the matrix of pairs: queries and their first row, a block and its first row.
+
+    Tiles on the diagonal contain pairs of both orders; ``pairs_above`` keeps one of them.
+    """
+    total = len(block.values)
+    for low in range(0, total, _TILE_QUERIES):
+        queries = prepare_queries(block.values[low : low + _TILE_QUERIES], similarity)
+        start = low
+        while start < total:
+            end = block_end(start, _TILE_ROWS, total)
+            yield queries, low, block.part(start, end), start
+            start = end
+
+
+def pairs_above(
+    queries: Queries, low: int, part: Block, start: int, limit: float, group: int = ALIGNED
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The scores above a limit in a tile, and the rows of each pair, ``first < second``. Shape of each: (pairs,)."""
+    scores, rows, columns = scores_above(queries, part, limit, group, min_offset=low - start)
+    return scores, columns + low, rows + start
 
 
 def unrounded_scores(queries: Queries, block: Block) -> Tensor:

@@ -50,10 +50,16 @@ def clustered(rows: int = 300, dim: int = 12, twice: bool = True) -> np.ndarray:
     return vectors.astype(np.float32)
 
 
+def tiled(monkeypatch: pytest.MonkeyPatch, queries: int, rows: int) -> None:
+    """Compare as many queries with as many rows in one step."""
+    for module, names in ((pairs, ("_QUERIES", "_BLOCK")), (scoring, ("_TILE_QUERIES", "_TILE_ROWS"))):
+        for name, number in zip(names, (queries, rows), strict=True):
+            monkeypatch.setattr(module, name, number)
+
+
 @pytest.fixture(params=[(512, 4096), (64, 128), (10, 23)], ids=str)
 def _tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs, "_QUERIES", request.param[0])
-    monkeypatch.setattr(pairs, "_BLOCK", request.param[1])
+    tiled(monkeypatch, *request.param)
     monkeypatch.setattr(pairs, "_SAMPLE", 30)
     monkeypatch.setattr(scoring, "_SPARSE", 1)
 
@@ -90,8 +96,7 @@ def test_a_threshold_is_the_least_score() -> None:
 
 
 def test_many_equal_pairs_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs, "_QUERIES", 32)
-    monkeypatch.setattr(pairs, "_BLOCK", 64)
+    tiled(monkeypatch, 32, 64)
     vectors = np.tile(np.array([[0.3, 0.4]], np.float32), (200, 1))
     found = paraphrase_mining(vectors, top_k=None, max_pairs=250)
     assert found.first.tolist() == [0] * 199 + [1] * 51
@@ -101,8 +106,7 @@ def test_many_equal_pairs_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_search_that_cannot_help_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of rows that are all alike, no score tells how many pairs there are above it."""
-    monkeypatch.setattr(pairs, "_QUERIES", 64)
-    monkeypatch.setattr(pairs, "_BLOCK", 512)
+    tiled(monkeypatch, 64, 512)
     looked_at, real = [], pairs.pairs_above
 
     def counted(*given: Any) -> Any:
@@ -134,9 +138,9 @@ def test_mining_keeps_little_more_than_it_is_asked_for(limit: int | None) -> Non
     before = """
 import numpy as np
 from importlib import import_module
-from sbert.search import paraphrase_mining
+from sbert.search import paraphrase_mining, scoring
 pairs = import_module("sbert.search.paraphrase_mining")
-pairs._QUERIES, pairs._BLOCK = 64, 512
+pairs._QUERIES, pairs._BLOCK = scoring._TILE_QUERIES, scoring._TILE_ROWS = 64, 512
 vectors = np.random.default_rng(0).normal(size=(6000, 8)).astype(np.float32)
 paraphrase_mining(vectors[:1500], top_k=10, max_pairs=1000)
 """
