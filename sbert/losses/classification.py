@@ -49,7 +49,7 @@ class SoftmaxLoss(LossModule):
         self.dim = dim
         self.classes = classes
         self.concatenation: tuple[str, ...] = concatenation
-        self.classifier = nn.Linear(len(concatenation) * dim, classes)
+        self.classifier: nn.Linear = nn.Linear(len(concatenation) * dim, classes)
 
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
         first, second, labels = with_labels(self, first, second, labels=labels)

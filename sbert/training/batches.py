@@ -8,15 +8,13 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from sbert.distributed.ranks import Ranks
-from sbert.losses.signature import Loss
 from sbert.training.backward import TrainingBatch
 from sbert.training.config import TrainingConfig
 from sbert.training.dataset import Rows
-from sbert.training.sampling import SAMPLERS, interleave, name_of
+from sbert.training.sampling import SAMPLERS, Batch, interleave, name_of
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
@@ -27,14 +25,12 @@ class Dataset:
     """One data set of a training run.
 
     Args:
-        rows: Its texts and labels.
-        loss: The loss for these rows.
+        rows: Its texts, labels and loss.
         prompts: The text before each column.
         guide_prompts: The text before each column for the guide; None if the loss takes no guide.
     """
 
     rows: Rows
-    loss: Loss
     prompts: list[str]
     guide_prompts: list[str] | None = None
 
@@ -51,7 +47,7 @@ class PreparedBatch:
     """
 
     dataset: str
-    rows: npt.NDArray[np.int64]
+    rows: Batch
     texts: list[tuple[Any, ...]]
     inputs: TrainingBatch
 
@@ -71,15 +67,15 @@ class Batches:
     datasets: Mapping[str, Dataset]
     config: TrainingConfig
     guide: SentenceEncoder | None
-    _plans: dict[int, list[tuple[str, npt.NDArray[np.int64]]]] = field(default_factory=dict)  # Of the last epoch only.
+    _plans: dict[int, list[tuple[str, Batch]]] = field(default_factory=dict)  # Of the last epoch only.
 
-    def epoch(self, epoch: int) -> list[tuple[str, npt.NDArray[np.int64]]]:
+    def epoch(self, epoch: int) -> list[tuple[str, Batch]]:
         """The batches of an epoch: for each, the name of its data set and the indices of its rows."""
         if epoch not in self._plans:
             self._plans = {epoch: self._plan(epoch)}
         return self._plans[epoch]
 
-    def _plan(self, epoch: int) -> list[tuple[str, npt.NDArray[np.int64]]]:
+    def _plan(self, epoch: int) -> list[tuple[str, Batch]]:
         sampler = self.config.sampler
         sample = SAMPLERS[sampler] if isinstance(sampler, str) else sampler
         plans = []

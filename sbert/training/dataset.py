@@ -58,36 +58,42 @@ class Rows:
         pairs: bool = False,
     ) -> None:
         signature = Signature.of(loss)
-        self.name, self.pairs, self.signature = name, pairs, signature.of_pairs() if pairs else signature
+        self.name: str = name
+        self.loss: Loss = loss
+        self.pairs: bool = pairs
+        self.signature: Signature = signature.of_pairs() if pairs else signature
         given = records_of(data)
         if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
             raise TypeError(f"{name} is of type {type(data).__name__}; pass a list or another iterable of rows")
         listed = list(given)
         if not listed:
             raise ValueError(f"{name} has no rows; pass at least one")
+        keys: list[str] = []
         if isinstance(listed[0], Mapping):
-            keys = list(listed[0])
-            label = self._find_label(keys, columns, label)
-            texts = self._find_columns(keys, columns, label)
-            own_names: list[tuple[str, ...]] = [(str(column),) for column in texts]
-            self._columns = [[self._cell(row, i, column) for i, row in enumerate(listed)] for column in texts]
-            labels = None if label is None else [self._cell(row, i, label) for i, row in enumerate(listed)]
+            label = self._find_label(list(listed[0]), columns, label)
+            keys = self._find_columns(list(listed[0]), columns, label)
+            wanted = keys if label is None else [*keys, label]
+            listed = [[self._cell(row, number, key) for key in wanted] for number, row in enumerate(listed)]
+            labelled = label is not None
+        elif columns is not None or label is not None:
+            raise ValueError(f"{name} has rows without names, so columns= and label= name nothing; leave them out")
         else:
-            if columns is not None or label is not None:
-                raise ValueError(f"{name} has rows without names, so columns= and label= name nothing; leave them out")
-            self._columns, labels = self._split(listed)
-            own_names = [()] * len(self._columns)
+            labelled = self._check_tuples(listed)
+        self._columns = [list(column) for column in zip(*listed, strict=True)]
+        labels = self._columns.pop() if labelled else None
         for column, values in enumerate(self._columns):
             self._check_texts(column, values)
-        self.labels = None if labels is None else self._read_labels(labels)
+        self.labels: Tensor | None = None if labels is None else self._read_labels(labels)
         if self.labels is not None:
             try:
                 run_check(loss, "check_labels", self.labels)
             except (ValueError, TypeError) as error:
                 raise type(error)(f"{name}: {error}") from error
         # For each column, its name in the data, if it has one, and its name in the loss.
-        loss_names = self.signature.names(len(own_names))
-        self.names = [(*own, of_loss) for own, of_loss in zip(own_names, loss_names, strict=True)]
+        of_loss = self.signature.names(len(self._columns))
+        self.names: list[tuple[str, ...]] = [(name,) for name in of_loss]
+        if keys:
+            self.names = list(zip(map(str, keys), of_loss, strict=True))
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -177,8 +183,8 @@ class Rows:
 
     # ------------------------------------------------------------------------------------------- rows without names
 
-    def _split(self, listed: list[Any]) -> tuple[list[list[Any]], list[Any] | None]:
-        """Columns of texts, and the labels, from tuples; the label is the last value, if there is one."""
+    def _check_tuples(self, listed: list[Any]) -> bool:
+        """Check rows of texts, which may have a label as the last value; return whether they have one."""
         for number, row in enumerate(listed):
             if not isinstance(row, (tuple, list)):
                 hint = " (a dict of columns means several data sets by name)" if isinstance(row, str) else ""
@@ -200,8 +206,7 @@ class Rows:
                 f"{loss.name} takes rows ({loss}{label}); those of {self.name} have {len(first)}"
                 f" value{'s' * (len(first) != 1)} ({types}); pass rows of that form, or use another loss"
             )
-        columns = [list(column) for column in zip(*listed, strict=True)]
-        return (columns[:-1], columns[-1]) if labelled else (columns, None)
+        return labelled
 
     # ------------------------------------------------------------------------------------------------------- values
 

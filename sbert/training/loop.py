@@ -78,7 +78,7 @@ class Run:
             if isinstance(module, Transformer):
                 module.materialize()  # First of all: the layers below must be those that will be trained.
         self.modes: list[tuple[nn.Module, bool]] = [(module, module.training) for module in model.modules()]
-        self.weights: Weights = Weights(model, {name: dataset.loss for name, dataset in batches.datasets.items()})
+        self.weights: Weights = Weights(model, {name: dataset.rows.loss for name, dataset in batches.datasets.items()})
         self.setup: dict[str, Any] = self._setup()
         # The files of a model hold whole weights.
         self.to_save: Any = copy.deepcopy(model).to("cpu") if config.sharded else model
@@ -115,10 +115,10 @@ class Run:
         del settings["prompts"]  # Their texts are compared below.
         losses, data, prompts = {}, {}, {}
         for name, dataset in self.batches.datasets.items():
-            signature = dataset.rows.signature
-            details = repr(dataset.loss) if isinstance(dataset.loss, nn.Module) else ""
-            losses[name] = f"{signature.name}({signature}){details}"
-            data[name] = [len(dataset.rows), dataset.rows.fingerprint]
+            rows = dataset.rows
+            details = repr(rows.loss) if isinstance(rows.loss, nn.Module) else ""
+            losses[name] = f"{rows.signature.name}({rows.signature}){details}"
+            data[name] = [len(rows), rows.fingerprint]
             prompts[name] = dataset.prompts
         model = {"model": repr(self.model), "frozen weights": self.weights.frozen_digest()}
         setup = {"settings": settings, **model, "losses": losses, "data": data, "prompts": prompts}
@@ -210,7 +210,7 @@ class Run:
             self.truncated += int(inputs.tokens.truncated.sum())
             loss = backward(
                 self.model,
-                self.batches.datasets[batch.dataset].loss,
+                self.batches.datasets[batch.dataset].rows.loss,
                 inputs,
                 chunk_tokens=config.chunk_tokens,
                 cached=config.chunk_tokens is not None,

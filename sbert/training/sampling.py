@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     from sbert.training.dataset import Rows
+
+Batch = npt.NDArray[np.int64]  # Indices of rows.
 
 # Batches whose rows are sorted by length together: similar lengths in a batch, but other batches in every epoch.
 _POOL = 50
 
 
-def random(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
+def random(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[Batch]:
     """Rows in random order."""
     return _blocks(generator.permutation(len(rows)), batch_size)
 
 
-def length(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
+def length(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[Batch]:
     """Batches of rows with similar lengths, in random order."""
     sizes = np.fromiter((sum(map(len, rows.texts(row))) for row in range(len(rows))), np.int64, len(rows))
     batches = []
@@ -31,7 +35,7 @@ def length(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[
     return [batches[i] for i in generator.permutation(len(batches))]
 
 
-def no_duplicates(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
+def no_duplicates(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[Batch]:
     """No text occurs in two rows of a batch, so no row's positive is a negative of another row.
 
     Each row is added to the first batch with room after the last batch that has any of its texts. If a text occurs
@@ -39,24 +43,17 @@ def no_duplicates(rows: Rows, batch_size: int, generator: np.random.Generator) -
     """
     last: dict[str, int] = {}  # For each text, the last batch that has it.
     batches: list[list[int]] = []
-    after: list[int] = []  # For each full batch, a later one to look at for room; path compression as in union-find.
-
-    def with_room(batch: int) -> int:
-        path = []
-        while batch < len(batches) and len(batches[batch]) == batch_size:
-            path.append(batch)
-            batch = after[batch]
-        for full in path:
-            after[full] = batch
-        return batch
-
+    with_room: list[int] = []  # The batches that are not full, in order.
     for row in generator.permutation(len(rows)).tolist():
         texts = set(rows.texts(row))
-        batch = with_room(max(last.get(text, -1) for text in texts) + 1)
-        if batch == len(batches):
+        place = bisect_right(with_room, max(last.get(text, -1) for text in texts))
+        if place == len(with_room):
+            with_room.append(len(batches))
             batches.append([])
-            after.append(batch + 1)
+        batch = with_room[place]
         batches[batch].append(row)
+        if len(batches[batch]) == batch_size:
+            del with_room[place]
         last.update(dict.fromkeys(texts, batch))
     needed = -(-len(rows) // batch_size)
     if len(batches) > 1.1 * needed + 1:
@@ -68,7 +65,7 @@ def no_duplicates(rows: Rows, batch_size: int, generator: np.random.Generator) -
     return [np.array(batch) for batch in batches]
 
 
-def group_by_label(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
+def group_by_label(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[Batch]:
     """Each label of a batch occurs there at least twice, as the losses of batch triplets need it.
 
     A batch has at least two labels. An epoch leaves out rows whose label occurs only once, rows that remain at the
@@ -94,7 +91,7 @@ def group_by_label(rows: Rows, batch_size: int, generator: np.random.Generator) 
     if not groups:
         raise ValueError("no label occurs in two rows; add rows with equal labels, from which triplets are formed")
     waiting = deque(groups[place] for place in generator.permutation(len(groups)))
-    batches: list[np.ndarray] = []
+    batches: list[Batch] = []
     while waiting:
         batch = list(waiting.popleft())
         other = next((i for i, group in enumerate(waiting) if labels[group[0]] != labels[batch[0]]), None)
@@ -126,7 +123,7 @@ def _warn_once(rows: Rows, message: str) -> None:
         warnings.warn(message, stacklevel=3)
 
 
-SAMPLERS: dict[str, Callable[[Rows, int, np.random.Generator], list[np.ndarray]]] = {
+SAMPLERS: dict[str, Callable[[Rows, int, np.random.Generator], list[Batch]]] = {
     "random": random,
     "no_duplicates": no_duplicates,
     "group_by_label": group_by_label,
@@ -142,7 +139,7 @@ def name_of(sampler: object) -> str:
     return sampler if isinstance(sampler, str) else getattr(sampler, "__name__", type(sampler).__name__)
 
 
-def interleave(counts: Sequence[int], mix: str, generator: np.random.Generator) -> np.ndarray:
+def interleave(counts: Sequence[int], mix: str, generator: np.random.Generator) -> Batch:
     """The order of the data sets over an epoch: for each batch, the index of its data set.
 
     Args:
@@ -161,5 +158,5 @@ def interleave(counts: Sequence[int], mix: str, generator: np.random.Generator) 
     return generator.permutation(np.repeat(np.arange(len(counts)), counts))
 
 
-def _blocks(order: np.ndarray, size: int) -> list[np.ndarray]:
+def _blocks(order: Batch, size: int) -> list[Batch]:
     return [order[start : start + size] for start in range(0, len(order), size)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 import torch
 
 from sbert.distributed.ranks import Ranks
@@ -19,6 +18,7 @@ from sbert.training.config import TrainingConfig
 from sbert.training.dataset import Rows
 from sbert.training.loop import Run
 from sbert.training.random_state import preserved
+from sbert.training.sampling import Batch
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
@@ -75,68 +75,64 @@ class Trainer:
         label: str | Mapping[str, str] | None = None,
         guide: SentenceEncoder | None = None,
     ) -> None:
-        self.model, self.config, self.evaluator = model, config or TrainingConfig(), evaluator
+        self.model: SentenceEncoder | Any = model
+        self.config: TrainingConfig = config or TrainingConfig()
+        self.evaluator: Evaluate | None = evaluator
         by_name = dict(data) if isinstance(data, Mapping) else {"data": data}
         if not by_name:
             raise ValueError("there are no data sets; pass at least one")
-        losses = {name: _loss_of(loss, name) for name in by_name}
-        tables = {
-            name: Rows(rows, losses[name], _of(columns, name), _of(label, name), name, pairs=model.is_cross_encoder)
-            for name, rows in by_name.items()
-        }
-        for name, rows in tables.items():
-            _check_data(losses[name], rows, self.config)
-        if not model.is_cross_encoder and any(map(_repeats, tables.values())) and not _has_dropout(model):
+        tables = [
+            Rows(given, _loss_of(loss, name), _of(columns, name), _of(label, name), name, pairs=model.is_cross_encoder)
+            for name, given in by_name.items()
+        ]
+        for rows in tables:
+            _check_data(rows, self.config)
+        if not model.is_cross_encoder and any(map(_repeats, tables)) and not _has_dropout(model):
             warn(
                 "rows hold the same text twice, and the model has no dropout, so both get the same vector and teach"
                 " nothing; use a model with dropout, or other pairs"
             )
-        prompts = self._prompts(tables)
-        guide_prompts = {} if guide is None else self._guide_prompts(guide, tables)
-        datasets = {
-            name: Dataset(rows, losses[name], prompts[name], guide_prompts.get(name)) for name, rows in tables.items()
-        }
-        self.batches = Batches(model, datasets, self.config, guide)
+        self._check_prompts({name for rows in tables for names in rows.names for name in names})
+        datasets = {rows.name: Dataset(rows, self._prompts(rows), self._guide_prompts(guide, rows)) for rows in tables}
+        if guide is not None and all(dataset.guide_prompts is None for dataset in datasets.values()):
+            raise ValueError("no loss takes a guide; leave guide= out, or use a loss that takes one")
+        self.batches: Batches = Batches(model, datasets, self.config, guide)
         if model.dtype not in (torch.float32, torch.float64):
             raise ValueError(
                 f"the model's weights are {model.dtype}, too imprecise for small steps; load it with dtype='float32',"
                 " and pass TrainingConfig(dtype='bfloat16') to compute in bfloat16"
             )
 
-    def _prompts(self, tables: Mapping[str, Rows]) -> dict[str, list[str]]:
-        """The text before each column of each data set."""
+    def _check_prompts(self, known: set[str]) -> None:
+        """Raise for prompts that the model does not take, or of columns that no data has."""
         given = self.config.prompts
-        if self.model.is_cross_encoder:
-            if given:
+        if given and self.model.is_cross_encoder:
+            raise ValueError(
+                f"a {type(self.model).__name__} reads two texts as one input, without prompts; leave prompts out, and"
+                " write into the texts what the model should read"
+            )
+        for name in given if isinstance(given, Mapping) else ():
+            if name not in known:
+                nearest = nearest_argument(str(name), known)
+                meant = f"; did you mean {nearest!r}?" if nearest else ""
                 raise ValueError(
-                    f"a {type(self.model).__name__} reads two texts as one input, without prompts; leave prompts out,"
-                    " and write into the texts what the model should read"
+                    f"prompts names the column {name!r}, which no data has; pass some of"
+                    f" {', '.join(map(repr, sorted(known)))}{meant}"
                 )
-            return {name: [""] for name in tables}
-        if isinstance(given, Mapping):
-            known = {name for rows in tables.values() for names in rows.names for name in names}
-            for name in given:
-                if name not in known:
-                    nearest = nearest_argument(str(name), known)
-                    meant = f"; did you mean {nearest!r}?" if nearest else ""
-                    raise ValueError(
-                        f"prompts names the column {name!r}, which no data has; pass some of"
-                        f" {', '.join(map(repr, sorted(known)))}{meant}"
-                    )
-        return {name: column_prompts(self.model, given, rows.names) for name, rows in tables.items()}
 
-    def _guide_prompts(self, guide: SentenceEncoder, tables: Mapping[str, Rows]) -> dict[str, list[str]]:
-        """For each data set whose loss takes a guide, the guide's prompts with the given names; else no prompt."""
-        given, prompts = self.config.prompts, {}
-        for name, rows in tables.items():
-            if "guide" in rows.signature.extras:
-                column_prompts(guide, None if given is None else "", rows.names, "the guide")
-                prompts[name] = [guide.prompts.get(prompt, "") for prompt in by_column(given, rows.names)]
-        if not prompts:
-            raise ValueError("no loss takes a guide; leave guide= out, or use a loss that takes one")
-        return prompts
+    def _prompts(self, rows: Rows) -> list[str]:
+        """The text before each column."""
+        return [""] if rows.pairs else column_prompts(self.model, self.config.prompts, rows.names)
 
-    def epoch(self, epoch: int) -> list[tuple[str, np.ndarray]]:
+    def _guide_prompts(self, guide: SentenceEncoder | None, rows: Rows) -> list[str] | None:
+        """The guide's prompts with the given names, if the loss takes a guide; no prompt for other names."""
+        if guide is None or "guide" not in rows.signature.extras:
+            return None
+        given = self.config.prompts
+        column_prompts(guide, None if given is None else "", rows.names, "the guide")
+        return [guide.prompts.get(prompt, "") for prompt in by_column(given, rows.names)]
+
+    def epoch(self, epoch: int) -> list[tuple[str, Batch]]:
         """The batches of an epoch, the same in every process: the name of the data set and the indices of the rows.
 
         Raises:
@@ -180,12 +176,12 @@ class Trainer:
                 run.close()
 
 
-def _check_data(loss: Loss, rows: Rows, config: TrainingConfig) -> None:
+def _check_data(rows: Rows, config: TrainingConfig) -> None:
     """Raise the loss's own error for data from which it cannot learn."""
     # A sampler of the caller's may make batches of any size.
     largest = min(config.batch_size, len(rows)) if isinstance(config.sampler, str) else len(rows)
     try:
-        run_check(loss, "check_data", Data(largest, len(rows.texts(0)), rows.labels))
+        run_check(rows.loss, "check_data", Data(largest, len(rows.names), rows.labels))
     except ValueError as error:
         raise ValueError(f"{rows.name}: {error}") from error
 
