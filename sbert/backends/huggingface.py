@@ -42,7 +42,7 @@ ATTENTIONS = ("eager", "sdpa")
 
 # Held while transformers is imported, loads or saves. Its modules have circular imports, in which a second thread finds
 # an incomplete module; and it sets options of the whole process, which two threads would restore in the wrong order.
-lock = Lock()
+lock: Lock = Lock()
 
 
 def imported(name: str, module: str = "transformers") -> Any:

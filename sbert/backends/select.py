@@ -49,7 +49,7 @@ BACKENDS: dict[Mode, tuple[type[Backend], ...]] = {
     "module": (Packed, Padded),
 }
 
-lock = Lock()
+lock: Lock = Lock()
 # For each network, by backend, kind of device and dtype: why it does not run as the padded module does.
 _compared: WeakKeyDictionary[nn.Module, dict[tuple[type[Backend], str, torch.dtype], str | None]] = WeakKeyDictionary()
 

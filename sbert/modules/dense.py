@@ -70,12 +70,12 @@ class Dense(nn.Module):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation {activation!r} is unknown; pass one of {', '.join(ACTIVATIONS)}")
-        self.activation = activation
-        self.linear = nn.Linear(in_features, out_features, bias=bias)
-        self.activation_function = ACTIVATIONS[activation]()
-        self.use_residual = residual
+        self.activation: str = activation
+        self.linear: nn.Linear = nn.Linear(in_features, out_features, bias=bias)
+        self.activation_function: nn.Module = ACTIVATIONS[activation]()
+        self.use_residual: bool = residual
         if residual and in_features != out_features:
-            self.residual = nn.Linear(in_features, out_features, bias=False)
+            self.residual: nn.Linear = nn.Linear(in_features, out_features, bias=False)
 
     def forward(self, vectors: Tensor) -> Tensor:
         vectors = vectors.to(self.linear.weight.dtype)
@@ -111,7 +111,7 @@ class LayerNorm(nn.Module):
     @known_arguments
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(dim)
+        self.norm: nn.LayerNorm = nn.LayerNorm(dim)
 
     def forward(self, vectors: Tensor) -> Tensor:
         output: Tensor = self.norm(vectors.to(self.norm.weight.dtype))
@@ -135,7 +135,7 @@ class Dropout(nn.Module):
     @known_arguments
     def __init__(self, p: float = 0.2) -> None:
         super().__init__()
-        self.p = p
+        self.p: float = p
 
     def forward(self, vectors: Tensor) -> Tensor:
         return F.dropout(vectors, self.p, self.training)

@@ -36,13 +36,8 @@ class LSTM(nn.Module):
         self, in_features: int, hidden: int, layers: int = 1, dropout: float = 0.0, bidirectional: bool = True
     ) -> None:
         super().__init__()
-        self.encoder = nn.LSTM(
-            in_features,
-            hidden,
-            num_layers=layers,
-            dropout=dropout,
-            bidirectional=bidirectional,
-            batch_first=True,
+        self.encoder: nn.LSTM = nn.LSTM(
+            in_features, hidden, layers, dropout=dropout, bidirectional=bidirectional, batch_first=True
         )
 
     def forward(self, tokens: TokenEmbeddings) -> TokenEmbeddings:

@@ -143,12 +143,12 @@ class Pooling(nn.Module):
     @known_arguments
     def __init__(self, mode: str | Sequence[str] = "mean", include_prompt: bool = True) -> None:
         super().__init__()
-        self.modes = (mode,) if isinstance(mode, str) else tuple(mode)
+        self.modes: tuple[str, ...] = (mode,) if isinstance(mode, str) else tuple(mode)
         unknown = [name for name in self.modes if name not in POOLINGS]
         if unknown or not self.modes:
             known = ", ".join(POOLINGS)
             raise ValueError(f"pooling mode {mode!r} is unknown; pass one or more of {known}, or use register_pooling")
-        self.include_prompt = include_prompt
+        self.include_prompt: bool = include_prompt
 
     def forward(self, tokens: TokenEmbeddings) -> Tensor:
         if not self.include_prompt:

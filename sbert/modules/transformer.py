@@ -78,18 +78,14 @@ class Transformer(nn.Module):
         super().__init__()
         if isinstance(model, (str, os.PathLike)):
             folder = resolve(
-                model,
-                revision=revision,
-                token=token,
-                cache_folder=cache_folder,
-                local_files_only=local_files_only,
+                model, revision=revision, token=token, cache_folder=cache_folder, local_files_only=local_files_only
             )
             model, tokenizer = read_whole(folder, lambda: _read(folder, dtype or torch.float32, tokenizer))
         elif tokenizer is None:
             raise ValueError("a transformer in memory has no tokenizer; pass its tokenizer as well")
-        self.auto_model: Any = model
+        self.auto_model = model
         self._tokenizer: Any = tokenizer
-        self.lower_case = lower_case
+        self.lower_case: bool = lower_case
         self._copy: tuple[Any, int, FastTokenizer] | None = None
         self._limit = limits.default_limit(model, tokenizer)
         if not isinstance(model, BertModel):
@@ -102,8 +98,14 @@ class Transformer(nn.Module):
         if not isinstance(self.network, BertModel):
             packed.register()  # The model may come from another process.
 
-    def __getattr__(self, name: str) -> Any:
-        return self.materialize() if name == "auto_model" else super().__getattr__(name)
+    @property
+    def auto_model(self) -> Any:
+        """The Hugging Face model, which is materialized when it is first read."""
+        return self.materialize()
+
+    @auto_model.setter
+    def auto_model(self, model: PreTrainedModel | BertModel) -> None:
+        """Only for type checkers: ``nn.Module`` keeps modules that are assigned."""
 
     @property
     def network(self) -> Any:
@@ -166,14 +168,11 @@ class Transformer(nn.Module):
 
     def limit_to(self, length: int) -> None:
         """Set ``max_seq_length`` to the value of a folder, or to the number of positions if that is smaller."""
-        positions = limits.position_limit(self.network)
-        if positions is not None and length > positions:
-            warnings.warn(
-                f"max_seq_length={length} exceeds the {positions} positions of the model; {positions} is used",
-                stacklevel=2,
-            )
-            length = positions
-        self.max_seq_length = length
+        positions = limits.position_limit(self.network) or length
+        if length > positions:
+            clipped = f"max_seq_length={length} exceeds the {positions} positions of the model; {positions} is used"
+            warnings.warn(clipped, stacklevel=2)
+        self.max_seq_length = min(length, positions)
 
     @property
     def special_tokens(self) -> tuple[int, int]:
@@ -236,8 +235,7 @@ class Transformer(nn.Module):
         return f"max_seq_length={self.max_seq_length}, lower_case={self.lower_case}"
 
     def __repr__(self) -> str:
-        architecture = type(self.network).__name__
-        return f"Transformer({architecture}, dim={self.dim}, {self.extra_repr()})"
+        return f"Transformer({type(self.network).__name__}, dim={self.dim}, {self.extra_repr()})"
 
 
 def _read(folder: Path, dtype: torch.dtype, tokenizer: Any) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -28,6 +29,15 @@ _FORMS: tuple[Callable[[str], str], ...] = (str, lambda word: word.strip(string.
 def _table(weights: Tensor, trainable: bool) -> nn.Embedding:
     rows, dim = weights.shape
     return nn.Embedding(rows, dim, _weight=weights, _freeze=not trainable)
+
+
+def _numbers(parts: list[str]) -> npt.NDArray[np.float32] | None:
+    """Finite numbers, or None."""
+    try:
+        vector = np.array(parts, dtype=np.float32)
+    except ValueError:
+        return None
+    return vector if np.isfinite(vector).all() else None
 
 
 class StaticEmbedding(nn.Module):
@@ -53,13 +63,13 @@ class StaticEmbedding(nn.Module):
         array([0. , 0.5, 0.5], dtype=float32)
     """
 
-    special_tokens = (0, 0)
+    special_tokens: tuple[int, int] = (0, 0)
 
     @known_arguments
     def __init__(self, tokenizer: tokenizers.Tokenizer, weights: Tensor) -> None:
         super().__init__()
-        self.tokenizer = tokenizer
-        self.embedding = _table(weights, trainable=True)
+        self.tokenizer: tokenizers.Tokenizer = tokenizer
+        self.embedding: nn.Embedding = _table(weights, trainable=True)
         self.max_seq_length: int | None = None
         self._fast = FastTokenizer(tokenizer, add_special_tokens=False)
 
@@ -119,7 +129,7 @@ class WordEmbeddings(nn.Module):
         array([0.67, 0.33], dtype=float32)
     """
 
-    special_tokens = (0, 0)
+    special_tokens: tuple[int, int] = (0, 0)
 
     @known_arguments
     def __init__(
@@ -134,11 +144,11 @@ class WordEmbeddings(nn.Module):
         super().__init__()
         if len(words) != len(weights):
             raise ValueError(f"{len(words)} words and {len(weights)} vectors; pass one vector per word")
-        self.words = list(words)
-        self.lower_case = lower_case
-        self.stop_words = frozenset(stop_words)
-        self.max_seq_length = max_seq_length
-        self.embedding = _table(weights, trainable)
+        self.words: list[str] = list(words)
+        self.lower_case: bool = lower_case
+        self.stop_words: frozenset[str] = frozenset(stop_words)
+        self.max_seq_length: int | None = max_seq_length
+        self.embedding: nn.Embedding = _table(weights, trainable)
         self._ids = {word: i for i, word in enumerate(self.words)}
 
     @classmethod
@@ -159,20 +169,17 @@ class WordEmbeddings(nn.Module):
             ValueError: If a line is invalid. The message gives its number.
         """
         words: list[str] = []
-        vectors: list[np.ndarray] = []
+        vectors: list[npt.NDArray[np.float32]] = []
+        dim = 0
         open_text = gzip.open if Path(path).suffix == ".gz" else open
         with open_text(path, "rt", encoding="utf-8", newline="\n") as lines:
-            dim = 0
             for number, line in enumerate(lines, start=1):
                 parts = line.rstrip().split(" ")
                 if number == 1 and len(parts) == 2:
                     continue
                 dim = dim or len(parts) - 1
-                try:
-                    vector = np.array(parts[-dim:] if dim else [], dtype=np.float32)
-                except ValueError:
-                    vector = np.empty(0, dtype=np.float32)
-                if dim < 1 or len(parts) <= dim or len(vector) != dim or not np.isfinite(vector).all():
+                vector = _numbers(parts[-dim:]) if 0 < dim < len(parts) else None
+                if vector is None:
                     raise ValueError(
                         f"{os.fspath(path)}, line {number}: expected a word and {dim or 'its'} numbers,"
                         f" got {line[:60].rstrip()!r}; mend or remove the line"
@@ -186,33 +193,28 @@ class WordEmbeddings(nn.Module):
         return cls(words, torch.from_numpy(np.stack(vectors)), lower_case)
 
     def _id(self, word: str) -> int | None:
+        """Id of a word, -1 of a stop word, None of a word that the table does not contain."""
         for change in _FORMS:
             word = change(word)
             if word in self.stop_words:
-                return None
+                return -1
             if word in self._ids:
                 return self._ids[word]
         return None
 
+    def _words(self, text: str) -> list[str]:
+        return (text.lower() if self.lower_case else text).split()
+
     def tokenize(self, texts: list[str]) -> list[list[int]]:
         """Ids of the words of each text that the table contains."""
-        split = ((text.lower() if self.lower_case else text).split() for text in texts)
-        return [[i for i in map(self._id, words) if i is not None] for words in split]
+        ids = (map(self._id, self._words(text)) for text in texts)
+        return [[i for i in row if i is not None and i >= 0] for row in ids]
 
     def left_out(self, texts: list[str], rows: list[list[int]]) -> int:
         """Number of words, except stop words, that ``tokenize`` has left out."""
-        split = [(text.lower() if self.lower_case else text).split() for text in texts]
-        count = sum(map(len, split)) - sum(map(len, rows))
-        if not count or not self.stop_words:
-            return count
-        return sum(self._id(word) is None and not self._is_stop_word(word) for words in split for word in words)
-
-    def _is_stop_word(self, word: str) -> bool:
-        for change in _FORMS:
-            word = change(word)
-            if word in self.stop_words:
-                return True
-        return False
+        words = [word for text in texts for word in self._words(text)]
+        count = len(words) - sum(map(len, rows))
+        return sum(self._id(word) is None for word in words) if count and self.stop_words else count
 
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:
         return batch.embeddings(self.embedding(batch.ids))

@@ -5,8 +5,8 @@ The modules have the names, order and weights of the ``BertModel`` of Hugging Fa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, get_type_hints
 
 import torch
 import torch.nn.functional as F
@@ -17,16 +17,11 @@ from sbert.backends.bert.source import Origin
 
 _POOLER = {"pooler.dense.weight", "pooler.dense.bias"}
 # Keys of a config.json without effect, and keys without effect if they have these values.
+_POOLER_SIZES = ("fc_size", "num_attention_heads", "num_fc_layers", "size_per_head")
 _NOTES: dict[str, type] = {
-    "_name_or_path": str,
-    "transformers_version": str,
+    **dict.fromkeys(("_name_or_path", "transformers_version", "directionality", "pooler_type"), str),
+    **dict.fromkeys((f"pooler_{size}" for size in _POOLER_SIZES), int),
     "use_cache": bool,
-    "directionality": str,
-    "pooler_type": str,
-    "pooler_fc_size": int,
-    "pooler_num_attention_heads": int,
-    "pooler_num_fc_layers": int,
-    "pooler_size_per_head": int,
 }
 _USUAL: dict[str, tuple[Any, ...]] = {
     "model_type": ("bert",),
@@ -68,20 +63,19 @@ class Config:
 
 
 # Types that the JSON values must have.
-_FIELDS = {field.name: {"int": int, "float": float, "str": str}[str(field.type)] for field in fields(Config)}
+_FIELDS: dict[str, type] = {name: kind for name, kind in get_type_hints(Config).items() if name != "model_type"}
 
 
-def read_config(given: Any) -> Config | None:
+def read_config(given: dict[str, Any]) -> Config | None:
     """The configuration if it is that of a BERT, complete, and without unknown keys; else None."""
-    if not isinstance(given, dict) or given.get("model_type") != "bert":
+    if given.get("model_type") != "bert":
         return None
+    kinds = {**_FIELDS, **_NOTES}
     for key, value in given.items():
-        if key in _USUAL:
-            if not any(type(value) is type(usual) and value == usual for usual in _USUAL[key]):
-                return None
-        elif type(value) is not {**_FIELDS, **_NOTES}.get(key):
+        usual = [each for each in _USUAL.get(key, ()) if type(each) is type(value) and each == value]
+        if not usual and (key in _USUAL or type(value) is not kinds.get(key)):
             return None
-    if not set(_FIELDS) <= set(given):
+    if not _FIELDS.keys() <= given.keys():
         return None
     config = Config(**{name: given[name] for name in _FIELDS})
     sizes = [getattr(config, name) for name, kind in _FIELDS.items() if kind is int and name != "pad_token_id"]
@@ -110,9 +104,10 @@ class BertModel(nn.Module):
 
     def __init__(self, config: Config, origin: Origin) -> None:
         super().__init__()
-        self.config, self.origin = config, origin
+        self.config: Config = config
+        self.origin: Origin = origin
         width, eps = config.hidden_size, config.layer_norm_eps
-        self.embeddings = nn.ModuleDict(
+        self.embeddings: nn.ModuleDict = nn.ModuleDict(
             {
                 "word_embeddings": _table(config.vocab_size, width, config.pad_token_id),
                 "position_embeddings": _table(config.max_position_embeddings, width),
@@ -122,8 +117,8 @@ class BertModel(nn.Module):
             }
         )
         layers = nn.ModuleList(_layer(config) for _ in range(config.num_hidden_layers))
-        self.encoder = nn.ModuleDict({"layer": layers})
-        self.pooler = nn.ModuleDict({"dense": nn.Linear(width, width, device="meta")})
+        self.encoder: nn.ModuleDict = nn.ModuleDict({"layer": layers})
+        self.pooler: nn.ModuleDict = nn.ModuleDict({"dense": nn.Linear(width, width, device="meta")})
         self.eval()
 
     @property
