@@ -87,8 +87,6 @@ class Batches:
                     f"sampler={name_of(sampler)!r} makes no batch of {dataset.rows.name}; pass another, or more rows"
                 )
         names = list(self.datasets)
-        if len(names) == 1:
-            return [(names[0], batch) for batch in plans[0]]
         order = np.random.default_rng([self.config.seed, epoch])
         remaining = [iter(plan) for plan in plans]
         turns = interleave([len(plan) for plan in plans], self.config.mix, order)

@@ -16,7 +16,7 @@ from sbert.storage.atomic import remove, remove_left, replacing
 from sbert.storage.files import UnreadableError, check_file, read_object, reading, write_json
 from sbert.storage.folders import read_whole
 
-_NAME = re.compile(r"step-(\d+)")
+_NAME = re.compile(r"step-\d+")
 _HALF = re.compile(r"\.(step-\d+)\.")
 _TENSORS, _STATE = _FILES = "training/state.safetensors", "training/state.json"
 _REMEDY = "use an older checkpoint, or another output folder"
@@ -29,9 +29,13 @@ def newest(folder: Path) -> Path | None:
 
 def _checkpoints(folder: Path) -> list[Path]:
     """The complete checkpoints in a folder, oldest first."""
-    folders = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
-    steps = {path: int(match[1]) for path in folders if (match := _NAME.fullmatch(path.name))}
-    return sorted(steps, key=lambda path: (steps[path], path))
+    folders = [path for path in folder.glob("step-*") if path.is_dir() and _NAME.fullmatch(path.name)]
+    return sorted(folders, key=lambda path: (int(path.name.removeprefix("step-")), path))
+
+
+def last_good(path: Path | None) -> str:
+    """Which checkpoint to resume from, for errors."""
+    return "there is no checkpoint yet" if path is None else f"the last good checkpoint is {path}"
 
 
 @contextmanager
@@ -42,8 +46,8 @@ def naming_last_good(path: Path, good: Path | None) -> Iterator[None]:
     except Exception as error:
         if not isinstance(error, OSError) and type(error).__name__ != "SafetensorError":
             raise
-        where = f"the last good checkpoint is {good}" if good is not None else "there is no checkpoint yet"
-        raise OSError(f"{path} cannot be written ({error}); {where}; free some disk space, and resume") from error
+        remedy = "free some disk space, and resume"
+        raise OSError(f"{path} cannot be written ({error}); {last_good(good)}; {remedy}") from error
 
 
 def write(folder: Path, step: int, model: Any, tensors: Mapping[str, Tensor], state: dict[str, Any], keep: int) -> Path:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import math
-import numbers
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -219,42 +218,30 @@ class Rows:
                 )
 
     def _read_labels(self, values: list[Any]) -> Tensor:
-        first = values[0]
-        is_number = isinstance(first, (numbers.Number, np.generic)) or (isinstance(first, Tensor) and first.ndim == 0)
-        return self._read_numbers(values) if is_number else self._read_vectors(values)
-
-    def _read_numbers(self, values: list[Any]) -> Tensor:
-        """Labels that are numbers, (rows,): int64 if all are integers, else float32."""
+        """Labels (rows,), int64 if all are integers, else float32; or (rows, values) float32 from lists of numbers."""
+        read: list[npt.NDArray[Any]] = []
         for number, value in enumerate(values):
-            if isinstance(value, (Tensor, np.generic)):
-                value = values[number] = value.item()
-            if not isinstance(value, numbers.Real):
-                raise self._bad_label(number, value)
-            if math.isnan(value):
-                raise ValueError(f"{self.name}, row {number}: the label is missing (NaN); remove the row")
-        whole = all(isinstance(value, numbers.Integral) for value in values)
-        return torch.tensor(values, dtype=torch.int64 if whole else torch.float32)
-
-    def _read_vectors(self, values: list[Any]) -> Tensor:
-        """Labels that are lists of numbers, all of the same length: (rows, values) float32."""
-        vectors: list[Tensor] = []
-        for number, value in enumerate(values):
+            where = f"{self.name}, row {number}: the label"
             try:
-                vectors.append(torch.as_tensor(value, dtype=torch.float32))
-            except (TypeError, ValueError, RuntimeError) as error:
-                raise self._bad_label(number, value) from error
-            if vectors[-1].ndim != 1 or vectors[-1].shape != vectors[0].shape:
-                raise ValueError(
-                    f"{self.name}, row {number}: the label has the shape {tuple(vectors[-1].shape)}, that of row 0"
-                    f" {tuple(vectors[0].shape)}; pass as many numbers for each row"
+                label = np.asarray(value.tolist() if isinstance(value, Tensor) else value)
+            except ValueError:  # A list of lists of different lengths.
+                label = np.asarray(None)
+            if label.dtype.kind not in "biuf" or label.ndim > 1:
+                raise TypeError(
+                    f"{where} is {value!r:.40} of type {type(value).__name__}; pass a number (the index of a class, a"
+                    " score) or a list of numbers"
                 )
-            if not vectors[-1].isfinite().all():
-                raise ValueError(f"{self.name}, row {number}: the label is not finite; remove the row")
-        return torch.stack(vectors)
-
-    def _bad_label(self, number: int, value: Any) -> TypeError:
-        short = repr(value)[:40]
-        return TypeError(
-            f"{self.name}, row {number}: the label is {short} of type {type(value).__name__}; pass a number (the index"
-            " of a class, a score) or a list of numbers"
-        )
+            read.append(label)
+            if label.shape != read[0].shape:
+                raise ValueError(
+                    f"{where} has the shape {label.shape}, that of row 0 {read[0].shape}; pass as many numbers for each"
+                    " row"
+                )
+        stacked = np.stack(read)
+        whole = stacked.ndim == 1 and stacked.dtype.kind in "biu"
+        labels = torch.from_numpy(stacked).to(torch.int64 if whole else torch.float32)
+        finite = labels.isfinite().view(len(labels), -1).all(1)
+        if not finite.all():
+            number = int((~finite).nonzero()[0])
+            raise ValueError(f"{self.name}, row {number}: the label is missing (NaN) or not finite; remove the row")
+        return labels

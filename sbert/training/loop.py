@@ -30,7 +30,7 @@ from sbert.training.config import TrainingConfig
 from sbert.training.log import Log
 from sbert.training.random_state import seed_step
 from sbert.training.sampling import name_of
-from sbert.training.sharding import copy_whole, shard
+from sbert.training.sharding import shard, whole
 from sbert.training.sparse_embeddings import EmbeddingGradients
 from sbert.training.weights import Weights
 
@@ -240,10 +240,9 @@ class Run:
     def _not_finite(self, batches: list[PreparedBatch], value: float, norm: float) -> str:
         what = f"the loss is {value}" if not math.isfinite(value) else f"the gradient norm is {norm}"
         rows = "; ".join(f"{batch.dataset}, rows {', '.join(map(str, batch.rows[:20].tolist()))}" for batch in batches)
-        good = f"the last good checkpoint is {self.saved}" if self.saved is not None else "there is no checkpoint"
         return (
-            f"{what} at step {self.step + 1} ({rows}), and the weights are those of the previous step; {good};"
-            " check these rows, lower learning_rate, or compute in float32"
+            f"{what} at step {self.step + 1} ({rows}), and the weights are those of the previous step;"
+            f" {checkpoint.last_good(self.saved)}; check these rows, lower learning_rate, or compute in float32"
         )
 
     # ------------------------------------------------------------------------------------- evaluations, checkpoints
@@ -251,7 +250,7 @@ class Run:
     def _gather(self) -> None:
         """Bring the model that is saved and evaluated up to date, if it is a whole copy of sharded weights."""
         if self.config.sharded:
-            copy_whole(self.model, self.to_save)
+            self.to_save.load_state_dict({name: whole(value) for name, value in self.model.state_dict().items()})
 
     def _evaluate(self, evaluator: Evaluate) -> None:
         self._gather()

@@ -40,8 +40,3 @@ def like(value: Tensor, live: Any) -> Tensor:
     from torch.distributed.tensor import distribute_tensor
 
     return distribute_tensor(value, live.device_mesh, live.placements)
-
-
-def copy_whole(model: nn.Module, copy: nn.Module) -> None:
-    """Copy the weights of a sharded model into a whole copy of it; all ranks must call this together."""
-    copy.load_state_dict({name: whole(value) for name, value in model.state_dict().items()})

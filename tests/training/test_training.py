@@ -154,7 +154,13 @@ PREMISES = [{"premise": "a", "hypothesis": "b", "label": 1}, {"premise": "c", "h
         ([("a", "b", "yes")], SoftmaxLoss(8, 3), {}, TypeError, "row 0: the label is 'yes'"),
         ([("a", "b", 1), ("a", "b", 3)], SoftmaxLoss(8, 3), {}, ValueError, r"labels\[1\] is 3"),
         ([("a", [1.0, 2.0]), ("b", [1.0])], MSELoss(), {}, ValueError, "row 1: the label has the shape"),
-        ([("a", [1.0]), ("b", [float("inf")])], MSELoss(), {}, ValueError, "row 1: the label is not finite"),
+        (
+            [("a", [1.0]), ("b", [float("inf")])],
+            MSELoss(),
+            {},
+            ValueError,
+            "row 1: the label is missing .NaN. or not finite",
+        ),
     ],
 )
 def test_rows_that_do_not_fit(data: Any, loss: Any, options: Any, error: type[Exception], words: str) -> None:
