@@ -15,12 +15,9 @@ Numbers = npt.NDArray[np.generic] | Sequence[float]
 def rows(least: int, **given: Numbers) -> list[np.ndarray]:
     """Check that the arguments are one-dimensional, of the same length and without NaN; return them as arrays."""
     arrays = {name: np.asarray(values) for name, values in given.items()}
-    shapes = [array.shape for array in arrays.values()]
-    if len(set(shapes)) > 1 or len(shapes[0]) != 1:
-        listed = " and ".join(str(shape) for shape in shapes)
-        raise ValueError(f"the shapes {listed} do not match; pass one-dimensional arguments of the same length")
-    if shapes[0][0] < least:
-        raise ValueError(f"{shapes[0][0]} values are too few to compare; pass at least {least} for each argument")
+    if wrong := [array.shape for array in arrays.values() if array.ndim != 1]:
+        raise ValueError(f"an argument has the shape {wrong[0]}; pass one-dimensional arguments")
+    same_length(least, **arrays)
     for name, values in arrays.items():
         missing = np.flatnonzero(values != values)
         if len(missing):
@@ -37,10 +34,12 @@ def binary(name: str, values: np.ndarray) -> np.ndarray:
 
 
 def finite(name: str, values: np.ndarray) -> None:
-    """Raise a ValueError that names the first infinite value, if there is one."""
-    infinite = np.flatnonzero(np.isinf(values))
-    if len(infinite):
-        raise ValueError(f"{name}[{infinite[0]}] is {values[infinite[0]]}; pass finite numbers")
+    """Raise a ValueError that names the first value that is NaN or infinite, if there is one."""
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        raise ValueError(
+            f"{name}[{wrong[0]}] is {values[wrong[0]]}; pass finite numbers, and leave out rows without one"
+        )
 
 
 def names(argument: str, given: Iterable[str]) -> list[str]:

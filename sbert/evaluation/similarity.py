@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from sbert.evaluation.checks import finite
 from sbert.evaluation.metrics import pearson, spearman
 from sbert.evaluation.pairs import PairEvaluator, Similarity
 from sbert.evaluation.vectors import Floats
@@ -51,9 +52,7 @@ class SimilarityEvaluator(PairEvaluator):
     ) -> None:
         self._scores = np.array(list(scores), float)
         super().__init__(first, second, similarity, prompt, scores=self._scores)
-        wrong = np.flatnonzero(~np.isfinite(self._scores))
-        if len(wrong):
-            raise ValueError(f"scores[{wrong[0]}] is {self._scores[wrong[0]]}; leave out pairs without a score")
+        finite("scores", self._scores)
         if np.all(self._scores == self._scores[0]):
             raise ValueError(f"every score is {self._scores[0]:g}, so there is no correlation; pass different scores")
 

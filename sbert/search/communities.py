@@ -10,7 +10,7 @@ from sbert.functional import Vectors
 from sbert.inputs.arguments import check_count, check_threshold, known_arguments
 from sbert.search.blocks import Block, prepare_block, prepare_queries
 from sbert.search.corpus import in_memory
-from sbert.search.scoring import pairs_above, scores_above, tiles
+from sbert.search.scoring import just_below, pairs_above, scores_above, tiles
 
 # Number of centres, and of rows, that are compared in one step.
 _CENTRES, _BLOCK = 128, 16384
@@ -52,8 +52,7 @@ def community_detection(vectors: Vectors, threshold: float = 0.75, min_community
     values = in_memory("vectors", vectors)
     if not len(values):
         return []
-    # The comparisons below are strict, and a cosine equal to the threshold counts.
-    limit = float(np.nextafter(np.float32(threshold), np.float32(-np.inf)))
+    limit = just_below(threshold)
     block = prepare_block(values, "vectors", "cosine", exact=True)
     return _groups(block, limit, _counts(block, limit), size)
 

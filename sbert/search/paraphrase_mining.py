@@ -16,7 +16,7 @@ from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_count, check_model, check_number, check_positive, is_model, known_arguments
 from sbert.search.blocks import Block, prepare_block, prepare_queries
 from sbert.search.corpus import ALIGNED, in_memory
-from sbert.search.scoring import pairs_above, tiles, unrounded_scores
+from sbert.search.scoring import just_below, pairs_above, tiles, unrounded_scores
 from sbert.search.top_k import TopK
 
 # Queries, and rows, that are compared in one step.
@@ -154,8 +154,7 @@ def paraphrase_mining(
     if sentences is not None:
         vectors_or_model = vectors_or_model.encode(sentences, convert_to_tensor=True)
     values = in_memory("vectors", vectors_or_model)
-    # The comparisons below are strict, and a score equal to the threshold counts.
-    limit = -np.inf if threshold is None else float(np.nextafter(np.float32(threshold), np.float32(-np.inf)))
+    limit = -np.inf if threshold is None else just_below(threshold)
     if len(values) < 2:
         return _NONE
     block = prepare_block(values, "vectors", similarity, exact=True)
@@ -209,7 +208,7 @@ def _search(block: Block, similarity: str, count: int, limit: float, all_or_none
             parts = [_top(_concatenated(parts), count)]
             collected, complete = count, False
             # Later pairs with an equal score may come first in the order of rows.
-            limit = float(np.nextafter(parts[0].scores[-1], np.float32(-np.inf)))
+            limit = just_below(parts[0].scores[-1])
     return _top(_concatenated(parts), count), complete and collected <= count
 
 
@@ -251,7 +250,7 @@ def _estimated_limit(block: Block, similarity: str, count: int) -> float:
         own = ((start <= sample) & (sample < start + scores.shape[1])).nonzero()[:, 0]
         scores[own, sample[own] - start] = -torch.inf
         top = [torch.cat([*top, scores.flatten()]).topk(min(sample_count, scores.numel())).values]
-    return float(np.nextafter(np.float32(top[0][-1].item()), np.float32(-np.inf)))
+    return just_below(top[0][-1].item())
 
 
 def _nearest_neighbours(pairs: Pairs, neighbours: int, total: int) -> Pairs:

@@ -70,6 +70,11 @@ def pair_scores(queries: Queries, block: Block, pairs: PairIndices) -> Tensor:
     return scores
 
 
+def just_below(score: float) -> float:
+    """The greatest float32 below a score: limits must be exceeded, and a score equal to a threshold counts."""
+    return float(np.nextafter(np.float32(score), np.float32(-np.inf)))
+
+
 def scores_above(
     queries: Queries, block: Block, limit: float, group: int = 64, min_offset: int | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:

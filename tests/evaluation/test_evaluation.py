@@ -91,7 +91,7 @@ def test_similarity_leaves_the_mode_alone(model: SentenceEncoder) -> None:
     [
         (FIRST, SECOND[:3], [1, 2, 3, 4], "4 first, 3 second, 4 scores; pass as many of each"),
         (FIRST, SECOND, [1, 2, 3], "4 first, 4 second, 3 scores"),
-        (FIRST, SECOND, [1, 2, math.nan, 4], r"scores\[2\] is nan; leave out pairs without a score"),
+        (FIRST, SECOND, [1, 2, math.nan, 4], r"scores\[2\] is nan; pass finite numbers"),
         (["a"], ["b"], [1], "at least 2"),
         (FIRST, SECOND, [2, 2, 2, 2], "every score is 2, so there is no correlation"),
     ],

@@ -50,10 +50,10 @@ def test_spearman_of_a_constant_is_nan(rows: int) -> None:
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
-        ([1, 2], [1, 2, 3], r"\(2,\) and \(3,\) do not match"),
-        ([[1, 2]], [[1, 2]], r"\(1, 2\) and \(1, 2\) do not match"),
-        ([1], [1], "1 values are too few to compare"),
-        ([], [], "0 values are too few to compare"),
+        ([1, 2], [1, 2, 3], "2 a, 3 b; pass as many of each"),
+        ([[1, 2]], [[1, 2]], r"the shape \(1, 2\); pass one-dimensional"),
+        ([1], [1], "1 a, 1 b; .* at least 2"),
+        ([], [], "0 a, 0 b; .* at least 2"),
         ([1, 2, math.nan], [1, 2, 3], r"a\[2\] is NaN"),
         ([1, 2, 3], [1, math.nan, 3], r"b\[1\] is NaN"),
     ],
@@ -98,7 +98,7 @@ def test_pearson_of_a_constant_is_nan(rows: int, constant: float) -> None:
 
 @pytest.mark.parametrize(
     ("a", "message"),
-    [([1, math.inf, 2], r"a\[1\] is inf"), ([1, math.nan, 2], r"a\[1\] is NaN"), ([1, 2], r"\(2,\) and \(3,\)")],
+    [([1, math.inf, 2], r"a\[1\] is inf"), ([1, math.nan, 2], r"a\[1\] is NaN"), ([1, 2], "2 a, 3 b")],
 )
 def test_pearson_refuses(a: list[float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -138,9 +138,9 @@ def test_predictions_where_there_is_nothing() -> None:
 
 @pytest.mark.parametrize("figure", [accuracy, f1, macro_f1, precision, recall])
 def test_predictions_refuse(figure: Any) -> None:
-    with pytest.raises(ValueError, match=r"\(2,\) and \(1,\) do not match|\(1,\) and \(2,\) do not match"):
+    with pytest.raises(ValueError, match="there are 2 predicted, 1 labels; pass as many"):
         figure([0, 1], [1])
-    with pytest.raises(ValueError, match="0 values are too few to compare"):
+    with pytest.raises(ValueError, match=r"0 predicted, 0 labels; .* at least 1"):
         figure([], [])
     with pytest.raises(ValueError, match=r"labels\[1\] is NaN"):
         figure([0, 1], [1, math.nan])
@@ -227,7 +227,7 @@ def test_cuts_refuse() -> None:
             figure([0.1, math.inf], [0, 1])
         with pytest.raises(ValueError, match=r"scores\[1\] is NaN"):
             figure([0.1, math.nan], [0, 1])
-        with pytest.raises(ValueError, match=r"\(1,\) and \(2,\) do not match"):
+        with pytest.raises(ValueError, match="1 scores, 2 labels"):
             figure([0.1], [0, 1])
     with pytest.raises(ValueError, match="no label is 1, so there is nothing to find"):
         average_precision([0.1, 0.2], [0, 0])
