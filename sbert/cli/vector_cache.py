@@ -10,6 +10,7 @@ import warnings
 import zlib
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +20,7 @@ from sbert.storage.folders import foreign
 
 if TYPE_CHECKING:
     import numpy as np
+    import numpy.typing as npt
     import torch
 
     from sbert.encoder import SentenceEncoder
@@ -34,8 +36,8 @@ _SAMPLE = 2048
 class CachedVectors(NamedTuple):
     """Vectors or codes of texts, and the ranges of int8 codes."""
 
-    vectors: np.ndarray
-    ranges: Any
+    vectors: npt.NDArray[Any]
+    ranges: npt.NDArray[np.float32] | None
 
 
 def folder_of(path: str, *settings: str | None) -> Path | None:
@@ -69,18 +71,18 @@ def document_vectors(
         place: The cache folder, replaced atomically; None for no cache.
         show_progress_bar: As in ``encode``.
     """
+    encode = partial(_encoded, model, texts, precision, show_progress_bar)
     if place is None:
-        return _encoded(model, texts, precision, show_progress_bar)
+        return encode()
     key = _key(model, source, texts, precision)
     cached = _read(place, key)
     if cached is not None:
         return cached
     try:
         with replacing(place, _check) as work:
-            _, ranges = _encoded(model, texts, precision, show_progress_bar, work / _VECTORS)
+            vectors, ranges = encode(work / _VECTORS)
             described = {**key, "ranges": None if ranges is None else ranges.tolist()}
-            sealed = {**described, "crc32": _checksum(work / _VECTORS, described)}
-            files.write_json(work / _DESCRIPTION, sealed)
+            files.write_json(work / _DESCRIPTION, {**described, "crc32": _checksum(vectors, described)})
         cached = _read(place, key)
     except OSError as error:
         cached = _read(place, key)  # Another process may have written it meanwhile.
@@ -90,7 +92,7 @@ def document_vectors(
     finally:
         with suppress(OSError):  # It is usually not empty.
             place.parent.rmdir()
-    return cached or _encoded(model, texts, precision, show_progress_bar)
+    return cached or encode()
 
 
 def _encoded(
@@ -103,12 +105,10 @@ def _encoded(
         sample = texts[:: -(-len(texts) // _SAMPLE)]
         sample = sample if len(sample) > 1 else sample * 2  # The ranges of a single vector would be empty.
         ranges = calibrate(model.encode_document(sample, show_progress_bar=False, on_truncate="ignore"))
-    return CachedVectors(
-        model.encode_document(
-            texts, precision=PRECISIONS[precision], ranges=ranges, out=out, show_progress_bar=show_progress_bar
-        ),
-        ranges,
+    vectors = model.encode_document(
+        texts, precision=PRECISIONS[precision], ranges=ranges, out=out, show_progress_bar=show_progress_bar
     )
+    return CachedVectors(vectors, ranges)
 
 
 def _read(place: Path, key: dict[str, Any]) -> CachedVectors | None:
@@ -120,24 +120,21 @@ def _read(place: Path, key: dict[str, Any]) -> CachedVectors | None:
     try:
         described = files.read_object(place / _DESCRIPTION)
         vectors = opened("vectors", place / _VECTORS)
-        # Read again: another process may have replaced the vectors in between.
-        if files.read_object(place / _DESCRIPTION) != described:
-            return None
-        checksum = described.pop("crc32", None)
-        if checksum != _checksum(place / _VECTORS, described):
-            return None
-        ranges = described.pop("ranges", None)
-        if described != key:
-            return None
-        cached = CachedVectors(vectors, None if ranges is None else np.array(ranges, np.float32))
     except (OSError, ValueError):
         return None
-    return cached if [*vectors.shape, str(vectors.dtype)] == key["shape"] else None
+    # Another process may have replaced the vectors in between: then the checksum is not that of the description.
+    if described.pop("crc32", None) != _checksum(vectors, described):
+        return None
+    ranges = described.pop("ranges", None)
+    return (
+        CachedVectors(vectors, None if ranges is None else np.array(ranges, np.float32)) if described == key else None
+    )
 
 
-def _checksum(path: Path, described: dict[str, Any]) -> int:
+def _checksum(vectors: npt.NDArray[Any], described: dict[str, Any]) -> int:
     """The checksum of the vectors and their description."""
-    return files.checksum(path, zlib.crc32(json.dumps(described, sort_keys=True).encode()))
+    about = json.dumps([described, vectors.shape, str(vectors.dtype)], sort_keys=True)
+    return zlib.crc32(vectors.data, zlib.crc32(about.encode()))
 
 
 def _check(place: Path) -> None:
@@ -152,22 +149,16 @@ def _check(place: Path) -> None:
 
 
 def _key(model: SentenceEncoder, source: Path, texts: list[str], precision: str) -> dict[str, Any]:
-    import numpy as np
-
     from sbert.inputs.devices import inference_dtype
-    from sbert.pipeline.quantization import PRECISIONS as DTYPES
     from sbert.saving import verification
 
-    dim = model.get_sentence_embedding_dimension()
-    width = -(-dim // 8) if precision == "binary" else dim
     return {
-        "format": "vectors of sbert search, version 3",
+        "format": "vectors of sbert search, version 4",
         "texts": _digest(texts),
         "model": _digest_of_model(model, source),
         "dtype": str(inference_dtype(model.dtype, model.automatic_dtype, model.device)[0]),
         "device": _processor(model.device),
         "precision": precision,
-        "shape": [len(texts), width, str(np.dtype(DTYPES[PRECISIONS[precision]]))],
         "versions": verification.versions(),
     }
 
@@ -207,10 +198,6 @@ def _digest_of_model(model: SentenceEncoder, source: Path) -> str:
 
 def _descriptions(source: Path) -> list[str]:
     """Names and contents of the files that describe a model and its tokenizer, without the weights."""
-    from sbert.saving.format import MODULES
-
-    listed = files.read_json(source / MODULES) if (source / MODULES).exists() else []
-    folders = dict.fromkeys(["", *(entry.get("path", "") for entry in listed)])
-    paths = [path for folder in folders for path in sorted((source / folder).glob("*"))]
+    paths = sorted(path for pattern in ("*", "*/*") for path in source.glob(pattern))
     small = [path for path in paths if path.suffix in (".json", ".txt", ".model", ".jinja") and path.is_file()]
     return [part for path in small for part in (str(path.relative_to(source)), path.read_bytes().decode("latin-1"))]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +17,8 @@ from sbert.visualization.formats import check_plot
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-History = Sequence[Mapping[str, Any]] | str | os.PathLike[str]
+Entry = Mapping[str, Any]
+History = Sequence[Entry] | str | os.PathLike[str]
 
 _LOSS, _RATE = "tab:blue", "0.45"
 _SCORES = ("tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown", "tab:pink")
@@ -32,7 +36,7 @@ def training_curves(history: History, path: str | os.PathLike[str] | None = None
         FileNotFoundError: If the history file does not exist.
         ImportError: If matplotlib is not installed.
         TypeError: If ``history`` is not a history.
-        ValueError: If the image format is unknown, the history is empty, or a line of its file is not an entry.
+        ValueError: If the image format is unknown, the history is empty, or holds something else than entries.
 
     Example:
         >>> history = [{"step": 10, "loss": 0.7, "learning_rate": 2e-5}, {"step": 20, "loss": 0.4, "learning_rate": 0}]
@@ -43,7 +47,7 @@ def training_curves(history: History, path: str | os.PathLike[str] | None = None
     check_plot("curves.png" if path is None else path)
     from sbert.visualization.figure import NotebookFigure
 
-    entries = _read(Path(history)) if isinstance(history, (str, os.PathLike)) else _checked(history)
+    entries = list(_entries(history))
     steps = [entry for entry in entries if "loss" in entry]
     evaluations = [entry for entry in entries if "evaluation" in entry]
     if not steps and not evaluations:
@@ -61,70 +65,59 @@ def training_curves(history: History, path: str | os.PathLike[str] | None = None
     return figure
 
 
-def _checked(history: Any) -> list[Mapping[str, Any]]:
-    if not isinstance(history, Sequence):
-        raise TypeError(
-            f"history is of type {type(history).__name__}; pass the result of Trainer.fit, or the path of a"
-            " history.jsonl"
-        )
-    for row, entry in enumerate(history):
+def _entries(history: History) -> Iterator[Entry]:
+    if isinstance(history, (str, os.PathLike)):
+        lines = Path(history).read_text(encoding="utf-8").splitlines()
+        found = [(f"{history}, line {number}", _parsed(line)) for number, line in enumerate(lines, start=1)]
+    elif isinstance(history, Sequence):
+        found = [(f"history[{row}]", entry) for row, entry in enumerate(history)]
+    else:
+        kind = type(history).__name__
+        raise TypeError(f"history is of type {kind}; pass the result of Trainer.fit, or the path of a history.jsonl")
+    for where, entry in found:
         if not isinstance(entry, Mapping) or "step" not in entry:
-            raise TypeError(
-                f"history[{row}] is {entry!r:.60}, not an entry of a history; pass the result of Trainer.fit"
-            )
-    return list(history)
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    entries = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            entry = None
-        if not isinstance(entry, dict) or "step" not in entry:
             raise ValueError(
-                f"{path}, line {number}: not an entry of a history; pass the history.jsonl of a training run"
+                f"{where} is {entry!r:.60}, not an entry of a history; pass the result of Trainer.fit, or its"
+                " history.jsonl"
             )
-        entries.append(entry)
-    return entries
+        yield entry
 
 
-def _draw_steps(axis: Any, steps: list[Mapping[str, Any]]) -> None:
+def _parsed(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line
+
+
+def _draw_steps(axis: Any, steps: list[Entry]) -> None:
     """The loss on the left scale, the learning rate on the right one."""
-    at = [entry["step"] for entry in steps]
+    at, rates = [entry["step"] for entry in steps], axis.twinx()
     # A single point makes no line.
     axis.plot(at, [entry["loss"] for entry in steps], color=_LOSS, marker="o" if len(at) == 1 else None, zorder=3)
-    axis.set_ylabel("loss", color=_LOSS)
-    axis.tick_params(axis="y", colors=_LOSS)
-    rates = axis.twinx()
     rates.plot(at, [entry["learning_rate"] for entry in steps], color=_RATE, linestyle="--", linewidth=1)
-    rates.set_ylabel("learning rate", color=_RATE)
-    rates.tick_params(axis="y", colors=_RATE)
     rates.set_ylim(bottom=0)
     rates.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
-    for side in (axis, rates):
+    for side, name, color in ((axis, "loss", _LOSS), (rates, "learning rate", _RATE)):
+        side.set_ylabel(name, color=color)
+        side.tick_params(axis="y", colors=color)
         side.spines["top"].set_visible(False)
     axis.grid(alpha=0.25)
 
 
-def _draw_evaluations(axis: Any, evaluations: list[Mapping[str, Any]]) -> None:
+def _draw_evaluations(axis: Any, evaluations: list[Entry]) -> None:
     """One line for each metric, with the value of its best point."""
     names = list(dict.fromkeys(name for entry in evaluations for name in entry["evaluation"]))
-    for number, name in enumerate(names):
+    for name, color in zip(names, cycle(_SCORES)):
         points = [(entry["step"], entry["evaluation"][name]) for entry in evaluations if name in entry["evaluation"]]
-        color = _SCORES[number % len(_SCORES)]
         axis.plot(*zip(*points, strict=True), color=color, marker="o", markersize=5, linewidth=1.2, label=name)
-        numbers = [point for point in points if point[1] == point[1]]  # Without NaN.
-        if numbers:
-            best = max(numbers, key=lambda point: point[1])
-            axis.annotate(
-                f"{best[1]:.4f}", best, xytext=(0, 7), textcoords="offset points", ha="center", color=color, fontsize=9
-            )
+        best = max((point for point in points if not math.isnan(point[1])), key=itemgetter(1), default=None)
+        if best is not None:
+            place = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center"}
+            axis.annotate(f"{best[1]:.4f}", best, color=color, fontsize=9, **place)
     axis.margins(y=0.18)  # Room for the values above the points.
     axis.set_ylabel(names[0] if len(names) == 1 else "evaluation")
     if len(names) > 1:
         axis.legend(frameon=False)
     axis.grid(alpha=0.25)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
+    axis.spines[["top", "right"]].set_visible(False)

@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from sbert.functional import Vectors
 from sbert.inputs.arguments import known_arguments
 from sbert.inputs.texts import texts_of
 from sbert.inputs.vectors import vectors_of
 from sbert.visualization.formats import check_plot
-from sbert.visualization.text import font_families, shorten, text_columns
+from sbert.visualization.text import font_families, shorten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Scores = npt.NDArray[np.float32]
 # Up to this number of sentences, columns are labelled with the sentence, and cells with the score.
 _FEW = 12
 
@@ -26,13 +28,11 @@ _FEW = 12
 class Compares(Protocol):
     """A model that encodes sentences and compares their vectors, as ``SentenceEncoder`` does."""
 
-    def encode(self, sentences: Sequence[str]) -> Any:
+    def encode(self, sentences: list[str], /) -> Vectors:
         """One vector per sentence."""
-        ...
 
-    def similarity(self, a: Any, b: Any) -> Any:
+    def similarity(self, a: Vectors, b: Vectors, /) -> Vectors:
         """The similarity of every vector of ``a`` with every vector of ``b``."""
-        ...
 
 
 @known_arguments
@@ -60,6 +60,8 @@ def similarity_heatmap(
         ['A cat sleeps.', 'A kitten naps.', 'Taxes rise.']
     """
     check_plot("heatmap.png" if path is None else path)
+    from rich.cells import cell_len
+
     from sbert.visualization.figure import NotebookFigure
 
     listed = texts_of(sentences, "sentences")
@@ -69,7 +71,7 @@ def similarity_heatmap(
     texts = [shorten(sentence, 60) for sentence in listed]
     few = len(texts) <= _FEW
     size = max(2.0, len(texts) * (0.62 if few else 0.26))
-    label_width = (0.072 if few else 0.064) * max(map(text_columns, texts)) + 0.4  # In inches.
+    label_width = (0.072 if few else 0.064) * max(map(cell_len, texts)) + 0.4  # In inches.
     figure = NotebookFigure(figsize=(size + label_width + 1.2, size + (2.2 if few else 0.6)), layout="constrained")
     axis: Any = figure.subplots()
     # Cosines have the same colour scale in all images.
@@ -77,8 +79,9 @@ def similarity_heatmap(
     low, high = (min(0.0, float(matrix.min())), 1.0) if cosines else (float(matrix.min()), float(matrix.max()))
     image = axis.imshow(matrix, cmap="YlGnBu", vmin=low, vmax=high)
     if few:
-        _write_scores(axis, matrix, low + 0.6 * (high - low))
-    _write_labels(axis, texts)
+        _write_few(axis, texts, matrix, low + 0.6 * (high - low))
+    else:
+        _write_many(axis, texts)
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
     figure.colorbar(image, ax=axis, shrink=0.6, label="similarity").outline.set_visible(False)
@@ -90,14 +93,14 @@ def similarity_heatmap(
     return figure
 
 
-def _checked_scores(sentences: list[str], scores: Any) -> np.ndarray:
+def _checked_scores(sentences: list[str], scores: Compares | Vectors) -> Scores:
     """The matrix of similarities. Shape: (sentences, sentences)."""
     count = len(sentences)
     if isinstance(scores, Compares):
         vectors = scores.encode(sentences)
         scores = scores.similarity(vectors, vectors)
     try:
-        matrix: np.ndarray = vectors_of("scores", scores).detach().float().cpu().numpy()
+        matrix: Scores = vectors_of("scores", scores).detach().float().cpu().numpy()
     except (TypeError, ValueError) as error:
         raise type(error)(f"scores are {scores!r:.60}; pass a model, or numbers ({count}, {count})") from error
     if matrix.shape != (count, count):
@@ -107,23 +110,21 @@ def _checked_scores(sentences: list[str], scores: Any) -> np.ndarray:
     return matrix
 
 
-def _write_scores(axis: Any, matrix: np.ndarray, dark: float) -> None:
-    """Write each score into its cell, in white on cells above ``dark``."""
-    for row, column in np.ndindex(matrix.shape):
-        score = matrix[row, column]
+def _write_few(axis: Any, texts: list[str], matrix: Scores, dark: float) -> None:
+    """Label rows and columns with the sentences, and write each score, in white on cells above ``dark``."""
+    positions, look = range(len(texts)), {"parse_math": False, "fontfamily": font_families(), "fontsize": 9}
+    axis.set_yticks(positions, texts, **look)
+    shorter = [shorten(text, 32) for text in texts]
+    axis.set_xticks(positions, shorter, rotation=40, ha="right", rotation_mode="anchor", **look)
+    for (row, column), score in np.ndenumerate(matrix):
         color = "white" if score > dark else "black"
         axis.text(column, row, f"{score:.2f}", ha="center", va="center", fontsize=9, color=color)
 
 
-def _write_labels(axis: Any, texts: list[str]) -> None:
-    """Label the rows with the sentences, and the columns with sentences, if they are few, or with numbers."""
-    few, positions, families = len(texts) <= _FEW, range(len(texts)), font_families()
-    rows = texts if few else [f"{text}  {number}" for number, text in enumerate(texts, start=1)]
-    axis.set_yticks(positions, rows, parse_math=False, fontfamily=families, fontsize=9 if few else 8)
-    if few:
-        turned = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
-        columns = [shorten(text, 32) for text in texts]
-        axis.set_xticks(positions, columns, parse_math=False, fontfamily=families, fontsize=9, **turned)
-    else:
-        axis.set_xticks(positions, range(1, len(texts) + 1), fontsize=8, rotation=90)
-        axis.xaxis.tick_top()
+def _write_many(axis: Any, texts: list[str]) -> None:
+    """Label the rows with sentences and numbers, and the columns with the numbers."""
+    positions, numbers = range(len(texts)), range(1, len(texts) + 1)
+    rows = [f"{text}  {number}" for number, text in zip(numbers, texts, strict=True)]
+    axis.set_yticks(positions, rows, parse_math=False, fontfamily=font_families(), fontsize=8)
+    axis.set_xticks(positions, numbers, fontsize=8, rotation=90)
+    axis.xaxis.tick_top()

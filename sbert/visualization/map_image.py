@@ -8,12 +8,13 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sbert.functional import Vectors
 from sbert.inputs.arguments import known_arguments
 from sbert.inputs.texts import texts_of
 from sbert.visualization.formats import check_plot
-from sbert.visualization.projection import NAMES, check_vectors, choose, density_peaks, project
+from sbert.visualization.projection import NAMES, Coordinates, check_vectors, choose, density_peaks, project
 from sbert.visualization.text import font_families, shorten
 
 if TYPE_CHECKING:
@@ -30,14 +31,15 @@ _NO_CLUSTER = "0.7"
 _MAX_TEXTS = 30
 
 # The name of a cluster, None for no cluster, and its rows.
-Cluster = tuple[Any, np.ndarray]
+Rows = npt.NDArray[np.int64]
+Cluster = tuple[Any, Rows]
 
 
 @known_arguments
 def corpus_map(
     vectors: Vectors,
     path: str | os.PathLike[str] | None = None,
-    labels: Sequence[Any] | np.ndarray | None = None,
+    labels: Sequence[Any] | npt.NDArray[Any] | None = None,
     texts: Sequence[str] | None = None,
 ) -> Figure:
     """Draw the vectors of a corpus as points in a plane, coloured by cluster.
@@ -105,7 +107,7 @@ def corpus_map(
     return figure
 
 
-def _draw_points(axis: Any, points: np.ndarray, clusters: list[Cluster], grey: bool) -> list[str]:
+def _draw_points(axis: Any, points: Coordinates, clusters: list[Cluster], grey: bool) -> list[str]:
     """Draw the points, those without cluster in grey if ``grey``; returns the colour of each cluster."""
     size = float(np.clip(3000 / max(len(points), 1), 3, 45))
     without = sum(name is None for name, _ in clusters) if grey else 0
@@ -132,7 +134,7 @@ def _draw_legend(axis: Any) -> None:
         text.set(parse_math=False, fontfamily=font_families())
 
 
-def _by_cluster(labels: Sequence[Any] | np.ndarray | None, count: int) -> list[Cluster]:
+def _by_cluster(labels: list[Any] | None, count: int) -> list[Cluster]:
     """The clusters, largest first; the rows without cluster come before all, so that they are drawn below."""
     if labels is None:
         return [(None, np.arange(count))]
@@ -144,14 +146,11 @@ def _by_cluster(labels: Sequence[Any] | np.ndarray | None, count: int) -> list[C
     return [(name, np.array(own)) for name, own in named]
 
 
-def _typical_rows(vectors: np.ndarray, are_points: bool, clusters: list[np.ndarray]) -> list[int]:
+def _typical_rows(vectors: Coordinates, are_points: bool, clusters: list[Rows]) -> list[int]:
     """One row per cluster: its medoid by cosine; for points, the row where it is densest, or -1."""
     if are_points:
-        labels = np.empty(len(vectors), np.int64)
-        for number, rows in enumerate(clusters):
-            labels[rows] = number
-        peaks: list[int] = density_peaks(vectors, labels, len(clusters)).tolist()
-        return peaks
+        labels = np.repeat(np.arange(len(clusters)), list(map(len, clusters)))[np.argsort(np.concatenate(clusters))]
+        return list(density_peaks(vectors, labels, len(clusters)))
     medoids = []
     for rows in clusters:
         own = vectors[rows].astype(np.float64)  # (members, dim)
@@ -160,7 +159,7 @@ def _typical_rows(vectors: np.ndarray, are_points: bool, clusters: list[np.ndarr
     return medoids
 
 
-def _write_texts(figure: Figure, axis: Any, points: np.ndarray, chosen: Sequence[int], texts: Sequence[str]) -> None:
+def _write_texts(figure: Figure, axis: Any, points: Coordinates, chosen: Sequence[int], texts: Sequence[str]) -> None:
     """Write texts beside their points; a text that would cover another is moved up or down, or else left out."""
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox

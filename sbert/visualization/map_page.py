@@ -8,17 +8,19 @@ import json
 import re
 from collections.abc import Sequence
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sbert.functional import Vectors
-from sbert.visualization.projection import check_vectors, density_peaks
+from sbert.visualization.projection import Labels, check_vectors, density_peaks
 
 
 def map_page(
     texts: Sequence[str],
     points: Vectors,
-    labels: Sequence[int] | np.ndarray | None = None,
+    labels: Labels | None = None,
     names: Sequence[str] | None = None,
     title: str = "Map",
     note: str = "",
@@ -61,8 +63,7 @@ def map_page(
     if clusters.min(initial=-1) < -1:
         raise ValueError(f"labels contain {clusters.min()}; pass -1 for texts without cluster, otherwise 0 or more")
     count = int(clusters.max(initial=-1)) + 1
-    if names is None:
-        names = [f"cluster {number}" for number in range(1, count + 1)]
+    names = [f"cluster {number + 1}" for number in range(count)] if names is None else list(names)
     if len(names) < count:
         raise ValueError(f"labels name {count} clusters, and names {len(names)}; pass one name per cluster")
     low, high = places.min(0), places.max(0)
@@ -74,7 +75,7 @@ def map_page(
         note = f"{note} {are} scattered among others, and named only in the legend.".strip()
     data = {
         "texts": list(texts),
-        "names": list(names),
+        "names": names,
         "points": _base64(centred.astype("<f4")),
         "labels": _base64(clusters.astype("<i4")),
         "peaks": peaks.tolist(),
@@ -87,5 +88,5 @@ def map_page(
     return page.encode("utf-8", "replace").decode("utf-8")  # UTF-8 cannot encode half a surrogate pair.
 
 
-def _base64(numbers: np.ndarray) -> str:
+def _base64(numbers: npt.NDArray[Any]) -> str:
     return base64.b64encode(numbers.tobytes()).decode("ascii")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from sbert.functional import Vectors, directions
@@ -16,6 +17,8 @@ from sbert.inputs.vectors import vectors_of
 METHODS = ("auto", "tsne", "pca")
 NAMES = {"tsne": "t-SNE", "pca": "PCA"}
 WITHOUT_SCIKIT_LEARN = str(missing("t-SNE", "scikit-learn", "plot"))
+Coordinates = npt.NDArray[np.float32]
+Labels = Sequence[int] | npt.NDArray[np.integer[Any]]
 # Fewer vectors have no neighbourhoods to preserve, and more would take t-SNE too long.
 _LEAST, _MOST = 10, 50_000
 # Principal components that t-SNE uses: the others are mostly noise, and cost time.
@@ -28,7 +31,7 @@ _CELLS = 200
 _TRIED = 32
 
 
-def project(vectors: Vectors, dims: int = 2, method: str = "auto") -> np.ndarray:
+def project(vectors: Vectors, dims: int = 2, method: str = "auto") -> Coordinates:
     """Project vectors to coordinates for a map.
 
     PCA is the linear projection that preserves most of the variance: it is fast, and points that are far apart have
@@ -92,12 +95,14 @@ def choose(rows: int, method: str = "auto") -> tuple[str, str | None]:
         return "pca", (
             f"{rows:,} texts are more than {_MOST:,}, and t-SNE would take long; choose tsne and wait, or map a sample"
         )
-    if not _has_scikit_learn():
+    try:
+        import sklearn.manifold  # noqa: F401
+    except ImportError:
         return "pca", WITHOUT_SCIKIT_LEARN
     return "tsne", None
 
 
-def density_peaks(points: Vectors, labels: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
+def density_peaks(points: Vectors, labels: Labels, count: int) -> npt.NDArray[np.int64]:
     """For each cluster, the point where its label should be: where the cluster is dense, and others are not.
 
     Densities are histograms on a grid, smoothed by a Gaussian whose width is about that of 50 points. The peak of a
@@ -126,7 +131,7 @@ def density_peaks(points: Vectors, labels: Sequence[int] | np.ndarray, count: in
     return np.array([_peak(shares, given == label) for label in range(count)], np.int64)
 
 
-def _peak(places: np.ndarray, member: np.ndarray) -> int:
+def _peak(places: Coordinates, member: npt.NDArray[np.bool_]) -> int:
     """The row of ``density_peaks`` for one cluster.
 
     Shape:
@@ -153,18 +158,18 @@ def _peak(places: np.ndarray, member: np.ndarray) -> int:
     return -1
 
 
-def _gaussian(cells: int, width: float) -> np.ndarray:
+def _gaussian(cells: int, width: float) -> npt.NDArray[np.float64]:
     """The symmetric matrix that smooths a row of cells by a Gaussian.
 
     Shape:
         Output: (cells, cells).
     """
     centres = (np.arange(cells) + 0.5) / cells
-    weights: np.ndarray = np.exp(-0.5 * ((centres[:, None] - centres) / width) ** 2)
+    weights: npt.NDArray[np.float64] = np.exp(-0.5 * ((centres[:, None] - centres) / width) ** 2)
     return weights
 
 
-def check_vectors(vectors: Any) -> np.ndarray:
+def check_vectors(vectors: Vectors) -> Coordinates:
     """The vectors as a float32 matrix.
 
     Raises:
@@ -173,42 +178,32 @@ def check_vectors(vectors: Any) -> np.ndarray:
     """
     if isinstance(vectors, (np.ndarray, torch.Tensor)) and vectors.ndim != 2:
         raise ValueError(f"vectors have shape {tuple(vectors.shape)}; pass a matrix (n, dim)")
-    matrix: np.ndarray = vectors_of("vectors", vectors).detach().cpu().float().numpy()
+    matrix: Coordinates = vectors_of("vectors", vectors).detach().cpu().float().numpy()
     bad = np.flatnonzero(~np.isfinite(matrix).all(1))
     if len(bad):
         raise ValueError(f"vectors[{bad[0]}] is not finite; encode its text again, or remove it")
     return matrix
 
 
-def _has_scikit_learn() -> bool:
-    try:
-        import sklearn.manifold  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-def _pca(matrix: np.ndarray, dims: int) -> np.ndarray:
+def _pca(matrix: Coordinates, dims: int) -> Coordinates:
     """The first principal components, each with its largest absolute value positive; zeros if there are too few."""
     rows, dim = matrix.shape
     result = np.zeros((rows, dims), np.float32)
     if rows == 0:
         return result
     centred = matrix - matrix.mean(0, dtype=np.float64).astype(np.float32)  # (rows, dim)
-    # Both products give the components; the smaller one is faster.
-    if dim <= rows:
-        _, axes = np.linalg.eigh((centred.T @ centred).astype(np.float64))
-        components = centred @ axes[:, : -dims - 1 : -1].astype(np.float32)  # (rows, dims), largest variance first
+    # The axes, the one of largest variance first: (dim, min(rows, dim)).
+    if dim <= rows:  # Faster than the singular vectors of many rows.
+        axes = np.linalg.eigh((centred.T @ centred).astype(np.float64))[1][:, ::-1]
     else:
-        values, axes = np.linalg.eigh((centred @ centred.T).astype(np.float64))
-        components = axes[:, : -dims - 1 : -1] * np.sqrt(np.maximum(values[: -dims - 1 : -1], 0))
-    greatest = np.abs(components).argmax(0)
-    signs = np.sign(components[greatest, np.arange(components.shape[1])])
+        axes = np.linalg.svd(centred, full_matrices=False)[2].T
+    components = centred @ axes[:, :dims].astype(np.float32)  # (rows, dims)
+    signs = np.sign(np.take_along_axis(components, np.abs(components).argmax(0)[None], 0))
     result[:, : components.shape[1]] = components * signs
     return result
 
 
-def _tsne(matrix: np.ndarray, dims: int) -> np.ndarray:
+def _tsne(matrix: Coordinates, dims: int) -> Coordinates:
     """t-SNE of the directions of the vectors, initialized by their principal components, and so deterministic."""
     if len(matrix) < 4:
         raise ValueError(f"{len(matrix)} vectors are too few for t-SNE; pass method='pca'")
@@ -220,5 +215,5 @@ def _tsne(matrix: np.ndarray, dims: int) -> np.ndarray:
     start = components[:, :dims] / max(float(components[:, 0].std()), 1e-12) * 1e-4
     perplexity = min(30.0, (len(matrix) - 1) / 3)
     tsne = TSNE(dims, init=start, perplexity=perplexity, random_state=0)
-    coordinates: np.ndarray = tsne.fit_transform(components)
-    return coordinates.astype(np.float32)
+    coordinates: Coordinates = tsne.fit_transform(components).astype(np.float32)
+    return coordinates

@@ -1,8 +1,6 @@
-"""Text in images: shortened, measured, and in a font that has its script."""
+"""Text in images: shortened, and in a font that has its script."""
 
 from __future__ import annotations
-
-from unicodedata import east_asian_width
 
 # Fonts for scripts that matplotlib's own font does not have.
 _FONTS = ("Noto Sans CJK KR", "Noto Sans CJK JP", "NanumGothic", "Malgun Gothic", "Apple SD Gothic Neo", "Unifont")
@@ -17,16 +15,6 @@ def shorten(text: str, length: int) -> str:
     """
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
-
-
-def text_columns(text: str) -> int:
-    """The width of a text in columns: East Asian wide characters take two.
-
-    Example:
-        >>> text_columns("cat"), text_columns("猫")
-        (3, 2)
-    """
-    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def font_families() -> list[str]:
