@@ -10,8 +10,8 @@ import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import chain
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -142,9 +142,44 @@ def kind(value: object) -> str:
     return names.get(type(value), "a number" if isinstance(value, (int, float)) else f"a {type(value).__name__}")
 
 
-def records(
-    path: Name, columns: Sequence[str], file_format: str, lines: Iterator[str] | None = None
-) -> Iterator[tuple[str, dict[str, Any]]]:
+Rows = Iterator[tuple[str, Any]]
+
+
+def opened(path: Name, file_format: str | None) -> tuple[str, list[str], Rows]:
+    """The format of a file, its column names, and its rows with their locations, the header among them.
+
+    Args:
+        path: The file.
+        file_format: One of ``FORMATS``, except ``"text"``; None to decide by the first line. The names are then those
+            of the header, or the keys of the first JSON object, or "names" that are data, which match nothing.
+    """
+    if file_format == "parquet":
+        with _parquet(path) as file:
+            return file_format, list(file.schema_arrow.names), iter(())
+    lines = lines_of(path)
+    if file_format is None:
+        first = next(lines, "")
+        file_format, lines = _detected(first), chain([first], lines)
+    is_json = file_format in ("json", "jsonl")
+    rows: Rows = values(lines, path, file_format) if is_json else _cells(lines, path, file_format)
+    head = list(islice(rows, 1))
+    names = [list(row) for _, row in head if isinstance(row, dict if is_json else list)]
+    return file_format, names[0] if names else [], chain(head, rows)
+
+
+def _detected(line: str) -> str:
+    """The format of a file by its first line."""
+    begins = line.lstrip().startswith(("{", "["))
+    if "\t" not in line:
+        return "jsonl" if begins else "csv"
+    with suppress(ValueError, RecursionError):
+        if begins:  # As a sentence in a TSV file may, too.
+            json.loads(line)
+            return "jsonl"
+    return "tsv"
+
+
+def records(path: Name, columns: Sequence[str], file_format: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The rows of a file, each with its location: the named columns and, of JSON objects, all other keys, too.
 
     Empty lines at the end are skipped.
@@ -153,21 +188,36 @@ def records(
         path: The file.
         columns: Column names in CSV, TSV and Parquet, or keys of JSON objects.
         file_format: One of ``FORMATS``, except ``"text"``.
-        lines: The lines of the file, if the caller has already opened it.
 
     Raises:
         ImportError: If the file is Parquet and pyarrow is not installed.
         ValueError: If a column is missing or occurs twice, or a line is invalid.
     """
-    if file_format == "parquet":
-        return _parquet_rows(path, columns)
-    lines = lines_of(path) if lines is None else lines
+    yield from chosen(path, columns, *opened(path, file_format))
+
+
+def chosen(
+    path: Name, columns: Sequence[str], file_format: str, header: list[str], rows: Rows
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """As ``records``, from a file that is opened."""
     if file_format in ("json", "jsonl"):
-        return _objects(values(lines, path, file_format), columns)
-    return _table(_csv_rows(lines, path) if file_format == "csv" else tsv_rows(lines, path), path, columns)
+        yield from _objects(rows, columns)
+        return
+    for column in columns:
+        if (found := header.count(column)) != 1:
+            known = ", ".join(header) or "none"
+            raise ValueError(f"{path}: {found or 'no'} columns {column!r}; name one that occurs once, of {known}")
+    if file_format == "parquet":
+        yield from _parquet_rows(path, columns)
+        return
+    places = {column: header.index(column) for column in columns}
+    for where, row in islice(rows, 1, None):
+        if len(row) != len(header):
+            raise ValueError(f"{where}: {len(row)} cells where the header has {len(header)}; fix or remove the line")
+        yield where, {column: row[place] for column, place in places.items()}
 
 
-def _objects(found: Iterable[tuple[str, Any]], columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _objects(found: Rows, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     for where, value in found:
         for column in columns:
             if not isinstance(value, dict):
@@ -177,35 +227,8 @@ def _objects(found: Iterable[tuple[str, Any]], columns: Sequence[str]) -> Iterat
         yield where, value
 
 
-def _table(
-    rows: Iterator[tuple[str, list[str]]], path: Name, columns: Sequence[str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    _, header = next(rows, ("", []))
-    _check_columns(path, columns, header)
-    places = {column: header.index(column) for column in columns}
-    for where, row in rows:
-        if len(row) != len(header):
-            raise ValueError(f"{where}: {len(row)} cells where the header has {len(header)}; fix or remove the line")
-        yield where, {column: row[place] for column, place in places.items()}
-
-
-def _check_columns(path: Name, columns: Sequence[str], header: list[str]) -> None:
-    for column in columns:
-        found = header.count(column)
-        if found != 1:
-            known = ", ".join(header) or "none"
-            raise ValueError(f"{path}: {found or 'no'} columns {column!r}; name one that occurs once, of {known}")
-
-
-def parquet_names(path: Name) -> list[str]:
-    """The column names of a Parquet file."""
-    with _parquet(path) as file:
-        return list(file.schema_arrow.names)
-
-
 def _parquet_rows(path: Name, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     with _parquet(path) as file:
-        _check_columns(path, columns, list(file.schema_arrow.names))
         batches = file.iter_batches(columns=list(columns))  # Saves memory.
         for number, row in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), start=1):
             yield f"{path}, row {number}", row
@@ -232,19 +255,16 @@ def _parquet(path: Name) -> Iterator[Any]:
         ) from error
 
 
-def tsv_rows(lines: Iterable[str], path: Name) -> Iterator[tuple[str, list[str]]]:
-    """The cells of each line, with its location."""
-    for number, line in enumerate(_without_empty_end(lines), start=1):
-        yield f"{path}, line {number}", without_ending(line).split("\t")
-
-
-def _csv_rows(lines: Iterable[str], path: Name) -> Iterator[tuple[str, list[str]]]:
-    """The cells of each row, with the location of its last line. Empty lines are skipped."""
+def _cells(lines: Iterable[str], path: Name, file_format: str) -> Iterator[tuple[str, list[str]]]:
+    """The cells of each row of CSV or TSV, with the location of its last line. CSV may have empty lines."""
+    if file_format == "tsv":
+        for number, line in enumerate(_without_empty_end(lines), start=1):
+            yield f"{path}, line {number}", without_ending(line).split("\t")
+        return
     csv.field_size_limit(2**31 - 1)  # The default limit is 131,072 characters per cell.
     reader = csv.reader(lines, strict=True)
     try:
-        for row in reader:
-            if row:
-                yield f"{path}, line {reader.line_num}", row
+        for row in filter(None, reader):
+            yield f"{path}, line {reader.line_num}", row
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: {error}; fix the quotes there or before") from error

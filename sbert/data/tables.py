@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from sbert.data.labels import Convert
-from sbert.data.records import (
-    Name,
-    check_there,
-    format_of,
-    lines_of,
-    parquet_names,
-    records,
-    tsv_rows,
-    values,
-    without_ending,
-)
+from sbert.data.records import Name, Rows, check_there, chosen, format_of, opened
 from sbert.data.rows import rows_of
 
 # The names that one column has in the files of different publishers.
@@ -91,20 +78,21 @@ def cells(
     """
     check_there(path)
     wanted = [*columns, *([_SPLIT] if split else [])]
-    file_format, header, lines = _opened(path)
-    chosen = [_column(path, names, header) for names in wanted]
-    if places and split is None and not any(chosen) and file_format not in ("csv", "parquet"):
-        yield from _placed(lines, path, places, file_format)
+    ending = format_of(path, None)
+    file_format, header, rows = opened(path, ending if ending in ("parquet", "json") else None)
+    named = [_column(path, names, header) for names in wanted]
+    if places and split is None and not any(named) and file_format not in ("csv", "parquet"):
+        yield from _placed(rows, places)
         return
-    for names, name in zip(wanted, chosen, strict=True):
-        if name is None:
-            known = ", ".join(header[:20]) or "none"
-            raise ValueError(f"{path}: no column {' or '.join(names)}; the first line names {known}")
-    named = [name for name in chosen if name]
-    more = [] if file_format in ("json", "jsonl") else [_column(path, optional, header)]  # Objects have it or not.
-    rows = records(path, [*named, *filter(None, more)], file_format, lines)
-    for where, row in rows if split is None else _of_split(rows, named[-1], split, path):
-        values = [row[name] for name in named[: len(columns)]]
+    names = [name for name in named if name is not None]
+    if len(names) < len(named):
+        known = ", ".join(header[:20]) or "none"
+        raise ValueError(f"{path}: no column {' or '.join(wanted[named.index(None)])}; the first line names {known}")
+    # A JSON object may have the optional key though the first has not.
+    more = None if file_format in ("json", "jsonl") else _column(path, optional, header)
+    found = chosen(path, [*names, *([more] if more else [])], file_format, header, rows)
+    for where, row in found if split is None else _of_split(found, names[-1], split, path):
+        values = [row[name] for name in names[: len(columns)]]
         if optional:
             name = _column(path, optional, [name for name in row if row[name] is not None])
             values.append("" if name is None else row[name])
@@ -144,40 +132,8 @@ def _column(path: Name, names: Names, header: Sequence[str]) -> str | None:
     return None
 
 
-def _opened(path: Name) -> tuple[str, list[str], Iterator[str]]:
-    """The format, the column names and the lines of a file."""
-    ending = format_of(path, None)
-    if ending == "parquet":
-        return ending, parquet_names(path), iter(())
-    if ending == "json":  # The first line of an array need not contain an object.
-        _, value = next(values(lines_of(path), path, ending), ("", None))
-        return ending, list(value) if isinstance(value, dict) else [], lines_of(path)
-    lines = lines_of(path)
-    first = next(lines, "")
-    return *_header(first), chain([first], lines)
-
-
-def _header(line: str) -> tuple[str, list[str]]:
-    """The format and the column names by the first line. Without a header, the "names" are data and match nothing."""
-    line = without_ending(line)
-    if line.lstrip()[:1] in ("{", "["):
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            value = None
-        if value is not None or "\t" not in line:  # A sentence in a TSV file may begin with a bracket.
-            return "jsonl", list(value) if isinstance(value, dict) else []
-    if "\t" in line:
-        return "tsv", line.split("\t")
-    return "csv", next(csv.reader([line]), [])
-
-
-def _placed(
-    lines: Iterator[str], path: Name, places: Sequence[int], file_format: str
-) -> Iterator[tuple[str, list[Any]]]:
+def _placed(rows: Rows, places: Sequence[int]) -> Iterator[tuple[str, list[Any]]]:
     """The cells of a file without column names, by their indices."""
-    json = file_format in ("json", "jsonl")
-    rows: Iterator[tuple[str, Any]] = values(lines, path, file_format) if json else tsv_rows(lines, path)
     for where, row in rows:
         if not isinstance(row, list) or len(row) <= max(places):
             count = f"{len(row)} cells" if isinstance(row, list) else "no array"
