@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.inputs.arguments import known_arguments
+from sbert.inputs.arguments import known_arguments, whole
 from sbert.inputs.vectors import vectors_of
 
 Array = npt.NDArray[np.number[Any]]
@@ -349,9 +349,7 @@ def truncate(vectors: Tensor, dim: int | None) -> Tensor:
     """
     if dim is None:
         return vectors
-    if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)):
-        raise TypeError(f"truncate_dim is {dim!r:.60}; pass a whole number")
-    if not 1 <= dim <= vectors.shape[-1]:
+    if not 1 <= whole("truncate_dim", dim) <= vectors.shape[-1]:
         raise ValueError(
             f"truncate_dim={dim} does not fit the model's dim {vectors.shape[-1]}; pass 1 to {vectors.shape[-1]}"
         )

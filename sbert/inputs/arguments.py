@@ -123,22 +123,23 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise ValueError(f"{name}={value!r} is unknown; pass one of {', '.join(map(repr, choices))}")
 
 
-def check_positive(name: str, value: int | None) -> int | None:
-    """Return ``value`` if it is None or an integer of at least 1, else raise a TypeError or ValueError."""
-    if value is None:
-        return None
+def whole(name: str, value: int) -> int:
+    """Return ``value`` as an int if it is an integer, else raise a TypeError."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} is {value!r:.60}; pass a whole number")
-    if value < 1:
-        raise ValueError(f"{name}={value} is too small; pass at least 1")
     return int(value)
 
 
 def check_count(name: str, value: int) -> int:
     """Return ``value`` if it is an integer of at least 1, else raise a TypeError or ValueError."""
-    if value is None:
-        raise TypeError(f"{name} is None; pass a whole number")
-    return check_positive(name, value) or 1
+    if whole(name, value) < 1:
+        raise ValueError(f"{name}={value} is too small; pass at least 1")
+    return int(value)
+
+
+def check_positive(name: str, value: int | None) -> int | None:
+    """Return ``value`` if it is None or an integer of at least 1, else raise a TypeError or ValueError."""
+    return None if value is None else check_count(name, value)
 
 
 def is_model(given: object, method: str = "encode") -> bool:
@@ -172,8 +173,6 @@ def check_threshold(value: float) -> float:
 
 def check_seed(value: int) -> int:
     """Return the seed if it is an integer in [0, 2^32), else raise a TypeError or ValueError."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"seed is {value!r:.60}; pass a whole number")
-    if not 0 <= value < 2**32:
+    if not 0 <= whole("seed", value) < 2**32:
         raise ValueError(f"seed={value} is out of range; pass 0 to 4294967295")
     return int(value)

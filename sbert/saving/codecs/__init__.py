@@ -18,7 +18,7 @@ from sbert.modules import (
     WordEmbeddings,
 )
 from sbert.modules.registry import registered
-from sbert.saving.codecs import dense, lstm, pooling, transformer, user_modules, word_embeddings
+from sbert.saving.codecs import layers, pooling, transformer, user_modules, word_embeddings
 from sbert.saving.codecs.codec import Codec, ReadOptions
 from sbert.saving.format import OURS, THEIRS
 from sbert.storage.files import UnreadableError
@@ -28,13 +28,13 @@ __all__ = ["Codec", "ReadOptions", "class_named", "codec_of", "type_name"]
 _BUILT_IN: dict[type[nn.Module], Codec] = {
     Transformer: transformer.CODEC,
     Pooling: pooling.CODEC,
-    Normalize: dense.NORMALIZE,
-    Dense: dense.DENSE,
-    LayerNorm: dense.LAYER_NORM,
-    Dropout: dense.DROPOUT,
+    Normalize: layers.NORMALIZE,
+    Dense: layers.DENSE,
+    LayerNorm: layers.LAYER_NORM,
+    Dropout: layers.DROPOUT,
     StaticEmbedding: word_embeddings.STATIC,
     WordEmbeddings: word_embeddings.WORDS,
-    LSTM: lstm.CODEC,
+    LSTM: layers.LSTM_CODEC,
 }
 
 

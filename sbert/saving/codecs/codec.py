@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from sbert.storage.files import UnreadableError, reading, required
+from sbert.storage.files import UnreadableError, read_object, reading, required, write_json
 from sbert.storage.weight_files import WEIGHTS, Header, read_header, read_weights, within
-
-Module = TypeVar("Module", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -49,27 +47,52 @@ def dimension(config: dict[str, Any], path: Path, key: str) -> int:
     return dim
 
 
-def with_weights(folder: Path, path: Path, kind: Callable[..., Module], *args: Any, **kwargs: Any) -> Module:
+def with_weights(folder: Path, path: Path, kind: type[nn.Module], arguments: dict[str, Any]) -> nn.Module:
     """Construct a module and load its weights, which must match exactly.
 
     Args:
         folder: The folder of the weights.
         path: The file that gives the arguments, for errors.
         kind: The class of the module.
-        args: Arguments of ``kind``.
-        kwargs: Keyword arguments of ``kind``.
+        arguments: Arguments of ``kind``.
     """
-    name = getattr(kind, "__name__", "a module")
     has_weights = any((folder / file).exists() for file in WEIGHTS)
     header = read_header(folder) if has_weights else Header(folder, {})
-    with reading(path, f"the arguments of {name}"), within(header, path):
-        module = kind(*args, **kwargs)
+    with reading(path, f"the arguments of {kind.__name__}"), within(header, path):
+        module = kind(**arguments)
     state = module.state_dict()
     if state:
         weights = read_weights(folder, integers=[key for key, value in state.items() if not value.is_floating_point()])
-        with reading(header.path, f"the weights of {name}"):
+        with reading(header.path, f"the weights of {kind.__name__}"):
             module.load_state_dict(weights)
     return module
+
+
+def configured(
+    kind: type[nn.Module],
+    arguments: Callable[[dict[str, Any], Path], dict[str, Any]],
+    settings: Callable[[Any, int], dict[str, Any]],
+    file: str = "config.json",
+) -> Codec:
+    """The codec of a class whose folders hold a file of settings and, if there are any, weights.
+
+    Args:
+        kind: The class.
+        arguments: Arguments of ``kind`` from the settings and the path of their file, for errors.
+        settings: Settings from a module and the dimension of its input.
+        file: Name of the file.
+    """
+
+    def read(folder: Path, _: ReadOptions) -> nn.Module:
+        path = folder / file
+        return with_weights(folder, path, kind, arguments(read_object(path), path))
+
+    def write(module: nn.Module, folder: Path, input_dim: int) -> None:
+        write_json(folder / file, settings(module, input_dim))
+        if state := module.state_dict():
+            write_weights(state, folder)
+
+    return Codec(read, write)
 
 
 def write_weights(weights: dict[str, Tensor], folder: Path) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from sbert.modules import Pooling
 from sbert.modules.pooling import POOLINGS
-from sbert.saving.codecs.codec import Codec, ReadOptions
+from sbert.saving.codecs.codec import configured
 from sbert.saving.format import POOLING_KEYS, POOLING_NAMES
-from sbert.storage.files import UnreadableError, field, read_object, write_json
+from sbert.storage.files import UnreadableError, field
 
 
-def _read(folder: Path, _: ReadOptions) -> Pooling:
-    path = folder / "config.json"
-    config = read_object(path)
+def _arguments(config: dict[str, Any], path: Path) -> dict[str, Any]:
     given = field(config, path, "pooling_mode", (str, list), None)
     if given is None:
         flags = {key: field(config, path, key, bool, None) for key in POOLING_KEYS}
@@ -24,21 +23,20 @@ def _read(folder: Path, _: ReadOptions) -> Pooling:
     if unknown:
         reason = f"gives the pooling mode {unknown[0]!r}, which is not one of {', '.join(POOLINGS)}"
         raise UnreadableError(path, reason, f"import the code that defines it, with @register_pooling({unknown[0]!r})")
-    return Pooling(modes, field(config, path, "include_prompt", bool, True))
+    return {"mode": modes, "include_prompt": field(config, path, "include_prompt", bool, True)}
 
 
-def _write(module: Pooling, folder: Path, input_dim: int) -> None:
+def _settings(module: Pooling, input_dim: int) -> dict[str, Any]:
     # The flags express neither an order nor registered modes. The list is read since sentence-transformers 5.4.
     in_order_of_flags = [mode for mode in POOLING_KEYS.values() if mode in module.modes]
     foreign_names = {ours: theirs for theirs, ours in POOLING_NAMES.items()}
     modes = [foreign_names.get(mode, mode) for mode in module.modes]
-    config = {
+    return {
         "word_embedding_dimension": input_dim,
         **{key: mode in module.modes for key, mode in POOLING_KEYS.items()},
         **({} if list(module.modes) == in_order_of_flags else {"pooling_mode": modes}),
         "include_prompt": module.include_prompt,
     }
-    write_json(folder / "config.json", config)
 
 
-CODEC = Codec(_read, _write)
+CODEC = configured(Pooling, _arguments, _settings)
