@@ -83,15 +83,12 @@ class Architecture(NamedTuple):
 
     Args:
         layer: For each field of ``Layer``, its name in a layer of the Hugging Face model.
-        head: Function of a model for sequence classification and the vectors of the first tokens, (rows, 1, dim), to
-            scores, (rows, classes).
         layers: Name of the list of layers.
         activation: Name of the activation in the configuration.
         extras: What its layers have beyond those of BERT.
     """
 
     layer: Mapping[str, str]
-    head: Callable[[Any, Tensor], Tensor]
     layers: str = "encoder.layer"
     activation: str = "hidden_act"
     extras: Set[str] = frozenset()
@@ -155,21 +152,6 @@ def _position_bias(network: Any) -> Callable[[int], Tensor]:
     return bias
 
 
-def _pooled(model: Any, first: Tensor) -> Tensor:
-    scores: Tensor = model.classifier(model.dropout(model.base_model.pooler(first)))
-    return scores
-
-
-def _classified(model: Any, first: Tensor) -> Tensor:
-    scores: Tensor = model.classifier(first)
-    return scores
-
-
-def _preclassified(model: Any, first: Tensor) -> Tensor:
-    scores: Tensor = model.classifier(model.dropout(model.pre_classifier(first[:, 0]).relu()))
-    return scores
-
-
 _BERT = {
     "query": "attention.self.query",
     "key": "attention.self.key",
@@ -208,17 +190,11 @@ _DISTILBERT = {
 
 # By the model type of the configuration.
 ARCHITECTURES = {
-    "bert": Architecture(_BERT, _pooled),
-    "electra": Architecture(_BERT, _classified),
-    "roberta": Architecture(_BERT, _classified),
-    "xlm-roberta": Architecture(_BERT, _classified),
-    "camembert": Architecture(_BERT, _classified),
-    "mpnet": Architecture(_MPNET, _classified, extras={POSITION_BIAS}),
-    "distilbert": Architecture(_DISTILBERT, _preclassified, layers="transformer.layer", activation="activation"),
+    "bert": Architecture(_BERT),
+    "electra": Architecture(_BERT),
+    "roberta": Architecture(_BERT),
+    "xlm-roberta": Architecture(_BERT),
+    "camembert": Architecture(_BERT),
+    "mpnet": Architecture(_MPNET, extras={POSITION_BIAS}),
+    "distilbert": Architecture(_DISTILBERT, layers="transformer.layer", activation="activation"),
 }
-
-
-def classification_head(model: Any) -> Callable[[Any, Tensor], Tensor] | None:
-    """The head of a model for sequence classification if it reads the first token of each row, else None."""
-    known = ARCHITECTURES.get(model.config.model_type)
-    return known.head if known and type(model).__name__.endswith("ForSequenceClassification") else None

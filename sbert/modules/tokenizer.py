@@ -158,7 +158,8 @@ class PairTokenizer:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, typed: bool) -> None:
-        self._plain, self.typed = tokenizer, typed
+        self._plain = tokenizer
+        self.typed: bool = typed
         self._fast = RustTokenizer(tokenizer.backend_tokenizer) if tokenizer.is_fast else None
         self._truncates_left = tokenizer.truncation_side == "left"
         self.unknown_id: int | None = None if self._fast is None else self._fast.unknown_id
