@@ -200,8 +200,9 @@ def _search(block: Block, similarity: str, count: int, limit: float, all_or_none
     group = 8 if count > len(block.values) ** 2 / 2000 else ALIGNED
     for queries, low, part, start in tiles(block, similarity):
         found = pairs_above(queries, low, part, start, limit, group)
-        parts.append(Pairs(*(each.cpu().numpy() for each in found)))
-        collected += len(parts[-1])
+        if len(found[0]):
+            parts.append(Pairs(*(each.cpu().numpy() for each in found)))
+            collected += len(parts[-1])
         if collected > max(2 * count, 1 << 16):
             if all_or_none:
                 return _NONE, False
