@@ -9,8 +9,7 @@ from sbert.data.labels import conversion
 from sbert.data.records import Name
 from sbert.data.tables import cells, find, located
 
-_ENDINGS = (".jsonl", ".tsv")
-_NUMBER = conversion(None, None)
+_CORPUS, _QUERIES = ("corpus.jsonl", "corpus.tsv"), ("queries.jsonl", "queries.tsv")
 
 
 class Retrieval(NamedTuple):
@@ -57,18 +56,17 @@ def read_retrieval(folder: Name, split: str = "test") -> Retrieval:
         Retrieval(queries={'q1': 'Who sleeps?'}, corpus={'d1': 'Cats They sleep.'}, relevant={'q1': {'d1': 2}})
     """
     # A corpus may have millions of documents, so missing files are reported before it is read.
-    documents, asked = find(folder, _named("corpus")), find(folder, _named("queries"))
+    documents, asked = find(folder, _CORPUS), find(folder, _QUERIES)
     judged = find(folder, [f"qrels/{split}.tsv", *(["qrels.tsv"] if split == "test" else [])])
     corpus = _texts(documents, ("_id", "doc_id", "id"), titled=True)
     queries = _texts(asked, ("_id", "query_id", "id"), titled=False)
-    relevant: dict[str, dict[str, float]] = {}
+    convert, relevant = conversion(None, None), dict[str, dict[str, float]]()
     columns = (("query-id", "query_id", "query"), ("corpus-id", "doc_id", "corpus_id", "doc"), ("score", "grade"))
     for where, (query, document, grade) in cells(judged, columns):
         for name, known, path in ((query, queries, asked), (document, corpus, documents)):
             if name not in known:
                 raise ValueError(f"{where}: the id {name!r} is not in {path.name}; fix or remove the line")
-        number = _NUMBER(where, grade)
-        if number > 0:
+        if (number := convert(where, grade)) > 0:
             relevant.setdefault(query, {})[document] = number
     if not relevant:
         raise ValueError(f"{judged} has no relevant document; download the file again")
@@ -77,12 +75,8 @@ def read_retrieval(folder: Name, split: str = "test") -> Retrieval:
 
 def is_retrieval(folder: Name) -> bool:
     """Whether ``read_retrieval`` can read this folder."""
-    needed = (_named("corpus"), _named("queries"), ("qrels/test.tsv", "qrels.tsv"))
+    needed = (_CORPUS, _QUERIES, ("qrels/test.tsv", "qrels.tsv"))
     return all(located(folder, names) for names in needed)
-
-
-def _named(name: str) -> tuple[str, ...]:
-    return tuple(f"{name}{end}" for end in _ENDINGS)
 
 
 def _texts(path: Path, ids: tuple[str, ...], titled: bool) -> dict[str, str]:

@@ -174,11 +174,9 @@ def _check_auto(path: Name, scale: Scale, rows: list[dict[str, Any]]) -> None:
 
 def _number(scale: Scale, known: tuple[float, float] = _STS_SCALE) -> Convert:
     """The function that converts a score to a float; ``"auto"`` is the known scale of the data set."""
-    if isinstance(scale, str):
-        if scale != "auto":
-            raise ValueError(f"scale={scale!r} is unknown; pass 'auto', two numbers such as (0, 5), or None")
-        scale = known
-    convert = conversion(None, scale)
+    if isinstance(scale, str) and scale != "auto":
+        raise ValueError(f"scale={scale!r} is unknown; pass 'auto', two numbers such as (0, 5), or None")
+    convert = conversion(None, known if scale == "auto" else scale)
 
     def number(where: str, value: Any) -> float:
         if isinstance(value, list):
@@ -196,10 +194,9 @@ def _with_gold(path: Path, gold: Path, scale: Scale) -> list[dict[str, Any]]:
     scores = list(read_texts(gold, file_format="text"))
     if len(pairs) != len(scores):
         raise ValueError(f"{path} has {len(pairs)} lines, and {gold.name} {len(scores)}; download both files again")
-    convert = _number(scale)
-    rows = []
-    for number, ((where, pair), score) in enumerate(zip(pairs, scores, strict=True), start=1):
-        if score.strip():
-            row = row_of(where, list(_COLUMNS), pair)
-            rows.append({**row, "label": convert(f"{gold}, line {number}", score)})
-    return rows
+    convert, columns = _number(scale), list(_COLUMNS)
+    return [
+        {**row_of(where, columns, pair), "label": convert(f"{gold}, line {number}", score)}
+        for number, ((where, pair), score) in enumerate(zip(pairs, scores, strict=True), start=1)
+        if score.strip()
+    ]

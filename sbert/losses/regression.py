@@ -57,19 +57,11 @@ def _order_loss(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 class _OrderLoss(LossModule):
-    """What CoSENTLoss and AnglELoss share: the loss and its checks; they differ in the similarity."""
+    """What CoSENTLoss and AnglELoss share; they differ in the similarity."""
 
     def __init__(self, temperature: float = 0.05) -> None:
         super().__init__()
         self.temperature: float = check_temperature(temperature)
-
-    def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
-        first, second, labels = with_labels(self, first, second, labels=labels)
-        return _order_loss(self._similarity(first, second) / self.temperature, labels)
-
-    def _similarity(self, first: Tensor, second: Tensor) -> Tensor:
-        """Similarity of each row of ``first`` and the same row of ``second``: (rows,)."""
-        raise NotImplementedError
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is finite."""
@@ -106,9 +98,9 @@ class CoSENTLoss(_OrderLoss):
         tensor(0.3133)
     """
 
-    def _similarity(self, first: Tensor, second: Tensor) -> Tensor:
-        similarity: Tensor = pairwise_similarity(first, second)
-        return similarity
+    def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
+        first, second, labels = with_labels(self, first, second, labels=labels)
+        return _order_loss(pairwise_similarity(first, second) / self.temperature, labels)
 
 
 def _angle_similarity(first: Tensor, second: Tensor) -> Tensor:
@@ -156,5 +148,6 @@ class AnglELoss(_OrderLoss):
         tensor(0.6931)
     """
 
-    def _similarity(self, first: Tensor, second: Tensor) -> Tensor:
-        return _angle_similarity(first, second)
+    def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
+        first, second, labels = with_labels(self, first, second, labels=labels)
+        return _order_loss(_angle_similarity(first, second) / self.temperature, labels)
