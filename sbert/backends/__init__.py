@@ -4,7 +4,7 @@ Nothing has to be switched on. Texts are tokenized ahead of the model, sorted by
 without padding: by a forward of this library for BERT, RoBERTa, XLM-R, CamemBERT, MPNet, DistilBERT and ELECTRA, and by
 the Hugging Face module for all others, padded only if its attention needs padding (T5, DeBERTa).
 
-| way | runs when |
+| backend | runs when |
 |---|---|
 | ``fused`` | ``encode`` with BERT-family models: a forward from copies of the weights, laid out for speed |
 | ``cuda_graphs`` | the same for short texts on a GPU, replayed as one launch |
@@ -12,15 +12,16 @@ the Hugging Face module for all others, padded only if its attention needs paddi
 | ``packed`` | the Hugging Face module without padding: all texts of a batch as one row |
 | ``padded`` | the Hugging Face module with padding, if its attention needs it |
 
-``sbert.backends.select`` is the only door to them. A faster way is compared with a plainer one before its first use,
-and again after the weights change; if the vectors differ, the plainer way runs. ``sbert doctor MODEL`` says in words
-what was chosen on this machine, and why:
+Each is one file with one class, and ``sbert.backends.select`` lists them in order of preference. Each is compared with
+the padded module before its first use, ``fused`` again after the weights change; if the vectors differ, the next one
+runs. ``sbert doctor MODEL`` says in words what was chosen on this machine, and why every other backend was not:
 
 ```text
 forward              fused: oneDNN with reordered weights is 1.62 times as fast as F.linear with 2 threads
 attention            without padding, one call of scaled_dot_product_attention per length
 threads              2 of torch; OMP_NUM_THREADS or torch.set_num_threads changes it
 batches              4096 tokens at most, texts of similar length; batch_tokens= changes it
+no cuda_graphs       attention is not one kernel: that takes half precision and a recent NVIDIA GPU
 ```
 
 ## dtype
