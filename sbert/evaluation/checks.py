@@ -42,11 +42,19 @@ def finite(name: str, values: np.ndarray) -> None:
         )
 
 
-def names(argument: str, given: Iterable[str]) -> list[str]:
-    """The names without repetitions; a TypeError for a single string, which would be read as a list of letters."""
+def names(argument: str, given: Iterable[str] | None, known: Sequence[str]) -> list[str]:
+    """The names without repetitions, by default all that are known.
+
+    Raises:
+        TypeError: If they are a single string, which would be read as a list of letters.
+        ValueError: If there are none.
+    """
     if isinstance(given, str):
         raise TypeError(f"{argument}={given!r} is one string; pass a list of names")
-    return list(dict.fromkeys(given))
+    listed = list(dict.fromkeys(known if given is None else given))
+    if not listed:
+        raise ValueError(f"{argument} is empty; pass some of {', '.join(known)}, or leave it out")
+    return listed
 
 
 def same_length(least: int, **given: Sized) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -87,47 +88,37 @@ class RetrievalEvaluator(Evaluator):
     ) -> None:
         self._corpus, self._prompts = texts_of(corpus.values(), "the corpus"), (query_prompt, document_prompt)
         places = {name: place for place, name in enumerate(corpus)}
-        # For each query with relevant documents, their grades by their index in the corpus.
-        self._relevant: dict[Any, dict[int, float]] = {}
+        known: dict[Any, dict[int, float]] = {}
         for query, judged in relevant.items():
             if query not in queries:
                 raise ValueError(f"relevant names the query {query!r}, which has no text; add it to queries")
-            graded = {places[name]: grade for name, grade in _grades(query, judged, places).items() if grade > 0}
-            if graded:
-                self._relevant[query] = graded
+            known[query] = _grades(query, judged, places)
+        # Of each query with relevant documents, their grades by their index in the corpus.
+        self._relevant = [graded for graded in known.values() if graded]
         if not self._relevant:
             raise ValueError("no query has a relevant document; pass at least one")
-        self._queries = texts_of([queries[query] for query in self._relevant], "the queries")
+        self._queries = texts_of([queries[query] for query, graded in known.items() if graded], "the queries")
         at = (ndcg_at, accuracy_at, precision_recall_at, precision_recall_at, mrr_at, map_at)
-        self._at = dict(zip(_METRICS, at, strict=True))
-        for name, ks in self._at.items():
+        self._metrics: list[tuple[str, int]] = []  # Each with its k.
+        for name, ks in zip(_METRICS, at, strict=True):
             if isinstance(ks, (int, str)):
                 raise TypeError(f"the values of k for {name} are {ks!r}; pass a tuple such as (1, 10) or (10,)")
-        depths = [check_count(f"{name}_at", k) for name, ks in self._at.items() for k in ks]
-        if not depths:
+            self._metrics += [(name, check_count(f"{name}_at", k)) for k in ks]
+        if not self._metrics:
             raise ValueError("there is no metric to compute; pass ndcg_at=(10,) or another")
-        self._depth, self._block, self._similarity = (
-            max(depths),
-            check_count("block", block),
-            check_similarity(similarity),
-        )
+        self._block, self._similarity = check_count("block", block), check_similarity(similarity)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """The metrics, each for its values of k."""
         queries = vectors(self._queries, "query", self._prompts[0])  # (queries, dim)
-        places = semantic_search(queries, self._blocks(vectors), self._depth, similarity=self._similarity).indices
-        grades = list(self._relevant.values())
+        depth = max(k for _, k in self._metrics)
+        places = semantic_search(queries, self._blocks(vectors), depth, similarity=self._similarity).indices
         ranked = np.array(
-            [[own.get(place, 0.0) for place in row] for own, row in zip(grades, places.tolist(), strict=True)]
+            [[own.get(place, 0.0) for place in row] for own, row in zip(self._relevant, places.tolist(), strict=True)]
         )  # (queries, depth)
-        relevant = np.zeros((len(grades), max(map(len, grades))))  # (queries, most relevant documents), padded with 0
-        for row, own in zip(relevant, grades, strict=True):
-            row[: len(own)] = list(own.values())
-        return {
-            f"{name}@{k}": float(_METRICS[name](ranked, k, relevant).mean())
-            for name, ks in self._at.items()
-            for k in ks
-        }
+        # (queries, most relevant documents), padded with 0
+        relevant = np.array([*zip_longest(*(own.values() for own in self._relevant), fillvalue=0.0)]).T
+        return {f"{name}@{k}": float(_METRICS[name](ranked, k, relevant).mean()) for name, k in self._metrics}
 
     def _blocks(self, vectors: Vectors) -> Iterator[Floats]:
         if len(self._corpus) <= self._block:
@@ -137,8 +128,8 @@ class RetrievalEvaluator(Evaluator):
             yield vectors.fresh(self._corpus[start : start + self._block], "document", self._prompts[1])
 
 
-def _grades(query: Any, judged: Iterable[Any] | Mapping[Any, float], places: Mapping[Any, int]) -> dict[Any, float]:
-    """Check the relevant documents of a query, and return their grades by id."""
+def _grades(query: Any, judged: Iterable[Any] | Mapping[Any, float], places: Mapping[Any, int]) -> dict[int, float]:
+    """Check the grades of a query's documents, and return those of the relevant ones by their index in the corpus."""
     if isinstance(judged, (str, bytes)):
         raise TypeError(f"relevant[{query!r}] is {judged!r}; pass a set of ids, or a dict of grades by id")
     graded = dict(judged) if isinstance(judged, Mapping) else dict.fromkeys(judged, 1.0)
@@ -149,4 +140,4 @@ def _grades(query: Any, judged: Iterable[Any] | Mapping[Any, float], places: Map
             raise TypeError(f"relevant[{query!r}] has the grade {grade!r} for {name!r}; pass numbers")
         if not np.isfinite(grade):
             raise ValueError(f"relevant[{query!r}] has the grade {grade} for {name!r}; pass finite numbers")
-    return graded
+    return {places[name]: grade for name, grade in graded.items() if grade > 0}

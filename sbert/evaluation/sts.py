@@ -74,9 +74,7 @@ class STSSuite(Evaluator):
     ) -> None:
         root, self._prompt = Path(folder), prompt
         check_folder(root)
-        wanted = SETS if sets is None else names("sets", sets)
-        if not wanted:
-            raise ValueError(f"sets is empty; pass some of {', '.join(SETS)}, or leave it out")
+        wanted = names("sets", sets, SETS)
         places = {name: located(root, _paths(name)) for name in wanted}
         self.missing: list[str] = [name for name, place in places.items() if place is None]
         if self.missing and (sets is not None or len(self.missing) == len(wanted)):

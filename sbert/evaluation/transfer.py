@@ -95,14 +95,11 @@ class TransferSuite(Evaluator):
         self._folds, self._rows, self._prompt = check_count("folds", folds), check_count("rows", rows), prompt
         if folds < 2:
             raise ValueError(f"folds={folds} is too small; pass at least 2")
-        present = tasks_in(folder)
-        self.missing: list[str] = [name for name in TASKS if name not in present] if tasks is None else []
-        wanted = [name for name in TASKS if name in present] if tasks is None else names("tasks", tasks)
-        if tasks is not None and not wanted:
-            raise ValueError(f"tasks is empty; pass some of {', '.join(TASKS)}, or leave it out")
-        if not wanted:
+        wanted, present = names("tasks", tasks, TASKS), tasks_in(folder)
+        self.missing: list[str] = [name for name in wanted if name not in present and tasks is None]
+        if len(self.missing) == len(wanted):
             raise FileNotFoundError(f"{folder} has no {' or '.join(TASKS)}; see read_transfer for the names of files")
-        self.tasks: list[TransferTask] = [read_transfer(folder, name) for name in wanted]
+        self.tasks: list[TransferTask] = [read_transfer(folder, name) for name in wanted if name not in self.missing]
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """The accuracy of each task, after their average."""

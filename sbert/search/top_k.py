@@ -63,8 +63,7 @@ class TopK:
     """
 
     def __init__(self, queries: Queries, k: int) -> None:
-        self.queries: Queries = queries
-        self.k: int = k
+        self._queries, self._k = queries, k
         self._hits = Hits.empty(len(queries), 0)
         self._pending: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # Query ids, rows, scores.
         self._limits: Tensor | None = None  # (queries,) that a score must exceed, known once there are k hits.
@@ -72,7 +71,7 @@ class TopK:
     def add(self, block: Block, start: int) -> None:
         """Compare a block whose first row is row ``start`` of the corpus."""
         limits = self._limits
-        pairs = None if limits is None else candidates(self.queries, block, limits)
+        pairs = None if limits is None else candidates(self._queries, block, limits)
         if limits is None or pairs is None:
             self._add_all(block, start)
         else:
@@ -80,16 +79,16 @@ class TopK:
 
     def _add_all(self, block: Block, start: int) -> None:
         hits = self.hits()
-        scores = all_scores(self.queries, block).cpu().numpy()  # (queries, rows)
-        top = top_columns(scores, self.k)
+        scores = all_scores(self._queries, block).cpu().numpy()  # (queries, rows)
+        top = top_columns(scores, self._k)
         # Earlier rows come first, so that equal scores stay in the order of the corpus.
         merged = np.concatenate([hits.scores, np.take_along_axis(scores, top, 1)], 1)
         indices = np.concatenate([hits.indices, top + start], 1)
-        top = top_columns(merged, self.k)
+        top = top_columns(merged, self._k)
         self._set(np.take_along_axis(merged, top, 1), np.take_along_axis(indices, top, 1))
 
     def _add_pairs(self, block: Block, start: int, pairs: PairIndices, limits: Tensor) -> None:
-        scores = pair_scores(self.queries, block, pairs)
+        scores = pair_scores(self._queries, block, pairs)
         above = scores > limits.index_select(0, pairs[1])
         row_ids, query_ids, scores = pairs[0][above], pairs[1][above], scores[above]
         if len(row_ids):
@@ -113,5 +112,5 @@ class TopK:
 
     def _set(self, scores: np.ndarray, indices: np.ndarray) -> None:
         self._hits = Hits(scores, indices)
-        if scores.shape[1] == self.k:
-            self._limits = torch.from_numpy(scores[:, -1].astype(np.float64)).to(self.queries.values.device)
+        if scores.shape[1] == self._k:
+            self._limits = torch.from_numpy(scores[:, -1].astype(np.float64)).to(self._queries.values.device)
