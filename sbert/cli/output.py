@@ -9,14 +9,13 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from rich.table import Column
+from typing import NamedTuple
 
 _JOINERS = "\u200c\u200d"
 # In pipes and files, no line is shortened or wrapped.
 _UNLIMITED = 100_000
+# Figures need so many columns; a narrower terminal wraps the lines itself.
+_FIGURES = 80
 
 
 class Line(NamedTuple):
@@ -107,9 +106,10 @@ def shorten(text: str, width: int) -> str:
 
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
-    """Align the columns of a table: the first to the left, the others, which hold figures, to the right.
+    """Align the columns of a table: without a header, two columns of text; otherwise a text and figures.
 
-    On a terminal, a long text in the first column is wrapped, and figures never are.
+    On a terminal, long texts are wrapped in their columns; figures are never wrapped or shortened. Elsewhere, lines are
+    as long as they need to be.
 
     Example:
         >>> print(table([["sbert", "1,024"], ["other", "64"]], header=["library", "texts/s"]))
@@ -117,10 +117,21 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
         sbert        1,024
         other           64
     """
-    from rich.table import Column
+    from rich.console import Console
+    from rich.table import Column, Table
 
-    first, *figures = header
-    return _rendered(rows, [Column(first), *(Column(name, justify="right", no_wrap=True) for name in figures)])
+    columns = [Column(min_width=19), Column(overflow="fold")]
+    if header:
+        columns = [Column(header[0], overflow="fold")]
+        columns += [Column(name, justify="right", no_wrap=True) for name in header[1:]]
+    grid = Table(*columns, box=None, show_header=bool(header), pad_edge=False, padding=(0, 1))
+    for row in rows:
+        grid.add_row(*row)
+    width = max(_width(), _FIGURES) if header else _width()
+    console = Console(width=width, color_system=None, markup=False, highlight=False, emoji=False)
+    with console.capture() as captured:
+        console.print(grid)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 def facts_table(facts: Mapping[str, object]) -> str:
@@ -133,23 +144,5 @@ def facts_table(facts: Mapping[str, object]) -> str:
                              Pooling
         prompts              none
     """
-    from rich.table import Column
-
-    columns = [Column(min_width=19), Column()]
     written = {name: "\n".join(value) if isinstance(value, list) else value for name, value in facts.items()}
-    return _rendered([(name, str(value or "none")) for name, value in written.items()], columns)
-
-
-def _rendered(rows: Iterable[Sequence[str]], columns: list[Column]) -> str:
-    """The lines of a table. Without a terminal, they are as long as they need to be."""
-    from rich.console import Console
-    from rich.table import Table
-
-    has_header = any(column.header for column in columns)
-    grid = Table(*columns, box=None, show_header=has_header, pad_edge=False, padding=(0, 1))
-    for row in rows:
-        grid.add_row(*row)
-    console = Console(width=_width(), color_system=None, markup=False, highlight=False, emoji=False)
-    with console.capture() as captured:
-        console.print(grid)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    return table((name, str(value or "none")) for name, value in written.items())

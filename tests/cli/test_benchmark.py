@@ -27,7 +27,7 @@ from sbert.cli.benchmark.measure import _latency, _linearity, _throughput, bench
 from sbert.cli.benchmark.precision import recall_by_precision
 from sbert.cli.benchmark.processes import started
 from sbert.cli.benchmark.show import plot, report
-from sbert.cli.benchmark.tasks import facts, peak_memory, useful
+from sbert.cli.benchmark.tasks import Tasks, peak_memory
 from sbert.cli.benchmark.workloads import mixed, short, synthetic
 from sbert.cli.main import main
 from tests import small
@@ -38,6 +38,13 @@ from tests.benchmarks.__main__ import listing
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build("bert", tmp_path_factory.mktemp("model") / "bert")
+
+
+def tasks(model: SentenceEncoder) -> Tasks:
+    """The tasks of a contender that has loaded this model."""
+    made = Tasks("sbert", "model", "cpu")
+    made.encoder = model
+    return made
 
 
 @pytest.mark.slow
@@ -104,8 +111,8 @@ def test_useful_arithmetic_is_counted_right(folder: Path) -> None:
     """Two layers of width 16: four matrices of 16 x 16 and two of 16 x 32 each; the pooler gives no token anything."""
     model = SentenceEncoder(folder, device="cpu")
     weights = 2 * (4 * 16 * 16 + 2 * 16 * 32)
-    assert facts(model)["weights"] == weights
-    counted = useful(model, ["a small boat", "lake"])  # 5 and 3 tokens with their special ones
+    assert tasks(model).facts()["weights"] == weights
+    counted = tasks(model).useful(["a small boat", "lake"])  # 5 and 3 tokens with their special ones
     assert counted["tokens"] == 8
     assert counted["operations"] == 2 * weights * 8 + 4 * 2 * 16 * (25 + 9)
     assert not any(module._forward_hooks for module in model.modules())
@@ -114,13 +121,13 @@ def test_useful_arithmetic_is_counted_right(folder: Path) -> None:
 def test_a_layer_that_is_used_again_counts_again(tmp_path: Path) -> None:
     """ALBERT has one layer, here used twice, behind a matrix that widens 8 numbers to 16."""
     model = SentenceEncoder(build("albert", tmp_path / "albert"), device="cpu")
-    assert facts(model)["weights"] == 8 * 16 + 2 * (4 * 16 * 16 + 2 * 16 * 32)
+    assert tasks(model).facts()["weights"] == 8 * 16 + 2 * (4 * 16 * 16 + 2 * 16 * 32)
 
 
 def test_the_default_prompt_is_work_too(folder: Path) -> None:
     prompts = {"query": "seven green hills "}
     model = SentenceEncoder(folder, device="cpu", prompts=prompts, default_prompt_name="query")
-    assert useful(model, ["a small boat", "lake"])["tokens"] == 8 + 2 * 3
+    assert tasks(model).useful(["a small boat", "lake"])["tokens"] == 8 + 2 * 3
 
 
 def test_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +244,7 @@ def test_a_model_of_word_vectors_has_no_ceiling(tmp_path: Path) -> None:
     tokenizer = small.wordpiece()
     model = SentenceEncoder(StaticEmbedding(tokenizer, torch.randn(tokenizer.get_vocab_size(), 16)), device="cpu")
     model.save(tmp_path / "static")
-    found = useful(model, ["a small boat"])
+    found = tasks(model).useful(["a small boat"])
     assert found == {"tokens": 3, "operations": 0}
     row = {"sentences": 9.0, **found, "ratio": 1.0, "difference": 0.0, "cosine": 1.0}
     said = report(result_of({"sbert": row}))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from sbert.functional import Vectors
 from sbert.pipeline.quantization import calibrate, quantize
 from sbert.search import semantic_search
 from sbert.search.corpus import in_memory
 
-PRECISIONS = ("float32", "int8", "ubinary")
 # By name: the precision of the corpus, and of the vectors that rescore the best results.
 WAYS: dict[str, tuple[str, str | None]] = {
     "int8": ("int8", None),
@@ -20,7 +18,9 @@ WAYS: dict[str, tuple[str, str | None]] = {
 }
 
 
-def recall_by_precision(queries: Any, corpus: Any, top_k: int = 10, oversample: int = 4) -> dict[str, dict[str, float]]:
+def recall_by_precision(
+    queries: Vectors, corpus: Vectors, top_k: int = 10, oversample: int = 4
+) -> dict[str, dict[str, float]]:
     """Recall of searches in int8 and binary: the share of the ``top_k`` results of float32 that they find.
 
         recall = mean_q |results(q) ∩ results_float32(q)| / k
@@ -58,9 +58,7 @@ def recall_by_precision(queries: Any, corpus: Any, top_k: int = 10, oversample: 
         raise ValueError("there are no queries; pass at least one")
     expected = semantic_search(asked, vectors, top_k).indices
     ranges = calibrate(vectors)
-    codes = {
-        name: quantize(vectors, name, ranges if name == "int8" else None) for name in ("float32", "int8", "ubinary")
-    }
+    codes = {"float32": vectors, "int8": quantize(vectors, "int8", ranges), "ubinary": quantize(vectors, "ubinary")}
     report: dict[str, dict[str, float]] = {}
     for way, (coarse, fine) in WAYS.items():
         hits = semantic_search(

@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sbert.batch import TokenBatch
 from sbert.cli.benchmark.contenders import OWN, PEERS, Encode
 from sbert.cli.benchmark.workloads import synthetic
-from sbert.encoder import SentenceEncoder
+from sbert.cli.doctor import diagnose
 from sbert.modules.transformer import Transformer
 
 
@@ -60,18 +59,53 @@ class Tasks:
     def memory(self) -> dict[str, int]:
         """Peak memory in bytes."""
         device = self.encoder.device
-        return {
-            "host": peak_memory(),
-            "gpu": torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0,
-        }
+        gpu = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
+        return {"host": peak_memory(), "gpu": gpu}
 
     def facts(self) -> dict[str, Any]:
-        """What was selected for the model, and the sizes that determine its number of operations."""
-        return facts(self.encoder)
+        """How the model runs, and the sizes of its transformer."""
+        return {"diagnosis": diagnose(self.encoder), **self._sizes()}
 
     def useful(self, texts: list[str]) -> dict[str, float]:
-        """Number of tokens, and of the operations that they need."""
-        return useful(self.encoder, texts)
+        """Number of tokens of the truncated texts, and of the operations that they need without padding.
+
+        The model's default prompt is included, because every contender inserts it before each text.
+
+            operations per token = 2 weights + 4 length dim layers
+
+        Each weight of a linear layer is used once per token; attention compares a token with all tokens of its text,
+        once for the scores and once for the values.
+        """
+        default = self.encoder.default_prompt_name
+        prompt = "" if default is None else self.encoder.prompts[default]
+        lengths = self.encoder.tokenize(texts, prompt).lengths.double()
+        sizes = self._sizes()
+        operations = 2 * sizes["weights"] * lengths.sum() + 4 * sizes["layers"] * sizes["dim"] * lengths.square().sum()
+        return {"tokens": float(lengths.sum()), "operations": float(operations)}
+
+    def _sizes(self) -> dict[str, int]:
+        first = self.encoder[0]
+        if not isinstance(first, Transformer):
+            return {"weights": 0, "layers": 0, "dim": 0}
+        config = first.auto_model.config
+        return {"weights": self._weights(first), "layers": config.num_hidden_layers, "dim": config.hidden_size}
+
+    @torch.no_grad()
+    def _weights(self, transformer: Transformer) -> int:
+        """Weights of the linear layers per token; those of a layer that is used repeatedly (ALBERT) count each time."""
+        used: list[int] = []
+        hooks = [
+            layer.register_forward_hook(lambda layer, *_: used.append(layer.weight.numel()))
+            for name, layer in transformer.auto_model.named_modules()
+            if isinstance(layer, torch.nn.Linear) and not name.startswith("pooler")
+        ]
+        ids, mask = self.encoder.tokenize(["one text"]).to(self.encoder.device).padded()
+        try:
+            transformer.auto_model(input_ids=ids, attention_mask=mask.long())
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return sum(used)
 
 
 def peak_memory() -> int:
@@ -88,52 +122,3 @@ def peak_memory() -> int:
                 return 1024 * int(line.split()[1])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
-
-
-def facts(encoder: SentenceEncoder) -> dict[str, Any]:
-    """The backend that was selected, and the sizes of the transformer."""
-    from sbert.cli.doctor import diagnose
-
-    weights = layers = width = 0
-    for module in encoder:
-        if isinstance(module, Transformer):
-            config = module.auto_model.config
-            width, layers = int(config.hidden_size), int(config.num_hidden_layers)
-            weights = _weights_per_token(module.auto_model, encoder.tokenize(["one text"]).to(encoder.device))
-    return {"diagnosis": diagnose(encoder), "weights": weights, "layers": layers, "dim": width}
-
-
-@torch.no_grad()
-def _weights_per_token(model: torch.nn.Module, batch: TokenBatch) -> int:
-    """Weights of the linear layers per token; those of a layer that is used repeatedly (ALBERT) count each time."""
-    used: list[int] = []
-    hooks = [
-        layer.register_forward_hook(lambda layer, *_: used.append(layer.weight.numel()))
-        for name, layer in model.named_modules()
-        if isinstance(layer, torch.nn.Linear) and not name.startswith("pooler")
-    ]
-    ids, mask = batch.padded()
-    try:
-        model(input_ids=ids, attention_mask=mask.long())
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return sum(used)
-
-
-def useful(encoder: SentenceEncoder, texts: list[str]) -> dict[str, float]:
-    """Number of tokens of the truncated texts, and of the operations that they need without padding.
-
-    The model's default prompt is included, because every contender inserts it before each text.
-
-        operations per token = 2 weights + 4 length dim layers
-
-    Each weight of a linear layer is used once per token; attention compares a token with all tokens of its text, once
-    for the scores and once for the values.
-    """
-    default = encoder.default_prompt_name
-    prompt = "" if default is None else encoder.prompts[default]
-    lengths = encoder.tokenize(texts, prompt).lengths.double()
-    sizes = facts(encoder)
-    operations = 2 * sizes["weights"] * lengths.sum() + 4 * sizes["layers"] * sizes["dim"] * lengths.square().sum()
-    return {"tokens": float(lengths.sum()), "operations": float(operations)}
