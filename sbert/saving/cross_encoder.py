@@ -12,11 +12,10 @@ from sbert.backends import huggingface
 from sbert.modules.dense import ACTIVATIONS
 from sbert.saving.codecs.transformer import write_network
 from sbert.saving.format import MODULES, SETTINGS
-from sbert.storage.files import UnreadableError, field, read_json, read_object, write_json
+from sbert.storage.files import JsonObject, UnreadableError, read_json, read_object, write_json
 
 # The key in config.json, the key of the activation inside it, and the key that sentence-transformers used before 4.0.
 _KEY, _NAME, _OLD_KEY = "sentence_transformers", "activation_fn", "sbert_ce_default_activation_function"
-_REMEDY = "pass activation="
 
 
 def _full_name(kind: type[nn.Module]) -> str:
@@ -36,19 +35,17 @@ def read_activation(folder: Path) -> nn.Module | None:
     Raises:
         ValueError: If it is not a known activation of torch.
     """
-    config, path = read_object(folder / "config.json"), folder / "config.json"
-    settings, settings_path = read_object(folder / SETTINGS, missing_ok=True), folder / SETTINGS
-    candidates = [
-        (field(settings, settings_path, _NAME, str, None), settings_path),
-        (field(field(config, path, _KEY, dict, {}), path, _NAME, str, None), path),
-        (field(config, path, _OLD_KEY, str, None), path),
+    config, settings = read_object(folder / "config.json"), read_object(folder / SETTINGS, missing_ok=True)
+    inner = JsonObject(config.field(_KEY, dict, {}), config.path)
+    named = [
+        (each, each.field(key, str, None)) for each, key in ((settings, _NAME), (inner, _NAME), (config, _OLD_KEY))
     ]
-    name, path = next(((name, path) for name, path in candidates if name is not None), (None, path))
+    source, name = next((pair for pair in named if pair[1] is not None), (config, None))
     if name is None:
         return None
     if name not in _BY_NAME:
         reason = f"names the activation {name!r}, which is not one of {', '.join(_BY_NAME)}"
-        raise UnreadableError(path, reason, _REMEDY)
+        raise source.error(reason, "pass activation=")
     return _BY_NAME[name]
 
 

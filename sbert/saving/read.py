@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -17,7 +16,7 @@ from sbert.saving import verification
 from sbert.saving.codecs import ReadOptions, class_named, codec_of
 from sbert.saving.format import MODULES, REFERENCE, SETTINGS, Settings
 from sbert.storage import hub
-from sbert.storage.files import UnreadableError, field, inside, read_json, read_object, required
+from sbert.storage.files import JsonObject, UnreadableError, inside, read_json, read_object
 
 _MAX_MODULES = 100
 
@@ -31,23 +30,22 @@ def read_folder(
 
 def read_settings(folder: Path) -> Settings:
     """Prompts, similarity and truncation of the encoder in ``folder``."""
-    path = folder / SETTINGS
-    config = read_object(path, missing_ok=True)
+    config = read_object(folder / SETTINGS, missing_ok=True)
     kind = config.get("model_type") or "SentenceTransformer"
     if kind != "SentenceTransformer":
-        raise UnreadableError(path, f"describes a {kind}, not a sentence encoder", "load it with another library")
-    prompts = field(config, path, "prompts", dict, {})
+        raise config.error(f"describes a {kind}, not a sentence encoder", "load it with another library")
+    prompts = config.field("prompts", dict, {})
     if not all(isinstance(text, str) for text in prompts.values()):
-        raise UnreadableError(path, "gives prompts that are not strings")
-    default = field(config, path, "default_prompt_name", str, None)
+        raise config.error("gives prompts that are not strings")
+    default = config.field("default_prompt_name", str, None)
     if default is not None and default not in prompts:
-        raise UnreadableError(path, f"gives default_prompt_name={default!r}, which is not among its prompts")
-    similarity = field(config, path, "similarity_fn_name", str, None)
+        raise config.error(f"gives default_prompt_name={default!r}, which is not among its prompts")
+    similarity = config.field("similarity_fn_name", str, None)
     if similarity is not None and similarity not in SIMILARITIES:
-        raise UnreadableError(path, f"gives similarity_fn_name={similarity!r}, not one of {', '.join(SIMILARITIES)}")
-    truncate_dim = field(config, path, "truncate_dim", int, None)
+        raise config.error(f"gives similarity_fn_name={similarity!r}, not one of {', '.join(SIMILARITIES)}")
+    truncate_dim = config.field("truncate_dim", int, None)
     if truncate_dim is not None and truncate_dim < 1:
-        raise UnreadableError(path, f"gives truncate_dim={truncate_dim} where at least 1 is expected")
+        raise config.error(f"gives truncate_dim={truncate_dim} where at least 1 is expected")
     return Settings(prompts, default, similarity, truncate_dim)
 
 
@@ -72,8 +70,8 @@ def read_modules(
     modules: list[nn.Module] = []
     with_weights = set()
     for entry in _entries(path):
-        kind = class_named(required(entry, path, "type", str), path)
-        where = inside(folder, field(entry, path, "path", str, ""), path)
+        kind = class_named(entry.required("type", str), path)
+        where = inside(folder, entry.field("path", str, ""), path)
         module = codec_of(kind).read(where, options)
         if module.state_dict():
             if where.resolve() in with_weights:
@@ -85,24 +83,23 @@ def read_modules(
     return modules
 
 
-def _entries(path: Path) -> list[dict[str, Any]]:
+def _entries(path: Path) -> list[JsonObject]:
     """The entries of modules.json."""
     entries = read_json(path)
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise UnreadableError(path, "contains no list of modules")
     if len(entries) > _MAX_MODULES:
         raise UnreadableError(path, f"lists {len(entries)} modules, where at most {_MAX_MODULES} are expected")
-    return entries
+    return [JsonObject(entry, path) for entry in entries]
 
 
 def _without_modules_file(folder: Path, options: ReadOptions) -> list[nn.Module]:
     """A model2vec model, or a Hugging Face model with mean pooling (decoders: the last token)."""
-    path = folder / "config.json"
-    config = read_object(path, missing_ok=True)
+    config = read_object(folder / "config.json", missing_ok=True)
     if config.get("model_type") == "model2vec":
         static = codec_of(StaticEmbedding).read(folder, options)
         return [static, Normalize()] if config.get("normalize") else [static]
     transformer = codec_of(Transformer).read(folder, options)
-    architectures = field(config, path, "architectures", list, None) or [""]
+    architectures = config.field("architectures", list, None) or [""]
     is_decoder = str(architectures[0]).endswith("ForCausalLM") and config.get("is_causal") is not False
     return [transformer, Pooling("lasttoken" if is_decoder else "mean")]

@@ -10,7 +10,7 @@ from typing import TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from sbert.storage.files import UnreadableError, field, read_object, required, write_json
+from sbert.storage.files import read_object, write_json
 
 # Accents, several scripts, digits, punctuation, white space and capitals: everything that tokenizers normalize.
 TEXTS = [
@@ -84,14 +84,14 @@ def read(path: Path) -> Reference | None:
     if not path.exists():
         return None
     recorded = read_object(path)
-    texts, rows = required(recorded, path, "texts", list), required(recorded, path, "vectors", list)
+    texts, rows = recorded.required("texts", list), recorded.required("vectors", list)
     try:
         vectors = np.array(rows, dtype=np.float32)
     except (TypeError, ValueError):
         vectors = np.empty(0, np.float32)
     if vectors.ndim != 2 or len(vectors) != len(texts) or not all(isinstance(text, str) for text in texts):
-        raise UnreadableError(path, "does not contain one vector per text")
-    return {"texts": texts, "vectors": vectors, "versions": field(recorded, path, "versions", dict, {})}
+        raise recorded.error("does not contain one vector per text")
+    return {"texts": texts, "vectors": vectors, "versions": recorded.field("versions", dict, {})}
 
 
 def compare(recorded: Reference, vectors: npt.NDArray[np.float32], tolerance: float) -> Verification:

@@ -14,7 +14,7 @@ from sbert.pipeline.quantization import PRECISIONS
 from sbert.search.ann import BACKENDS, Graph
 from sbert.search.corpus import opened
 from sbert.search.store import INT64_END, VectorStore
-from sbert.storage.files import UnreadableError, checksum, required, write_json
+from sbert.storage.files import JsonObject, UnreadableError, checksum, write_json
 from sbert.storage.folders import check_own, foreign
 
 # The arguments of an index that are saved.
@@ -62,8 +62,8 @@ def read(folder: Path, verify: bool) -> tuple[dict[str, Any], VectorStore, Path 
     Raises:
         UnreadableError: If a file is missing, damaged or of another format.
     """
-    described, path = _described(folder), folder / _INDEX
-    files = required(described, path, "files", dict)
+    described = JsonObject(_described(folder), folder / _INDEX)
+    files = described.required("files", dict)
     for name, saved in files.items():
         _check_file(folder, name, saved, verify)
     ids = _json(folder / _IDS)
@@ -72,7 +72,7 @@ def read(folder: Path, verify: bool) -> tuple[dict[str, Any], VectorStore, Path 
         raise unreadable(folder, "is not a list of unique ids", _IDS)
     vectors = _vectors(folder, described, len(ids)) if ids or _VECTORS in files else None
     graph = next((folder / name for name in files if name.startswith(_GRAPH)), None)
-    next_id = required(described, path, "following", int)
+    next_id = described.required("following", int)
     if types == {int} and not -INT64_END <= min(ids) <= max(ids) < next_id <= INT64_END:
         reason = f"gives {next_id} as the next id, but the ids are {min(ids)} to {max(ids)}, and ids have 64 bits"
         raise unreadable(folder, reason)
@@ -93,9 +93,9 @@ def _check_file(folder: Path, name: str, saved: Any, verify: bool) -> None:
         raise unreadable(folder, "is not what was saved: its checksum differs", name)
 
 
-def _vectors(folder: Path, described: dict[str, Any], rows: int) -> np.ndarray:
-    precision = required(described, folder / _INDEX, "precision", str)
-    dim = required(described, folder / _INDEX, "dim", int)
+def _vectors(folder: Path, described: JsonObject, rows: int) -> np.ndarray:
+    precision = described.required("precision", str)
+    dim = described.required("dim", int)
     columns = -(-dim // 8) if "binary" in precision else dim
     vectors: np.ndarray = opened("vectors", folder / _VECTORS)
     dtype = np.dtype(PRECISIONS.get(precision, np.float32))

@@ -119,14 +119,55 @@ def read_json(path: Path) -> Any:
         return json.loads(content.decode("utf-8"))
 
 
-def read_object(path: Path, missing_ok: bool = False) -> dict[str, Any]:
+class JsonObject(dict[str, Any]):
+    """An object of a JSON file, which checks the types of its values.
+
+    Args:
+        values: The object.
+        path: The file, for errors.
+    """
+
+    def __init__(self, values: dict[str, Any], path: Path) -> None:
+        super().__init__(values)
+        self.path: Path = path
+
+    def field(self, key: str, kind: type | tuple[type, ...], default: Any) -> Any:
+        """The value of a key, which must be of type ``kind``; ``default`` if it is missing or null."""
+        value = self.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+            names = kind.__name__ if isinstance(kind, type) else " or ".join(k.__name__ for k in kind)
+            raise self.error(f"gives {key}={value!r} where {names} is expected")
+        return value
+
+    def required(self, key: str, kind: type | tuple[type, ...]) -> Any:
+        """The value of a key, which must exist and be of type ``kind``."""
+        value = self.field(key, kind, None)
+        if value is None:
+            raise self.error(f"lacks {key!r}")
+        return value
+
+    def dimension(self, key: str) -> int:
+        """The dimension of a key, which must be between 1 and 2^20."""
+        dim: int = self.required(key, int)
+        if not 1 <= dim <= 2**20:
+            raise self.error(f"gives {key}={dim} where 1 to {2**20} is expected")
+        return dim
+
+    def error(self, reason: str, remedy: str = REMEDY) -> UnreadableError:
+        """The error that names the file."""
+        return UnreadableError(self.path, reason, remedy)
+
+
+def read_object(path: Path, missing_ok: bool = False) -> JsonObject:
     """The object in a JSON file; with ``missing_ok``, empty if the file does not exist."""
     if missing_ok and not os.path.lexists(path):
-        return {}
+        return JsonObject({}, path)
     value = read_json(path)
     if not isinstance(value, dict):
         raise UnreadableError(path, f"contains a {type(value).__name__} where an object is expected")
-    return value
+    return JsonObject(value, path)
 
 
 def checksum(path: Path, start: int = 0) -> int:
@@ -140,25 +181,6 @@ def checksum(path: Path, start: int = 0) -> int:
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
             value = zlib.crc32(block, value)
-    return value
-
-
-def field(config: dict[str, Any], path: Path, key: str, kind: type | tuple[type, ...], default: Any) -> Any:
-    """``config[key]``, which must be of type ``kind``; ``default`` if it is missing or null."""
-    value = config.get(key)
-    if value is None:
-        return default
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-        names = kind.__name__ if isinstance(kind, type) else " or ".join(k.__name__ for k in kind)
-        raise UnreadableError(path, f"gives {key}={value!r} where {names} is expected")
-    return value
-
-
-def required(config: dict[str, Any], path: Path, key: str, kind: type | tuple[type, ...]) -> Any:
-    """``config[key]``, which must exist and be of type ``kind``."""
-    value = field(config, path, key, kind, None)
-    if value is None:
-        raise UnreadableError(path, f"lacks {key!r}")
     return value
 
 

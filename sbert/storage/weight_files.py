@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from torch.nn.modules.module import (
 )
 
 from sbert.storage import pickle_files as pickled
-from sbert.storage.files import UnreadableError, check_file, field, inside, read_object, reading
+from sbert.storage.files import UnreadableError, check_file, inside, read_object, reading
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 _HEADER = 10_000_000  # Maximum bytes of a safetensors header; those of the largest models have about 1 MB.
@@ -84,7 +85,7 @@ def read_header(folder: Path, names: Sequence[str] = WEIGHTS) -> Header:
     if path.suffix != ".json":
         return Header(path, _declared(path))
     tensors: dict[str, pickled.Tensor] = {}
-    for shard in sorted({str(shard) for shard in field(read_object(path), path, "weight_map", dict, {}).values()}):
+    for shard in sorted({str(shard) for shard in read_object(path).field("weight_map", dict, {}).values()}):
         tensors.update(_declared(inside(folder, shard, path)))
     return Header(path, tensors)
 
@@ -136,32 +137,30 @@ def within(header: Header, source: Path) -> Iterator[None]:
     Raises:
         ValueError: If there are far more weights than in the file.
     """
-    here = threading.get_ident()
-    numbers = dict.fromkeys(("parameters", "buffers"), 2 * header.numbers + _MORE_NUMBERS)
-    left = {(kind, meta): [numbers[kind], 4 * len(header.tensors) + _MORE_PARTS] for kind in numbers for meta in (0, 1)}
-    modules = 16 * len(header.tensors) + 8 * _MORE_PARTS
+    here, tensors = threading.get_ident(), len(header.tensors)
+    limits = {
+        "elements": 2 * header.numbers + _MORE_NUMBERS,
+        "tensors": 4 * tensors + _MORE_PARTS,
+        "modules": 16 * tensors + 8 * _MORE_PARTS,
+    }
+    counted: Counter[tuple[str, str, bool]] = Counter()
     seen: set[int] = set()  # Tied weights are registered several times, but count once.
 
-    def refuse() -> None:
-        weights = f"{len(header.tensors)} weights with {header.numbers} elements"
-        raise UnreadableError(source, f"describes a model far larger than the {weights} in {header.path}")
+    def add(what: str, kind: str, meta: bool, count: int) -> None:
+        counted[what, kind, meta] += count
+        if counted[what, kind, meta] > limits[what]:
+            weights = f"{tensors} weights with {header.numbers} elements"
+            raise UnreadableError(source, f"describes a model far larger than the {weights} in {header.path}")
 
     def count(kind: str, tensor: torch.Tensor | None) -> None:
-        if tensor is None or threading.get_ident() != here or id(tensor) in seen:
-            return
-        seen.add(id(tensor))
-        remaining = left[kind, int(tensor.is_meta)]
-        remaining[0] -= tensor.numel()
-        remaining[1] -= 1
-        if min(remaining) < 0:
-            refuse()
+        if tensor is not None and threading.get_ident() == here and id(tensor) not in seen:
+            seen.add(id(tensor))
+            add("elements", kind, tensor.is_meta, tensor.numel())
+            add("tensors", kind, tensor.is_meta, 1)
 
     def count_module() -> None:
-        nonlocal modules
         if threading.get_ident() == here:
-            modules -= 1
-            if modules < 0:
-                refuse()
+            add("modules", "", False, 1)
 
     hooks: list[Any] = [
         register_module_parameter_registration_hook(lambda _module, _name, tensor: count("parameters", tensor)),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sbert.storage.files import UnreadableError, read_object, reading, required, write_json
+from sbert.storage.files import JsonObject, read_object, reading, write_json
 from sbert.storage.weight_files import WEIGHTS, Header, read_header, read_weights, within
 
 
@@ -39,14 +39,6 @@ class Codec(NamedTuple):
     write: Callable[[Any, Path, int], None]
 
 
-def dimension(config: dict[str, Any], path: Path, key: str) -> int:
-    """The dimension ``config[key]``, which must be between 1 and 2^20."""
-    dim: int = required(config, path, key, int)
-    if not 1 <= dim <= 2**20:
-        raise UnreadableError(path, f"gives {key}={dim} where 1 to {2**20} is expected")
-    return dim
-
-
 def with_weights(folder: Path, path: Path, kind: type[nn.Module], arguments: dict[str, Any]) -> nn.Module:
     """Construct a module and load its weights, which must match exactly.
 
@@ -70,7 +62,7 @@ def with_weights(folder: Path, path: Path, kind: type[nn.Module], arguments: dic
 
 def configured(
     kind: type[nn.Module],
-    arguments: Callable[[dict[str, Any], Path], dict[str, Any]],
+    arguments: Callable[[JsonObject], dict[str, Any]],
     settings: Callable[[Any, int], dict[str, Any]],
     file: str = "config.json",
 ) -> Codec:
@@ -78,14 +70,14 @@ def configured(
 
     Args:
         kind: The class.
-        arguments: Arguments of ``kind`` from the settings and the path of their file, for errors.
+        arguments: Arguments of ``kind`` from the settings.
         settings: Settings from a module and the dimension of its input.
         file: Name of the file.
     """
 
     def read(folder: Path, _: ReadOptions) -> nn.Module:
-        path = folder / file
-        return with_weights(folder, path, kind, arguments(read_object(path), path))
+        config = read_object(folder / file)
+        return with_weights(folder, config.path, kind, arguments(config))
 
     def write(module: nn.Module, folder: Path, input_dim: int) -> None:
         write_json(folder / file, settings(module, input_dim))

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from sbert.modules import LSTM, Dense, Dropout, LayerNorm, Normalize
 from sbert.modules.dense import ACTIVATIONS
-from sbert.saving.codecs.codec import Codec, configured, dimension
+from sbert.saving.codecs.codec import Codec, configured
 from sbert.saving.format import LSTM_CONFIG
-from sbert.storage.files import UnreadableError, field, write_json
+from sbert.storage.files import JsonObject, write_json
 
 
-def _dense_arguments(config: dict[str, Any], path: Path) -> dict[str, Any]:
+def _dense_arguments(config: JsonObject) -> dict[str, Any]:
     for key in ("module_input_name", "module_output_name"):
-        if field(config, path, key, str, "sentence_embedding") != "sentence_embedding":
-            raise UnreadableError(path, f"gives {key}={config[key]!r}, which is not supported", "use another model")
-    activation = field(config, path, "activation_function", str, "torch.nn.modules.activation.Tanh")
+        if config.field(key, str, "sentence_embedding") != "sentence_embedding":
+            raise config.error(f"gives {key}={config[key]!r}, which is not supported", "use another model")
+    activation = config.field("activation_function", str, "torch.nn.modules.activation.Tanh")
     name = activation.rpartition(".")[2]
     if not activation.startswith("torch.nn.modules.") or name not in ACTIVATIONS:
         reason = f"names the activation {activation!r}, which is not one of {', '.join(ACTIVATIONS)}"
-        raise UnreadableError(path, reason, "use another model")
+        raise config.error(reason, "use another model")
     return {
-        "in_features": dimension(config, path, "in_features"),
-        "out_features": dimension(config, path, "out_features"),
-        "bias": field(config, path, "bias", bool, True),
+        "in_features": config.dimension("in_features"),
+        "out_features": config.dimension("out_features"),
+        "bias": config.field("bias", bool, True),
         "activation": name,
-        "residual": field(config, path, "use_residual", bool, False),
+        "residual": config.field("use_residual", bool, False),
     }
 
 
@@ -41,21 +40,21 @@ def _dense_settings(module: Dense, _: int) -> dict[str, Any]:
     }
 
 
-def _dropout_arguments(config: dict[str, Any], path: Path) -> dict[str, Any]:
-    p = field(config, path, "dropout", (int, float), 0.2)
+def _dropout_arguments(config: JsonObject) -> dict[str, Any]:
+    p = config.field("dropout", (int, float), 0.2)
     if not 0 <= p <= 1:
-        raise UnreadableError(path, f"gives dropout={p} where 0 to 1 is expected")
+        raise config.error(f"gives dropout={p} where 0 to 1 is expected")
     return {"p": float(p)}
 
 
-def _lstm_arguments(config: dict[str, Any], path: Path) -> dict[str, Any]:
+def _lstm_arguments(config: JsonObject) -> dict[str, Any]:
     key = "word_embedding_dimension" if "word_embedding_dimension" in config else "embedding_dimension"
     return {
-        "in_features": dimension(config, path, key),
-        "hidden": dimension(config, path, "hidden_dim"),
-        "layers": field(config, path, "num_layers", int, 1),
-        "dropout": float(field(config, path, "dropout", (int, float), 0.0)),
-        "bidirectional": field(config, path, "bidirectional", bool, True),
+        "in_features": config.dimension(key),
+        "hidden": config.dimension("hidden_dim"),
+        "layers": config.field("num_layers", int, 1),
+        "dropout": float(config.field("dropout", (int, float), 0.0)),
+        "bidirectional": config.field("bidirectional", bool, True),
     }
 
 
@@ -72,7 +71,7 @@ def _lstm_settings(module: LSTM, _: int) -> dict[str, Any]:
 DENSE = configured(Dense, _dense_arguments, _dense_settings)
 LAYER_NORM = configured(
     LayerNorm,
-    lambda config, path: {"dim": dimension(config, path, "dimension")},
+    lambda config: {"dim": config.dimension("dimension")},
     lambda module, _: {"dimension": module.norm.normalized_shape[0]},
 )
 DROPOUT = configured(Dropout, _dropout_arguments, lambda module, _: {"dropout": module.p})

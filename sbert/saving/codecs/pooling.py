@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from sbert.modules import Pooling
 from sbert.modules.pooling import POOLINGS
 from sbert.saving.codecs.codec import configured
 from sbert.saving.format import POOLING_KEYS, POOLING_NAMES
-from sbert.storage.files import UnreadableError, field
+from sbert.storage.files import JsonObject
 
 
-def _arguments(config: dict[str, Any], path: Path) -> dict[str, Any]:
-    given = field(config, path, "pooling_mode", (str, list), None)
+def _arguments(config: JsonObject) -> dict[str, Any]:
+    given = config.field("pooling_mode", (str, list), None)
     if given is None:
-        flags = {key: field(config, path, key, bool, None) for key in POOLING_KEYS}
+        flags = {key: config.field(key, bool, None) for key in POOLING_KEYS}
         given = [mode for key, mode in POOLING_KEYS.items() if flags[key]]
     names = [given] if isinstance(given, str) else given or ["mean"]
     modes = [POOLING_NAMES.get(str(name), str(name)) for name in names]
     unknown = [mode for mode in modes if mode not in POOLINGS]
     if unknown:
         reason = f"gives the pooling mode {unknown[0]!r}, which is not one of {', '.join(POOLINGS)}"
-        raise UnreadableError(path, reason, f"import the code that defines it, with @register_pooling({unknown[0]!r})")
-    return {"mode": modes, "include_prompt": field(config, path, "include_prompt", bool, True)}
+        raise config.error(reason, f"import the code that defines it, with @register_pooling({unknown[0]!r})")
+    return {"mode": modes, "include_prompt": config.field("include_prompt", bool, True)}
 
 
 def _settings(module: Pooling, input_dim: int) -> dict[str, Any]:

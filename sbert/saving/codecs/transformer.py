@@ -14,7 +14,7 @@ from sbert.backends.bert import loading as minimal
 from sbert.modules import Transformer
 from sbert.saving.codecs.codec import Codec, ReadOptions
 from sbert.saving.format import TRANSFORMER_CONFIGS
-from sbert.storage.files import UnreadableError, field, read_object, reading, required, write_json
+from sbert.storage.files import JsonObject, UnreadableError, read_object, reading, write_json
 from sbert.storage.folders import read_whole
 
 # Arguments that a folder may pass to transformers, by their new and old names; None: any key of the configuration.
@@ -46,21 +46,20 @@ _KNOWN = {
 
 def _read(folder: Path, options: ReadOptions) -> Transformer:
     paths = [folder / name for name in TRANSFORMER_CONFIGS]
-    path = next((path for path in paths if path.exists()), folder / "sentence_bert_config.json")
-    config = read_object(path, missing_ok=True)
-    _check(config, path)
-    arguments = {name: _arguments(config, path, name) for name in _ARGUMENTS}
+    config = read_object(next((path for path in paths if path.exists()), paths[0]), missing_ok=True)
+    _check(config)
+    arguments = {name: _arguments(config, name) for name in _ARGUMENTS}
     base, dtype = _base_of(folder, options.resolve), options.dtype or torch.float32
     loaded = None if any(arguments.values()) or base != folder else minimal.load(folder, dtype)
     # The base model of an adapter has a folder of its own, which another process may replace as well.
     model, tokenizer = loaded or read_whole(base, lambda: _load(folder, base, dtype, arguments))
-    lower_case = field(config, path, "do_lower_case", bool, False)
+    lower_case = config.field("do_lower_case", bool, False)
     with reading(folder / "tokenizer.json", "a tokenizer"):
         transformer = Transformer(model, tokenizer, lower_case=lower_case)
         shortest = sum(transformer.special_tokens) + 1
-    limit = field(config, path, "max_seq_length", int, None)
+    limit = config.field("max_seq_length", int, None)
     if limit is not None and limit < shortest:
-        raise UnreadableError(path, f"gives max_seq_length={limit} where at least {shortest} is expected")
+        raise config.error(f"gives max_seq_length={limit} where at least {shortest} is expected")
     if limit is not None:
         transformer.limit_to(limit)
     return transformer
@@ -81,7 +80,7 @@ def _base_of(folder: Path, resolve: Callable[[str], Path]) -> Path:
     path = folder / "adapter_config.json"
     if not path.exists():
         return folder
-    name = required(read_object(path), path, "base_model_name_or_path", str)
+    name = read_object(path).required("base_model_name_or_path", str)
     if name.startswith("."):
         reason = f"names the base model {name!r}, which depends on the working directory"
         raise UnreadableError(path, reason, "write an absolute path, or the name of a model on the hub")
@@ -89,32 +88,32 @@ def _base_of(folder: Path, resolve: Callable[[str], Path]) -> Path:
         return resolve(name)
 
 
-def _arguments(config: dict[str, Any], path: Path, name: str) -> dict[str, Any]:
+def _arguments(config: JsonObject, name: str) -> dict[str, Any]:
     """The arguments for transformers that the folder gives and is allowed to give."""
     old, allowed = _ARGUMENTS[name]
     arguments = {}
-    for key, value in {**field(config, path, old, dict, {}), **field(config, path, name, dict, {})}.items():
+    for key, value in {**config.field(old, dict, {}), **config.field(name, dict, {})}.items():
         if key in _SILENTLY_IGNORED:
             continue
         known = allowed is None or key in allowed
         if known and ("attn_implementation" not in key or value in huggingface.ATTENTIONS):
             arguments[key] = value
         else:
-            warnings.warn(f"{path}: {name} {key}={value!r} ignored", stacklevel=2)
+            warnings.warn(f"{config.path}: {name} {key}={value!r} ignored", stacklevel=2)
     return arguments
 
 
-def _check(config: dict[str, Any], path: Path) -> None:
+def _check(config: JsonObject) -> None:
     """Raise a ValueError for anything but plain text through a plain forward pass; warn about ignored keys."""
     for key, values in _EXPECTED.items():
         if config.get(key) is not None and config[key] not in values:
-            raise UnreadableError(path, f"gives {key}={config[key]!r}, which is not supported", "use a text model")
+            raise config.error(f"gives {key}={config[key]!r}, which is not supported", "use a text model")
     for key in _IGNORED:
         if config.get(key):
-            warnings.warn(f"{path}: {key}={config[key]!r} ignored", stacklevel=2)
+            warnings.warn(f"{config.path}: {key}={config[key]!r} ignored", stacklevel=2)
     unknown = sorted(set(config) - _KNOWN)
     if unknown:
-        warnings.warn(f"{path}: unknown keys {', '.join(unknown)} ignored", stacklevel=2)
+        warnings.warn(f"{config.path}: unknown keys {', '.join(unknown)} ignored", stacklevel=2)
 
 
 def _write(module: Transformer, folder: Path, _: int) -> None:

@@ -14,7 +14,7 @@ from sbert.saving.codecs.codec import Codec, configured
 
 def codec(kind: type[nn.Module]) -> Codec:
     """The codec of a class that a user has defined."""
-    return configured(kind, lambda config, _: config, _settings)
+    return configured(kind, dict, _settings)
 
 
 def _settings(module: nn.Module, _: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import torch
 from sbert.modules import StaticEmbedding, WordEmbeddings
 from sbert.saving.codecs.codec import Codec, ReadOptions, write_weights
 from sbert.saving.format import THEIRS, WORDS_CONFIG, WORDS_VOCABULARY
-from sbert.storage.files import UnreadableError, field, read_object, reading, required, write_json
+from sbert.storage.files import UnreadableError, read_object, reading, write_json
 from sbert.storage.vocabularies import check_ids
 from sbert.storage.weight_files import read_header, read_weights, warn_of_unused, weights_file
 
@@ -56,17 +56,14 @@ def _write_static(module: StaticEmbedding, folder: Path, _: int) -> None:
 
 
 def _read_words(folder: Path, _: ReadOptions) -> WordEmbeddings:
-    path = folder / WORDS_CONFIG
-    config = read_object(path)
-    tokenizer = required(config, path, "tokenizer_class", str)
+    config, vocabulary = read_object(folder / WORDS_CONFIG), read_object(folder / WORDS_VOCABULARY)
+    tokenizer = config.required("tokenizer_class", str)
     if tokenizer.rpartition(".")[2] != "WhitespaceTokenizer":
-        raise UnreadableError(path, f"names the tokenizer {tokenizer!r}, which is not supported", "use another model")
-    vocabulary_path = folder / WORDS_VOCABULARY
-    vocabulary = read_object(vocabulary_path)
-    words = required(vocabulary, vocabulary_path, "vocab", list)
-    stop_words = field(vocabulary, vocabulary_path, "stop_words", list, [])
+        raise config.error(f"names the tokenizer {tokenizer!r}, which is not supported", "use another model")
+    words = vocabulary.required("vocab", list)
+    stop_words = vocabulary.field("stop_words", list, [])
     if not all(isinstance(word, str) for word in [*words, *stop_words]):
-        raise UnreadableError(vocabulary_path, "lists words that are not strings")
+        raise vocabulary.error("lists words that are not strings")
     weights = read_weights(folder)
     table = weights.get("emb_layer.weight")
     if table is None or table.ndim != 2 or len(table) != len(words):
@@ -74,10 +71,10 @@ def _read_words(folder: Path, _: ReadOptions) -> WordEmbeddings:
     module = WordEmbeddings(
         words,
         table.float(),
-        field(vocabulary, vocabulary_path, "do_lower_case", bool, False),
+        vocabulary.field("do_lower_case", bool, False),
         stop_words,
-        field(config, path, "max_seq_length", int, None),
-        field(config, path, "update_embeddings", bool, False),
+        config.field("max_seq_length", int, None),
+        config.field("update_embeddings", bool, False),
     )
     warn_of_unused(read_header(folder), set(weights) - {"emb_layer.weight"}, module)
     return module
