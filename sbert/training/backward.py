@@ -100,12 +100,12 @@ def _tokens(
     model: Any, flat: list[tuple[str, Any]], places: npt.NDArray[np.int64]
 ) -> tuple[Tokens, npt.NDArray[np.int64]]:
     """Tokenize texts with their prompts, grouped by prompt; return the tokens and the new places of the texts."""
-    different = list(dict.fromkeys(prompt for prompt, _ in flat))
-    if different == [""]:  # A cross-encoder, which takes no prompts, comes here as well.
-        return model.tokens([text for _, text in flat]), places
-    rows = [[row for row, (own, _) in enumerate(flat) if own == prompt] for prompt in different]
-    parts = [model.tokens([flat[row][1] for row in of], prompt) for prompt, of in zip(different, rows, strict=True)]
-    moved = np.argsort(np.concatenate(rows))
+    groups: dict[str, list[int]] = {}
+    for row, (prompt, _) in enumerate(flat):
+        groups.setdefault(prompt, []).append(row)
+    # A cross-encoder takes no prompts.
+    parts = [model.tokens([flat[i][1] for i in rows], *([prompt] if prompt else [])) for prompt, rows in groups.items()]
+    moved = np.argsort(np.concatenate(list(groups.values())))
     return parts[0] if len(parts) == 1 else Tokens.joined(parts), moved[places]
 
 

@@ -40,13 +40,13 @@ class PreparedBatch:
     """A batch of one data set, tokenized.
 
     Args:
-        dataset: Name of the data set.
+        dataset: The data set.
         rows: Indices of the rows of all ranks.
         texts: The texts of these rows.
         inputs: Their tokens and labels, for ``backward``.
     """
 
-    dataset: str
+    dataset: Dataset
     rows: Batch
     texts: list[tuple[Any, ...]]
     inputs: TrainingBatch
@@ -96,7 +96,8 @@ class Batches:
         """The batches from number ``start`` to before ``stop``, counted over all epochs, tokenized."""
         stream = (batch for epoch in count() for batch in self.epoch(epoch))
         for name, chosen in islice(stream, start, stop):
-            rows = self.datasets[name].rows
+            dataset = self.datasets[name]
+            rows = dataset.rows
             texts = [rows.inputs(row) for row in chosen.tolist()]
             labels = None if rows.labels is None else rows.labels[torch.from_numpy(chosen)]
             if labels is not None and labels.is_floating_point():
@@ -108,14 +109,14 @@ class Batches:
                 labels,
                 deduplicate=self.config.deduplicate,
                 ranks=ranks,
-                prompts=self.datasets[name].prompts,
+                prompts=dataset.prompts,
             )
-            yield PreparedBatch(name, chosen, texts, inputs)
+            yield PreparedBatch(dataset, chosen, texts, inputs)
 
     def with_guide(self, batch: PreparedBatch, ranks: Ranks) -> TrainingBatch:
         """Move a batch to the model's device, and add the guide's vectors if the loss takes them."""
         inputs = batch.inputs.to(self.model.device)
-        prompts = self.datasets[batch.dataset].guide_prompts
+        prompts = batch.dataset.guide_prompts
         if self.guide is not None and prompts is not None:
             own = batch.texts[ranks.rank :: ranks.world]
             options: dict[str, Any] = {"show_progress_bar": False, "on_truncate": "ignore", "convert_to_tensor": True}

@@ -210,7 +210,7 @@ class Run:
             self.truncated += int(inputs.tokens.truncated.sum())
             loss = backward(
                 self.model,
-                self.batches.datasets[batch.dataset].rows.loss,
+                batch.dataset.rows.loss,
                 inputs,
                 chunk_tokens=config.chunk_tokens,
                 cached=config.chunk_tokens is not None,
@@ -239,9 +239,9 @@ class Run:
 
     def _not_finite(self, batches: list[PreparedBatch], value: float, norm: float) -> str:
         what = f"the loss is {value}" if not math.isfinite(value) else f"the gradient norm is {norm}"
-        rows = "; ".join(f"{batch.dataset}, rows {', '.join(map(str, batch.rows[:20].tolist()))}" for batch in batches)
+        rows = [f"{batch.dataset.rows.name}, rows {str(batch.rows[:20].tolist())[1:-1]}" for batch in batches]
         return (
-            f"{what} at step {self.step + 1} ({rows}), and the weights are those of the previous step;"
+            f"{what} at step {self.step + 1} ({'; '.join(rows)}), and the weights are those of the previous step;"
             f" {checkpoint.last_good(self.saved)}; check these rows, lower learning_rate, or compute in float32"
         )
 
