@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.batch import TokenBatch
+from sbert.batch import Ragged, TokenBatch
 
 # Overhead of a call, as the number of attention scores that take the same time.
 _CALL = 200_000
@@ -81,19 +82,19 @@ def bands(batch: TokenBatch, heads: int, dtype: torch.dtype) -> list[Band]:
 
 
 def _band(start: int, lengths: Tensor, heads: int, dtype: torch.dtype) -> Band:
-    rows, longest, tokens = len(lengths), int(lengths.max()), int(lengths.sum())
-    seen = torch.arange(longest) < lengths[:, None]  # (rows, longest)
-    row, column = seen.nonzero().unbind(1)
-    token = torch.zeros(rows, longest, dtype=torch.int64)
-    token[row, column] = torch.arange(tokens)
-    place = (row[:, None] * heads + torch.arange(heads)) * longest + column[:, None]
+    offsets = F.pad(lengths.cumsum(0), (1, 0))
+    ragged = Ragged(torch.arange(int(offsets[-1])), offsets)
+    token, seen = ragged.padded()  # (rows, longest)
+    rows, longest = token.shape
+    first = (ragged.row_of_token[:, None] * heads + torch.arange(heads)) * longest  # (tokens, heads)
+    place = first + ragged.position_of_token[:, None]
     empty = hidden = None
-    if tokens < rows * longest:
+    if not seen.all():
         unseen = ~seen[:, None].expand(rows, heads, longest)
         empty = unseen.flatten().nonzero()[:, 0]
         hidden = torch.zeros(rows * heads, 1, longest, dtype=dtype)
         hidden.masked_fill_(unseen.reshape(hidden.shape), -torch.inf)
-    return Band(slice(start, start + tokens), (rows, heads, longest), token, place, empty, hidden)
+    return Band(slice(start, start + len(place)), (rows, heads, longest), token, place, empty, hidden)
 
 
 def _scores(runs: list[tuple[int, int]]) -> int:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sbert.backends.architectures import describe
-from sbert.backends.attention import one_kernel
+from sbert.backends.attention import kernel_failures, one_kernel
 from sbert.backends.fused import Fused
 from sbert.backends.parity import gap, probe_of, tolerance
 from sbert.batch import TokenBatch
@@ -63,8 +63,11 @@ class CudaGraphs:
         backbone = describe(network)
         if isinstance(backbone, str):
             return backbone
-        one = one_kernel(dtype, device, backbone.head_dim)
-        return None if one else "attention is not one kernel: that takes half precision and a recent NVIDIA GPU"
+        if one_kernel(dtype, device, backbone.head_dim):
+            return None
+        failure = kernel_failures.get((dtype, device, backbone.head_dim))
+        why = f"varlen_attn {failure}" if failure else "that takes half precision and a recent NVIDIA GPU"
+        return f"attention is not one kernel: {why}"
 
     @property
     def why(self) -> str:

@@ -253,12 +253,10 @@ def _refuse_missing(folder: Path, missing: list[str]) -> None:
 def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizerBase:
     """The tokenizer in ``folder``, without the truncation and padding of its file."""
     check_files(folder)
-    for name in TOKENIZER_FILES:
-        if (folder / name).exists():
-            if name.endswith("_config.json"):
-                read_object(folder / name)
-            elif name in ("tokenizer.json", "vocab.json"):
-                check_ids(folder / name)
+    read_object(folder / "tokenizer_config.json", missing_ok=True)
+    for path in (folder / "tokenizer.json", folder / "vocab.json"):
+        if path.exists():
+            check_ids(path)
     try:
         with quiet():
             kind = imported("AutoTokenizer")

@@ -6,7 +6,7 @@ import copy
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,21 +18,14 @@ from sbert.backends.padded import Padded
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, one_line
 
+if TYPE_CHECKING:
+    from sbert.backends.select import Backend
+
+Made = TypeVar("Made", bound="Backend")
 # The largest difference of a row's vectors, relative to their norm. Devices other than CPUs may be told to multiply
 # float32 in TF32.
 _HALF, _TF32 = 0.1, 1e-2
 _CPU = {torch.float32: 1e-4, torch.float64: 1e-8}
-
-
-class Forward(Protocol):
-    """What can be compared."""
-
-    def forward(self, batch: TokenBatch) -> Tensor:
-        """The tokens' vectors. Shape: (tokens, dim)."""
-        ...
-
-
-Made = TypeVar("Made", bound=Forward)
 
 
 def parity(make: Callable[[Any], Made], how: str, network: Any, device: torch.device, dtype: torch.dtype) -> Made | str:
