@@ -180,11 +180,13 @@ def _inference(**names: Sequence[str]) -> _Source:
 
 
 _ENDINGS = (".tsv", ".jsonl", ".txt")
+_BINARY = ("0", "1")
+_SICK = ("train", "SICK_train.txt"), ("dev", "SICK_trial.txt"), ("test", "SICK_test_annotated.txt")
 _SOURCES = {
-    "MR": _Source(("0", "1"), {"all": _tables("MR", "MR/rt-polarity.pos")}, _sentences),
-    "CR": _Source(("0", "1"), {"all": _tables("CR", "CR/custrev.pos")}, _sentences),
-    "SUBJ": _Source(("0", "1"), {"all": _tables("SUBJ", "SUBJ/subj.subjective")}, _sentences),
-    "MPQA": _Source(("0", "1"), {"all": _tables("MPQA", "MPQA/mpqa.pos")}, _sentences),
+    "MR": _Source(_BINARY, {"all": _tables("MR", "MR/rt-polarity.pos")}, _sentences),
+    "CR": _Source(_BINARY, {"all": _tables("CR", "CR/custrev.pos")}, _sentences),
+    "SUBJ": _Source(_BINARY, {"all": _tables("SUBJ", "SUBJ/subj.subjective")}, _sentences),
+    "MPQA": _Source(_BINARY, {"all": _tables("MPQA", "MPQA/mpqa.pos")}, _sentences),
     "SST2": _sentiment("SST2", "binary", 2),
     "SST5": _sentiment("SST5", "fine", 5),
     "TREC": _Source(
@@ -193,19 +195,11 @@ _SOURCES = {
         _sentences,
     ),
     "MRPC": _Source(
-        ("0", "1"),
+        _BINARY,
         _parts("MRPC", train="MRPC/msr_paraphrase_train.txt", test="MRPC/msr_paraphrase_test.txt"),
         _paraphrases,
     ),
-    "SICK-E": _Source(
-        CLASSES,
-        {
-            "train": ("sick/train.tsv", "SICK/SICK_train.txt"),
-            "dev": ("sick/dev.tsv", "SICK/SICK_trial.txt"),
-            "test": ("sick/test.tsv", "SICK/SICK_test_annotated.txt"),
-        },
-        _entailment,
-    ),
+    "SICK-E": _Source(CLASSES, {split: (f"sick/{split}.tsv", f"SICK/{name}") for split, name in _SICK}, _entailment),
     "SNLI": _inference(
         train=("snli_1.0/snli_1.0_train", "nli/snli_train", "nli/snli_train_subset"),
         dev=("snli_1.0/snli_1.0_dev", "nli/snli_dev"),

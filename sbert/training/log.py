@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from sbert.storage.atomic import write_text
 _EVERY = 0.2  # Seconds between two updates of the bar.
 
 
+@dataclass(eq=False, repr=False)
 class Log:
     """The history of a training run: one dict every few steps, and one for each evaluation.
 
@@ -25,24 +27,20 @@ class Log:
         metric: Name of the score that the bar shows; None for the first score.
     """
 
-    def __init__(
-        self,
-        path: Path | None,
-        total: int,
-        start: int,
-        every: int,
-        waiting: list[float],
-        show: bool | None,
-        metric: str | None = None,
-    ) -> None:
-        self.path: Path | None = path
-        self.every: int = every
-        self.waiting: list[float] = list(waiting)
-        self.metric: str | None = metric
-        self.history: list[dict[str, Any]] = [] if path is None else _reopened(path, start)
+    path: Path | None
+    total: int
+    start: int
+    every: int
+    waiting: list[float]
+    show: bool | None
+    metric: str | None = None
+
+    def __post_init__(self) -> None:
+        self.history: list[dict[str, Any]] = [] if self.path is None else _reopened(self.path, self.start)
         self._newest = {"loss" in entry: entry for entry in self.history}  # Of the steps, and of the evaluations.
         self._sentences, self._seconds = 0, 0.0
-        self._bar = progress_bar(show, total=total, initial=start, unit=" steps", desc="Training", mininterval=_EVERY)
+        count = {"total": self.total, "initial": self.start, "unit": " steps", "mininterval": _EVERY}
+        self._bar = progress_bar(self.show, desc="Training", **count)
         self._show()
 
     def step(

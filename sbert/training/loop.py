@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from sbert.training.weights import Weights
 _FREE = ("output", "keep", "log_every", "checkpoint_every", "evaluate_every", "metric", "timeout")
 
 
+@dataclass(eq=False, repr=False)
 class Run:
     """One call of ``fit``.
 
@@ -54,23 +55,18 @@ class Run:
         ValueError: If there is a checkpoint and ``resume`` is false, or the checkpoint belongs to a different training.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        batches: Batches,
-        config: TrainingConfig,
-        evaluator: Evaluate | None,
-        ranks: Ranks,
-        resume: bool,
-        show_progress_bar: bool | None,
-    ) -> None:
-        self.model: Any = model
-        self.batches: Batches = batches
-        self.config: TrainingConfig = config
-        self.evaluator: Evaluate | None = evaluator
-        self.ranks: Ranks = ranks
+    model: Any
+    batches: Batches
+    config: TrainingConfig
+    evaluator: Evaluate | None
+    ranks: Ranks
+    resume: bool
+    show_progress_bar: bool | None
+
+    def __post_init__(self) -> None:
+        model, batches, config, ranks = self.model, self.batches, self.config, self.ranks
         self.folder: Path | None = None if config.output is None else Path(config.output)
-        self.saved: Path | None = self._find_checkpoint(resume)
+        self.saved: Path | None = self._find_checkpoint()
         an_epoch = len(batches.epoch(0))
         self.epoch_steps: int = max(1, round(an_epoch / config.accumulation))
         self.total: int = config.steps or max(1, round(an_epoch * (config.epochs or 1) / config.accumulation))
@@ -89,22 +85,22 @@ class Run:
         self.optimizer: torch.optim.Optimizer = self.weights.optimizer(config.weight_decay, tensors)
         # With gradient caching, the rows of all chunks would take more memory than the whole gradient.
         sparse = ranks.world == 1 and config.chunk_tokens is None
-        self.embedding_gradients: EmbeddingGradients = EmbeddingGradients([model] if sparse else [])
+        self.embedding_gradients: EmbeddingGradients = EmbeddingGradients(model.modules() if sparse else ())
         self.step: int = int(state["step"])
         self.best: list[Any] | None = state["best"]  # The metric and its value.
         self.texts: int = 0
         self.truncated: int = 0
         path = self.folder / "history.jsonl" if self.folder is not None and ranks.first else None
-        shown = show_progress_bar if ranks.first else False
+        shown = self.show_progress_bar if ranks.first else False
         self.log: Log = Log(path, self.total, self.step, config.log_every, state["waiting"], shown, config.metric)
 
     # ----------------------------------------------------------------------------------------------------- set-up
 
-    def _find_checkpoint(self, resume: bool) -> Path | None:
+    def _find_checkpoint(self) -> Path | None:
         newest = None if self.folder is None else checkpoint.newest(self.folder / "checkpoints")
-        if resume and self.folder is None:
+        if self.resume and self.folder is None:
             raise ValueError("resume=True, but TrainingConfig has no output; pass the folder of the checkpoints")
-        if newest is not None and not resume:
+        if newest is not None and not self.resume:
             raise ValueError(f"{newest} exists already; pass resume=True to continue, or another output")
         return newest
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -21,14 +21,13 @@ class EmbeddingGradients:
     Autograd would fill a new gradient with zeros for every batch: 23 million numbers for BERT.
 
     Args:
-        modules: The modules whose embedding tables are handled.
+        modules: Modules, of which the embedding tables are handled.
     """
 
-    def __init__(self, modules: list[nn.Module]) -> None:
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
         self._modules = [
             part
-            for module in modules
-            for part in module.modules()
+            for part in modules
             if type(part) is nn.Embedding
             and part.weight.device.type == "cpu"
             and part.weight.requires_grad

@@ -476,7 +476,7 @@ def test_not_a_number_stops_at_once(model: SentenceEncoder, tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("large")
 def test_norms_and_gradients_of_tables(model: SentenceEncoder) -> None:
-    kept = tables.EmbeddingGradients([model])
+    kept = tables.EmbeddingGradients(model.modules())
     parameters = list(model.parameters())
     for texts in (["a small boat", "lake lake"], ["seven hills"], []):
         with kept.sparse():
