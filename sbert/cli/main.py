@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 from sbert import __version__
 from sbert.cli import cluster, doctor, encode, evaluate, info, map, pairs, search, similarity, train  # noqa: A004
@@ -29,10 +29,7 @@ _COMMANDS = {
 }
 # torch raises AssertionError for a device that it was not built for, transformers ImportError for a missing tokenizer
 # package, the trainer FloatingPointError for a loss that is not finite. Other errors are bugs and show a traceback.
-_FAILURES = (
-    *(ValueError, TypeError, OSError, RuntimeError, MemoryError),
-    *(ImportError, AssertionError, FloatingPointError),
-)
+_FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError, ImportError, AssertionError, FloatingPointError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -76,14 +73,7 @@ def _one_line(message: object) -> str:
     return " ".join(str(message).split())
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     print(f"sbert: warning: {_one_line(message)}", file=sys.stderr)
 
 

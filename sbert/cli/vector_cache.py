@@ -78,20 +78,20 @@ def document_vectors(
     cached = _read(place, key)
     if cached is not None:
         return cached
+    failure = None
     try:
         with replacing(place, _check) as work:
             vectors, ranges = encode(work / _VECTORS)
             described = {**key, "ranges": None if ranges is None else ranges.tolist()}
             files.write_json(work / _DESCRIPTION, {**described, "crc32": _checksum(vectors, described)})
-        cached = _read(place, key)
     except OSError as error:
-        cached = _read(place, key)  # Another process may have written it meanwhile.
-        if cached is None:
-            reason = files.one_line(error)
-            warnings.warn(f"{place} cannot be written ({reason}), so the vectors are not stored", stacklevel=2)
+        failure = files.one_line(error)
     finally:
         with suppress(OSError):  # It is usually not empty.
             place.parent.rmdir()
+    cached = _read(place, key)  # After a failure, too: another process may have written it meanwhile.
+    if cached is None and failure is not None:
+        warnings.warn(f"{place} cannot be written ({failure}), so the vectors are not stored", stacklevel=2)
     return cached or encode()
 
 
