@@ -55,53 +55,53 @@ batches              4096 tokens at most, texts of similar length; batch_tokens=
 versions             sbert 0.1.0, torch 2.13.0+cpu, transformers 5.23.0, tokenizers 0.23.3, sentence-transformers 6.2.0
 ceiling              float32 373 GFLOP/s, bfloat16 2,797 GFLOP/s
 
-short: 2500 texts of 14.8 tokens       texts/s   tokens/s   ratio  ceiling  max diff  min cosine
-sbert                                      851     12,847    1.54      74%   2.6e-07    1.000000
-sbert-bfloat16                           2,597     40,964    5.17      31%   3.0e-03    0.999915
-ours, batches of 32 in input order         674     10,047    1.19      58%   2.6e-07    1.000000
-padded batches of 32 in input order        481      6,650    0.79      38%   2.1e-07    1.000000
-sentence-transformers                      622      8,381    1.00      48%   0.0e+00    1.000000
-sentence-transformers-bfloat16           1,078     15,808    1.88      12%   3.4e-03    0.999890
+short: 2500 texts of 14.8 tokens     texts/s  tokens/s  ratio  ceiling  max diff  min cosine
+sbert                                    851    12,847   1.54      74%   2.6e-07    1.000000
+sbert-bfloat16                         2,597    40,964   5.17      31%   3.0e-03    0.999915
+ours, batches of 32 in input order       674    10,047   1.19      58%   2.6e-07    1.000000
+padded batches of 32 in input order      481     6,650   0.79      38%   2.1e-07    1.000000
+sentence-transformers                    622     8,381   1.00      48%   0.0e+00    1.000000
+sentence-transformers-bfloat16         1,078    15,808   1.88      12%   3.4e-03    0.999890
 smart batching: 1.26 over ours, batches of 32 in input order, 1.77 over padded batches of 32 in input order
 the machine at its ceiling: 2.08 (float32), 15.62 (bfloat16)
 
-mixed: 625 texts of 40.9 tokens        texts/s   tokens/s   ratio  ceiling  max diff  min cosine
-sbert                                      335     12,125    1.46      72%   2.3e-07    1.000000
-sbert-bfloat16                           1,089     34,855    4.10      27%   3.8e-03    0.999904
-ours, batches of 32 in input order         286     10,377    1.25      61%   2.3e-07    1.000000
-padded batches of 32 in input order         62      2,276    0.28      13%   1.9e-07    1.000000
-sentence-transformers                      230      8,366    1.00      50%   0.0e+00    1.000000
-sentence-transformers-bfloat16             540     19,565    2.36      15%   3.7e-03    0.999871
+mixed: 625 texts of 40.9 tokens      texts/s  tokens/s  ratio  ceiling  max diff  min cosine
+sbert                                    335    12,125   1.46      72%   2.3e-07    1.000000
+sbert-bfloat16                         1,089    34,855   4.10      27%   3.8e-03    0.999904
+ours, batches of 32 in input order       286    10,377   1.25      61%   2.3e-07    1.000000
+padded batches of 32 in input order       62     2,276   0.28      13%   1.9e-07    1.000000
+sentence-transformers                    230     8,366   1.00      50%   0.0e+00    1.000000
+sentence-transformers-bfloat16           540    19,565   2.36      15%   3.7e-03    0.999871
 smart batching: 1.17 over ours, batches of 32 in input order, 5.37 over padded batches of 32 in input order
 the machine at its ceiling: 2.01 (float32), 15.11 (bfloat16)
 
-single sentences, ms                      p50      p95      p99    ratio
-sbert                                    5.88     8.59     9.91     1.21
-sbert-bfloat16                           4.03     6.03     6.54     1.77
-ours, batches of 32 in input order       5.56     7.19     8.65     1.28
-padded batches of 32 in input order      7.51     9.43    11.03     0.95
-sentence-transformers                    7.13     8.90     9.94     1.00
-sentence-transformers-bfloat16           6.54     7.82     8.95     1.09
+single sentences, ms                  p50   p95    p99  ratio
+sbert                                5.88  8.59   9.91   1.21
+sbert-bfloat16                       4.03  6.03   6.54   1.77
+ours, batches of 32 in input order   5.56  7.19   8.65   1.28
+padded batches of 32 in input order  7.51  9.43  11.03   0.95
+sentence-transformers                7.13  8.90   9.94   1.00
+sentence-transformers-bfloat16       6.54  7.82   8.95   1.09
 
-process                                load s  first s  peak MB
-sbert                                    1.94     0.14      957
-sbert-bfloat16                           1.98     0.09      782
-ours, batches of 32 in input order       1.88     0.18      892
-padded batches of 32 in input order      1.84     0.00    1,208
-sentence-transformers                    2.81     0.01    1,084
-sentence-transformers-bfloat16           2.74     0.01    1,159
+process                              load s  first s  peak MB
+sbert                                  1.94     0.14      957
+sbert-bfloat16                         1.98     0.09      782
+ours, batches of 32 in input order     1.88     0.18      892
+padded batches of 32 in input order    1.84     0.00    1,208
+sentence-transformers                  2.81     0.01    1,084
+sentence-transformers-bfloat16         2.74     0.01    1,159
 
-sentences/s by batch_tokens
-short    512: 786  1024: 777  2048: 795  4096: 768  8192: 686  16384: 717
-mixed    512: 339  1024: 344  2048: 354  4096: 356  8192: 336  16384: 328
-best     2048
+sentences/s by batch_tokens  512  1024  2048  4096  8192  16384
+short                        786   777   795   768   686    717
+mixed                        339   344   354   356   336    328
+best: 2048
 
-best 10 of 2250 texts, 250 queries   bytes a vector   recall
-float32                                       1,536    1.000
-int8                                            384    0.995
-binary                                           48    0.737
-binary, rescored by int8                        432    0.969
-binary, rescored by float32                   1,584    0.973
+best 10 of 2250 texts, 250 queries  bytes per vector  recall
+float32                                        1,536   1.000
+int8                                             384   0.995
+binary                                            48   0.737
+binary, rescored by int8                         432   0.969
+binary, rescored by float32                    1,584   0.973
 ```
 
 Every vector of the float32 rows is that of sentence-transformers to 3e-7; those of bfloat16 have a cosine of 0.9999 or
