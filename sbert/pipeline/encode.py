@@ -154,8 +154,8 @@ class SentenceEncoding(Encoding):
         plain: Whether to compute in the dtype of the weights, and without ``torch.compile``.
     """
 
-    what = "the vector"
-    probe = "a"
+    what: ClassVar[str] = "the vector"
+    probe: ClassVar[str | Pair] = "a"
 
     def __init__(
         self,
