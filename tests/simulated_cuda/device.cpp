@@ -1,0 +1,912 @@
+// A simulated CUDA device for a CPU build of torch.
+//
+// Its tensors are ordinary tensors whose device is cuda:N and whose memory is the host's. A boxed fallback runs each
+// operation with the CPU's kernel on the same memory. Before that it checks what a GPU enforces: one device per
+// operation, what may happen while a stream is captured, memory that is full. It counts kernels, copies and the times
+// that the host waits, and it notices when a stream reads what another one writes without having waited for it.
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/csrc/utils/device_lazy_init.h>
+#include <torch/library.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <list>
+#include <map>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace {
+
+constexpr auto CUDA = c10::DeviceType::CUDA;
+constexpr int MOST = 8;
+int devices = 0;  // None while no device is simulated.
+thread_local c10::DeviceIndex current = 0;
+thread_local std::array<c10::StreamId, MOST> streams{};
+
+// The state is under one lock: the simulated devices run one operation at a time. Memory is freed by threads that hold
+// Python's lock, for which an operation may wait when it drops a tensor; so memory has a lock of its own, under which
+// nothing else is waited for.
+std::recursive_mutex state, leaf;
+using Locked = std::lock_guard<std::recursive_mutex>;
+std::map<std::string, long> counts;
+std::map<std::string, long> kernels;
+
+// ------------------------------------------------------------------------------------------------------ memory
+
+long used = 0, most_used = 0, limit = -1, allocations = 0, fail_at = -1;
+
+struct Block {
+  void* data;
+  size_t size;
+};
+
+void forget_writer(const void* data);
+
+void release(void* context) {
+  if (!context) return;
+  auto* block = static_cast<Block*>(context);
+  {
+    Locked locked(leaf);
+    used -= static_cast<long>(block->size);
+    forget_writer(block->data);
+  }
+  c10::GetDefaultCPUAllocator()->raw_deleter()(block->data);
+  delete block;
+}
+
+struct Memory final : c10::Allocator {
+  c10::DataPtr allocate(size_t size) override {
+    Locked locked(leaf);
+    TORCH_CHECK(current < devices, "CUDA error: invalid device ordinal");
+    const c10::Device device(CUDA, current);
+    if (!size) return {nullptr, nullptr, &release, device};
+    allocations++;
+    if ((limit >= 0 && used + static_cast<long>(size) > limit) || allocations == fail_at)
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", size, " bytes (simulated)");
+    auto* block = new Block{c10::GetDefaultCPUAllocator()->raw_allocate(size), size};
+    std::memset(block->data, 0xFF, size);  // New memory holds no zeros, but NaN.
+    used += static_cast<long>(size);
+    most_used = std::max(most_used, used);
+    return {block->data, block, &release, device};
+  }
+  void copy_data(void* to, const void* from, size_t size) const override { std::memcpy(to, from, size); }
+};
+Memory memory;
+
+// Memory of one device while this exists.
+struct On {
+  c10::DeviceIndex before = current;
+  explicit On(c10::DeviceIndex index) {
+    if (index >= 0) current = index;
+  }
+  ~On() { current = before; }
+};
+
+std::map<const char*, size_t> pinned;
+long pinned_allocations = 0;
+
+bool is_pinned(const void* data) {
+  Locked locked(leaf);
+  auto after = pinned.upper_bound(static_cast<const char*>(data));
+  if (after == pinned.begin()) return false;
+  --after;
+  return static_cast<const char*>(data) < after->first + std::max<size_t>(after->second, 1);
+}
+
+// ----------------------------------------------------------------------------------- streams, events and races
+
+// What each stream, and the host, is known to have waited for: for every stream the number of its last operation.
+using Queue = std::pair<int, c10::StreamId>;  // (device, stream)
+using Clock = std::map<Queue, long>;
+const Queue HOST{-1, 0};
+std::map<Queue, Clock> known;
+c10::StreamId last_stream = 0;
+
+struct Written {
+  Queue queue;
+  long time;
+};
+std::unordered_map<const void*, Written> writers;  // by the address of a storage's memory
+std::vector<std::string> problems;
+
+// torch gives freed memory to the same stream again, or waits.
+void forget_writer(const void* data) { writers.erase(data); }
+
+void merge(Clock& mine, const Clock& other) {
+  for (const auto& [queue, time] : other) mine[queue] = std::max(mine[queue], time);
+}
+
+// Copies that the host did not wait for. Those to the host happen when it waits, so that who reads too early reads
+// garbage; the memory of those to the device must not change before.
+struct Pending {
+  Queue queue;
+  long time;
+  at::Tensor from, to;  // to the host: a snapshot, and the pinned memory
+  const void* data;     // to the device: the pinned memory, its size and its sum
+  size_t size;
+  size_t sum;
+};
+std::list<Pending> pending;
+
+size_t sum_of(const void* data, size_t size) {
+  return std::hash<std::string_view>{}({static_cast<const char*>(data), size});
+}
+
+void settle(const Pending& copy) {
+  if (copy.to.defined()) {
+    std::memcpy(copy.to.storage().mutable_data(), copy.from.storage().data(), copy.size);
+  } else if (sum_of(copy.data, copy.size) != copy.sum) {
+    problems.push_back("pinned memory changes before its copy to the device is known to have happened");
+  }
+}
+
+// The host has waited: for a stream, an event or everything.
+void host_waits(const Clock& clock) {
+  merge(known[HOST], clock);
+  for (auto copy = pending.begin(); copy != pending.end();) {
+    if (known[HOST][copy->queue] >= copy->time) {
+      settle(*copy);
+      copy = pending.erase(copy);
+    } else {
+      ++copy;
+    }
+  }
+}
+
+// Pinned memory that Python has freed. torch keeps it until the copies from it have happened; so does this.
+std::vector<char*> freed;
+
+void unpin(void* data) {
+  Locked locked(leaf);
+  freed.push_back(static_cast<char*>(data));
+}
+
+void free_pinned() {
+  std::vector<char*> all;
+  {
+    Locked locked(leaf);
+    all.swap(freed);
+  }
+  for (char* start : all) {
+    const char* end = start + pinned[start];
+    for (auto copy = pending.begin(); copy != pending.end();) {
+      const auto* place = static_cast<const char*>(copy->data);
+      const bool inside = !copy->to.defined() && place >= start && place <= end;
+      if (inside) settle(*copy);
+      copy = inside ? pending.erase(copy) : std::next(copy);
+    }
+    Locked locked(leaf);
+    pinned.erase(start);
+    c10::GetDefaultCPUAllocator()->raw_deleter()(start);
+  }
+}
+
+struct PinnedMemory final : c10::Allocator {
+  c10::DataPtr allocate(size_t size) override {
+    void* data = c10::GetDefaultCPUAllocator()->raw_allocate(std::max<size_t>(size, 1));
+    Locked locked(leaf);
+    pinned_allocations++;
+    pinned[static_cast<const char*>(data)] = size;
+    return {data, data, &unpin, c10::Device(c10::DeviceType::CPU)};
+  }
+  void copy_data(void* to, const void* from, size_t size) const override { std::memcpy(to, from, size); }
+};
+PinnedMemory pinned_memory;
+
+struct Event {
+  Clock clock;
+};
+
+// ------------------------------------------------------------------------------------------------------- guard
+
+c10::Stream stream_of(c10::Device device, c10::StreamId id) {
+  return c10::Stream(c10::Stream::UNSAFE, device, id);
+}
+
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return CUDA; }
+  c10::Device getDevice() const override { return {CUDA, current}; }
+  void setDevice(c10::Device device) const override {
+    TORCH_CHECK(device.index() < devices, "CUDA error: invalid device ordinal");
+    if (device.index() >= 0) current = device.index();
+  }
+  void uncheckedSetDevice(c10::Device device) const noexcept override {
+    if (device.index() >= 0) current = device.index();
+  }
+  c10::Device exchangeDevice(c10::Device device) const override {
+    const auto old = getDevice();
+    setDevice(device);
+    return old;
+  }
+  c10::DeviceIndex deviceCount() const noexcept override { return static_cast<c10::DeviceIndex>(devices); }
+  c10::Stream getStream(c10::Device device) const override {
+    const auto index = device.index() < 0 ? current : device.index();
+    return stream_of({CUDA, index}, streams[index]);
+  }
+  c10::Stream getDefaultStream(c10::Device device) const override {
+    return stream_of({CUDA, device.index() < 0 ? current : device.index()}, 0);
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    const auto old = getStream(stream.device());
+    streams[stream.device_index()] = stream.id();
+    return old;
+  }
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag) const override {
+    Locked locked(state);
+    if (!*event) *event = new Event;
+    static_cast<Event*>(*event)->clock = known[{stream.device_index(), stream.id()}];
+  }
+  void block(void* event, const c10::Stream& stream) const override {
+    Locked locked(state);
+    if (event) merge(known[{stream.device_index(), stream.id()}], static_cast<Event*>(event)->clock);
+  }
+  bool queryEvent(void*) const override { return true; }
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete static_cast<Event*>(event); }
+};
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------------------------- hooks
+
+namespace at {
+struct SimulatedHooks final : CUDAHooksInterface {
+  bool hasCUDA() const override { return true; }
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  void init() const override {}
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  c10::DeviceIndex current_device() const override { return current; }
+  int getNumGPUs() const override { return devices; }
+  c10::DeviceIndex deviceCount() const override { return static_cast<c10::DeviceIndex>(devices); }
+  c10::DeviceIndex getCurrentDevice() const override { return current; }
+  void setCurrentDevice(c10::DeviceIndex device) const override { current = device; }
+  c10::Allocator* getCUDADeviceAllocator() const override { return &memory; }
+  c10::Allocator* getPinnedMemoryAllocator() const override { return &pinned_memory; }
+  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
+  c10::Device getDeviceFromPtr(void*) const override { return c10::Device(c10::DeviceType::CUDA, current); }
+};
+}  // namespace at
+
+namespace {
+
+// ------------------------------------------------------------------------------- between the device and the host
+
+// A storage of one device over the memory of a storage of another.
+c10::Storage over(const c10::Storage& storage, c10::Device device) {
+  auto* held = new c10::Storage(storage);
+  c10::DataPtr data(
+      const_cast<void*>(storage.data()), held, [](void* context) { delete static_cast<c10::Storage*>(context); }, device);
+  auto* allocator = device.is_cpu() ? c10::GetDefaultCPUAllocator() : static_cast<c10::Allocator*>(&memory);
+  return {c10::Storage::use_byte_size_t(), storage.nbytes(), std::move(data), allocator, true};
+}
+
+at::Tensor shaped(const c10::Storage& storage, const at::Tensor& like, c10::DispatchKey key) {
+  auto made = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(key), like.dtype());
+  made.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
+  return made;
+}
+
+at::Tensor host_view(const at::Tensor& tensor) {
+  return shaped(over(tensor.storage(), c10::Device(c10::DeviceType::CPU)), tensor, c10::DispatchKey::CPU);
+}
+
+// The tensors among the arguments or results of an operation.
+struct Tensors {
+  std::vector<at::Tensor> simulated, host;
+  void add(const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    if (tensor.device().type() == CUDA) simulated.push_back(tensor);
+    else if (tensor.device().is_cpu()) host.push_back(tensor);
+  }
+  void add(const c10::IValue& value) {
+    if (value.isTensor()) add(value.toTensor());
+    else if (value.isTensorList()) for (const at::Tensor& each : value.toTensorVector()) add(each);
+    else if (value.isList()) for (const c10::IValue& each : value.toListRef()) add(each);
+  }
+};
+
+// Arguments from the device to the host and results back, over the same memory.
+struct Translation {
+  std::unordered_map<c10::StorageImpl*, c10::Storage> to_host, to_device;
+  std::vector<c10::Storage> alive;
+  std::vector<std::pair<at::Tensor, at::Tensor>> arguments;  // (host, device)
+
+  at::Tensor host(const at::Tensor& tensor) {
+    if (!tensor.defined() || tensor.device().type() != CUDA) return tensor;
+    for (const auto& [made, given] : arguments)
+      if (given.is_same(tensor)) return made;
+    auto found = to_host.find(tensor.storage().unsafeGetStorageImpl());
+    if (found == to_host.end()) {
+      auto storage = over(tensor.storage(), c10::Device(c10::DeviceType::CPU));
+      to_device.emplace(storage.unsafeGetStorageImpl(), tensor.storage());
+      found = to_host.emplace(tensor.storage().unsafeGetStorageImpl(), storage).first;
+    }
+    auto made = shaped(found->second, tensor, c10::DispatchKey::CPU);
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) made.unsafeGetTensorImpl()->set_wrapped_number(true);
+    arguments.emplace_back(made, tensor);
+    return made;
+  }
+  c10::IValue host(const c10::IValue& value) {
+    if (value.isTensor()) return host(value.toTensor());
+    if (value.isTensorList()) {
+      std::vector<at::Tensor> all;
+      for (const at::Tensor& each : value.toTensorVector()) all.push_back(host(each));
+      return all;
+    }
+    if (value.isList() && value.type()->containedType(0)->kind() == c10::TypeKind::OptionalType) {
+      c10::List<std::optional<at::Tensor>> all;
+      for (const c10::IValue& each : value.toListRef())
+        all.push_back(each.isNone() ? std::nullopt : std::make_optional(host(each.toTensor())));
+      return all;
+    }
+    if (value.isDevice() && value.toDevice().type() == CUDA) return c10::Device(c10::DeviceType::CPU);
+    return value;
+  }
+  // A copy of a storage in the memory of a device.
+  c10::Storage moved(const c10::Storage& storage, c10::Device device) {
+    On on(device.index());
+    auto data = memory.allocate(storage.nbytes());
+    if (storage.nbytes()) std::memcpy(data.get(), storage.data(), storage.nbytes());
+    c10::Storage made{c10::Storage::use_byte_size_t(), storage.nbytes(), std::move(data), &memory, true};
+    to_device.insert_or_assign(storage.unsafeGetStorageImpl(), made);
+    alive.push_back(storage);
+    return made;
+  }
+  at::Tensor device(const at::Tensor& tensor, c10::Device device) {
+    if (!tensor.defined() || !tensor.device().is_cpu()) return tensor;
+    for (const auto& [made, given] : arguments)
+      if (made.is_same(tensor)) return given;
+    auto found = to_device.find(tensor.storage().unsafeGetStorageImpl());
+    const auto storage = found == to_device.end() ? moved(tensor.storage(), device) : found->second;
+    return shaped(storage, tensor, c10::DispatchKey::CUDA);
+  }
+  c10::IValue device(const c10::IValue& value, c10::Device where) {
+    if (value.isTensor()) return device(value.toTensor(), where);
+    if (value.isTensorList()) {
+      std::vector<at::Tensor> all;
+      for (const at::Tensor& each : value.toTensorVector()) all.push_back(device(each, where));
+      return all;
+    }
+    return value;
+  }
+  // What an operation has done to its arguments beside writing into their memory: another size, other memory.
+  void write_back() {
+    for (auto& [made, given] : arguments) {
+      auto found = to_device.find(made.storage().unsafeGetStorageImpl());
+      if (found == to_device.end() || made.storage().data() != found->second.data())
+        given.unsafeGetTensorImpl()->set_storage_keep_dtype(moved(made.storage(), given.device()));
+      else if (found->second.unsafeGetStorageImpl() != given.storage().unsafeGetStorageImpl())
+        given.unsafeGetTensorImpl()->set_storage_keep_dtype(c10::Storage(found->second));
+      if (made.sizes() != given.sizes() || made.strides() != given.strides() ||
+          made.storage_offset() != given.storage_offset())
+        given.unsafeGetTensorImpl()->set_sizes_and_strides(made.sizes(), made.strides(), made.storage_offset());
+    }
+  }
+};
+
+// ---------------------------------------------------------------------------------------------------- captures
+
+struct Call {
+  c10::OperatorHandle op;
+  std::vector<c10::IValue> arguments;  // on the host
+  std::vector<at::Tensor> results;     // the memory of the captured results, on the host
+};
+struct Graph {
+  Queue queue{HOST};
+  std::vector<Call> calls;
+  std::vector<c10::Storage> memory;  // What was allocated during the capture belongs to the graph.
+  std::vector<std::pair<c10::Storage, std::string>> before;  // other memory that it writes, as it was
+};
+Graph* capturing = nullptr;
+
+bool is_captured(int device) { return capturing && capturing->queue == Queue{device, streams[device]}; }
+
+// ---------------------------------------------------------------------------------------------------- fallback
+
+// These launch no kernel.
+const std::set<std::string> VIEWS = {
+    "view", "as_strided", "slice", "select", "t", "transpose", "permute", "unsqueeze", "squeeze", "expand", "alias",
+    "detach", "unbind", "split", "split_with_sizes", "_unsafe_view", "diagonal", "_reshape_alias", "unfold",
+    "view_as_real", "view_as_complex", "lift", "lift_fresh", "set_", "resize_", "record_stream", "is_pinned",
+    "_fused_sdp_choice", "squeeze_", "unsqueeze_", "t_", "transpose_", "detach_", "_nested_view_from_buffer"};
+// The host waits for these: their result is a number, or the size of a tensor.
+const std::set<std::string> WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim",
+                                     "unique_consecutive", "equal", "bincount"};
+
+bool is_product(const std::string& name) {
+  return name == "mm" || name == "addmm" || name == "bmm" || name == "baddbmm" || name == "_addmm_activation";
+}
+
+// What an operation holds; it is dropped without the lock.
+struct Held {
+  Tensors seen;
+  Translation translation;
+  std::vector<c10::IValue> arguments;
+  torch::jit::Stack given;
+};
+
+void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
+  auto& [seen, translation, arguments, given] = held;
+  free_pinned();
+  const auto& schema = op.schema();
+  const size_t count = schema.arguments().size();
+  const size_t first = stack->size() - count;
+  const std::string full = op.operator_name().name;
+  const std::string name = full.substr(full.find("::") + 2);
+  const bool copies = name == "copy_";
+  const bool indexing = name.find("index") != std::string::npos;
+
+  given.assign(stack->end() - static_cast<long>(count), stack->end());
+
+  // On which device?
+  c10::Device device(CUDA, -1);
+  bool non_blocking = false;
+  for (size_t i = 0; i < count; i++) {
+    const auto& value = (*stack)[first + i];
+    seen.add(value);
+    if (value.isDevice() && value.toDevice().type() == CUDA)
+      device = c10::Device(CUDA, value.toDevice().index() < 0 ? current : value.toDevice().index());
+    if (schema.arguments()[i].name() == "non_blocking" && value.isBool()) non_blocking = value.toBool();
+  }
+  if (copies) {
+    device = seen.simulated.at(0).device();
+  } else {
+    for (const auto& tensor : seen.simulated) {
+      TORCH_CHECK(device.index() < 0 || device == tensor.device(), "Expected all tensors to be on the same device, but ",
+                  "found at least two devices, ", device, " and ", tensor.device(), "! (", full, ")");
+      device = tensor.device();
+    }
+    for (const auto& tensor : seen.host)
+      TORCH_CHECK(tensor.dim() == 0 || indexing, "Expected all tensors to be on the same device, but found at least ",
+                  "two devices, ", device, " and cpu! (", full, ")");
+  }
+  TORCH_CHECK(device.index() >= 0 && device.index() < devices, "CUDA error: invalid device ordinal ", device);
+  const Queue queue{device.index(), streams[device.index()]};
+  const bool captured = is_captured(device.index());
+
+  // What does it cost?
+  const bool view = VIEWS.count(name) > 0;
+  bool waits = WAITS.count(name) > 0;
+  if (name == "repeat_interleave" && op.operator_name().overload_name == "Tensor") waits = (*stack)[first + 1].isNone();
+  if (indexing) {
+    for (const auto& tensor : seen.host) waits |= tensor.dim() > 0;
+    for (size_t i = 1; i < seen.simulated.size(); i++)
+      waits |= seen.simulated[i].scalar_type() == at::kBool || seen.simulated[i].scalar_type() == at::kByte;
+  }
+  bool to_host = false;
+  if (copies) {
+    const at::Tensor &to = (*stack)[first].toTensor(), &from = (*stack)[first + 1].toTensor();
+    const long bytes = static_cast<long>(from.nbytes());
+    to_host = to.device().is_cpu();
+    if (from.device().is_cpu()) {
+      // Memory that is not pinned is copied by the driver first, for which the host waits.
+      waits = from.dim() > 0 && !(non_blocking && is_pinned(from.storage().data()));
+      counts["copies to the device"]++;
+      counts["bytes to the device"] += bytes;
+    } else if (to_host) {
+      waits = !(non_blocking && is_pinned(to.storage().data()));
+      counts["copies to the host"]++;
+      counts["bytes to the host"] += bytes;
+    } else if (to.device() != from.device()) {
+      counts["copies between devices"]++;
+      // torch makes both streams wait for each other.
+      const Queue other{from.device().index(), streams[from.device().index()]};
+      const Queue own{device.index(), streams[device.index()]};
+      merge(known[own], known[other]);
+      merge(known[other], known[own]);
+    }
+  }
+  const bool kernel = !view && !(copies && (to_host || seen.host.size()));
+  if (kernel) {
+    counts["kernels"]++;
+    kernels[name]++;
+  }
+  if (waits) {
+    TORCH_CHECK(!captured, "CUDA error: operation not permitted when stream is capturing (", full, ")");
+    counts["synchronizations"]++;
+    kernels["waits: " + name]++;
+  }
+
+  // Has this stream waited for those that write what it reads?
+  long time = 0;
+  if (!view) {
+    merge(known[queue], known[HOST]);  // What the host has waited for has happened.
+    time = ++known[queue][queue];
+    Locked locked(leaf);
+    for (const auto& tensor : seen.simulated) {
+      auto written = tensor.has_storage() ? writers.find(tensor.storage().data()) : writers.end();
+      if (written != writers.end() && written->second.queue != queue &&
+          known[queue][written->second.queue] < written->second.time)
+        problems.push_back(full + " on " + device.str() + " uses what another stream writes, without waiting for it");
+    }
+  }
+
+  // Run it on the host.
+  std::vector<size_t> written;
+  for (size_t i = 0; i < count; i++) {
+    auto value = translation.host((*stack)[first + i]);
+    if (schema.arguments()[i].name() == "pin_memory") value = c10::IValue();
+    arguments.push_back(value);
+    const auto* alias = schema.arguments()[i].alias_info();
+    if (alias && alias->isWrite()) written.push_back(i);
+  }
+  const auto destination = copies ? (*stack)[first].toTensor() : at::Tensor();
+  stack->erase(stack->end() - static_cast<long>(count), stack->end());
+  const bool later = copies && to_host && !waits;
+  if (captured && !view) {
+    // Nothing runs during a capture: at its end, what is written here has its old values again.
+    for (const size_t i : written)
+      if (given[i].isTensor() && given[i].toTensor().storage().nbytes()) {
+        const auto& storage = given[i].toTensor().storage();
+        capturing->before.emplace_back(storage, std::string(static_cast<const char*>(storage.data()), storage.nbytes()));
+      }
+  }
+  if (later) {
+    // The copy happens when the host waits for it. Until then its memory holds garbage.
+    auto snapshot = at::empty(destination.sizes(), destination.options().pinned_memory(false));
+    snapshot = at::detail::make_tensor<c10::TensorImpl>(
+        c10::Storage(c10::Storage::use_byte_size_t(), destination.storage().nbytes(),
+                     c10::GetDefaultCPUAllocator()->allocate(destination.storage().nbytes()),
+                     c10::GetDefaultCPUAllocator(), true),
+        c10::DispatchKeySet(c10::DispatchKey::CPU), destination.dtype());
+    snapshot.unsafeGetTensorImpl()->set_sizes_and_strides(destination.sizes(), destination.strides(),
+                                                          destination.storage_offset());
+    std::memcpy(snapshot.storage().mutable_data(), destination.storage().data(), destination.storage().nbytes());
+    torch::jit::Stack copy{snapshot, arguments[1], false};
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &copy);
+    pending.push_back({queue, time, snapshot, destination, nullptr, destination.storage().nbytes(), 0});
+    auto* place = static_cast<char*>(destination.mutable_data_ptr());
+    if (destination.is_contiguous()) std::memset(place, 0xFF, destination.nbytes());
+    stack->push_back(destination);
+  } else {
+    stack->insert(stack->end(), arguments.begin(), arguments.end());
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    if (copies && !waits && seen.host.size() && seen.host[0].dim()) {
+      const auto& from = seen.host[0];
+      if (from.is_contiguous())
+        pending.push_back({queue, time, {}, {}, from.data_ptr(), from.nbytes(), sum_of(from.data_ptr(), from.nbytes())});
+    }
+  }
+  if (waits) host_waits(known[queue]);
+  translation.write_back();
+
+  // Results are the device's.
+  const size_t start = stack->size() - schema.returns().size();
+  Call call{op, arguments, {}};
+  long bytes = 0;
+  for (size_t i = start; i < stack->size(); i++) {
+    auto& value = (*stack)[i];
+    if (to_host || name == "_local_scalar_dense" || name == "_fused_sdp_choice") continue;
+    const size_t before = translation.alive.size();
+    value = translation.device(value, device);
+    Tensors results;
+    results.add(value);
+    for (const auto& tensor : results.simulated) {
+      bytes += static_cast<long>(tensor.nbytes());
+      if (!tensor.has_storage() || !tensor.storage().data()) continue;
+      if (!view && !captured) {
+        Locked locked(leaf);
+        writers[tensor.storage().data()] = {queue, time};
+      }
+      if (!captured) continue;
+      call.results.push_back(host_view(tensor));
+      if (translation.alive.size() > before) capturing->memory.push_back(tensor.storage());
+    }
+  }
+  if (kernel) {
+    for (const auto& tensor : seen.simulated) bytes += static_cast<long>(tensor.nbytes());
+    counts["bytes of kernels"] += bytes;
+    if (is_product(name)) {
+      const auto& a = seen.simulated[seen.simulated.size() - 2];
+      const auto& b = seen.simulated[seen.simulated.size() - 1];
+      counts["operations of products"] += 2 * a.numel() * b.size(-1);
+    }
+  }
+  if (captured && !view) capturing->calls.push_back(std::move(call));
+}
+
+void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  Held held;
+  Locked locked(state);
+  run(op, stack, held);
+}
+
+at::Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+                 std::optional<at::Device> device, std::optional<bool>, std::optional<at::MemoryFormat> format) {
+  On on(device ? device->index() : -1);
+  auto made = at::detail::empty_generic(size, &memory, c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                        dtype.value_or(at::kFloat), format);
+  if (is_captured(current)) capturing->memory.push_back(made.storage());
+  return made;
+}
+
+at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype,
+                         std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool>) {
+  On on(device ? device->index() : -1);
+  auto made = at::detail::empty_strided_generic(size, stride, &memory, c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                                dtype.value_or(at::kFloat));
+  if (is_captured(current)) capturing->memory.push_back(made.storage());
+  return made;
+}
+
+// ------------------------------------------------------------------------------------------- attention kernels
+
+// Rows of tokens laid end to end, as flash attention takes them; checked as its kernel checks them.
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash(
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& rows_q,
+    const std::optional<at::Tensor>& rows_k, int64_t max_q, int64_t max_k, double dropout, bool causal, bool,
+    std::optional<double> scale, std::optional<int64_t> left, std::optional<int64_t> right,
+    const std::optional<at::Tensor>&, const std::optional<at::Tensor>&, const std::optional<at::Tensor>&,
+    std::optional<int64_t>) {
+  TORCH_CHECK(query.scalar_type() == at::kHalf || query.scalar_type() == at::kBFloat16,
+              "FlashAttention only support fp16 and bf16 data type");
+  TORCH_CHECK(key.scalar_type() == query.scalar_type() && value.scalar_type() == query.scalar_type(),
+              "query, key and value must have the same dtype");
+  const int64_t heads = query.size(1), dim = query.size(2), key_heads = key.size(1);
+  TORCH_CHECK(dim % 8 == 0, "head_size must be a multiple of 8, this is ensured by padding!");
+  TORCH_CHECK(dim <= 256, "FlashAttention forward only supports head dimension at most 256");
+  TORCH_CHECK(query.stride(-1) == 1 && key.stride(-1) == 1 && value.stride(-1) == 1, "last dimension must be contiguous");
+  TORCH_CHECK(rows_q && rows_k && rows_q->scalar_type() == at::kInt && rows_k->scalar_type() == at::kInt,
+              "cu_seqlens must have dtype int32");
+  TORCH_CHECK(rows_q->is_contiguous() && rows_k->is_contiguous(), "cu_seqlens must be contiguous");
+  TORCH_CHECK(dropout == 0, "the simulated kernel has no dropout");
+  const auto q = query.to(at::kFloat).contiguous(), k = key.to(at::kFloat).contiguous(), v = value.to(at::kFloat).contiguous();
+  auto out = at::zeros(query.sizes(), q.options());
+  auto sums = at::full({heads, query.size(0)}, 0.0, q.options());
+  const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(dim)));
+  const int64_t before = left.value_or(-1), after = causal ? 0 : right.value_or(-1);
+  const int* offsets = rows_q->data_ptr<int>();
+  const float *qs = q.data_ptr<float>(), *ks = k.data_ptr<float>(), *vs = v.data_ptr<float>();
+  float *outs = out.data_ptr<float>(), *logs = sums.data_ptr<float>();
+  std::vector<double> scores;
+  for (int64_t row = 0; row + 1 < rows_q->numel(); row++) {
+    const int64_t from = offsets[row], to = offsets[row + 1];
+    TORCH_CHECK(from <= to && to <= query.size(0), "an illegal memory access was encountered");
+    TORCH_CHECK(to - from <= max_q && to - from <= max_k, "a row is longer than max_q");
+    for (int64_t head = 0; head < heads; head++) {
+      const int64_t other = head * key_heads / heads;
+      for (int64_t i = from; i < to; i++) {
+        const int64_t low = before < 0 ? from : std::max(from, i - before), high = after < 0 ? to : std::min(to, i + after + 1);
+        scores.assign(static_cast<size_t>(high - low), 0);
+        double greatest = -INFINITY, total = 0;
+        for (int64_t j = low; j < high; j++) {
+          double sum = 0;
+          for (int64_t d = 0; d < dim; d++) sum += static_cast<double>(qs[(i * heads + head) * dim + d]) * ks[(j * key_heads + other) * dim + d];
+          scores[j - low] = sum * factor;
+          greatest = std::max(greatest, scores[j - low]);
+        }
+        for (auto& score : scores) total += score = std::exp(score - greatest);
+        logs[head * query.size(0) + i] = static_cast<float>(std::log(total) + greatest);
+        for (int64_t j = low; j < high; j++)
+          for (int64_t d = 0; d < dim; d++)
+            outs[(i * heads + head) * dim + d] += static_cast<float>(scores[j - low] / total * vs[(j * key_heads + other) * dim + d]);
+      }
+    }
+  }
+  const auto seeds = at::zeros({2}, q.options().dtype(at::kLong));
+  return {out.to(query.scalar_type()), sums, seeds, at::zeros({}, seeds.options()), at::empty({0}, q.options())};
+}
+
+// Probabilities of scaled dot-product attention, and their dropout from a seed. Shape: (..., heads, rows, columns).
+std::pair<at::Tensor, at::Tensor> probabilities(const at::Tensor& query, const at::Tensor& key,
+                                                const std::optional<at::Tensor>& bias, bool causal, double scale) {
+  auto scores = at::matmul(query, key.transpose(-2, -1)).mul_(scale);
+  if (causal) {
+    auto hidden = at::ones({query.size(-2), key.size(-2)}, scores.options().dtype(at::kBool)).triu(1);
+    scores.masked_fill_(hidden, -INFINITY);
+  }
+  if (bias && bias->defined()) scores = scores + bias->to(at::kFloat);
+  const auto sums = at::logsumexp(scores, {-1});
+  return {(scores - sums.unsqueeze(-1)).exp(), sums};
+}
+
+at::Tensor kept(const at::Tensor& like, double dropout, int64_t seed) {
+  if (dropout == 0) return at::ones_like(like);
+  auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(seed));
+  return at::empty_like(like).bernoulli_(1 - dropout, generator).div_(1 - dropout);
+}
+
+double factor_of(const at::Tensor& query, std::optional<double> scale) {
+  return scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient(
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& bias, bool,
+    double dropout, bool causal, std::optional<double> scale) {
+  const auto [p, sums] = probabilities(query.to(at::kFloat), key.to(at::kFloat), bias, causal, factor_of(query, scale));
+  const auto seed = dropout ? at::randint(1L << 40, {}, at::kLong) : at::zeros({}, at::kLong);
+  const auto out = at::matmul(p * kept(p, dropout, seed.item<int64_t>()), value.to(at::kFloat));
+  return {out.to(query.scalar_type()), sums, seed, at::zeros({}, at::kLong)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_backward(
+    const at::Tensor& gradient, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const at::Tensor& bias, const at::Tensor& out, const at::Tensor&, const at::Tensor& seed, const at::Tensor&,
+    double dropout, std::array<bool, 4> wanted, bool causal, std::optional<double> scale) {
+  const double factor = factor_of(query, scale);
+  const auto q = query.to(at::kFloat), k = key.to(at::kFloat), v = value.to(at::kFloat), g = gradient.to(at::kFloat);
+  const auto [p, sums] = probabilities(q, k, bias, causal, factor);
+  const auto mask = kept(p, dropout, seed.item<int64_t>());
+  const auto of_p = at::matmul(g, v.transpose(-2, -1)) * mask;
+  const auto of_scores = p * (of_p - (g * out.to(at::kFloat)).sum(-1, true));
+  const auto dtype = query.scalar_type();
+  return {(at::matmul(of_scores, k) * factor).to(dtype), (at::matmul(of_scores.transpose(-2, -1), q) * factor).to(dtype),
+          at::matmul((p * mask).transpose(-2, -1), g).to(dtype), wanted[3] ? of_scores.to(dtype) : at::Tensor()};
+}
+
+// 0: math, 2: the memory-efficient kernel, which takes any mask and dtype.
+int64_t choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor&, const std::optional<at::Tensor>&,
+               double, bool, std::optional<double>, bool) {
+  return query.size(-3) == key.size(-3) && query.scalar_type() != at::kDouble ? 2 : 0;
+}
+
+}  // namespace
+
+C10_REGISTER_GUARD_IMPL(CUDA, Guard)
+
+TORCH_LIBRARY_IMPL(_, CUDA, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+TORCH_LIBRARY_IMPL(aten, CUDA, library) {
+  library.impl("empty.memory_format", &empty);
+  library.impl("empty_strided", &empty_strided);
+  // For these torch has one way for all devices, which would look for CUDA's kernels or take more than one.
+  for (const char* name : {"copy_", "native_layer_norm"})
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  library.impl("_fused_sdp_choice", &choice);
+}
+TORCH_LIBRARY_IMPL(aten, CPU, library) {
+  library.impl("_flash_attention_forward", &flash);
+  library.impl("_scaled_dot_product_efficient_attention", &efficient);
+  library.impl("_scaled_dot_product_efficient_attention_backward", &efficient_backward);
+}
+
+// ------------------------------------------------------------------------------------------ what Python calls
+
+extern "C" {
+
+// torch keeps the hooks that it finds first, and those of a CPU build say that there is no CUDA: replace them.
+void simulated_start() {
+  static_assert(sizeof(at::SimulatedHooks) == sizeof(at::CUDAHooksInterface));
+  new (const_cast<at::CUDAHooksInterface*>(&at::detail::getCUDAHooks())) at::SimulatedHooks;
+}
+void simulated_stop() {
+  devices = 0;
+  torch::utils::set_requires_device_init(CUDA, true);
+  new (const_cast<at::CUDAHooksInterface*>(&at::detail::getCUDAHooks())) at::CUDAHooksInterface;
+}
+
+void simulated_reset(int number) {
+  Locked locked(state);
+  devices = number;
+  counts.clear();
+  kernels.clear();
+  known.clear();
+  writers.clear();
+  problems.clear();
+  pending.clear();
+  current = 0;
+  streams.fill(0);
+  limit = fail_at = -1;
+  allocations = 0;
+  most_used = used;
+}
+void simulated_forget() {
+  Locked locked(state);
+  counts.clear();
+  kernels.clear();
+  pinned_allocations = 0;
+}
+void simulated_memory(long most, long failing) {
+  Locked locked(leaf);
+  limit = most;
+  fail_at = failing < 0 ? -1 : allocations + failing;
+}
+long simulated_used() { return used; }
+long simulated_most_used() { return most_used; }
+long simulated_allocations() { return allocations; }
+
+int simulated_device() { return current; }
+void simulated_set_device(int index) { current = static_cast<c10::DeviceIndex>(index); }
+long simulated_stream(int device) { return streams[device]; }
+void simulated_set_stream(int device, long stream) { streams[device] = stream; }
+long simulated_new_stream() {
+  Locked locked(state);
+  return ++last_stream;
+}
+void* simulated_new_event() { return new Event; }
+void simulated_free_event(void* event) { delete static_cast<Event*>(event); }
+void simulated_record(void* event, int device, long stream) {
+  Locked locked(state);
+  static_cast<Event*>(event)->clock = known[{device, stream}];
+}
+void simulated_wait_event(void* event, int device, long stream) {
+  Locked locked(state);
+  merge(known[{device, stream}], static_cast<Event*>(event)->clock);
+}
+void simulated_synchronize_event(void* event) {
+  Locked locked(state);
+  counts["synchronizations"]++;
+  kernels["waits: event"]++;
+  host_waits(static_cast<Event*>(event)->clock);
+}
+void simulated_synchronize(int device, long stream) {
+  Locked locked(state);
+  counts["synchronizations"]++;
+  kernels["waits: stream"]++;
+  if (stream >= 0) return host_waits(known[{device, stream}]);
+  for (auto& [queue, clock] : std::map<Queue, Clock>(known)) host_waits(clock);
+}
+
+void* simulated_new_graph() { return new Graph; }
+void simulated_free_graph(void* graph) {
+  Locked locked(state);
+  delete static_cast<Graph*>(graph);
+}
+int simulated_begin(void* graph, int device, long stream) {
+  Locked locked(state);
+  if (capturing) return 0;
+  capturing = static_cast<Graph*>(graph);
+  capturing->queue = {device, stream};
+  return 1;
+}
+// The number of kernels. Nothing has run: what was allocated holds garbage.
+long simulated_end() {
+  Locked locked(state);
+  auto* graph = capturing;
+  capturing = nullptr;
+  for (auto saved = graph->before.rbegin(); saved != graph->before.rend(); ++saved)
+    std::memcpy(saved->first.mutable_data(), saved->second.data(), saved->second.size());
+  graph->before.clear();
+  for (auto& storage : graph->memory)
+    if (storage.nbytes()) std::memset(storage.mutable_data(), 0xFF, storage.nbytes());
+  return static_cast<long>(graph->calls.size());
+}
+void simulated_replay(void* graph, int device) {
+  Locked locked(state);
+  counts["graph replays"]++;
+  const Queue queue{device, streams[device]};
+  merge(known[queue], known[HOST]);
+  const long time = ++known[queue][queue];
+  for (auto& call : static_cast<Graph*>(graph)->calls) {
+    torch::jit::Stack stack(call.arguments);
+    {
+      c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset | c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView));
+      call.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+    }
+    Tensors results;
+    for (const auto& value : stack) results.add(value);
+    for (size_t i = 0; i < std::min(results.host.size(), call.results.size()); i++) {
+      auto& to = call.results[i];
+      if (to.storage().data() != results.host[i].storage().data()) to.copy_(results.host[i]);
+      Locked writing(leaf);
+      writers[to.storage().data()] = {queue, time};
+    }
+  }
+}
+
+// Counters as lines of "name<tab>number"; what starts with "!" is a problem.
+const char* simulated_report() {
+  Locked locked(state);
+  free_pinned();
+  static std::string text;
+  std::ostringstream out;
+  for (const auto& [name, number] : counts) out << name << '\t' << number << '\n';
+  out << "pinned allocations\t" << pinned_allocations << '\n';
+  for (const auto& [name, number] : kernels) out << "kernel " << name << '\t' << number << '\n';
+  for (const auto& problem : problems) out << '!' << problem << '\t' << 1 << '\n';
+  text = out.str();
+  return text.c_str();
+}
+}

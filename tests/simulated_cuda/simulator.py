@@ -1,0 +1,292 @@
+"""A simulated CUDA device: its tensors say ``cuda:0``, compute on the CPU, and obey the rules of a GPU.
+
+``device.cpp`` holds the device: memory, operations, counters and rules. This file compiles it, and gives
+``torch.cuda`` streams, events and graphs that belong to it::
+
+    with simulated(capability=(8, 0)) as gpu:
+        model = SentenceEncoder(device="cuda")
+        gpu.forget()
+        model.encode(texts)
+        assert gpu.count("synchronizations") == 1
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import subprocess
+import sysconfig
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch.utils import cpp_extension
+
+SOURCE = Path(__file__).parent / "device.cpp"
+_lock = threading.Lock()
+
+
+def compiled() -> Path:
+    """The library, compiled once for each version of torch and of the source."""
+    key = hashlib.sha256(f"{torch.__version__}{SOURCE.read_text(encoding='utf-8')}".encode()).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"sbert-simulated-cuda-{key}"
+    library = folder / "device.so"
+    if not library.exists():
+        folder.mkdir(exist_ok=True)
+        root = Path(torch.__file__).parent
+        made = folder / f"device-{threading.get_ident()}.so"
+        command = ["g++", "-O1", "-std=c++20", "-fPIC", "-shared", str(SOURCE), "-o", str(made)]
+        command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", f"-L{root / 'lib'}"]
+        command += [f"-I{folder}" for folder in (*cpp_extension.include_paths(), sysconfig.get_path("include"))]
+        command += ["-lc10", "-ltorch_cpu", "-ltorch_python"]
+        subprocess.run(command, check=True, capture_output=True, text=True)
+        made.replace(library)
+    return library
+
+
+def _loaded() -> ctypes.CDLL:
+    library = compiled()
+    torch.ops.load_library(str(library))
+    made = ctypes.CDLL(str(library))
+    for name in ("new_event", "new_graph"):
+        getattr(made, f"simulated_{name}").restype = ctypes.c_void_p
+    for name in ("stream", "new_stream", "end", "used", "most_used", "allocations"):
+        getattr(made, f"simulated_{name}").restype = ctypes.c_long
+    made.simulated_report.restype = ctypes.c_char_p
+    return made
+
+
+class Simulator:
+    """What the simulated devices have done since ``forget``, and what they are to do."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        kinds = {int: ctypes.c_long, ctypes.c_void_p: ctypes.c_void_p}
+        return getattr(self._library, f"simulated_{name}")(*(kinds.get(type(a), lambda x: x)(a) for a in arguments))
+
+    def counts(self) -> dict[str, int]:
+        """Every counter by its name."""
+        lines = self._library.simulated_report().decode().splitlines()
+        return {name: int(number) for name, _, number in (line.rpartition("\t") for line in lines)}
+
+    def count(self, name: str) -> int:
+        return self.counts().get(name, 0)
+
+    def problems(self) -> list[str]:
+        """What would have been undefined on a GPU."""
+        return [name[1:] for name in self.counts() if name.startswith("!")]
+
+    def forget(self) -> None:
+        """Set all counters to 0."""
+        self._library.simulated_forget()
+
+    def memory(self, limit: int = -1, failing: int = -1) -> None:
+        """Refuse memory beyond a limit in bytes, or the allocation of this number from now on."""
+        self._library.simulated_memory(ctypes.c_long(limit), ctypes.c_long(failing))
+
+
+def _index(device: Any) -> int:
+    if device is None:
+        return torch.cuda.current_device()
+    if isinstance(device, int):
+        return device
+    index = torch.device(device).index
+    return torch.cuda.current_device() if index is None else index
+
+
+def nothing() -> Callable[..., None]:
+    """A function that does nothing, each time another one: torch's compiler knows functions by their identity."""
+    return lambda *args, **options: None
+
+
+def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int) -> dict[str, Any]:
+    """What ``torch.cuda`` has while the devices are simulated."""
+    long = ctypes.c_long
+
+    class Stream:
+        def __init__(self, device: Any = None, priority: int = 0, stream_id: int | None = None) -> None:
+            self.device = torch.device("cuda", _index(device))
+            self.stream_id = library.simulated_new_stream() if stream_id is None else stream_id
+
+        def wait_event(self, event: Event) -> None:
+            library.simulated_wait_event(event.handle, self.device.index, long(self.stream_id))
+
+        def wait_stream(self, stream: Stream) -> None:
+            self.wait_event(stream.record_event())
+
+        def record_event(self, event: Event | None = None) -> Event:
+            event = event or Event()
+            event.record(self)
+            return event
+
+        def synchronize(self) -> None:
+            library.simulated_synchronize(self.device.index, long(self.stream_id))
+
+        def query(self) -> bool:
+            return True
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Stream) and (self.device, self.stream_id) == (other.device, other.stream_id)
+
+        def __hash__(self) -> int:
+            return hash((self.device, self.stream_id))
+
+    class Event:
+        def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+            self.handle = ctypes.c_void_p(library.simulated_new_event())
+
+        def record(self, stream: Stream | None = None) -> None:
+            stream = stream or current_stream()
+            library.simulated_record(self.handle, stream.device.index, long(stream.stream_id))
+
+        def wait(self, stream: Stream | None = None) -> None:
+            (stream or current_stream()).wait_event(self)
+
+        def synchronize(self) -> None:
+            library.simulated_synchronize_event(self.handle)
+
+        def query(self) -> bool:
+            return True
+
+        def __del__(self) -> None:
+            library.simulated_free_event(self.handle)
+
+    class CUDAGraph:
+        def __init__(self, keep_graph: bool = False) -> None:
+            self.handle = ctypes.c_void_p(library.simulated_new_graph())
+            self.kernels = 0
+
+        def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
+            stream = current_stream()
+            if stream.stream_id == 0:
+                raise RuntimeError("CUDA graphs must be captured on a non-default stream.")
+            if not library.simulated_begin(self.handle, stream.device.index, long(stream.stream_id)):
+                raise RuntimeError("CUDA error: operation not permitted when stream is capturing: a second capture")
+
+        def capture_end(self) -> None:
+            self.kernels = library.simulated_end()
+            if not self.kernels:
+                warnings.warn("The CUDA Graph is empty.", stacklevel=2)
+
+        def replay(self) -> None:
+            library.simulated_replay(self.handle, torch.cuda.current_device())
+
+        def pool(self) -> tuple[int, int]:
+            return (0, 0)
+
+        def reset(self) -> None:
+            pass
+
+        def __del__(self) -> None:
+            library.simulated_free_graph(self.handle)
+
+    class graph:
+        def __init__(self, cuda_graph: CUDAGraph, pool: Any = None, stream: Any = None, **options: Any) -> None:
+            self.graph, self.on = cuda_graph, use(stream or Stream())
+
+        def __enter__(self) -> None:
+            torch.cuda.synchronize()
+            self.on.__enter__()
+            self.graph.capture_begin()
+
+        def __exit__(self, *error: Any) -> None:
+            try:
+                self.graph.capture_end()
+            finally:
+                self.on.__exit__(*error)
+
+    class use:
+        def __init__(self, stream: Stream | None) -> None:
+            self.stream = stream
+
+        def __enter__(self) -> None:
+            if self.stream is not None:
+                self.before = (torch.cuda.current_device(), current_stream(self.stream.device))
+                library.simulated_set_device(self.stream.device.index)
+                library.simulated_set_stream(self.stream.device.index, long(self.stream.stream_id))
+
+        def __exit__(self, *error: Any) -> None:
+            if self.stream is not None:
+                device, stream = self.before
+                library.simulated_set_stream(stream.device.index, long(stream.stream_id))
+                library.simulated_set_device(device)
+
+    def current_stream(device: Any = None) -> Stream:
+        index = _index(device)
+        return Stream(torch.device("cuda", index), stream_id=library.simulated_stream(index))
+
+    def set_device(device: Any) -> None:
+        library.simulated_set_device(_index(device))
+
+    def exchange(index: int) -> int:
+        before = library.simulated_device()
+        if index >= 0:
+            library.simulated_set_device(index)
+        return before
+
+    def synchronize(device: Any = None) -> None:
+        library.simulated_synchronize(_index(device), long(-1))
+
+    properties = SimpleNamespace(
+        name="Simulated", major=capability[0], minor=capability[1], total_memory=80 << 30, multi_processor_count=132
+    )
+    return {
+        "Stream": Stream, "Event": Event, "CUDAGraph": CUDAGraph, "graph": graph, "stream": use,
+        "current_stream": current_stream,
+        "default_stream": lambda device=None: Stream(torch.device("cuda", _index(device)), stream_id=0),
+        "set_stream": lambda stream: use(stream).__enter__(), "set_device": set_device, "synchronize": synchronize,
+        "current_device": lambda: library.simulated_device(), "_exchange_device": exchange,
+        "_maybe_exchange_device": lambda index: exchange(index),
+        "device_count": lambda: devices, "is_available": lambda: True, "is_initialized": lambda: True,
+        "_is_compiled": lambda: True, "_lazy_init": nothing(), "init": nothing(), "empty_cache": nothing(),
+        "default_generators": tuple(torch.Generator() for _ in range(devices)),
+        "manual_seed": nothing(), "manual_seed_all": nothing(),
+        "get_device_properties": lambda device=None: properties, "get_device_name": lambda device=None: "Simulated",
+        "get_device_capability": lambda device=None: capability,
+        "is_bf16_supported": lambda including_emulation=True: capability[0] >= 8 or including_emulation,
+        "is_current_stream_capturing": lambda: False,
+        "memory_allocated": lambda device=None: library.simulated_used(),
+        "max_memory_allocated": lambda device=None: library.simulated_most_used(),
+        "reset_peak_memory_stats": nothing(), "graph_pool_handle": lambda: (0, 0),
+        "mem_get_info": lambda device=None: (80 << 30, 80 << 30),
+    }  # fmt: skip
+
+
+@contextmanager
+def simulated(capability: tuple[int, int] = (9, 0), devices: int = 2) -> Iterator[Simulator]:
+    """CUDA devices of one compute capability.
+
+    Raises:
+        AssertionError: At the end, if something was done whose result would be undefined on a GPU.
+    """
+    with _lock:
+        library = _loaded()
+        library.simulated_reset(devices)
+        library.simulated_start()
+        missing = object()
+        patches = _patches(library, capability, devices)
+        before = {name: getattr(torch.cuda, name, missing) for name in patches}
+        for name, value in patches.items():
+            setattr(torch.cuda, name, value)
+        # torch's custom operations look for this.
+        torch._C._cuda_getCurrentRawStream = lambda device: library.simulated_stream(device)  # type: ignore
+        simulator = Simulator(library)
+        try:
+            yield simulator
+            torch.cuda.synchronize()
+            assert not simulator.problems(), simulator.problems()
+        finally:
+            for name, value in before.items():
+                if value is missing:
+                    delattr(torch.cuda, name)
+                else:
+                    setattr(torch.cuda, name, value)
+            library.simulated_stop()
