@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert import backends
-from sbert.backends import huggingface, limits, packed
+from sbert.backends import limits, packed
 from sbert.batch import TokenBatch
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import check_choice, check_positive, known_arguments, known_arguments_or
@@ -25,17 +25,13 @@ from sbert.pipeline.progress import Report
 from sbert.pipeline.results import Activation, PredictOptions, Ranked, Scored, activated, as_predict, converted
 from sbert.pipeline.tokenize import Tokens, tokenize_pairs
 from sbert.saving import check_replaceable
-from sbert.saving.cross_encoder import check_activation, read_activation, read_cross_encoder, write_cross_encoder
+from sbert.saving.cross_encoder import check_activation, read_cross_encoder, write_cross_encoder
 from sbert.storage import hub
 from sbert.storage.atomic import replacing
-from sbert.storage.files import UnreadableError
-from sbert.storage.folders import read_whole
 from sbert.training import Trainer, TrainingConfig
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-_LOSSES = ("bce", "mse", "cross_entropy")
 
 
 class CrossEncoder(nn.Module):
@@ -111,22 +107,10 @@ class CrossEncoder(nn.Module):
         check_positive("classes", classes)
         self.auto_model: Any
         self.tokenizer: Any
-        self.auto_model, self.tokenizer, stated = read_whole(
-            folder,
-            lambda: (
-                read_cross_encoder(folder, classes, weights_dtype or torch.float32),
-                huggingface.load_tokenizer(folder, {}),
-                read_activation(folder) if activation is None else activation,
-            ),
+        self.auto_model, self.tokenizer, self.activation = read_cross_encoder(
+            folder, classes, weights_dtype or torch.float32, activation
         )
-        if self.tokenizer.pad_token_id is None:
-            raise UnreadableError(folder, "has a tokenizer without a padding token", "set its pad_token, and save it")
-        if self.auto_model.config.pad_token_id is None:  # A decoder looks for its last token by it.
-            self.auto_model.config.pad_token_id = self.tokenizer.pad_token_id
         packed.adopt(self.auto_model.base_model)
-        if stated is None:
-            stated = nn.Sigmoid() if self.classes == 1 else nn.Identity()
-        self.activation = stated
         self._copy: tuple[Any, object, PairTokenizer] | None = None
         self._told: set[str] = set()
         limit = limits.default_limit(self.auto_model, self.tokenizer)
@@ -357,17 +341,17 @@ class CrossEncoder(nn.Module):
         return trainer.fit(resume=resume, show_progress_bar=show_progress_bar)
 
     def _loss(self, loss: str | Loss | None) -> Loss:
-        if loss is None:
-            loss = "bce" if self.classes == 1 else "cross_entropy"
-        if not isinstance(loss, str):
+        if callable(loss):
             return loss
-        check_choice("loss", loss, _LOSSES)
-        if (loss == "cross_entropy") == (self.classes == 1):
-            good = "bce or mse" if self.classes == 1 else "cross_entropy"
-            raise ValueError(f"loss={loss!r} does not fit a model of {self.classes} scores a pair; pass {good}")
-        if loss == "cross_entropy":
+        several = self.classes > 1
+        if loss is not None:
+            check_choice("loss", loss, ("bce", "mse", "cross_entropy"))
+            if (loss == "cross_entropy") != several:
+                good = "cross_entropy" if several else "bce or mse"
+                raise ValueError(f"loss={loss!r} does not fit a model of {self.classes} scores a pair; pass {good}")
+        if several:
             return CrossEntropyLoss(self.classes)
-        return BinaryCrossEntropyLoss() if loss == "bce" else SquaredErrorLoss(self.activation)
+        return SquaredErrorLoss(self.activation) if loss == "mse" else BinaryCrossEntropyLoss()
 
     # ---------------------------------------------------------------------------------------------------- save
 
@@ -401,7 +385,7 @@ class CrossEncoder(nn.Module):
             folder: Where to. Nothing is deleted, and a crash leaves half a model: ``save`` is safe from that.
             name: Of the model, for its card.
         """
-        write_cross_encoder(folder, name, self.auto_model, self.tokenizer, self.max_seq_length, self.activation)
+        write_cross_encoder(folder, name, self)
 
     def __repr__(self) -> str:
         kind = type(self.auto_model).__name__

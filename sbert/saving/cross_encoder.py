@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sbert.backends import huggingface
 from sbert.modules.dense import ACTIVATIONS
 from sbert.saving.codecs.transformer import write_network
 from sbert.saving.format import MODULES, SETTINGS
 from sbert.storage.files import JsonObject, UnreadableError, read_json, read_object, write_json
+from sbert.storage.folders import read_whole
+
+Activation = Callable[[Tensor], Tensor]
 
 # The key in config.json, the key of the activation inside it, and the key that sentence-transformers used before 4.0.
 _KEY, _NAME, _OLD_KEY = "sentence_transformers", "activation_fn", "sbert_ce_default_activation_function"
@@ -29,7 +33,7 @@ _BY_NAME: dict[str, nn.Module] = {
 }
 
 
-def read_activation(folder: Path) -> nn.Module | None:
+def _read_activation(folder: Path) -> nn.Module | None:
     """The activation of the scores that the folder names; None if it names none.
 
     Raises:
@@ -37,16 +41,14 @@ def read_activation(folder: Path) -> nn.Module | None:
     """
     config, settings = read_object(folder / "config.json"), read_object(folder / SETTINGS, missing_ok=True)
     inner = JsonObject(config.field(_KEY, dict, {}), config.path)
-    named = [
-        (each, each.field(key, str, None)) for each, key in ((settings, _NAME), (inner, _NAME), (config, _OLD_KEY))
-    ]
-    source, name = next((pair for pair in named if pair[1] is not None), (config, None))
-    if name is None:
-        return None
-    if name not in _BY_NAME:
-        reason = f"names the activation {name!r}, which is not one of {', '.join(_BY_NAME)}"
-        raise source.error(reason, "pass activation=")
-    return _BY_NAME[name]
+    for source, key in ((settings, _NAME), (inner, _NAME), (config, _OLD_KEY)):
+        name = source.field(key, str, None)
+        if name in _BY_NAME:
+            return _BY_NAME[name]
+        if name is not None:
+            reason = f"names the activation {name!r}, which is not one of {', '.join(_BY_NAME)}"
+            raise source.error(reason, "pass activation=")
+    return None
 
 
 def check_activation(activation: Any) -> str:
@@ -76,8 +78,38 @@ def _check_chain(folder: Path) -> None:
         raise UnreadableError(folder / SETTINGS, reason, "add it to the texts, and delete default_prompt_name")
 
 
-def read_cross_encoder(folder: Path, classes: int | None, dtype: torch.dtype) -> Any:
-    """The transformer of a folder with its head, or with a new head of ``classes`` outputs (default 1)."""
+def read_cross_encoder(
+    folder: Path, classes: int | None, dtype: torch.dtype, activation: Activation | None
+) -> tuple[Any, Any, Activation]:
+    """The transformer of a folder with its head, its tokenizer, and the activation of the scores.
+
+    Args:
+        folder: The folder.
+        classes: Number of scores of a new head. Default: 1.
+        dtype: Dtype of the weights.
+        activation: The activation. Default: the one that the folder names, else a sigmoid for one class and the
+            identity for several.
+
+    Raises:
+        ValueError: If a file is damaged or not supported; the message names it.
+    """
+
+    def read() -> tuple[Any, Any, Activation | None]:
+        network, tokenizer = _read_network(folder, classes, dtype), huggingface.load_tokenizer(folder, {})
+        return network, tokenizer, _read_activation(folder) if activation is None else activation
+
+    network, tokenizer, stated = read_whole(folder, read)
+    if tokenizer.pad_token_id is None:
+        raise UnreadableError(folder, "has a tokenizer without a padding token", "set its pad_token, and save it")
+    if network.config.pad_token_id is None:  # A decoder looks for its last token by it.
+        network.config.pad_token_id = tokenizer.pad_token_id
+    if stated is None:
+        stated = nn.Sigmoid() if network.config.num_labels == 1 else nn.Identity()
+    return network, tokenizer, stated
+
+
+def _read_network(folder: Path, classes: int | None, dtype: torch.dtype) -> Any:
+    """The transformer with its head, or with a new head of ``classes`` outputs (default 1)."""
     _check_chain(folder)
     config = huggingface.load_config(folder, {})
     path, kinds = folder / "config.json", config.architectures or []
@@ -107,18 +139,21 @@ model.predict([("A cat sleeps.", "A kitten naps."), ("A cat sleeps.", "Taxes ris
 """
 
 
-def write_cross_encoder(
-    folder: Path, name: str, model: Any, tokenizer: Any, limit: int | None, activation: Any
-) -> None:
-    """Write a transformer with a head in the format of transformers.
+def write_cross_encoder(folder: Path, name: str, model: Any) -> None:
+    """Write a cross-encoder in the format of transformers.
+
+    Args:
+        folder: The folder.
+        name: Name of the model, for its card.
+        model: The cross-encoder.
 
     Raises:
         ValueError: If the activation cannot be saved by name.
     """
-    kind = check_activation(activation)
-    write_network(model, tokenizer, limit, folder)
+    kind = check_activation(model.activation)
+    write_network(model.auto_model, model.tokenizer, model.max_seq_length, folder)
     config = read_object(folder / "config.json")
     config.pop(_OLD_KEY, None)
     write_json(folder / "config.json", {**config, _KEY: {_NAME: kind}})
-    scores = "one score" if model.config.num_labels == 1 else f"{model.config.num_labels} scores"
+    scores = "one score" if model.classes == 1 else f"{model.classes} scores"
     (folder / "README.md").write_text(_CARD.format(name=name, classes=scores), encoding="utf-8")
