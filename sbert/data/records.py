@@ -126,7 +126,7 @@ def values(lines: Iterator[str], path: Name, file_format: str = "jsonl") -> Iter
 
 
 def _parsed(text: str, path: Name, number: int | None, what: str, remedy: str) -> Any:
-    """Parse a line of JSON with its number, or without a number a text of several lines."""
+    """Parse JSON: one line, with its number; or several lines, if ``number`` is None."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -20,6 +20,7 @@ from transformers import get_linear_schedule_with_warmup
 from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.cli.main import main
 from sbert.evaluation import RerankingEvaluator, RetrievalEvaluator, SimilarityEvaluator, TripletEvaluator
+from sbert.inputs.prompts import chosen_prompt
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.training import Rows, Signature, TrainingBatch
 from sbert.training.sampling import group_by_label
@@ -155,7 +156,7 @@ def test_07_evaluators_know_queries_from_documents(prompted: SentenceEncoder) ->
 
     class Watched(SentenceEncoder):
         def encode(self, sentences: Any, **options: Any) -> Any:
-            prompt = self._choose_prompt(options.get("prompt_name"), options.get("prompt"))
+            prompt = chosen_prompt(self, options.get("prompt_name"), options.get("prompt"))
             calls.extend((prompt, text) for text in sentences)
             return super().encode(sentences, **options)
 
