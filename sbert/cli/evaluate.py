@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import textwrap
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -84,9 +85,8 @@ SUITES: Mapping[str, tuple[Callable[[argparse.Namespace], Evaluator], str]] = {
     "transfer": (_transfer, "accuracy on MR, CR, SUBJ, MPQA, SST2, TREC, MRPC: senteval/*.tsv, or SentEval's"),
     "nli": (
         _nli,
-        f"accuracy on {', '.join(_INFERENCE)}: sick/*.tsv, nli/*.tsv, snli_1.0, multinli_1.0. Of a logistic\n"
-        f"{'':13}regression of |u - v| and u * v; with --cross-encoder, of the model's own classes, which\n"
-        f"{'':13}are {', '.join(CLASSES)}",
+        f"accuracy on {', '.join(_INFERENCE)}: sick/*.tsv, nli/*.tsv, snli_1.0, multinli_1.0. Of a logistic regression"
+        f" of |u - v| and u * v; with --cross-encoder, of the model's own classes, which are {', '.join(CLASSES)}",
     ),
     "retrieval": (_retrieval, "nDCG, MAP, MRR, recall: a folder in BEIR's layout, or several such folders"),
 }
@@ -105,9 +105,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ['sts', 'nli']
     """
     parser.formatter_class = argparse.RawDescriptionHelpFormatter  # Keeps the lines of the table.
-    parser.epilog = "suites, and their files in DIR:\n" + "\n".join(
-        f"  {name:10} {about}" for name, (_, about) in SUITES.items()
-    )
+    suites = [
+        textwrap.fill(f"  {name:11}{about}", 79, subsequent_indent=" " * 13) for name, (_, about) in SUITES.items()
+    ]
+    parser.epilog = "\n".join(["suites, and their files in DIR:", *suites])
     parser.epilog += "\n\nseveral processes: torchrun --nproc-per-node 2 -m sbert evaluate ..."
     add_model(parser)
     add_dtype(parser)

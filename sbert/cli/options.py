@@ -47,7 +47,7 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     """Add the options for reading a file of texts."""
     parser.add_argument("--column", metavar="NAME", help="column or key of the texts")
     parser.add_argument(
-        "--format", choices=FORMATS, metavar="NAME", help=f"{', '.join(FORMATS)} (default: by the name)"
+        "--format", choices=FORMATS, metavar="NAME", help=f"{', '.join(FORMATS)} (default: by the file extension)"
     )
 
 

@@ -10,10 +10,10 @@ _WORDS = (
 ).split()
 
 
-def synthetic(count: int, seed: int, median: float = 13.0, spread: float = 0.45, most: int = 60) -> list[str]:
+def synthetic(count: int, seed: int) -> list[str]:
     """Synthetic sentences of common words; their lengths in words have a log-normal distribution."""
     rng = np.random.default_rng(seed)
-    lengths = np.clip(rng.lognormal(np.log(median), spread, count), 2, most).astype(int)
+    lengths = np.clip(rng.lognormal(np.log(13), 0.45, count), 2, 60).astype(int)
     return [" ".join(rng.choice(_WORDS, length)) for length in lengths]
 
 
