@@ -145,7 +145,7 @@ def kind(value: object) -> str:
 Rows = Iterator[tuple[str, Any]]
 
 
-def opened(path: Name, file_format: str | None) -> tuple[str, list[str], Rows]:
+def open_rows(path: Name, file_format: str | None) -> tuple[str, list[str], Rows]:
     """The format of a file, its column names, and its rows with their locations, the header among them.
 
     Args:
@@ -193,28 +193,35 @@ def records(path: Name, columns: Sequence[str], file_format: str) -> Iterator[tu
         ImportError: If the file is Parquet and pyarrow is not installed.
         ValueError: If a column is missing or occurs twice, or a line is invalid.
     """
-    yield from chosen(path, columns, *opened(path, file_format))
+    if file_format == "parquet":  # Opened once: standard input cannot be read twice.
+        yield from _parquet_rows(path, columns)
+    else:
+        yield from select_columns(path, columns, *open_rows(path, file_format))
 
 
-def chosen(
+def select_columns(
     path: Name, columns: Sequence[str], file_format: str, header: list[str], rows: Rows
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """As ``records``, from a file that is opened."""
-    if file_format in ("json", "jsonl"):
-        yield from _objects(rows, columns)
-        return
-    for column in columns:
-        if (found := header.count(column)) != 1:
-            known = ", ".join(header) or "none"
-            raise ValueError(f"{path}: {found or 'no'} columns {column!r}; name one that occurs once, of {known}")
     if file_format == "parquet":
         yield from _parquet_rows(path, columns)
         return
+    if file_format in ("json", "jsonl"):
+        yield from _objects(rows, columns)
+        return
+    _check_columns(path, columns, header)
     places = {column: header.index(column) for column in columns}
     for where, row in islice(rows, 1, None):
         if len(row) != len(header):
             raise ValueError(f"{where}: {len(row)} cells where the header has {len(header)}; fix or remove the line")
         yield where, {column: row[place] for column, place in places.items()}
+
+
+def _check_columns(path: Name, columns: Sequence[str], header: list[str]) -> None:
+    for column in columns:
+        if (found := header.count(column)) != 1:
+            known = ", ".join(header) or "none"
+            raise ValueError(f"{path}: {found or 'no'} columns {column!r}; name one that occurs once, of {known}")
 
 
 def _objects(found: Rows, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -229,6 +236,7 @@ def _objects(found: Rows, columns: Sequence[str]) -> Iterator[tuple[str, dict[st
 
 def _parquet_rows(path: Name, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     with _parquet(path) as file:
+        _check_columns(path, columns, list(file.schema_arrow.names))
         batches = file.iter_batches(columns=list(columns))  # Saves memory.
         for number, row in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), start=1):
             yield f"{path}, row {number}", row

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sbert.data.labels import Convert
-from sbert.data.records import Name, Rows, check_there, chosen, format_of, opened
+from sbert.data.records import Name, Rows, check_there, format_of, open_rows, select_columns
 from sbert.data.rows import rows_of
 
 # The names that one column has in the files of different publishers.
@@ -79,7 +79,7 @@ def cells(
     check_there(path)
     wanted = [*columns, *([_SPLIT] if split else [])]
     ending = format_of(path, None)
-    file_format, header, rows = opened(path, ending if ending in ("parquet", "json") else None)
+    file_format, header, rows = open_rows(path, ending if ending in ("parquet", "json") else None)
     named = [_column(path, names, header) for names in wanted]
     if places and split is None and not any(named) and file_format not in ("csv", "parquet"):
         yield from _placed(rows, places)
@@ -90,7 +90,7 @@ def cells(
         raise ValueError(f"{path}: no column {' or '.join(wanted[named.index(None)])}; the first line names {known}")
     # A JSON object may have the optional key though the first has not.
     more = None if file_format in ("json", "jsonl") else _column(path, optional, header)
-    found = chosen(path, [*names, *([more] if more else [])], file_format, header, rows)
+    found = select_columns(path, [*names, *([more] if more else [])], file_format, header, rows)
     for where, row in found if split is None else _of_split(found, names[-1], split, path):
         values = [row[name] for name in names[: len(columns)]]
         if optional:

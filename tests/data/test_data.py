@@ -109,6 +109,15 @@ def test_stdin_is_text_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) ->
     assert list(read_texts("-", "b", "tsv")) == ["2"]
 
 
+def test_parquet_from_stdin_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table({"text": TEXTS, "id": range(len(TEXTS))}), buffer := io.BytesIO())
+    monkeypatch.setattr("sys.stdin", Stdin(buffer.getvalue()))
+    assert list(read_texts("-", "text", "parquet")) == TEXTS
+
+
 def test_the_format_given_counts_and_not_the_ending(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", '"one"\n')
     assert list(read_texts(path, file_format="jsonl")) == ["one"]
