@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -99,15 +98,13 @@ def _batches(
     prompts = None if prompt_tokens is None else np.full(len(read), prompt_tokens)
     tokens = Tokens(flat, offsets, np.zeros(len(read), bool), prompts)
     with evaluating(job.model):
-        forward = job.inference.running(nn.Sequential(*before))
+        forward = job.inference.running(before)
         for rows, output in run(forward, tokens, plan(tokens.lengths, job.batch_tokens), job.device):
-            vectors: Any = _own_tokens(output, [read[row] for row in rows], prompt_tokens)
-            for module in behind:
-                vectors = module(vectors)
+            vectors = behind(_own_tokens(output, [read[row] for row in rows], prompt_tokens))
             yield [row for window in rows for row, _, _ in read[window].passages], job.finish(vectors)
 
 
-def _parts(model: nn.Sequential, device: torch.device) -> tuple[list[nn.Module], list[nn.Module]]:
+def _parts(model: nn.Sequential, device: torch.device) -> tuple[nn.Sequential, nn.Sequential]:
     """The modules up to the last one with one vector per token, and the modules after it."""
     made = outputs(model, device)
     count = max((number for number, x in enumerate(made, start=1) if isinstance(x, TokenEmbeddings)), default=0)
@@ -120,7 +117,7 @@ def _parts(model: nn.Sequential, device: torch.device) -> tuple[list[nn.Module],
             f"late=True needs a pooling over all tokens, and the model's pooling is {one!r}, which takes one token of"
             " the whole text; pass late=False, or use a model with mean pooling"
         )
-    return modules[:count], modules[count:]
+    return nn.Sequential(*modules[:count]), nn.Sequential(*modules[count:])
 
 
 def _windows(
