@@ -56,16 +56,15 @@ def foreign_file(folder: Path, also: Collection[str] = ()) -> str | None:
     modules = _modules(folder)
     if modules is None:
         return foreign(folder, lambda _: False)
-    shards = {str(module / name) for module in modules for name in _shards(folder / module)}
-    folders = {*modules, *(module / _TEMPLATES for module in modules), *(PurePosixPath(name).parent for name in also)}
+    known = {*_OF_MODELS, *also}
+    for module in modules:
+        known.update(str(module / name) for name in (*_OF_MODULES, *_shards(folder / module)))
+    templates = {module / _TEMPLATES for module in modules}
+    folders = {*modules, *templates, *(PurePosixPath(name).parent for name in also)}
 
     def is_known(name: str) -> bool:
         path = PurePosixPath(name)
-        if path.parent in modules:
-            at_top = not path.parent.name and path.name in _OF_MODELS
-            return at_top or path.name in _OF_MODULES or name in shards
-        is_template = path.parent.name == _TEMPLATES and path.parent.parent in modules and path.suffix == ".jinja"
-        return is_template or name in also
+        return name in known or (path.parent in templates and path.suffix == ".jinja")
 
     return foreign(folder, is_known, {str(path) for each in folders for path in (each, *each.parents)})
 
@@ -94,10 +93,9 @@ def _shards(folder: Path) -> set[str]:
     shards: set[str] = set()
     for name in _INDEXES:
         try:
-            listed = read_object(folder / name, missing_ok=True).get("weight_map")
+            listed = read_object(folder / name, missing_ok=True).field("weight_map", dict, {})
         except UnreadableError:
             continue
-        if isinstance(listed, dict):
-            suffix = Path(name.removesuffix(".index.json")).suffix
-            shards.update(str(file) for file in listed.values() if str(file).endswith(suffix))
+        suffix = Path(name.removesuffix(".index.json")).suffix
+        shards.update(str(file) for file in listed.values() if str(file).endswith(suffix))
     return shards

@@ -54,7 +54,7 @@ def replacing_file(path: Path) -> Iterator[BinaryIO]:
     """
     path = Path(os.path.realpath(path))
     remove_left(path)
-    with _new(path, _file_at) as work:
+    with _new(path, folder=False) as work:
         try:
             with work.open("w+b") as file:
                 yield file
@@ -90,7 +90,7 @@ def replacing(target: Path, check: Callable[[Path], None]) -> Iterator[Path]:
     check(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_left(target, check)
-    with _new(target, _folder_at) as work:
+    with _new(target, folder=True) as work:
         try:
             yield work
             _publish(work)
@@ -214,25 +214,21 @@ def remove(target: Path, check: Callable[[Path], None]) -> None:
 
 
 @contextmanager
-def _new(target: Path, make: Callable[[str, Path], str]) -> Iterator[Path]:
-    """Create a temporary file or folder beside ``target``, locked if the system supports locks."""
+def _new(target: Path, folder: bool) -> Iterator[Path]:
+    """Create a temporary folder or file beside ``target``, locked if the system supports locks."""
+    prefix = f".{target.name}.{_WRITING}-"
     while True:
-        work = Path(make(f".{target.name}.{_WRITING}-", target.parent))
+        if folder:
+            work = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
+        else:
+            descriptor, name = tempfile.mkstemp(prefix=prefix, dir=target.parent)
+            os.close(descriptor)
+            work = Path(name)
         with locked(work) as held:
             if held or held is None:
                 yield work
                 return
         # Before it was locked, another process deleted it as a leftover: try again.
-
-
-def _folder_at(prefix: str, parent: Path) -> str:
-    return tempfile.mkdtemp(prefix=prefix, dir=parent)
-
-
-def _file_at(prefix: str, parent: Path) -> str:
-    descriptor, name = tempfile.mkstemp(prefix=prefix, dir=parent)
-    os.close(descriptor)
-    return name
 
 
 def remove_left(target: Path, check: Callable[[Path], None] | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from functools import partial
 from pathlib import Path
 
 # The files that describe a model, and its weights in safetensors, the format that cannot contain code.
@@ -58,7 +59,7 @@ def resolve(
     failures: list[Exception] = []
     for candidate in [*names, text]:
         try:
-            return _download(candidate, revision, token, cache_folder, local_files_only)
+            return _download(candidate, local_files_only, revision=revision, token=token, cache_dir=cache_folder)
         except Exception as error:  # Errors of the hub's client and of its HTTP library, which differ by version.
             failures.append(error)
     what = text if revision is None else f"{text} at revision {revision}"
@@ -85,25 +86,15 @@ def _remedy(name: str, failures: list[Exception], local: bool) -> str:
     return f"check the connection, or pass a model's folder: {model} is not in the cache, no hub reached ({reason})"
 
 
-def _download(name: str, revision: str | None, token: str | bool | None, cache_folder: str | None, local: bool) -> Path:
+def _download(name: str, local_files_only: bool, **options: str | bool | None) -> Path:
     from huggingface_hub import snapshot_download
 
-    def fetch(patterns: list[str]) -> Path:
-        return Path(
-            snapshot_download(
-                name,
-                revision=revision,
-                token=token,
-                cache_dir=cache_folder,
-                local_files_only=local,
-                allow_patterns=patterns,
-                ignore_patterns=_OTHER_RUNTIMES,
-            )
-        )
-
-    folder = fetch(_WANTED)
+    fetch = partial(
+        snapshot_download, name, local_files_only=local_files_only, ignore_patterns=_OTHER_RUNTIMES, **options
+    )
+    folder = Path(fetch(allow_patterns=_WANTED))
     pickled = [f"{part}pytorch_model*.bin" for part in _parts(folder) if not list((folder / part).glob("*.safe*"))]
-    return fetch([*_WANTED, *pickled]) if pickled and not local else folder
+    return Path(fetch(allow_patterns=[*_WANTED, *pickled])) if pickled and not local_files_only else folder
 
 
 def _parts(folder: Path) -> list[str]:
