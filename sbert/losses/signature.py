@@ -71,13 +71,13 @@ class Signature:
         if not columns:
             raise TypeError(f"{name} takes no columns; give it parameters such as anchor and positive")
         return cls(
-            name,
-            tuple(each.name for each in columns if each.kind != each.VAR_POSITIONAL),
-            next((each.name for each in columns if each.kind == each.VAR_POSITIONAL), None),
-            frozenset(each.name for each in others) & frozenset(EXTRAS),
-            any(each.name == "labels" and each.default is each.empty for each in others),
-            tuple(each.name for each in others if each.name not in EXTRAS),
-            bool(getattr(loss, "labels_are_vectors", False)),
+            name=name,
+            columns=tuple(each.name for each in columns if each.kind != each.VAR_POSITIONAL),
+            more=next((each.name for each in columns if each.kind == each.VAR_POSITIONAL), None),
+            extras=frozenset(each.name for each in others) & frozenset(EXTRAS),
+            needs_labels=any(each.name == "labels" and each.default is each.empty for each in others),
+            settings=tuple(each.name for each in others if each.name not in EXTRAS),
+            labels_are_vectors=bool(getattr(loss, "labels_are_vectors", False)),
         )
 
     @classmethod
@@ -105,11 +105,11 @@ class Signature:
                     " in the same order"
                 )
         return cls(
-            name,
-            longest.columns,
-            longest.more if all(signature.more for signature in signatures) else None,
-            frozenset().union(*(signature.extras for signature in signatures)),
-            any(signature.needs_labels for signature in signatures),
+            name=name,
+            columns=longest.columns,
+            more=longest.more if all(signature.more for signature in signatures) else None,
+            extras=frozenset().union(*(signature.extras for signature in signatures)),
+            needs_labels=any(signature.needs_labels for signature in signatures),
             labels_are_vectors=any(signature.labels_are_vectors for signature in signatures),
         )
 
