@@ -81,7 +81,7 @@ def checked_labels(loss: object, labels: Tensor | None, shape: tuple[int, ...]) 
     if tuple(labels.shape) != shape:
         raise ValueError(f"{name} takes labels of shape {shape} for these columns, not {tuple(labels.shape)}")
     if labels.device.type == "cpu":
-        run_check(loss, "check_labels", labels)
+        run_check(loss, labels)
     return labels
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -78,8 +78,8 @@ class Data(NamedTuple):
     labels: Tensor | None
 
 
-def run_check(loss: object, check: Literal["check_labels", "check_data"], given: Tensor | Data) -> None:
-    """Call this method of the loss, if it has one; a plain function accepts all labels and data."""
-    method = getattr(loss, check, None)
-    if method is not None:
-        method(given)
+def run_check(loss: object, given: Tensor | Data) -> None:
+    """Call the loss's ``check_labels`` or ``check_data``, if it has one; a plain function accepts all labels and data."""
+    check = getattr(loss, "check_data", None) if isinstance(given, Data) else getattr(loss, "check_labels", None)
+    if check is not None:
+        check(given)

@@ -42,12 +42,12 @@ class _Combination(LossModule):
     def check_labels(self, labels: Tensor) -> None:
         """Raise the error of the first loss that rejects the labels."""
         for loss in self.losses:
-            run_check(loss, "check_labels", labels)
+            run_check(loss, labels)
 
     def check_data(self, data: Data) -> None:
         """Raise the error of the first loss that rejects the data."""
         for loss in self.losses:
-            run_check(loss, "check_data", data)
+            run_check(loss, data)
 
 
 class MatryoshkaLoss(_Combination):

@@ -85,7 +85,7 @@ class Rows:
         self.labels: Tensor | None = None if labels is None else self._read_labels(labels)
         if self.labels is not None:
             try:
-                run_check(loss, "check_labels", self.labels)
+                run_check(loss, self.labels)
             except (ValueError, TypeError) as error:
                 raise type(error)(f"{name}: {error}") from error
         # For each column, its name in the data, if it has one, and its name in the loss.

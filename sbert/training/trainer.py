@@ -181,7 +181,7 @@ def _check_data(rows: Rows, config: TrainingConfig) -> None:
     # A sampler of the caller's may make batches of any size.
     largest = min(config.batch_size, len(rows)) if isinstance(config.sampler, str) else len(rows)
     try:
-        run_check(rows.loss, "check_data", Data(largest, len(rows.names), rows.labels))
+        run_check(rows.loss, Data(largest, len(rows.names), rows.labels))
     except ValueError as error:
         raise ValueError(f"{rows.name}: {error}") from error
 
