@@ -13,10 +13,10 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sbert import saving
-from sbert.batch import TokenBatch
+from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, known_arguments
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
@@ -173,7 +173,7 @@ class SentenceEncoder(nn.Sequential):
 
     # ------------------------------------------------------------------------------------------------- encode
 
-    def forward(self, value: Any) -> Any:
+    def forward(self, value: TokenBatch) -> Tensor | TokenEmbeddings:
         """Apply the modules in order to a batch of tokens.
 
         Raises:
@@ -184,7 +184,8 @@ class SentenceEncoder(nn.Sequential):
                 f"the model was called with a {type(value).__name__}; pass texts to encode(), or, where a gradient is"
                 " wanted, call it with model.tokenize(texts)"
             )
-        return super().forward(value)  # type: ignore[no-untyped-call]
+        output: Tensor | TokenEmbeddings = super().forward(value)  # type: ignore[no-untyped-call]
+        return output
 
     def tokenize(self, sentences: Iterable[str], prompt: str = "") -> TokenBatch:
         """Tokenize sentences to one batch, for calling the encoder with a gradient.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import wraps
-from typing import Any, Protocol, cast, overload
+from typing import Protocol, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sbert.inputs.arguments import known_arguments, whole
-from sbert.inputs.vectors import vectors_of
+from sbert.inputs.vectors import Array, vectors_of
 
-Array = npt.NDArray[np.number[Any]]
 # Vectors of shape (rows, dim) or (dim,).
 NotNumPy = Tensor | Sequence[float] | Sequence[Sequence[float]] | Sequence[Tensor] | Sequence[Array]
 Vectors = Array | NotNumPy

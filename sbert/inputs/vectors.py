@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+
+Array = npt.NDArray[np.number[Any]]
 
 _ENCODE = "pass the result of model.encode(texts)"
 
 
-def matrix(name: str, given: Any) -> np.ndarray | Tensor:
+def matrix(name: str, given: Any) -> Array | Tensor:
     """Convert vectors to a two-dimensional array or tensor of real numbers; a single vector becomes one row.
 
     Args:
@@ -47,11 +50,11 @@ def matrix(name: str, given: Any) -> np.ndarray | Tensor:
         given = given[None]
     if given.ndim != 2 or not given.shape[1]:
         raise ValueError(f"{name} must have the shape (rows, dim) or (dim,), not {tuple(given.shape)}; {_ENCODE}")
-    checked: np.ndarray | Tensor = given
+    checked: Array | Tensor = given
     return checked
 
 
-def _arrayed(name: str, given: Any) -> np.ndarray | Tensor:
+def _arrayed(name: str, given: Any) -> Array | Tensor:
     listed = isinstance(given, (list, tuple))
     if not listed and not hasattr(given, "__array__"):
         raise TypeError(
@@ -60,13 +63,13 @@ def _arrayed(name: str, given: Any) -> np.ndarray | Tensor:
     try:
         if listed and len(given) and all(isinstance(each, Tensor) for each in given):
             return torch.stack(list(given))
-        array: np.ndarray = np.asarray(given)
+        array: Array = np.asarray(given)
         return array
     except (ValueError, RuntimeError) as error:  # The rows differ in length.
         raise ValueError(f"{name} must hold vectors of the same dim, and they differ; {_ENCODE}") from error
 
 
-def tensor_of(array: np.ndarray | Tensor) -> Tensor:
+def tensor_of(array: Array | Tensor) -> Tensor:
     """Convert to a tensor, sharing memory if possible; int8 and uint8 keep their dtype."""
     if isinstance(array, Tensor):
         return array

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
+
+Item = TypeVar("Item")
+# Indices of texts, or their numbers of tokens.
+Rows = npt.NDArray[np.int64]
 
 
-def plan(lengths: np.ndarray, batch_tokens: int, batch_size: int | None = None) -> list[np.ndarray]:
+def plan(lengths: Rows, batch_tokens: int, batch_size: int | None = None) -> list[Rows]:
     """Divide texts into batches of similar length, the longest first.
 
     A batch holds as many texts as fit into ``batch_tokens`` if each is as long as the longest of them, or
@@ -36,9 +41,9 @@ def plan(lengths: np.ndarray, batch_tokens: int, batch_size: int | None = None) 
     return batches
 
 
-def unique(texts: list[Any]) -> tuple[list[Any], np.ndarray, np.ndarray]:
+def unique(texts: list[Item]) -> tuple[list[Item], Rows, Rows]:
     """Distinct texts or pairs; the index of the first occurrence of each; for each input, its index among them."""
-    index: dict[Any, int] = {}
+    index: dict[Item, int] = {}
     inverse = np.fromiter((index.setdefault(text, len(index)) for text in texts), np.int64, len(texts))
     highest = np.maximum.accumulate(inverse)
     first = np.flatnonzero(np.diff(highest, prepend=-1))  # A new text has the next index.

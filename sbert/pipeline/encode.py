@@ -19,7 +19,7 @@ from sbert.functional import directions, truncate
 from sbert.inputs.arguments import check_positive
 from sbert.inputs.devices import default_batch_tokens, inference_dtype
 from sbert.inputs.texts import Pair
-from sbert.pipeline.batching import plan, unique
+from sbert.pipeline.batching import Rows, plan, unique
 from sbert.pipeline.eval_mode import evaluating
 from sbert.pipeline.outputs import RowsOfTensor, npy_file
 from sbert.pipeline.progress import Report, check_finite
@@ -112,11 +112,11 @@ class Encoding:
     def batches(
         self,
         texts: list[Any],
-        first: npt.NDArray[np.int64],
-        counts: npt.NDArray[np.int64],
+        first: Rows,
+        counts: Rows,
         report: Report,
         forward: Callable[[TokenBatch], Any],
-    ) -> Iterator[tuple[npt.NDArray[np.int64], Any]]:
+    ) -> Iterator[tuple[Rows, Any]]:
         """Run batches of texts; yield the indices of each batch and its output.
 
         The next window of texts is tokenized while the model runs.

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from sbert.batch import move
+from sbert.inputs.vectors import Array
+from sbert.pipeline.batching import Rows
 from sbert.storage.atomic import replacing_file
 
 # Elements collected on a GPU before they are copied to the host: one large copy is cheaper than many waits.
@@ -31,10 +33,10 @@ class RowsOfTensor:
 
     def __init__(self, shape: tuple[int, int], device: torch.device) -> None:
         self._tensor = torch.empty(shape, device=device)
-        self._gathered: list[tuple[np.ndarray, Tensor]] = []
-        self._copying: tuple[np.ndarray, Tensor, torch.cuda.Event] | None = None
+        self._gathered: list[tuple[Rows, Tensor]] = []
+        self._copying: tuple[Rows, Tensor, torch.cuda.Event] | None = None
 
-    def put(self, rows: np.ndarray, vectors: Tensor) -> None:
+    def put(self, rows: Rows, vectors: Tensor) -> None:
         """Set ``rows``, (n,), to ``vectors``, (n, dim)."""
         if vectors.is_cuda and self._tensor.device.type == "cpu":
             self._gathered.append((rows, vectors))
@@ -91,7 +93,7 @@ class NpyFile:
         header = {"descr": kind, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(self._file, header)
 
-    def append(self, vectors: np.ndarray) -> None:
+    def append(self, vectors: Array) -> None:
         """Add rows. Shape: (rows, dim)."""
         self._file.write(np.ascontiguousarray(vectors, self.dtype).tobytes())
         self.rows += len(vectors)

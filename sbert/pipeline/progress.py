@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -120,7 +121,7 @@ class Report:
         show = False if self.show is None and few else self.show
         self._bar = progress_bar(show, total=self.total, unit=f" {self.what}", desc="Encoding")
 
-    def truncated_rows(self, rows: np.ndarray, sentences: int) -> None:
+    def truncated_rows(self, rows: npt.NDArray[np.int64], sentences: int) -> None:
         """Record the truncated rows of a window, and their number including duplicates.
 
         Raises:

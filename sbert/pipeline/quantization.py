@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.functional import Array, Vectors
+from sbert.functional import Vectors
 from sbert.inputs.arguments import check_positive, known_arguments
-from sbert.inputs.vectors import matrix, tensor_of, vectors_of
+from sbert.inputs.vectors import Array, matrix, tensor_of, vectors_of
 
 Codes = npt.NDArray[np.float32 | np.int8 | np.uint8]
 

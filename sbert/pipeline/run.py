@@ -6,10 +6,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-import numpy as np
 import torch
 
 from sbert.batch import TokenBatch
+from sbert.pipeline.batching import Rows
 from sbert.pipeline.tokenize import Tokens
 
 Output = TypeVar("Output")
@@ -27,8 +27,8 @@ def ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
 
 
 def run(
-    forward: Callable[[TokenBatch], Output], tokens: Tokens, batches: Iterable[np.ndarray], device: torch.device
-) -> Iterator[tuple[np.ndarray, Output]]:
+    forward: Callable[[TokenBatch], Output], tokens: Tokens, batches: Iterable[Rows], device: torch.device
+) -> Iterator[tuple[Rows, Output]]:
     """Yield the rows of each batch and the output of ``forward``. A batch that does not fit in memory is halved."""
     for batch in batches:
         waiting = [batch]

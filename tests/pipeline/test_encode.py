@@ -349,9 +349,9 @@ def test_tokens_may_be_added(model: SentenceEncoder) -> None:
 class FirstAndLast(nn.Module):
     """The first and the last token's vectors, side by side."""
 
-    def __init__(self, scale: float = 1.0) -> None:
+    def __init__(self, scale: float = 1.0, kind: str = "both") -> None:  # Readers of folders have a kind, too.
         super().__init__()
-        self.config = {"scale": scale}
+        self.config = {"scale": scale, "kind": kind}
         self.scale = scale
 
     def forward(self, tokens: TokenEmbeddings) -> Tensor:
