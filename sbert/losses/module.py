@@ -79,7 +79,7 @@ class Data(NamedTuple):
 
 
 def run_check(loss: object, given: Tensor | Data) -> None:
-    """Call the loss's ``check_labels`` or ``check_data``, if it has one; a plain function accepts all labels and data."""
+    """Call the loss's ``check_labels`` or ``check_data``, if it has one; a plain function accepts everything."""
     check = getattr(loss, "check_data", None) if isinstance(given, Data) else getattr(loss, "check_labels", None)
     if check is not None:
         check(given)
