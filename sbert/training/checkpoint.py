@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from sbert.inputs.arguments import warn
 from sbert.saving import check_replaceable, foreign_file
 from sbert.storage.atomic import remove, remove_left, replacing
 from sbert.storage.files import UnreadableError, check_file, read_object, reading, write_json
@@ -77,10 +77,7 @@ def write(folder: Path, step: int, model: Any, tensors: Mapping[str, Tensor], st
     for old in _checkpoints(folder)[:-keep]:
         foreign = foreign_file(old, _FILES)
         if foreign is not None:
-            warnings.warn(
-                f"{old} is not removed: it holds {foreign!r}, which is not part of a checkpoint; move that elsewhere",
-                stacklevel=2,
-            )
+            warn(f"{old} is not removed: it holds {foreign!r}, which is not part of a checkpoint; move that elsewhere")
             continue
         with suppress(OSError, ValueError):
             remove(old, _check)

@@ -6,7 +6,6 @@ import copy
 import json
 import math
 import time
-import warnings
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 
 from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate, Evaluator
+from sbert.inputs.arguments import warn
 from sbert.modules import Transformer
 from sbert.pipeline.eval_mode import evaluating
 from sbert.pipeline.run import ahead
@@ -166,10 +166,9 @@ class Run:
             self._gather()
             self.ranks.run_on_main(lambda: self._save_model("final"))
         if self.truncated:
-            warnings.warn(
+            warn(
                 f"{self.truncated} of {self.texts} texts were truncated to max_seq_length={self.model.max_seq_length}"
-                " tokens; raise max_seq_length, or split long texts",
-                stacklevel=4,
+                " tokens; raise max_seq_length, or split long texts"
             )
         return self.log.history
 

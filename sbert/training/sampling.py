@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -11,6 +10,8 @@ from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
+
+from sbert.inputs.arguments import warn
 
 if TYPE_CHECKING:
     from sbert.training.dataset import Rows
@@ -120,7 +121,7 @@ _warned: WeakSet[Rows] = WeakSet()
 def _warn_once(rows: Rows, message: str) -> None:
     if rows not in _warned:
         _warned.add(rows)
-        warnings.warn(message, stacklevel=3)
+        warn(message)
 
 
 SAMPLERS: dict[str, Callable[[Rows, int, np.random.Generator], list[Batch]]] = {
