@@ -451,14 +451,7 @@ class SentenceEncoder(nn.Sequential):
         """
         with tempfile.TemporaryDirectory() as folder:
             self._save(Path(folder) / "model", name=repo_id)
-            return hub.upload(
-                Path(folder) / "model",
-                repo_id,
-                token=token,
-                private=private,
-                message=commit_message,
-                revision=revision,
-            )
+            return hub.upload(Path(folder) / "model", repo_id, token, private, commit_message, revision)
 
     def _reference_vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:
         """Vectors of texts without a prompt, computed in the dtype of the weights."""

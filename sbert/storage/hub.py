@@ -115,7 +115,7 @@ def _parts(folder: Path) -> list[str]:
 
 
 def upload(
-    folder: Path, repository: str, *, token: str | bool | None, private: bool | None, message: str, revision: str | None
+    folder: Path, repository: str, token: str | bool | None, private: bool | None, message: str, revision: str | None
 ) -> str:
     """Upload a folder to a repository of the hub, which is created if necessary; return the URL of the commit."""
     from huggingface_hub import HfApi
