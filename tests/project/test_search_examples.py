@@ -66,7 +66,7 @@ def test_search_in_a_folder(
         "query_id\tdoc_id\tgrade\n" + "".join(f"{q}\t{d}\t{g}\n" for q, own in judged.items() for d, g in own.items())
     )
     names = run(monkeypatch, "search", "Who lends money?", "--data", tmp_path, "--top-k", 2)
-    model = names["vectors"].model
+    model = names["vectors"]._model
     scores = cosines(model, list(queries.values()), texts)
     grades = np.array([[own.get(f"d{i}", 0) for i in range(len(texts))] for own in judged.values()])
     assert names["figures"]["ndcg@10"] == pytest.approx(ndcg_score(grades, scores), abs=1e-6)

@@ -11,7 +11,6 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <torch/csrc/utils/device_lazy_init.h>
 #include <torch/library.h>
 
 #include <array>
@@ -25,6 +24,11 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
+
+// Of torch's Python library; its header needs Python's.
+namespace torch::utils {
+void set_requires_device_init(c10::DeviceType device, bool value);
+}
 
 namespace {
 
@@ -565,7 +569,9 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
     std::memcpy(snapshot.storage().mutable_data(), destination.storage().data(), destination.storage().nbytes());
     torch::jit::Stack copy{snapshot, arguments[1], false};
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &copy);
-    pending.push_back({queue, time, snapshot, destination, nullptr, destination.storage().nbytes(), 0});
+    // Not the tensor that Python knows: to drop that takes Python's lock.
+    const auto same = shaped(destination.storage(), destination, c10::DispatchKey::CPU);
+    pending.push_back({queue, time, snapshot, same, nullptr, destination.storage().nbytes(), 0});
     auto* place = static_cast<char*>(destination.mutable_data_ptr());
     if (destination.is_contiguous()) std::memset(place, 0xFF, destination.nbytes());
     stack->push_back(destination);
@@ -761,10 +767,16 @@ TORCH_LIBRARY_IMPL(_, CUDA, library) {
 TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("empty.memory_format", &empty);
   library.impl("empty_strided", &empty_strided);
-  // For these torch has one way for all devices, which would look for CUDA's kernels or take more than one.
-  for (const char* name : {"copy_", "native_layer_norm"})
-    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
   library.impl("_fused_sdp_choice", &choice);
+  // What the CPU has a kernel for is one kernel here, too, even if torch has a slower way for all other devices.
+  const std::set<std::string> own = {"aten::empty.memory_format", "aten::empty_strided", "aten::_fused_sdp_choice"};
+  for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+    const auto op = c10::Dispatcher::singleton().findOp(name);
+    if (name.name.rfind("aten::", 0) || own.count(full) || !op) continue;
+    if (full == "aten::copy_" || op->hasKernelForDispatchKey(c10::DispatchKey::CPU))
+      library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  }
 }
 TORCH_LIBRARY_IMPL(aten, CPU, library) {
   library.impl("_flash_attention_forward", &flash);

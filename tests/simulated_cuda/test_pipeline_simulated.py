@@ -1,0 +1,250 @@
+"""Everything that users do on a GPU runs through the simulated one, from end to end."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
+from sbert.evaluation import SimilarityEvaluator
+from sbert.losses import CosineSimilarityLoss, MultipleNegativesRankingLoss, SoftmaxLoss
+from sbert.search import Index, community_detection, paraphrase_mining, semantic_search
+from tests import pairs, small
+from tests.simulated_cuda.simulator import simulated
+
+pytestmark = pytest.mark.simulated_cuda
+TEXTS = [f"{a} {b} {c}" for a in ("one", "two", "red") for b in ("fox", "boat", "") for c in ("lake", "hills " * 7, "")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small.bert(tmp_path_factory.mktemp("model") / "bert")
+
+
+def encoder(folder: Path, device: str, dtype: str = "float32") -> SentenceEncoder:
+    return SentenceEncoder(Transformer(folder), Pooling("mean"), Normalize(), device=device, dtype=dtype)
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> np.ndarray:
+    return encoder(folder, "cpu").encode(TEXTS)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:1"])
+@pytest.mark.parametrize("batch_tokens", [16, 100, None])
+def test_batches_of_any_size(device: str, batch_tokens: int | None, folder: Path, expected: np.ndarray) -> None:
+    with simulated():
+        model = encoder(folder, device)
+        vectors = model.encode(TEXTS, batch_tokens=batch_tokens)
+        np.testing.assert_allclose(vectors, expected, atol=1e-6)
+
+
+def test_the_host_does_not_wait_for_each_batch(folder: Path) -> None:
+    """It waits for the vectors of one batch while the next one runs, and for nothing else."""
+    with simulated() as gpu:
+        model = encoder(folder, "cuda", "auto")
+        for batch_tokens in (16, 1000):
+            for _ in range(3):  # The first uses of a size are compared with the plain way.
+                model.encode(TEXTS, batch_tokens=batch_tokens)
+            gpu.forget()
+            model.encode(TEXTS, batch_tokens=batch_tokens)
+            counts = gpu.counts()
+            waits = {name: number for name, number in counts.items() if name.startswith("kernel waits")}
+            assert waits.keys() == {"kernel waits: event"}
+            assert waits["kernel waits: event"] <= counts["copies to the host"]
+
+
+@pytest.mark.parametrize("options", [
+    {"convert_to_tensor": True}, {"normalize_embeddings": True}, {"truncate_dim": 8}, {"prompt": "one "},
+    {"precision": "ubinary"}, {"precision": "int8", "ranges": np.array([[-1.0] * 16, [1.0] * 16], np.float32)},
+    {"output_value": "token_embeddings"},
+], ids=lambda options: next(iter(options)))  # fmt: skip
+def test_options_of_encode(options: dict[str, Any], folder: Path) -> None:
+    reference = encoder(folder, "cpu").encode(TEXTS, **options)
+    with simulated():
+        vectors = encoder(folder, "cuda").encode(TEXTS, **options)
+        if options.get("convert_to_tensor"):
+            assert vectors.device == torch.device("cuda:0")
+        if options.get("precision") == "int8":
+            assert np.abs(vectors.astype(int) - reference.astype(int)).max() <= 1
+            return
+        for ours, theirs in zip(vectors, reference, strict=True):
+            ours, theirs = (torch.as_tensor(x).cpu().float() for x in (ours, theirs))
+            torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
+
+
+def test_to_a_file(folder: Path, expected: np.ndarray, tmp_path: Path) -> None:
+    with simulated():
+        encoder(folder, "cuda").encode(TEXTS, out=tmp_path / "vectors.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "cuda:1"])
+def test_single_texts_are_replayed(device: str, folder: Path, expected: np.ndarray) -> None:
+    """Also on a device that is not the current one: there a graph would be empty, and the output that of before."""
+    with simulated() as gpu:
+        model = encoder(folder, device, "auto")
+        for _ in range(3):
+            for text, vector in zip(TEXTS, expected, strict=True):
+                assert model.encode(text) @ vector > 0.9998
+        assert gpu.count("graph replays") > len(TEXTS)
+        gpu.forget()
+        model.encode(TEXTS[0])
+        assert gpu.count("graph replays") == 1
+
+
+def test_old_gpus_have_no_graphs_of_single_texts_but_their_vectors(folder: Path, expected: np.ndarray) -> None:
+    with simulated((7, 5)) as gpu:
+        model = encoder(folder, "cuda", "auto")
+        for _ in range(3):
+            np.testing.assert_allclose(model.encode(TEXTS[1]), expected[1], atol=1e-6)
+        assert gpu.count("graph replays") == 0
+
+
+def test_moves_between_devices(folder: Path, expected: np.ndarray) -> None:
+    with simulated():
+        model = encoder(folder, "cpu")
+        for device in ("cuda:0", "cuda:1", "cpu", "cuda:1"):
+            model.to(device)
+            assert model.device == torch.device(device)
+            np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)
+
+
+def test_weights_that_change_are_noticed(folder: Path) -> None:
+    with simulated():
+        model = encoder(folder, "cuda")
+        before = model.encode(TEXTS)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.data.mul_(0.9)
+        other = copy.deepcopy(model)
+        for _ in range(3):  # A sample of the weights is compared without waiting for it.
+            vectors = model.encode(TEXTS)
+        np.testing.assert_allclose(vectors, other.to("cpu").encode(TEXTS), atol=1e-5)
+        assert np.abs(vectors - before).max() > 1e-3
+
+
+def test_threads_share_a_model(folder: Path, expected: np.ndarray) -> None:
+    with simulated():
+        model = encoder(folder, "cuda", "auto")
+        wrong: list[str] = []
+
+        def work() -> None:
+            for _ in range(4):
+                for text, vector in zip(TEXTS, expected, strict=True):
+                    if model.encode(text) @ vector < 0.9998:
+                        wrong.append(text)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+
+
+def test_saving_from_a_gpu(folder: Path, expected: np.ndarray, tmp_path: Path) -> None:
+    with simulated():
+        encoder(folder, "cuda").save(tmp_path / "saved")
+    model = SentenceEncoder(tmp_path / "saved", device="cpu")
+    np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)
+    assert model.verify()
+
+
+def test_memory_that_is_short_makes_batches_smaller(folder: Path, expected: np.ndarray) -> None:
+    with simulated() as gpu:
+        model = encoder(folder, "cuda")
+        model.encode(TEXTS[:2])
+        gpu.memory(limit=gpu.call("used") + 30_000)
+        np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144])
+def test_memory_that_fails_once(number: int, folder: Path, expected: np.ndarray) -> None:
+    with simulated() as gpu:
+        model = encoder(folder, "cuda")
+        model.encode(TEXTS[:2])
+        gpu.memory(failing=number)
+        np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "auto"])
+def test_a_cross_encoder(dtype: str, tmp_path: Path) -> None:
+    path = pairs.folder(tmp_path / "cross")
+    rows = [("a small boat", "the quiet lake"), ("one", "two three four"), ("red fox", "")] * 5
+    reference = CrossEncoder(path, device="cpu").predict(rows)
+    with simulated():
+        scores = CrossEncoder(path, device="cuda", dtype=dtype).predict(rows)
+        np.testing.assert_allclose(scores, reference, atol=1e-6 if dtype == "float32" else 2e-2)
+
+
+LOSSES = {
+    "ranking": (MultipleNegativesRankingLoss, [(f"one {text}", f"two {text}") for text in TEXTS]),
+    "cosine": (CosineSimilarityLoss, [(text, "a boat", i % 5 / 4) for i, text in enumerate(TEXTS)]),
+    "softmax": (lambda: SoftmaxLoss(16, 3), [(text, "a boat", i % 3) for i, text in enumerate(TEXTS)]),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("chunk_tokens", [None, 64])
+def test_training_has_the_steps_of_the_cpu(name: str, chunk_tokens: int | None, folder: Path, tmp_path: Path) -> None:
+    histories = {}
+    make, rows = LOSSES[name]
+    for device in ("cpu", "cuda"):
+        with simulated():
+            model = encoder(folder, device)
+            for module in model.modules():
+                if isinstance(module, torch.nn.Dropout):
+                    module.p = 0.0
+            torch.manual_seed(0)
+            config = TrainingConfig(batch_size=8, log_every=1, chunk_tokens=chunk_tokens, learning_rate=1e-3)
+            history = Trainer(model, rows, make(), config).fit(show_progress_bar=False)
+            histories[device] = [row["loss"] for row in history if "loss" in row]
+    np.testing.assert_allclose(histories["cuda"], histories["cpu"], rtol=1e-4, atol=1e-6)
+
+
+def test_training_with_checkpoints_and_dropout(folder: Path, tmp_path: Path) -> None:
+    with simulated():
+        model = encoder(folder, "cuda")
+        config = TrainingConfig(output=tmp_path / "run", batch_size=8, checkpoint_every=1)
+        Trainer(model, LOSSES["ranking"][1], MultipleNegativesRankingLoss(), config).fit(show_progress_bar=False)
+        assert model.device == torch.device("cuda:0")
+        assert np.isfinite(model.encode(TEXTS)).all()
+
+
+def test_evaluation(folder: Path) -> None:
+    evaluator = SimilarityEvaluator(TEXTS[:9], TEXTS[9:18], np.arange(9) / 8)
+    reference = evaluator(encoder(folder, "cpu"))
+    with simulated():
+        result = evaluator(encoder(folder, "cuda"))
+    assert result == pytest.approx(reference, abs=1e-6)
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "cuda:1"])
+def test_search_takes_tensors_of_a_gpu(device: str) -> None:
+    vectors = np.random.default_rng(0).normal(size=(300, 16)).astype(np.float32)
+    with simulated():
+        tensor = torch.from_numpy(vectors).to(device)
+        for similarity in ("cosine", "dot", "euclidean", "manhattan"):
+            reference = semantic_search(vectors[:7], vectors, 5, similarity=similarity)
+            hits = semantic_search(tensor[:7], tensor, 5, similarity=similarity)
+            np.testing.assert_array_equal(hits.indices, reference.indices)
+            np.testing.assert_allclose(hits.scores, reference.scores, atol=1e-5)
+        mined, reference = (paraphrase_mining(given, top_k=20) for given in (tensor, vectors))
+        np.testing.assert_array_equal(mined.first, reference.first)
+        groups, reference = (community_detection(given, 0.5) for given in (tensor, vectors))
+        assert [list(group) for group in groups] == [list(group) for group in reference]
+        index = Index()
+        index.add(tensor, ids=list(range(300)))
+        assert index.search(tensor[:3], 1).ids[:, 0].tolist() == [0, 1, 2]
+
+
+def test_what_is_not_there_is_said(folder: Path) -> None:
+    with simulated(devices=1), pytest.raises((ValueError, RuntimeError), match="cuda:3"):
+        encoder(folder, "cuda:3")
