@@ -70,15 +70,15 @@ from sbert.modules.transformer import Transformer
 from sbert.modules.word_embeddings import StaticEmbedding, WordEmbeddings
 
 __all__ = [
-    "LSTM",
+    "Transformer",
+    "Pooling",
+    "Normalize",
     "Dense",
     "Dropout",
     "LayerNorm",
-    "Normalize",
-    "Pooling",
-    "StaticEmbedding",
-    "Transformer",
+    "LSTM",
     "WordEmbeddings",
+    "StaticEmbedding",
     "register_module",
     "register_pooling",
 ]

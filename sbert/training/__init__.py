@@ -74,4 +74,4 @@ from sbert.training.config import TrainingConfig
 from sbert.training.dataset import Rows
 from sbert.training.trainer import Trainer
 
-__all__ = ["Ranks", "Rows", "Signature", "Trainer", "TrainingBatch", "TrainingConfig", "backward"]
+__all__ = ["Trainer", "TrainingConfig", "backward", "Signature", "Rows", "TrainingBatch", "Ranks"]

@@ -28,8 +28,8 @@ PAGES = [
     *("sbert.modules", "sbert.saving", "sbert.backends", "sbert.visualization", "sbert.cli"),
     *("sbert.functional", "sbert.pipeline"),
 ]
-# pdoc cannot resolve the annotations of the constructor that a NamedTuple makes.
-_NO_PROBLEM = "Error parsing type annotation ForwardRef"
+# pdoc cannot resolve the annotations of the constructor that a NamedTuple makes, nor find the keys of a TypedDict.
+_NO_PROBLEM = ("Error parsing type annotation ForwardRef", "Cannot determine where sbert.pipeline.results.")
 # Names in docstrings that are to exist: "sbert.search.Index".
 _REFERENCE = re.compile(r"``(sbert(?:\.\w+)+)(?:\(.*?\))?``", re.DOTALL)
 _SECTION = re.compile(r"^(Args|Returns|Yields|Shape|Raises|References|Example|Attributes):$")
