@@ -19,7 +19,7 @@ from sbert.inputs.prompts import column_prompts
 from sbert.losses.signature import Signature
 from sbert.pipeline.batching import plan, unique
 from sbert.pipeline.tokenize import Tokens
-from sbert.training.random_state import get_random_state, preserved, set_random_state
+from sbert.training.random_state import get_random_state, set_random_state
 
 
 @dataclass(frozen=True)
@@ -202,9 +202,10 @@ def backward(
         gradient *= ranks.world
     for rows, state, output, of_chunk in zip(chunks, states, outputs, torch.split(gradient, sizes), strict=True):
         if output is None:
-            with preserved(device):
-                set_random_state(state, device)
-                output = vectors(rows)
+            present = get_random_state(device)
+            set_random_state(state, device)
+            output = vectors(rows)
+            set_random_state(present, device)
         if output.requires_grad:
             torch.autograd.backward(output, of_chunk)
     return value.detach()
