@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 AnyRagged = TypeVar("AnyRagged", bound="Ragged")
+# What is computed from the lengths of the rows, and stays the same for other values in the same rows.
+_OF_ROWS = ("groups", "text_size", "offsets_int32")
 
 
 def move(tensor: Tensor, device: torch.device | str) -> Tensor:
@@ -62,6 +64,19 @@ class Ragged:
         """Runs of consecutive rows of equal length, as (rows, tokens per row). Empty rows are left out."""
         runs = groupby(self.lengths.tolist())
         return [(len(list(run)), length) for length, run in runs if length]
+
+    @cached_property
+    def text_size(self) -> tuple[int, int]:
+        """Number of tokens behind the prompts, in all rows and in the longest of them."""
+        if self.prompt_tokens is None:
+            return len(self.values), self.longest
+        behind = self.lengths - self.prompt_tokens
+        return int(behind.sum()), int(behind.max()) if self.rows else 0
+
+    @cached_property
+    def offsets_int32(self) -> Tensor:
+        """The offsets as kernels for rows of variable length take them. Shape: (rows + 1,)."""
+        return self.offsets.to(torch.int32)
 
     @property
     def row_of_token(self) -> Tensor:
@@ -116,10 +131,14 @@ class Ragged:
             for field in fields(self)
             if isinstance(value := vars(self)[field.name], Tensor)
         }
-        copy = replace(self, **moved)
         # Computed before the copy: afterwards it would force a synchronization with the GPU.
-        copy.__dict__["groups"] = self.groups
-        return copy
+        return _known(replace(self, **moved), groups=self.groups, text_size=self.text_size)
+
+
+def _known(rows: AnyRagged, **facts: object) -> AnyRagged:
+    """The rows, with cached properties that are known already."""
+    rows.__dict__.update(facts)
+    return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +185,8 @@ class TokenBatch(Ragged):
 
     def embeddings(self, values: Tensor) -> TokenEmbeddings:
         """Combine token vectors, (tokens, dim), with the row structure of this batch."""
-        return TokenEmbeddings(values, self.offsets, self.longest, self.prompt_tokens)
+        made = TokenEmbeddings(values, self.offsets, self.longest, self.prompt_tokens)
+        return _known(made, **{name: value for name, value in vars(self).items() if name in _OF_ROWS})
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +211,10 @@ class TokenEmbeddings(Ragged):
         """The tokens after the prompt of each row."""
         if self.prompt_tokens is None:
             return self
-        is_text = self.position_of_token >= self.prompt_tokens[self.row_of_token]  # (tokens,)
+        tokens, longest = self.text_size
         offsets = torch.zeros_like(self.offsets)
         torch.cumsum(self.lengths - self.prompt_tokens, 0, out=offsets[1:])
-        return TokenEmbeddings(self.values[is_text], offsets, skipped=self.prompt_tokens)
+        moved = self.offsets[:-1] + self.prompt_tokens - offsets[:-1]  # (rows,)
+        places = torch.arange(tokens, device=offsets.device)
+        places = places + moved.repeat_interleave(offsets.diff(), output_size=tokens)  # (tokens,)
+        return TokenEmbeddings(self.values[places], offsets, longest, skipped=self.prompt_tokens)

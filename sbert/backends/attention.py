@@ -174,7 +174,7 @@ def _one_call(
         key, value = (x.repeat_interleave(repeats, dim=1) for x in (key, value))
     if filler:
         query, key, value = (F.pad(x, (0, filler)) for x in (query, key, value))
-    offsets = rows.offsets.to(torch.int32)
+    offsets = rows.offsets_int32
     out: Any = varlen.varlen_attn(query, key, value, offsets, offsets, rows.longest, rows.longest, **options)
     mixed: Tensor = out[..., :dim]
     return mixed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -117,11 +118,12 @@ class CudaGraphs:
 
     def _capture(self, size: int, device: torch.device) -> _Captured:
         static = empty(size, device)
-        # A first run outside of the graph initializes the libraries.
+        # A first run outside of the graph initializes the libraries. It has rows of its own: what these keep of their
+        # offsets would not be computed in the graph.
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
-            self._fused.forward(static)
+            self._fused.forward(replace(static))
         torch.cuda.current_stream(device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         # With a stream of another device, the graph would be empty.

@@ -52,7 +52,8 @@ class Inference:
     """
 
     def __init__(self, dtype: torch.dtype, compiling: Compiling = None) -> None:
-        self._dtype, self._compiling = dtype, compiling
+        self.dtype: torch.dtype = dtype
+        self._compiling = compiling
         self._running: dict[nn.Module, _Running] = {}
 
     def running(self, call: Callable[[TokenBatch], Output]) -> Callable[[TokenBatch], Output]:
@@ -70,7 +71,7 @@ class Inference:
     def forward(self, network: Any, batch: TokenBatch) -> Tensor:
         """The tokens' vectors. Shape: (tokens, dim)."""
         if network not in self._running:
-            self._running[network] = _Running(network, self._dtype, self._compiling)
+            self._running[network] = _Running(network, self.dtype, self._compiling)
         return self._running[network].forward(batch)
 
 

@@ -11,6 +11,9 @@ from sbert.inputs.arguments import warn
 _BATCH_TOKENS = {"cpu": 4096}
 _BATCH_TOKENS_ACCELERATOR = 32768
 
+# Compute capabilities from which NVIDIA's GPUs have matrix units for a dtype; ROCm reports capabilities above these.
+_BFLOAT16, _FLOAT16 = (8, 0), (7, 0)
+
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -48,13 +51,16 @@ def inference_dtype(weights: torch.dtype, auto: bool, device: torch.device) -> t
 
     Args:
         weights: Dtype of its weights.
-        auto: Whether the library chooses: bfloat16 on a GPU that supports it, where it is many times faster.
+        auto: Whether the library chooses: the half precision of a GPU, in which it is many times faster.
         device: Device of the transformer.
     """
     if auto and device.type == "cuda" and weights == torch.float32:
-        if torch.cuda.is_bf16_supported(including_emulation=False):
+        capability = torch.cuda.get_device_capability(device)  # Of this device, not of the current one.
+        if capability >= _BFLOAT16:
             return torch.bfloat16, "dtype='auto' on a GPU; weights and vectors are float32"
-        return weights, "this GPU does not compute in bfloat16"
+        if capability >= _FLOAT16:
+            return torch.float16, "dtype='auto' on a GPU without bfloat16; what exceeds its range runs in float32 again"
+        return weights, "this GPU computes neither in bfloat16 nor fast in float16"
     return weights, "that of the weights"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -16,13 +17,13 @@ from torch import Tensor, nn
 from sbert.backends import Inference
 from sbert.batch import Ragged, TokenBatch, TokenEmbeddings
 from sbert.functional import directions, truncate
-from sbert.inputs.arguments import check_positive
+from sbert.inputs.arguments import check_positive, warn
 from sbert.inputs.devices import default_batch_tokens, inference_dtype
 from sbert.inputs.texts import Pair
 from sbert.pipeline.batching import Rows, plan, unique
 from sbert.pipeline.eval_mode import evaluating
 from sbert.pipeline.outputs import RowsOfTensor, npy_file
-from sbert.pipeline.progress import Report, check_finite
+from sbert.pipeline.progress import Report, check_finite, not_finite
 from sbert.pipeline.quantization import PRECISIONS, Codes, check_coding, quantize
 from sbert.pipeline.run import ahead, run
 from sbert.pipeline.tokenize import Tokens, tokenize
@@ -87,8 +88,15 @@ class Encoding:
         return output.float()
 
     def vectors(self, texts: list[Any], report: Report) -> Tensor:
-        """The outputs for texts or pairs, one row for each. Shape: (texts, dim)."""
+        """The outputs for texts or pairs, one row for each, all of them finite. Shape: (texts, dim)."""
         before = report.rows
+        found = self._outputs(texts, report)
+        if self.inference.dtype != self.model.dtype:
+            self._repeat(texts, found, report)
+        check_finite(found, before, f"{self.what} of {report.what}")
+        return found
+
+    def _outputs(self, texts: list[Any], report: Report) -> Tensor:
         different, first, inverse = unique(texts)
         counts = np.bincount(inverse, minlength=len(different))
         result: RowsOfTensor | None = None
@@ -100,14 +108,28 @@ class Encoding:
             report.done(int(counts[rows].sum()))
         report.rows += len(texts)
         if result is None:  # There are no texts.
-            return Encoding.vectors(self, [self.probe], Report(1, False, "ignore", None))[:0]
+            return self._outputs([self.probe], Report(1, False, "ignore", None))[:0]
         complete = result.complete()
         again = np.flatnonzero(first[inverse] != np.arange(len(texts)))
         if len(again):
             source = torch.from_numpy(first[inverse[again]]).to(self.to)
             complete[torch.from_numpy(again).to(self.to)] = complete[source]
-        check_finite(complete, before, f"{self.what} of {report.what}")
         return complete
+
+    def _repeat(self, texts: list[Any], outputs: Tensor, report: Report) -> None:
+        """Compute what has left the range of half precision once more, in the dtype of the weights."""
+        rows = not_finite(outputs)
+        if len(rows) == 0:
+            return
+        exact = copy.copy(self)
+        exact.inference = Inference(self.model.dtype)
+        quiet = Report(len(rows), False, "ignore", None)
+        outputs[torch.from_numpy(rows).to(self.to)] = exact._outputs([texts[row] for row in rows], quiet)
+        half, full = (str(dtype).partition(".")[2] for dtype in (self.inference.dtype, self.model.dtype))
+        warn(
+            f"{len(rows)} of {len(texts)} {report.what} left the range of {half} and were computed again in {full};"
+            f" dtype={full!r} does so from the start"
+        )
 
     def batches(
         self,

@@ -154,10 +154,19 @@ class Report:
             self.unknown.tell(self.told, self.what)
 
 
-def check_finite(vectors: Tensor, before: int, what: str) -> None:
-    """Raise a ValueError that names the first row with a NaN or an infinity; ``before`` rows precede these."""
+def not_finite(vectors: Tensor) -> npt.NDArray[np.int64]:
+    """The rows that hold a NaN or an infinity. Shape: (rows,)."""
+    found = [np.zeros(0, np.int64)]
     for start in range(0, len(vectors), _FINITE_ROWS):  # The check takes several times the memory of what it checks.
         finite = torch.isfinite(vectors[start : start + _FINITE_ROWS]).all(1)
         if not finite.all():
-            row = before + start + int((~finite).nonzero()[0])
-            raise ValueError(f"{what}[{row}] is not finite; check the weights, or use dtype='float32' if they are half")
+            found.append(start + np.flatnonzero(~finite.cpu().numpy()))
+    return np.concatenate(found)
+
+
+def check_finite(vectors: Tensor, before: int, what: str) -> None:
+    """Raise a ValueError that names the first row with a NaN or an infinity; ``before`` rows precede these."""
+    rows = not_finite(vectors)
+    if len(rows):
+        row = before + int(rows[0])
+        raise ValueError(f"{what}[{row}] is not finite; check the weights, or use dtype='float32' if they are half")

@@ -148,26 +148,28 @@ def test_rows_in_any_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights", "auto", "device", "bf16", "expected"),
+    ("weights", "auto", "device", "capability", "expected"),
     [
-        (torch.float32, True, "cpu", False, torch.float32),
-        (torch.bfloat16, False, "cpu", False, torch.bfloat16),
-        (torch.float32, True, "cuda", True, torch.bfloat16),
-        (torch.float32, True, "cuda", False, torch.float32),
-        (torch.float32, False, "cuda", True, torch.float32),
-        (torch.float16, False, "cuda", True, torch.float16),
-        (torch.float32, True, "mps", False, torch.float32),
+        (torch.float32, True, "cpu", None, torch.float32),
+        (torch.bfloat16, False, "cpu", None, torch.bfloat16),
+        (torch.float32, True, "cuda", (9, 0), torch.bfloat16),
+        (torch.float32, True, "cuda", (8, 0), torch.bfloat16),
+        (torch.float32, True, "cuda", (7, 5), torch.float16),
+        (torch.float32, True, "cuda", (6, 1), torch.float32),
+        (torch.float32, False, "cuda", (9, 0), torch.float32),
+        (torch.float16, False, "cuda", (9, 0), torch.float16),
+        (torch.float32, True, "mps", None, torch.float32),
     ],
 )
 def test_dtype_of_the_arithmetic(
     weights: torch.dtype,
     auto: bool,
     device: str,
-    bf16: bool,
+    capability: tuple[int, int] | None,
     expected: torch.dtype,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: bf16)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert inference_dtype(weights, auto, torch.device(device))[0] == expected
 
 

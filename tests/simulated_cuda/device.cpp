@@ -545,6 +545,10 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
     const auto* alias = schema.arguments()[i].alias_info();
     if (alias && alias->isWrite()) written.push_back(i);
   }
+  if ((name == "_softmax" || name == "_log_softmax") && arguments[2].toBool()) {  // The CPU has no conversion in it.
+    arguments[0] = arguments[0].toTensor().to(at::kFloat);
+    arguments[2] = false;
+  }
   const auto destination = copies ? (*stack)[first].toTensor() : at::Tensor();
   stack->erase(stack->end() - static_cast<long>(count), stack->end());
   const bool later = copies && to_host && !waits;

@@ -79,6 +79,22 @@ def test_options_of_encode(options: dict[str, Any], folder: Path) -> None:
             torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
 
 
+def test_without_the_prompt_in_the_pooling(folder: Path) -> None:
+    vectors = {}
+    for device in ("cpu", "cuda"):
+        with simulated() as gpu:
+            model = SentenceEncoder(
+                Transformer(folder), Pooling("mean", include_prompt=False), device=device, dtype="float32"
+            )
+            model.encode(TEXTS, prompt="one two ")
+            gpu.forget()
+            vectors[device] = model.encode(TEXTS, prompt="one two ")
+            if device == "cuda":
+                waits = {name for name in gpu.counts() if name.startswith("kernel waits")}
+                assert waits == {"kernel waits: event"}
+    np.testing.assert_allclose(vectors["cuda"], vectors["cpu"], atol=1e-6)
+
+
 def test_to_a_file(folder: Path, expected: np.ndarray, tmp_path: Path) -> None:
     with simulated():
         encoder(folder, "cuda").encode(TEXTS, out=tmp_path / "vectors.npy")
@@ -99,12 +115,50 @@ def test_single_texts_are_replayed(device: str, folder: Path, expected: np.ndarr
         assert gpu.count("graph replays") == 1
 
 
-def test_old_gpus_have_no_graphs_of_single_texts_but_their_vectors(folder: Path, expected: np.ndarray) -> None:
+def test_old_gpus_compute_in_float16_and_have_no_graphs(folder: Path, expected: np.ndarray) -> None:
     with simulated((7, 5)) as gpu:
         model = encoder(folder, "cuda", "auto")
         for _ in range(3):
-            np.testing.assert_allclose(model.encode(TEXTS[1]), expected[1], atol=1e-6)
+            vector = model.encode(TEXTS[1])
+            assert vector @ expected[1] > 0.9998
+            assert np.abs(vector - expected[1]).max() > 1e-6
         assert gpu.count("graph replays") == 0
+
+
+def overflowing(folder: Path, device: str, scale: float) -> SentenceEncoder:
+    """Hidden values of a layer are so large that float16 has infinities for them; the vectors are those of before."""
+    model = encoder(folder, device, "auto")
+    layer = model[0].auto_model.encoder.layer[0]
+    with torch.no_grad():
+        layer.intermediate.dense.weight *= scale
+        layer.intermediate.dense.bias *= scale
+        layer.output.dense.weight /= scale
+    return model
+
+
+def test_what_leaves_the_range_of_float16_is_computed_again(folder: Path) -> None:
+    texts = [*TEXTS, *TEXTS[:3]]
+    reference = overflowing(folder, "cpu", 1e6).encode(texts)
+    with simulated((7, 5)):
+        model = overflowing(folder, "cuda", 1e6)
+        with pytest.warns(UserWarning, match="left the range of float16 and were computed again in float32"):
+            vectors = model.encode(texts)
+        np.testing.assert_allclose(vectors, reference, atol=1e-5)
+    with simulated((9, 0)):  # bfloat16 has the range of float32.
+        vectors = overflowing(folder, "cuda", 1e6).encode(texts)
+        assert (vectors * reference).sum(1).min() > 0.999
+
+
+def test_what_is_not_finite_in_float32_is_an_error(folder: Path) -> None:
+    with simulated((7, 5)):
+        model = encoder(folder, "cuda", "auto")
+        with torch.no_grad():
+            model[0].auto_model.encoder.layer[0].output.dense.bias[0] = torch.nan
+        with (
+            pytest.warns(UserWarning, match="computed again"),
+            pytest.raises(ValueError, match=r"the vector of sentences\[0\] is not finite"),
+        ):
+            model.encode(TEXTS)
 
 
 def test_moves_between_devices(folder: Path, expected: np.ndarray) -> None:
