@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -149,6 +150,10 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int) ->
         def record(self, stream: Stream | None = None) -> None:
             stream = stream or current_stream()
             library.simulated_record(self.handle, stream.device.index, long(stream.stream_id))
+            self.when = time.perf_counter()
+
+        def elapsed_time(self, end: Event) -> float:
+            return 1e3 * (end.when - self.when)
 
         def wait(self, stream: Stream | None = None) -> None:
             (stream or current_stream()).wait_event(self)

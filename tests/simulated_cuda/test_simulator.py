@@ -257,3 +257,12 @@ def test_afterwards_there_is_no_device() -> None:
     assert not torch.cuda.is_available()
     with pytest.raises((AssertionError, RuntimeError), match=r"CUDA|cuda"):
         torch.ones(3).to("cuda")
+
+
+def test_events_measure_time() -> None:
+    with simulated():
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        end.record()
+        end.synchronize()
+        assert 0 <= start.elapsed_time(end) < 1e4
