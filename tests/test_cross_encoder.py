@@ -504,7 +504,7 @@ def test_progress_counts_pairs(model: CrossEncoder, capsys: pytest.CaptureFixtur
 
 def test_windows(model: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = model.predict(PAIRS)
-    monkeypatch.setattr("sbert.pipeline.encode._WINDOW", 3)
+    monkeypatch.setattr("sbert.inputs.devices._WINDOWS", {"cpu": (3, 3)})
     np.testing.assert_allclose(model.predict(PAIRS), expected, atol=1e-6)
     with pytest.raises(ValueError, match=r"pairs\[8\] has more than"):
         model.predict([*PAIRS[:8], LONG[2]], on_truncate="error")

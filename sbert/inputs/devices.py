@@ -14,6 +14,11 @@ _BATCH_TOKENS_ACCELERATOR = 32768
 # Compute capabilities from which NVIDIA's GPUs have matrix units for a dtype; ROCm reports capabilities above these.
 _BFLOAT16, _FLOAT16 = (8, 0), (7, 0)
 
+# Texts that are tokenized and sorted together, at first and at most: enough for batches of equal length, and little
+# beside the vectors. An accelerator waits for the first of them, and is faster than the tokenizer.
+_WINDOWS = {"cpu": (8192, 8192)}
+_WINDOWS_ACCELERATOR = (1024, 65536)
+
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -29,6 +34,11 @@ def default_device() -> torch.device:
 def default_batch_tokens(device: torch.device) -> int:
     """Default of the maximum number of tokens per batch."""
     return _BATCH_TOKENS.get(device.type, _BATCH_TOKENS_ACCELERATOR)
+
+
+def default_windows(device: torch.device) -> tuple[int, int]:
+    """Number of texts that are tokenized together, at first and at most."""
+    return _WINDOWS.get(device.type, _WINDOWS_ACCELERATOR)
 
 
 def parse_dtype(dtype: str | torch.dtype) -> torch.dtype | None:

@@ -41,6 +41,25 @@ def plan(lengths: Rows, batch_tokens: int, batch_size: int | None = None) -> lis
     return batches
 
 
+def windows(texts: int, first: int, most: int) -> list[slice]:
+    """Runs of texts that are tokenized and sorted together: small at first, so that the model starts soon.
+
+    Args:
+        texts: Number of texts.
+        first: Number of texts of the first run.
+        most: Largest number of texts of a run; each run has four times those of the one before, until then.
+
+    Example:
+        >>> [run.stop - run.start for run in windows(30_000, 1_000, 16_000)]
+        [1000, 4000, 16000, 9000]
+    """
+    found, start, size = [], 0, first
+    while start < texts:
+        found.append(slice(start, min(texts, start + size)))
+        start, size = start + size, min(4 * size, most)
+    return found
+
+
 def unique(texts: list[Item]) -> tuple[list[Item], Rows, Rows]:
     """Distinct texts or pairs; the index of the first occurrence of each; for each input, its index among them."""
     index: dict[Item, int] = {}

@@ -18,9 +18,9 @@ from sbert.backends import Inference
 from sbert.batch import Ragged, TokenBatch, TokenEmbeddings
 from sbert.functional import directions, truncate
 from sbert.inputs.arguments import check_positive, warn
-from sbert.inputs.devices import default_batch_tokens, inference_dtype
+from sbert.inputs.devices import default_batch_tokens, default_windows, inference_dtype
 from sbert.inputs.texts import Pair
-from sbert.pipeline.batching import Rows, plan, unique
+from sbert.pipeline.batching import Rows, plan, unique, windows
 from sbert.pipeline.eval_mode import evaluating
 from sbert.pipeline.outputs import RowsOfTensor, npy_file
 from sbert.pipeline.progress import Report, check_finite, not_finite
@@ -28,8 +28,6 @@ from sbert.pipeline.quantization import PRECISIONS, Codes, check_coding, quantiz
 from sbert.pipeline.run import ahead, run
 from sbert.pipeline.tokenize import Tokens, tokenize
 
-# Texts that are tokenized and sorted together: enough for batches of equal length, and little beside the vectors.
-_WINDOW = 8192
 # Sentences between two writes to a file.
 _FILE_WINDOW = 65536
 
@@ -141,7 +139,7 @@ class Encoding:
     ) -> Iterator[tuple[Rows, Any]]:
         """Run batches of texts; yield the indices of each batch and its output.
 
-        The next window of texts is tokenized while the model runs.
+        The next windows of texts are tokenized while the model runs.
 
         Args:
             texts: The texts or pairs.
@@ -150,17 +148,17 @@ class Encoding:
             report: Records progress, truncated texts and unknown tokens.
             forward: The model, or some of its modules.
         """
-        starts = range(0, len(texts), _WINDOW)
-        windows = (self.tokens(texts[start : start + _WINDOW]) for start in starts)
+        runs = windows(len(texts), *default_windows(self.device))
+        coming = (self.tokens(texts[run]) for run in runs)
         forward = self.inference.running(forward)
-        with evaluating(self.model), closing(ahead(windows) if len(starts) > 1 else windows) as tokenized:
-            for start, tokens in zip(starts, tokenized, strict=True):
-                truncated = start + np.flatnonzero(tokens.truncated)
+        with evaluating(self.model), closing(ahead(coming, 2) if len(runs) > 1 else coming) as tokenized:
+            for window, tokens in zip(runs, tokenized, strict=True):
+                truncated = window.start + np.flatnonzero(tokens.truncated)
                 report.truncated_rows(first[truncated], int(counts[truncated].sum()))
                 report.unknown += tokens.unknown
                 batches = plan(tokens.lengths, self.batch_tokens, self.batch_size)
                 for rows, output in run(forward, tokens, batches, self.device):
-                    yield start + rows, output
+                    yield window.start + rows, output
 
 
 class SentenceEncoding(Encoding):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -16,13 +17,13 @@ Output = TypeVar("Output")
 Item = TypeVar("Item")
 
 
-def ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
-    """The same items; the next one is computed in a thread while the current one is in use."""
+def ahead(items: Iterable[Item], depth: int = 1) -> Generator[Item, None, None]:
+    """The same items; the next ``depth`` of them are computed in a thread while the current one is in use."""
     source, end = iter(items), object()
     with ThreadPoolExecutor(1, "sbert-ahead") as pool:
-        coming = pool.submit(next, source, end)
-        while (item := coming.result()) is not end:
-            coming = pool.submit(next, source, end)
+        coming = deque(pool.submit(next, source, end) for _ in range(depth))
+        while (item := coming.popleft().result()) is not end:
+            coming.append(pool.submit(next, source, end))
             yield item  # type: ignore[misc]
 
 

@@ -59,11 +59,11 @@ def test_no_token_is_computed_but_the_texts_own(
     assert sum(computed) == useful
 
 
-@pytest.mark.parametrize("window", [7, 8192])
+@pytest.mark.parametrize("window", [(7, 7), (2, 16), (8192, 8192)])
 def test_the_tokenizer_sees_each_text_once(
-    window: int, model: SentenceEncoder, texts: list[str], monkeypatch: pytest.MonkeyPatch
+    window: tuple[int, int], model: SentenceEncoder, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encode_module, "_WINDOW", window)
+    monkeypatch.setattr("sbert.inputs.devices._WINDOWS", {"cpu": window})
     expected = model.encode(texts)
     seen: list[str] = []
     tokenize = type(model[0]).tokenize
@@ -116,7 +116,8 @@ def test_graphs_get_rows_of_fixed_shape(model: SentenceEncoder, monkeypatch: pyt
             assert static.rows == graphs._ROWS + 1
 
 
-def test_ahead() -> None:
+@pytest.mark.parametrize("depth", [1, 3])
+def test_ahead(depth: int) -> None:
     made: list[int] = []
 
     def items() -> Any:
@@ -126,10 +127,10 @@ def test_ahead() -> None:
         raise RuntimeError("the end")
 
     taken = []
-    coming = ahead(items())
+    coming = ahead(items(), depth)
     for _ in range(5):
         taken.append(next(coming))
-        assert len(made) <= len(taken) + 1  # One ahead, and no more.
+        assert len(made) <= len(taken) + depth
     with pytest.raises(RuntimeError, match="the end"):
         next(coming)
     assert taken == [0, 1, 2, 3, 4]
