@@ -493,7 +493,7 @@ def test_readme_these_calls_of_scripts_work_unchanged(
     from sentence_transformers import SentenceTransformer
 
     monkeypatch.setattr(
-        "sbert.storage.hub.upload", lambda path, repo_id, **_: f"{repo_id}: {len(list(path.iterdir())) > 3}"
+        "sbert.storage.hub.upload", lambda path, repo_id, *_: f"{repo_id}: {len(list(path.iterdir())) > 3}"
     )
     monkeypatch.setattr(SentenceTransformer, "push_to_hub", lambda self, repo_id, **_: f"{repo_id}: True")
     shared = {library: library(folder, device="cpu") for library in (SentenceEncoder, SentenceTransformer)}
