@@ -4,11 +4,15 @@
 // operation with the CPU's kernel on the same memory. Before that it checks what a GPU enforces: one device per
 // operation, what may happen while a stream is captured, memory that is full. It counts kernels, copies and the times
 // that the host waits, and it notices when a stream reads what another one writes without having waited for it.
+//
+// Compiled with -DSIMULATED=XPU or MPS, it is a device of that type: what says CUDA below is then of that type, too.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/detail/MPSHooksInterface.h>
+#include <ATen/detail/XPUHooksInterface.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
@@ -30,9 +34,16 @@ namespace torch::utils {
 void set_requires_device_init(c10::DeviceType device, bool value);
 }
 
+#ifndef SIMULATED
+#define SIMULATED CUDA
+#endif
+#define JOINED(a, b, c) a##b##c
+#define NAMED(a, b, c) JOINED(a, b, c)
+#define HOOKS NAMED(, SIMULATED, HooksInterface)
+
 namespace {
 
-constexpr auto CUDA = c10::DeviceType::CUDA;
+constexpr auto CUDA = c10::DeviceType::SIMULATED;
 constexpr int MOST = 8;
 int devices = 0;  // None while no device is simulated.
 thread_local c10::DeviceIndex current = 0;
@@ -264,21 +275,22 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 // ------------------------------------------------------------------------------------------------------- hooks
 
 namespace at {
-struct SimulatedHooks final : CUDAHooksInterface {
-  bool hasCUDA() const override { return true; }
+struct SimulatedHooks final : HOOKS {
+  bool NAMED(has, SIMULATED, )() const override { return true; }
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   void init() const override {}
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
-  c10::DeviceIndex current_device() const override { return current; }
-  int getNumGPUs() const override { return devices; }
+  // Not all types have these.
+  c10::DeviceIndex current_device() const { return current; }
+  std::conditional_t<c10::DeviceType::SIMULATED == c10::DeviceType::CUDA, int, c10::DeviceIndex> getNumGPUs() const { return devices; }
   c10::DeviceIndex deviceCount() const override { return static_cast<c10::DeviceIndex>(devices); }
   c10::DeviceIndex getCurrentDevice() const override { return current; }
   void setCurrentDevice(c10::DeviceIndex device) const override { current = device; }
-  c10::Allocator* getCUDADeviceAllocator() const override { return &memory; }
+  c10::Allocator* getCUDADeviceAllocator() const { return &memory; }
   c10::Allocator* getPinnedMemoryAllocator() const override { return &pinned_memory; }
   bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
-  c10::Device getDeviceFromPtr(void*) const override { return c10::Device(c10::DeviceType::CUDA, current); }
+  c10::Device getDeviceFromPtr(void*) const override { return c10::Device(c10::DeviceType::SIMULATED, current); }
 };
 }  // namespace at
 
@@ -373,7 +385,7 @@ struct Translation {
       if (made.is_same(tensor)) return given;
     auto found = to_device.find(tensor.storage().unsafeGetStorageImpl());
     const auto storage = found == to_device.end() ? moved(tensor.storage(), device) : found->second;
-    return shaped(storage, tensor, c10::DispatchKey::CUDA);
+    return shaped(storage, tensor, c10::DispatchKey::SIMULATED);
   }
   c10::IValue device(const c10::IValue& value, c10::Device where) {
     if (value.isTensor()) return device(value.toTensor(), where);
@@ -635,7 +647,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
 at::Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
                  std::optional<at::Device> device, std::optional<bool>, std::optional<at::MemoryFormat> format) {
   On on(device ? device->index() : -1);
-  auto made = at::detail::empty_generic(size, &memory, c10::DispatchKeySet(c10::DispatchKey::CUDA),
+  auto made = at::detail::empty_generic(size, &memory, c10::DispatchKeySet(c10::DispatchKey::SIMULATED),
                                         dtype.value_or(at::kFloat), format);
   if (is_captured(current)) capturing->memory.push_back(made.storage());
   return made;
@@ -644,7 +656,7 @@ at::Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std
 at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool>) {
   On on(device ? device->index() : -1);
-  auto made = at::detail::empty_strided_generic(size, stride, &memory, c10::DispatchKeySet(c10::DispatchKey::CUDA),
+  auto made = at::detail::empty_strided_generic(size, stride, &memory, c10::DispatchKeySet(c10::DispatchKey::SIMULATED),
                                                 dtype.value_or(at::kFloat));
   if (is_captured(current)) capturing->memory.push_back(made.storage());
   return made;
@@ -763,12 +775,12 @@ int64_t choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor&
 
 }  // namespace
 
-C10_REGISTER_GUARD_IMPL(CUDA, Guard)
+C10_REGISTER_GUARD_IMPL(SIMULATED, Guard)
 
-TORCH_LIBRARY_IMPL(_, CUDA, library) {
+TORCH_LIBRARY_IMPL(_, SIMULATED, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
-TORCH_LIBRARY_IMPL(aten, CUDA, library) {
+TORCH_LIBRARY_IMPL(aten, SIMULATED, library) {
   library.impl("empty.memory_format", &empty);
   library.impl("empty_strided", &empty_strided);
   library.impl("_fused_sdp_choice", &choice);
@@ -794,13 +806,13 @@ extern "C" {
 
 // torch keeps the hooks that it finds first, and those of a CPU build say that there is no CUDA: replace them.
 void simulated_start() {
-  static_assert(sizeof(at::SimulatedHooks) == sizeof(at::CUDAHooksInterface));
-  new (const_cast<at::CUDAHooksInterface*>(&at::detail::getCUDAHooks())) at::SimulatedHooks;
+  static_assert(sizeof(at::SimulatedHooks) == sizeof(at::HOOKS));
+  new (const_cast<at::HOOKS*>(&at::detail::NAMED(get, SIMULATED, Hooks)())) at::SimulatedHooks;
 }
 void simulated_stop() {
   devices = 0;
   torch::utils::set_requires_device_init(CUDA, true);
-  new (const_cast<at::CUDAHooksInterface*>(&at::detail::getCUDAHooks())) at::CUDAHooksInterface;
+  new (const_cast<at::HOOKS*>(&at::detail::NAMED(get, SIMULATED, Hooks)())) at::HOOKS;
 }
 
 void simulated_reset(int number) {

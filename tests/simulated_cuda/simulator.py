@@ -1,7 +1,7 @@
 """A simulated CUDA device: its tensors say ``cuda:0``, compute on the CPU, and obey the rules of a GPU.
 
 ``device.cpp`` holds the device: memory, operations, counters and rules. This file compiles it, and gives
-``torch.cuda`` streams, events and graphs that belong to it::
+``torch.cuda`` streams, events and graphs that belong to it (or ``torch.xpu``, ``torch.mps`` what they have)::
 
     with simulated(capability=(8, 0)) as gpu:
         model = SentenceEncoder(device="cuda")
@@ -34,11 +34,11 @@ SOURCE = Path(__file__).parent / "device.cpp"
 _lock = threading.Lock()
 
 
-def compiled() -> Path:
-    """The library, compiled once for each version of torch and of the source."""
+def compiled(kind: str = "cuda") -> Path:
+    """The library for a type of devices, compiled once for each version of torch and of the source."""
     key = hashlib.sha256(f"{torch.__version__}{SOURCE.read_text(encoding='utf-8')}".encode()).hexdigest()[:16]
-    folder = Path(tempfile.gettempdir()) / f"sbert-simulated-cuda-{key}"
-    library = folder / "device.so"
+    folder = Path(tempfile.gettempdir()) / f"sbert-simulated-{kind}-{key}"
+    library = folder / f"{kind}.so"
     if not library.exists():
         if shutil.which("g++") is None:
             pytest.skip("the simulated device is compiled with g++, which this machine does not have")
@@ -46,7 +46,11 @@ def compiled() -> Path:
         root = Path(torch.__file__).parent
         made = folder / f"device-{threading.get_ident()}.so"
         command = ["g++", "-O1", "-std=c++20", "-fPIC", "-shared", str(SOURCE), "-o", str(made)]
-        command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", f"-L{root / 'lib'}"]
+        command += [
+            f"-DSIMULATED={kind.upper()}",
+            f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
+            f"-L{root / 'lib'}",
+        ]
         command += [f"-I{folder}" for folder in cpp_extension.include_paths()]
         command += ["-lc10", "-ltorch_cpu", "-ltorch_python"]
         subprocess.run(command, check=True, capture_output=True, text=True)
@@ -54,8 +58,8 @@ def compiled() -> Path:
     return library
 
 
-def _loaded() -> ctypes.CDLL:
-    library = compiled()
+def _loaded(kind: str) -> ctypes.CDLL:
+    library = compiled(kind)
     torch.ops.load_library(str(library))
     made = ctypes.CDLL(str(library))
     for name in ("new_event", "new_graph"):
@@ -97,27 +101,22 @@ class Simulator:
         self._library.simulated_memory(ctypes.c_long(limit), ctypes.c_long(failing))
 
 
-def _index(device: Any) -> int:
-    if device is None:
-        return torch.cuda.current_device()
-    if isinstance(device, int):
-        return device
-    index = torch.device(device).index
-    return torch.cuda.current_device() if index is None else index
-
-
 def nothing() -> Callable[..., None]:
     """A function that does nothing, each time another one: torch's compiler knows functions by their identity."""
     return lambda *args, **options: None
 
 
-def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int) -> dict[str, Any]:
+def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, kind: str) -> dict[str, Any]:
     """What ``torch.cuda`` has while the devices are simulated."""
     long = ctypes.c_long
 
+    def _index(device: Any) -> int:
+        index = device if isinstance(device, int) else None if device is None else torch.device(device).index
+        return int(library.simulated_device()) if index is None else index
+
     class Stream:
         def __init__(self, device: Any = None, priority: int = 0, stream_id: int | None = None) -> None:
-            self.device = torch.device("cuda", _index(device))
+            self.device = torch.device(kind, _index(device))
             self.stream_id = library.simulated_new_stream() if stream_id is None else stream_id
 
         def wait_event(self, event: Event) -> None:
@@ -185,7 +184,7 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int) ->
                 warnings.warn("The CUDA Graph is empty.", stacklevel=2)
 
         def replay(self) -> None:
-            library.simulated_replay(self.handle, torch.cuda.current_device())
+            library.simulated_replay(self.handle, library.simulated_device())
 
         def pool(self) -> tuple[int, int]:
             return (0, 0)
@@ -201,7 +200,7 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int) ->
             self.graph, self.on = cuda_graph, use(stream or Stream())
 
         def __enter__(self) -> None:
-            torch.cuda.synchronize()
+            synchronize()
             self.on.__enter__()
             self.graph.capture_begin()
 
@@ -217,7 +216,7 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int) ->
 
         def __enter__(self) -> None:
             if self.stream is not None:
-                self.before = (torch.cuda.current_device(), current_stream(self.stream.device))
+                self.before = (library.simulated_device(), current_stream(self.stream.device))
                 library.simulated_set_device(self.stream.device.index)
                 library.simulated_set_stream(self.stream.device.index, long(self.stream.stream_id))
 
@@ -229,7 +228,7 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int) ->
 
     def current_stream(device: Any = None) -> Stream:
         index = _index(device)
-        return Stream(torch.device("cuda", index), stream_id=library.simulated_stream(index))
+        return Stream(torch.device(kind, index), stream_id=library.simulated_stream(index))
 
     def set_device(device: Any) -> None:
         library.simulated_set_device(_index(device))
@@ -243,20 +242,21 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int) ->
     def synchronize(device: Any = None) -> None:
         library.simulated_synchronize(_index(device), long(-1))
 
+    generator = torch.Generator()
     properties = SimpleNamespace(
         name="Simulated", major=capability[0], minor=capability[1], total_memory=80 << 30, multi_processor_count=132
     )
     return {
         "Stream": Stream, "Event": Event, "CUDAGraph": CUDAGraph, "graph": graph, "stream": use,
         "current_stream": current_stream,
-        "default_stream": lambda device=None: Stream(torch.device("cuda", _index(device)), stream_id=0),
+        "default_stream": lambda device=None: Stream(torch.device(kind, _index(device)), stream_id=0),
         "set_stream": lambda stream: use(stream).__enter__(), "set_device": set_device, "synchronize": synchronize,
         "current_device": lambda: library.simulated_device(), "_exchange_device": exchange,
         "_maybe_exchange_device": lambda index: exchange(index),
         "device_count": lambda: devices, "is_available": lambda: True, "is_initialized": lambda: True,
         "_is_compiled": lambda: True, "_lazy_init": nothing(), "init": nothing(), "empty_cache": nothing(),
         "default_generators": tuple(torch.Generator() for _ in range(devices)),
-        "manual_seed": nothing(), "manual_seed_all": nothing(),
+        "manual_seed": nothing(), "manual_seed_all": nothing(), "_get_default_mps_generator": lambda: generator,
         "get_device_properties": lambda device=None: properties, "get_device_name": lambda device=None: "Simulated",
         "get_device_capability": lambda device=None: capability,
         "is_bf16_supported": lambda including_emulation=True: capability[0] >= 8 or including_emulation,
@@ -269,32 +269,31 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int) ->
 
 
 @contextmanager
-def simulated(capability: tuple[int, int] = (9, 0), devices: int = 2) -> Iterator[Simulator]:
-    """CUDA devices of one compute capability.
+def simulated(capability: tuple[int, int] = (9, 0), devices: int = 2, kind: str = "cuda") -> Iterator[Simulator]:
+    """CUDA devices of one compute capability, or devices of the kind ``"xpu"`` or ``"mps"``.
 
     Raises:
         AssertionError: At the end, if something was done whose result would be undefined on a GPU.
     """
     with _lock:
-        library = _loaded()
+        library, module = _loaded(kind), getattr(torch, kind)
         library.simulated_reset(devices)
         library.simulated_start()
         missing = object()
-        patches = _patches(library, capability, devices)
-        before = {name: getattr(torch.cuda, name, missing) for name in patches}
-        for name, value in patches.items():
-            setattr(torch.cuda, name, value)
+        patches = _patches(library, capability, devices, kind)
+        before = {name: getattr(module, name, missing) for name in patches}
+        if kind != "cuda":  # What it does not have, it must not be asked for.
+            before = {name: value for name, value in before.items() if value is not missing}
+        for name in before:
+            setattr(module, name, patches[name])
         # torch's custom operations look for this.
         torch._C._cuda_getCurrentRawStream = lambda device: library.simulated_stream(device)  # type: ignore
         simulator = Simulator(library)
         try:
             yield simulator
-            torch.cuda.synchronize()
+            module.synchronize()
             assert not simulator.problems(), simulator.problems()
         finally:
             for name, value in before.items():
-                if value is missing:
-                    delattr(torch.cuda, name)
-                else:
-                    setattr(torch.cuda, name, value)
+                delattr(module, name) if value is missing else setattr(module, name, value)
             library.simulated_stop()
