@@ -122,7 +122,11 @@ more to them. What this shows, and what it does not:
 - ``model.compile()`` puts the transformer through ``torch.compile``. It does not pay on a CPU.
 - float16 becomes float32 on a CPU, which only emulates it.
 - GPUs: not yet measured. bfloat16 there uses torch's attention for rows of any length, and CUDA graphs for single
-  sentences; neither has run on a GPU yet.
+  sentences; neither has run on a GPU yet, only on a simulated device, whose times mean nothing.
+- ``sbert doctor MODEL --gpu`` checks a GPU at first use: it compares the plain, packed and fused forward and the
+  replay of CUDA graphs with float32, row by row, and names one whose vectors differ, with the reason. It measures the
+  fastest matrix product and copy, and what ``encode``, a search and a training step reach. ``--report FOLDER`` also
+  writes ``gpu.json``, and ``gpu.md``, a table to paste into an issue.
 """
 
 from sbert.backends.classification import scores

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbert.cli.options import add_dtype, add_model, load
@@ -21,12 +22,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_dtype(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
+    about = "compare all ways to run the model on a CUDA device, and measure their speed"
+    parser.add_argument("--gpu", action="store_true", help=about)
+    about = "with --gpu: write gpu.json, and gpu.md with a table to paste into an issue"
+    parser.add_argument("--report", metavar="FOLDER", help=about)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Run ``sbert doctor``."""
-    facts = diagnose(load(arguments))
-    print(json.dumps(facts, ensure_ascii=False, indent=2) if arguments.json else facts_table(facts))
+    """Run ``sbert doctor``.
+
+    Raises:
+        ValueError: If ``--gpu`` is asked for without a CUDA device, or ``--report`` without ``--gpu``.
+    """
+    if arguments.gpu:
+        _check_gpu(arguments.device)
+    elif arguments.report is not None:
+        raise ValueError("--report writes what --gpu measures; pass --gpu as well")
+    folder = None if arguments.report is None else Path(arguments.report)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)  # Before the long measurement.
+    model = load(arguments)
+    if not arguments.gpu:
+        found = facts = diagnose(model)
+    else:
+        from sbert.cli import gpu_report
+
+        found = gpu_report.measure(model, arguments.model)
+        facts = gpu_report.rows(found)
+        if folder is not None:
+            gpu_report.write(found, folder)
+    print(json.dumps(found, ensure_ascii=False, indent=2) if arguments.json else facts_table(facts))
+
+
+def _check_gpu(device: str | None) -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ValueError(
+            f"--gpu needs a CUDA device, and torch {torch.__version__} finds none; install the driver of the GPU and a"
+            " build of torch with CUDA (pytorch.org/get-started), or leave --gpu out"
+        )
+    if device is not None and torch.device(device).type != "cuda":
+        raise ValueError(f"--gpu measures a CUDA device, not --device {device}; pass --device cuda, or leave it out")
 
 
 def diagnose(model: SentenceEncoder) -> dict[str, str]:

@@ -1,0 +1,169 @@
+"""``sbert doctor --gpu`` on the simulated device, whose speed means nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sbert.backends.cuda_graphs import CudaGraphs
+from sbert.backends.fused import Fused
+from sbert.backends.packed import Packed
+from sbert.batch import TokenBatch
+from sbert.cli import gpu_report
+from sbert.cli.main import main
+from tests import small
+from tests.backends.test_families import build
+from tests.simulated_cuda.simulator import simulated
+
+pytestmark = pytest.mark.simulated_cuda
+WAYS = ["plain padded", "packed", "fused", "CUDA graphs"]
+THROUGHPUT = {"tokens/s", "texts/s", "tokens a text", "% of the product's ceiling"}
+FIGURES = {
+    "matrix product, bfloat16": {"TFLOP/s"},
+    "memory copy": {"GB/s"},
+    "encode, short texts": THROUGHPUT,
+    "encode, 128 tokens": THROUGHPUT,
+    "encode, 256 tokens": THROUGHPUT,
+    "one text": {"ms p50", "ms p95"},
+    "semantic_search, 10 queries in 500": {"ms p50", "ms p95"},
+    "training step, 4 pairs": {"ms"},
+}
+
+
+@pytest.fixture(autouse=True)
+def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: dict[str, Any] = {"_CEILING": 1e-4, "_SECONDS": 0.02, "_PRODUCTS": ((64, 64, 64),), "_COPIED": 4096}
+    sizes |= {"_LEAST": 8, "_MOST": 32, "_QUERIES": 10, "_CORPUS": 500, "_PAIRS": 4, "_STEPS": 4}
+    for name, size in sizes.items():
+        monkeypatch.setattr(gpu_report, name, size)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small.bert(tmp_path_factory.mktemp("model") / "bert")
+
+
+def measured(folder: Path, report: Path, *options: str) -> dict[str, Any]:
+    assert main(["doctor", str(folder), "--gpu", "--report", str(report), *options]) == 0
+    found = json.loads((report / "gpu.json").read_text(encoding="utf-8"))
+    assert sorted(path.name for path in report.iterdir()) == ["gpu.json", "gpu.md"]  # And nothing unfinished.
+    return dict(found)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_all_is_measured(device: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with simulated() as gpu:
+        found = measured(folder, tmp_path / "new" / "report", "--device", device)
+        assert gpu.count("graph replays") > 8
+    assert found["model"] == "bert"
+    assert list(found["parity"]) == WAYS
+    for result in found["parity"].values():
+        assert result["reason"] is None
+        assert 0 < result["difference"] <= result["allowed"] < 0.1
+    assert {name: set(figures) for name, figures in found["figures"].items()} == FIGURES
+    values = [value for figures in found["figures"].values() for value in figures.values()]
+    assert all(math.isfinite(value) and value > 0 for value in values)
+    said, page = capsys.readouterr().out, (tmp_path / "new" / "report" / "gpu.md").read_text(encoding="utf-8")
+    lines = page.splitlines()
+    assert lines[:2] == ["|  | found |", "| --- | --- |"]
+    for line in lines:
+        assert line.count("|") == 3
+    for name in ("model", "device", "driver", "versions", "forward", *(f"parity: {way}" for way in WAYS), *FIGURES):
+        assert f"\n| {name} | " in page
+        assert f"{name}  " in said
+    assert "compute capability 9.0" in page
+    assert "same vectors" in page
+
+
+@pytest.mark.parametrize(("capability", "dtype"), [((9, 0), "float32"), ((7, 5), "float16"), ((6, 1), "float32")])
+def test_other_arithmetic(capability: tuple[int, int], dtype: str, folder: Path, tmp_path: Path) -> None:
+    with simulated(capability):
+        found = measured(folder, tmp_path, "--dtype", "float32" if dtype == "float32" else "auto")
+    assert f"matrix product, {dtype}" in found["figures"]
+    assert not [figures for figures in found["figures"].values() if "failed" in figures]
+    reasons = {way: result["reason"] for way, result in found["parity"].items()}
+    assert reasons.pop("CUDA graphs").startswith("not used: attention is not one kernel")
+    assert set(reasons.values()) == {None}
+
+
+def test_half_weights_are_compared_with_float32(folder: Path, tmp_path: Path) -> None:
+    with simulated():
+        parity = measured(folder, tmp_path, "--dtype", "bfloat16")["parity"]
+    assert all(0 < result["difference"] <= result["allowed"] for result in parity.values())
+
+
+def test_models_without_faster_ways(tmp_path: Path) -> None:
+    folder = build("t5-encoder", tmp_path / "t5")
+    with simulated():
+        parity = measured(folder, tmp_path / "report")["parity"]
+    assert parity["plain padded"]["reason"] is None
+    assert parity["packed"]["reason"] == "not used: T5EncoderModel has its own attention"
+    for way in ("fused", "CUDA graphs"):
+        assert parity[way] == {**parity[way], "difference": None, "reason": "not used: t5 is not a BERT-family model"}
+
+
+@pytest.mark.parametrize("factor", [1.5, math.nan])
+@pytest.mark.parametrize("broken", [Packed, Fused, CudaGraphs])
+def test_wrong_vectors_are_reported(
+    broken: Any, factor: float, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if only rows of the longest input are wrong, which the check at the first use does not see."""
+    right = broken.forward
+
+    def wrong(self: Any, batch: TokenBatch) -> torch.Tensor:
+        vectors = right(self, batch)
+        return vectors * factor if batch.longest == 64 else vectors
+
+    monkeypatch.setattr(broken, "forward", wrong)
+    with simulated():
+        found = measured(folder, tmp_path)
+    named = {way: result["reason"] for way, result in found["parity"].items() if result["reason"]}
+    # In the fused forward, it is also what graphs are made of.
+    ways = {Packed: ["packed"], Fused: ["fused", "CUDA graphs"], CudaGraphs: ["CUDA graphs"]}[broken]
+    assert list(named) == ways
+    reason = "some are not finite" if math.isnan(factor) else "most in a row of"
+    assert f"DIFFERENT vectors{':' if math.isnan(factor) else ','} {reason}" in named[ways[0]]
+    assert "DIFFERENT" in (tmp_path / "gpu.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.filterwarnings("ignore:.*truncated to max_seq_length:UserWarning")
+def test_what_fails_does_not_hide_the_rest(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("an illegal | access")
+
+    def infinite(*_: object) -> dict[str, float]:
+        return {"ms": math.nan}
+
+    monkeypatch.setattr(gpu_report, "_copy", fails)
+    monkeypatch.setattr(gpu_report, "_search", infinite)
+    monkeypatch.setattr(CudaGraphs, "__init__", fails)
+    with simulated():
+        model = gpu_report.SentenceEncoder(folder, device="cuda", dtype="float32")
+        found = gpu_report.measure(model, "some/name")
+        ways = gpu_report.parity(model[0], torch.bfloat16)  # type: ignore[arg-type]
+    failed = {name: figures["failed"] for name, figures in found["figures"].items() if "failed" in figures}
+    error = "failed: RuntimeError: an illegal | access"
+    assert failed == {"memory copy": error, "semantic_search, 10 queries in 500": "failed: ms is not finite"}
+    assert ways["CUDA graphs"]["reason"] == error
+    assert found["model"] == "some/name"
+    gpu_report.write(found, tmp_path)
+    page = (tmp_path / "gpu.md").read_text(encoding="utf-8")
+    assert "\n| memory copy | failed: RuntimeError: an illegal \\| access |\n" in page
+
+
+def test_what_cannot_be_measured(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", str(folder), "--gpu", "--report", str(tmp_path / "report")]) == 2
+    said = capsys.readouterr().err
+    assert "--gpu needs a CUDA device" in said
+    assert "install the driver" in said
+    assert main(["doctor", str(folder), "--report", str(tmp_path / "report")]) == 2
+    assert "pass --gpu as well" in capsys.readouterr().err
+    with simulated():
+        assert main(["doctor", str(folder), "--gpu", "--device", "cpu"]) == 2
+        assert "pass --device cuda" in capsys.readouterr().err
+    assert not (tmp_path / "report").exists()
