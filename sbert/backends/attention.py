@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from inspect import signature
 from typing import Any
 
@@ -10,16 +9,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.batch import Ragged, TokenBatch
-from sbert.storage.files import is_failure, one_line
+from sbert.backends.varlen_training import are_means, differentiates, failure, fitted, training_call, two_rows
+from sbert.batch import Ragged
 
 _HALF = (torch.bfloat16, torch.float16)
 # In half precision, CPUs process keys in blocks; an incomplete block costs as much as two, so masked keys complete it.
 _BLOCK, _FILLER = 16, 11
-# Head sizes that the kernel for variable lengths supports: at most the first, and multiples of the second.
-_LARGEST, _MULTIPLE = 256, 8
+# Greatest size of a head that the kernel for variable lengths supports.
+_LARGEST = 256
 # Errors of that kernel, by dtype, device and head size: torch may be built without it, as on Windows.
-kernel_failures: dict[tuple[torch.dtype, torch.device, int], str | None] = {}
+_Failures = dict[tuple[torch.dtype, torch.device, int], str | None]
+kernel_failures: _Failures = {}
+# The same in training, with gradient and dropout.
+training_failures: _Failures = {}
 # Overhead of a call, as the number of attention scores that take the same time.
 _CALL, _CALL_ACCELERATOR = 200_000, 20_000_000
 
@@ -36,29 +38,34 @@ def one_kernel(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
         return False
     key = dtype, device, dim
     if key not in kernel_failures and not torch.compiler.is_compiling():
-        kernel_failures[key] = _tried(dtype, device, dim)
+        kernel_failures[key] = failure("varlen_attn", lambda: _computes(dtype, device, dim))
     return kernel_failures.get(key) is None
+
+
+def one_training_kernel(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
+    """Whether one kernel, and one for the gradient, handle rows of variable length in training, also with dropout.
+
+    Args:
+        dtype: Of queries, keys and values.
+        device: Where they are.
+        dim: Of a head.
+    """
+    if dtype not in _HALF or dim > _LARGEST or not _capable(device):
+        return False
+    key = dtype, device, dim
+    if key not in training_failures and not torch.compiler.is_compiling():
+        training_failures[key] = failure("_flash_attention_forward", lambda: differentiates(dtype, device, dim))
+    return training_failures.get(key, "not tried") is None
 
 
 def _capable(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def _tried(dtype: torch.dtype, device: torch.device, dim: int) -> str | None:
-    """The error of the kernel on two rows whose means it should compute; None if it does."""
-    rows = TokenBatch.from_rows([[1, 2], [3]]).to(device)
-    value = torch.tensor([1.0, 3.0, 5.0], dtype=dtype, device=device).view(3, 1, 1).expand(3, 1, dim).contiguous()
-    try:
-        found = _one_call(torch.zeros_like(value), torch.zeros_like(value), value, rows, None, {})
-        if found.float().flatten(1).mean(1).sub(torch.tensor([2.0, 2.0, 5.0], device=device)).abs().max() < 0.1:
-            return None
-        reason = "gives other vectors"
-    except Exception as error:
-        if not is_failure(error):
-            raise
-        reason = f"fails ({one_line(error)})"
-    warnings.warn(f"attention runs slower than it could: torch's varlen_attn {reason}", stacklevel=2)
-    return reason
+def _computes(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
+    """Whether the kernel computes the means of two rows."""
+    rows, value = two_rows(dtype, device, 1, dim)
+    return are_means(_one_call(torch.zeros_like(value), torch.zeros_like(value), value, rows, None, {}))
 
 
 def attend(
@@ -105,7 +112,13 @@ def attend(
     left, right = (window[0], 0) if causal else window
     # What the longest row does not reach is no bound.
     sees = (left if 0 <= left < rows.longest - 1 else -1, right if 0 <= right < rows.longest - 1 else -1)
-    if bias is None and dropout == 0 and one_kernel(query.dtype, query.device, query.shape[-1]):
+    trained = dropout > 0 or (torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value)))
+    if trained:
+        query, key, value = _as_autocast(query, key, value)
+    kind = query.dtype, query.device, query.shape[-1]
+    if bias is None and trained and one_training_kernel(*kind):
+        return training_call(query, key, value, rows, dropout=dropout, scale=scale, sees=sees)
+    if bias is None and not trained and one_kernel(*kind):
         options = _options(sees)
         if options is not None:
             return _one_call(query, key, value, rows, scale, options)
@@ -129,6 +142,14 @@ def attend(
     if not pieces:
         return torch.empty_like(query)
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+
+def _as_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """In the dtype of autocast on an accelerator: some models normalize queries and keys in float32."""
+    kind = tensors[0].device.type
+    if kind != "cuda" or not torch.is_autocast_enabled(kind):
+        return tensors
+    return tuple(x.to(torch.get_autocast_dtype(kind)) for x in tensors)
 
 
 def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, **options: Any) -> Tensor:
@@ -162,18 +183,14 @@ def _one_call(
     """Attention by the kernel for variable lengths; heads are padded with zeros to a size that it supports."""
     from torch.nn.attention import varlen
 
-    dim, filler = query.shape[-1], -query.shape[-1] % _MULTIPLE
+    dim = query.shape[-1]
+    query, key, value = fitted(query, key, value)
     scale = dim**-0.5 if scale is None else scale
-    default = (dim + filler) ** -0.5
+    default = query.shape[-1] ** -0.5
     if scale != default and "scale" in _takes():
         options = {**options, "scale": scale}
     elif scale != default:
         query = query * (scale / default)
-    repeats = query.shape[1] // key.shape[1]
-    if repeats > 1:
-        key, value = (x.repeat_interleave(repeats, dim=1) for x in (key, value))
-    if filler:
-        query, key, value = (F.pad(x, (0, filler)) for x in (query, key, value))
     offsets = rows.offsets_int32
     out: Any = varlen.varlen_attn(query, key, value, offsets, offsets, rows.longest, rows.longest, **options)
     mixed: Tensor = out[..., :dim]

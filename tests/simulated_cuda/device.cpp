@@ -80,6 +80,12 @@ void release(void* context) {
   delete block;
 }
 
+// MPS has no exception of its own.
+void full(size_t size) {
+  TORCH_CHECK(CUDA != c10::DeviceType::MPS, "MPS backend out of memory (simulated)");
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", size, " bytes (simulated)");
+}
+
 struct Memory final : c10::Allocator {
   c10::DataPtr allocate(size_t size) override {
     Locked locked(leaf);
@@ -88,7 +94,7 @@ struct Memory final : c10::Allocator {
     if (!size) return {nullptr, nullptr, &release, device};
     allocations++;
     if ((limit >= 0 && used + static_cast<long>(size) > limit) || allocations == fail_at)
-      TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", size, " bytes (simulated)");
+      full(size);
     auto* block = new Block{c10::GetDefaultCPUAllocator()->raw_allocate(size), size};
     std::memset(block->data, 0xFF, size);  // New memory holds no zeros, but NaN.
     used += static_cast<long>(size);
@@ -664,60 +670,135 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::op
 
 // ------------------------------------------------------------------------------------------- attention kernels
 
-// Rows of tokens laid end to end, as flash attention takes them; checked as its kernel checks them.
+// Rows of tokens laid end to end, as flash attention takes them; checked as its kernels check them.
+void check_flash(const std::vector<at::Tensor>& tensors, const at::Tensor& rows_q, const at::Tensor& rows_k) {
+  const auto& query = tensors[0];
+  const int64_t dim = query.size(2);
+  TORCH_CHECK(query.scalar_type() == at::kHalf || query.scalar_type() == at::kBFloat16,
+              "FlashAttention only support fp16 and bf16 data type");
+  for (const auto& tensor : tensors) {
+    TORCH_CHECK(tensor.scalar_type() == query.scalar_type(), "query, key and value must have the same dtype");
+    TORCH_CHECK(tensor.dim() == 3 && tensor.size(0) == query.size(0) && tensor.size(2) == dim, "wrong shape");
+    TORCH_CHECK(tensor.stride(-1) == 1, "last dimension must be contiguous");
+  }
+  TORCH_CHECK(dim % 8 == 0, "head_size must be a multiple of 8, this is ensured by padding!");
+  TORCH_CHECK(dim <= 256, "FlashAttention only supports head dimension at most 256");
+  TORCH_CHECK(query.size(1) % tensors[1].size(1) == 0, "Number of heads in key/value must divide number of heads in query");
+  TORCH_CHECK(rows_q.scalar_type() == at::kInt && rows_k.scalar_type() == at::kInt, "cu_seqlens must have dtype int32");
+  TORCH_CHECK(rows_q.is_contiguous() && rows_k.is_contiguous(), "cu_seqlens must be contiguous");
+}
+
+// Whether dropout keeps a weight; one byte decides, as in the kernel.
+bool keeps(uint64_t seed, int64_t head, int64_t i, int64_t j, double dropout) {
+  uint64_t x = seed;
+  for (const int64_t part : {head, i, j}) {
+    x += 0x9E3779B97F4A7C15ull + static_cast<uint64_t>(part);
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+    x ^= x >> 31;
+  }
+  return static_cast<double>(x & 0xFF) <= std::floor((1 - dropout) * 255);
+}
+
+// The keys [low, high) that a query sees, for every query and head.
+template <class Function>
+void each_query(const at::Tensor& rows, int64_t tokens, int64_t heads, int64_t longest, int64_t before, int64_t after,
+                Function&& function) {
+  const int* offsets = rows.data_ptr<int>();
+  for (int64_t row = 0; row + 1 < rows.numel(); row++) {
+    const int64_t from = offsets[row], to = offsets[row + 1];
+    TORCH_CHECK(from <= to && to <= tokens, "an illegal memory access was encountered");
+    TORCH_CHECK(to - from <= longest, "a row is longer than max_q");
+    for (int64_t head = 0; head < heads; head++)
+      for (int64_t i = from; i < to; i++)
+        function(head, i, before < 0 ? from : std::max(from, i - before), after < 0 ? to : std::min(to, i + after + 1));
+  }
+}
+
+double product(const float* a, const float* b, int64_t dim) {
+  double sum = 0;
+  for (int64_t d = 0; d < dim; d++) sum += static_cast<double>(a[d]) * b[d];
+  return sum;
+}
+
+at::Tensor floats(const at::Tensor& tensor) { return tensor.to(at::kFloat).contiguous(); }
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& rows_q,
     const std::optional<at::Tensor>& rows_k, int64_t max_q, int64_t max_k, double dropout, bool causal, bool,
     std::optional<double> scale, std::optional<int64_t> left, std::optional<int64_t> right,
     const std::optional<at::Tensor>&, const std::optional<at::Tensor>&, const std::optional<at::Tensor>&,
     std::optional<int64_t>) {
-  TORCH_CHECK(query.scalar_type() == at::kHalf || query.scalar_type() == at::kBFloat16,
-              "FlashAttention only support fp16 and bf16 data type");
-  TORCH_CHECK(key.scalar_type() == query.scalar_type() && value.scalar_type() == query.scalar_type(),
-              "query, key and value must have the same dtype");
-  const int64_t heads = query.size(1), dim = query.size(2), key_heads = key.size(1);
-  TORCH_CHECK(dim % 8 == 0, "head_size must be a multiple of 8, this is ensured by padding!");
-  TORCH_CHECK(dim <= 256, "FlashAttention forward only supports head dimension at most 256");
-  TORCH_CHECK(query.stride(-1) == 1 && key.stride(-1) == 1 && value.stride(-1) == 1, "last dimension must be contiguous");
-  TORCH_CHECK(rows_q && rows_k && rows_q->scalar_type() == at::kInt && rows_k->scalar_type() == at::kInt,
-              "cu_seqlens must have dtype int32");
-  TORCH_CHECK(rows_q->is_contiguous() && rows_k->is_contiguous(), "cu_seqlens must be contiguous");
-  TORCH_CHECK(dropout == 0, "the simulated kernel has no dropout");
-  const auto q = query.to(at::kFloat).contiguous(), k = key.to(at::kFloat).contiguous(), v = value.to(at::kFloat).contiguous();
+  TORCH_CHECK(rows_q && rows_k, "cu_seqlens must be given");
+  check_flash({query, key, value}, *rows_q, *rows_k);
+  TORCH_CHECK(dropout >= 0 && dropout < 1, "p_dropout must be in [0, 1)");
+  const int64_t tokens = query.size(0), heads = query.size(1), dim = query.size(2), key_heads = key.size(1);
+  const auto q = floats(query), k = floats(key), v = floats(value);
   auto out = at::zeros(query.sizes(), q.options());
-  auto sums = at::full({heads, query.size(0)}, 0.0, q.options());
+  auto sums = at::zeros({heads, tokens}, q.options());
   const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(dim)));
-  const int64_t before = left.value_or(-1), after = causal ? 0 : right.value_or(-1);
-  const int* offsets = rows_q->data_ptr<int>();
   const float *qs = q.data_ptr<float>(), *ks = k.data_ptr<float>(), *vs = v.data_ptr<float>();
   float *outs = out.data_ptr<float>(), *logs = sums.data_ptr<float>();
+  // The seed is drawn from the generator, so that who restores its state has the same dropout again.
+  auto seeds = at::zeros({2}, at::kLong);
+  if (dropout > 0) seeds.fill_(at::randint(1L << 40, {}, at::kLong));
+  const auto seed = static_cast<uint64_t>(seeds.data_ptr<int64_t>()[0]);
   std::vector<double> scores;
-  for (int64_t row = 0; row + 1 < rows_q->numel(); row++) {
-    const int64_t from = offsets[row], to = offsets[row + 1];
-    TORCH_CHECK(from <= to && to <= query.size(0), "an illegal memory access was encountered");
-    TORCH_CHECK(to - from <= max_q && to - from <= max_k, "a row is longer than max_q");
-    for (int64_t head = 0; head < heads; head++) {
-      const int64_t other = head * key_heads / heads;
-      for (int64_t i = from; i < to; i++) {
-        const int64_t low = before < 0 ? from : std::max(from, i - before), high = after < 0 ? to : std::min(to, i + after + 1);
-        scores.assign(static_cast<size_t>(high - low), 0);
-        double greatest = -INFINITY, total = 0;
-        for (int64_t j = low; j < high; j++) {
-          double sum = 0;
-          for (int64_t d = 0; d < dim; d++) sum += static_cast<double>(qs[(i * heads + head) * dim + d]) * ks[(j * key_heads + other) * dim + d];
-          scores[j - low] = sum * factor;
-          greatest = std::max(greatest, scores[j - low]);
-        }
-        for (auto& score : scores) total += score = std::exp(score - greatest);
-        logs[head * query.size(0) + i] = static_cast<float>(std::log(total) + greatest);
-        for (int64_t j = low; j < high; j++)
-          for (int64_t d = 0; d < dim; d++)
-            outs[(i * heads + head) * dim + d] += static_cast<float>(scores[j - low] / total * vs[(j * key_heads + other) * dim + d]);
+  each_query(*rows_q, tokens, heads, std::min(max_q, max_k), left.value_or(-1), causal ? 0 : right.value_or(-1),
+             [&](int64_t head, int64_t i, int64_t low, int64_t high) {
+    const int64_t other = head * key_heads / heads;
+    scores.assign(static_cast<size_t>(high - low), 0);
+    double greatest = -INFINITY, total = 0;
+    for (int64_t j = low; j < high; j++) {
+      scores[j - low] = product(qs + (i * heads + head) * dim, ks + (j * key_heads + other) * dim, dim) * factor;
+      greatest = std::max(greatest, scores[j - low]);
+    }
+    for (auto& score : scores) total += score = std::exp(score - greatest);
+    logs[head * tokens + i] = static_cast<float>(std::log(total) + greatest);
+    for (int64_t j = low; j < high; j++) {
+      if (!keeps(seed, head, i, j, dropout)) continue;
+      const double weight = scores[j - low] / total / (1 - dropout);
+      for (int64_t d = 0; d < dim; d++)
+        outs[(i * heads + head) * dim + d] += static_cast<float>(weight * vs[(j * key_heads + other) * dim + d]);
+    }
+  });
+  return {out.to(query.scalar_type()), sums, seeds.to(at::kUInt64), at::zeros({}, at::kUInt64), at::empty({0}, q.options())};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_backward(
+    const at::Tensor& gradient, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const at::Tensor& out, const at::Tensor& sums, const at::Tensor& rows_q, const at::Tensor& rows_k, int64_t max_q,
+    int64_t max_k, double dropout, bool causal, const at::Tensor& state, const at::Tensor&, std::optional<double> scale,
+    std::optional<int64_t> left, std::optional<int64_t> right) {
+  check_flash({query, key, value, out, gradient.contiguous()}, rows_q, rows_k);
+  const int64_t tokens = query.size(0), heads = query.size(1), dim = query.size(2), key_heads = key.size(1);
+  TORCH_CHECK(sums.scalar_type() == at::kFloat && sums.size(0) == heads && sums.size(1) == tokens, "wrong logsumexp");
+  TORCH_CHECK(state.scalar_type() == at::kUInt64 && state.numel() == 2, "wrong rng_state");
+  const auto q = floats(query), k = floats(key), v = floats(value), o = floats(out), g = floats(gradient);
+  auto of_q = at::zeros_like(q), of_k = at::zeros_like(k), of_v = at::zeros_like(v);
+  const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(dim)));
+  const float *qs = q.data_ptr<float>(), *ks = k.data_ptr<float>(), *vs = v.data_ptr<float>(), *os = o.data_ptr<float>();
+  const float *gs = g.data_ptr<float>(), *logs = sums.data_ptr<float>();
+  float *dq = of_q.data_ptr<float>(), *dk = of_k.data_ptr<float>(), *dv = of_v.data_ptr<float>();
+  const uint64_t seed = state.data_ptr<uint64_t>()[0];
+  each_query(rows_q, tokens, heads, std::min(max_q, max_k), left.value_or(-1), causal ? 0 : right.value_or(-1),
+             [&](int64_t head, int64_t i, int64_t low, int64_t high) {
+    const int64_t mine = (i * heads + head) * dim;
+    const double mean = product(gs + mine, os + mine, dim);
+    for (int64_t j = low; j < high; j++) {
+      const int64_t theirs = (j * key_heads + head * key_heads / heads) * dim;
+      const double p = std::exp(product(qs + mine, ks + theirs, dim) * factor - logs[head * tokens + i]);
+      const double kept = keeps(seed, head, i, j, dropout) ? 1 / (1 - dropout) : 0;
+      const double of_score = p * (product(gs + mine, vs + theirs, dim) * kept - mean) * factor;
+      for (int64_t d = 0; d < dim; d++) {
+        dq[mine + d] += static_cast<float>(of_score * ks[theirs + d]);
+        dk[theirs + d] += static_cast<float>(of_score * qs[mine + d]);
+        dv[theirs + d] += static_cast<float>(p * kept * gs[mine + d]);
       }
     }
-  }
-  const auto seeds = at::zeros({2}, q.options().dtype(at::kLong));
-  return {out.to(query.scalar_type()), sums, seeds, at::zeros({}, seeds.options()), at::empty({0}, q.options())};
+  });
+  const auto dtype = query.scalar_type();
+  return {of_q.to(dtype), of_k.to(dtype), of_v.to(dtype)};
 }
 
 // Probabilities of scaled dot-product attention, and their dropout from a seed. Shape: (..., heads, rows, columns).
@@ -767,6 +848,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_backward(
           at::matmul((p * mask).transpose(-2, -1), g).to(dtype), wanted[3] ? of_scores.to(dtype) : at::Tensor()};
 }
 
+// A product of half precision whose sums are float32; the CPU has none.
+at::Tensor half_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "expected mat1 and mat2 to have the same dtype");
+  TORCH_CHECK(dtype == a.scalar_type() || (dtype == at::kFloat && (a.scalar_type() == at::kHalf || a.scalar_type() == at::kBFloat16)),
+              "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs");
+  return at::mm(a.to(at::kFloat), b.to(at::kFloat)).to(dtype);
+}
+
 // 0: math, 2: the memory-efficient kernel, which takes any mask and dtype.
 int64_t choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor&, const std::optional<at::Tensor>&,
                double, bool, std::optional<double>, bool) {
@@ -796,6 +885,8 @@ TORCH_LIBRARY_IMPL(aten, SIMULATED, library) {
 }
 TORCH_LIBRARY_IMPL(aten, CPU, library) {
   library.impl("_flash_attention_forward", &flash);
+  library.impl("mm.dtype", &half_product);
+  library.impl("_flash_attention_backward", &flash_backward);
   library.impl("_scaled_dot_product_efficient_attention", &efficient);
   library.impl("_scaled_dot_product_efficient_attention_backward", &efficient_backward);
 }

@@ -1,0 +1,276 @@
+"""Training in half precision: one attention kernel for all rows, forward and backward, also with dropout."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sbert import SentenceEncoder, TokenBatch
+from sbert.backends import attention, varlen_training
+from sbert.backends.attention import attend
+from sbert.losses import MultipleNegativesRankingLoss
+from sbert.losses.signature import Signature
+from sbert.training.backward import TrainingBatch, backward
+from tests.backends.test_families import build
+from tests.simulated_cuda.simulator import simulated
+
+pytestmark = [
+    pytest.mark.simulated_cuda,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers"),
+]
+LENGTHS = [3, 3, 1, 6, 9]
+TEXTS = [(f"{a} boat " * n, f"the {b} lake") for n, (a, b) in enumerate(itertools.product(("one", "two"), "abcd"), 1)]
+
+
+@pytest.fixture(autouse=True)
+def untried() -> Iterator[None]:
+    attention.training_failures.clear()
+    yield
+    attention.training_failures.clear()
+
+
+def batch(lengths: list[int] = LENGTHS) -> TokenBatch:
+    return TokenBatch.from_rows([[1] * length for length in lengths])
+
+
+def inputs(dim: int, key_heads: int = 2, scale: float = 1.0) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    tokens = sum(LENGTHS)
+    return [torch.randn(tokens, heads, dim, generator=generator) * scale for heads in (2, key_heads, key_heads)]
+
+
+def gradients(values: list[Tensor], device: str, dtype: torch.dtype, **options: Any) -> list[Tensor]:
+    leaves = [x.detach().to(device, dtype).requires_grad_() for x in values]
+    out = attend(*leaves, batch().to(torch.device(device)), **options)
+    weights = torch.linspace(-1, 1, out.numel()).view_as(out).to(device)
+    (out.float() * weights).sum().backward()
+    return [out.detach().cpu().float(), *(leaf.grad.cpu().float() for leaf in leaves if leaf.grad is not None)]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("dim", [8, 26])
+@pytest.mark.parametrize("key_heads", [1, 2])
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"window": (2, 1)}, {"scale": 0.3}], ids=str)
+def test_gradient_of_all_rows(dtype: torch.dtype, dim: int, key_heads: int, options: dict[str, Any]) -> None:
+    """One kernel each way; its output and gradients are those of float32 on the CPU."""
+    values = [x.to(dtype).float() for x in inputs(dim, key_heads)]
+    with simulated():  # Autograd counts the devices at the first backward of a process.
+        expected = gradients(values, "cpu", torch.float32, **options)
+    with simulated() as gpu:
+        result = gradients(values, "cuda", dtype, **options)
+        gpu.forget()
+        gradients(values, "cuda", dtype, **options)
+        assert gpu.count("kernel _flash_attention_forward") == gpu.count("kernel _flash_attention_backward") == 1
+    assert len(result) == len(expected) == 4
+    for ours, theirs in zip(result, expected, strict=True):
+        assert (ours - theirs).norm() <= 0.01 * theirs.norm()
+
+
+WRONG: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {
+    "must have the same dtype": (2, lambda key: key.half()),
+    "last dimension must be contiguous": (3, lambda value: value.transpose(0, 2).contiguous().transpose(0, 2)),
+    "cu_seqlens must have dtype int32": (6, lambda offsets: offsets.long()),
+    "cu_seqlens must be contiguous": (7, lambda offsets: offsets.repeat_interleave(2)[::2]),
+    "wrong rng_state": (12, lambda state: state.view(torch.int64)),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_the_gradient_takes_what_its_kernel_takes(message: str) -> None:
+    place, change = WRONG[message]
+    with simulated():
+        query, key, value = (x.to("cuda", torch.bfloat16) for x in inputs(8))
+        offsets = batch().to(torch.device("cuda")).offsets_int32
+        rows = (offsets, offsets, 9, 9, 0.0, False)
+        out, sums, state, unused, _ = torch.ops.aten._flash_attention_forward(query, key, value, *rows, False)
+        given: list[Any] = [out, query, key, value, out, sums, *rows, state, unused]
+        torch.ops.aten._flash_attention_backward(*given)
+        given[place] = change(given[place])
+        with pytest.raises(RuntimeError, match=message):
+            torch.ops.aten._flash_attention_backward(*given)
+
+
+@pytest.mark.parametrize("dropout", [0.1, 0.5])
+def test_share_of_dropped_weights(dropout: float) -> None:
+    """All weights of a row of 64 tokens are 1/64: with unit vectors as values, the output is the weights."""
+    rows, tokens = TokenBatch.from_rows([[1] * 64] * 4), 256
+    with simulated():
+        zeros = torch.zeros(tokens, 2, 64, device="cuda", dtype=torch.bfloat16)
+        value = torch.eye(64, device="cuda", dtype=torch.bfloat16).repeat(4, 1)[:, None].expand(-1, 2, -1).contiguous()
+        torch.manual_seed(0)
+        weights = attend(zeros, zeros, value, rows.to(torch.device("cuda")), dropout=dropout).float().cpu() * 64
+    kept = weights > 0
+    torch.testing.assert_close(weights[kept], torch.full_like(weights[kept], 1 / (1 - dropout)), rtol=0.01, atol=0)
+    # The kernel draws one byte per weight; 32,768 weights are drawn.
+    assert abs(1 - float(kept.float().mean()) - dropout) < 1 / 256 + 4 * (dropout * (1 - dropout) / kept.numel()) ** 0.5
+
+
+def test_dropout_has_the_gradient_of_its_mask() -> None:
+    """By differences along random directions, in float16, whose rounding is small beside them."""
+    values, rows = inputs(8, scale=0.7), batch().to(torch.device("cpu"))
+    step, seed = 0.1, 5
+
+    def output(moved: list[Tensor]) -> Tensor:
+        torch.manual_seed(seed)
+        return attend(*moved, rows.to(torch.device("cuda")), dropout=0.3).float()
+
+    with simulated():
+        leaves = [x.to("cuda", torch.float16).requires_grad_() for x in values]
+        output(leaves)  # The first call tries the kernel out.
+        out = output(leaves)
+        weights = torch.randn_like(out)
+        (out * weights).sum().backward()
+        for place, leaf in enumerate(leaves):
+            direction = torch.randn_like(leaf)
+            sums = []
+            for sign in (1, -1):
+                moved = [x.detach() for x in leaves]
+                moved[place] = moved[place] + sign * step * direction
+                sums.append((output(moved) * weights).sum())
+            assert leaf.grad is not None
+            found, expected = (leaf.grad.float() * direction.float()).sum(), (sums[0] - sums[1]) / (2 * step)
+            torch.testing.assert_close(found, expected, atol=0.15, rtol=0.03)
+
+
+def test_trying_the_kernel_does_not_change_the_dropout() -> None:
+    """The first chunk is computed twice: before the kernel is known to work, and after that."""
+    with simulated():
+        values = [x.to("cuda", torch.bfloat16) for x in inputs(8)]
+        outputs = []
+        for _ in range(2):
+            torch.manual_seed(3)
+            with torch.no_grad():
+                outputs.append(attend(*values, batch().to(torch.device("cuda")), dropout=0.3).cpu())
+    assert torch.equal(*outputs)
+
+
+@pytest.mark.parametrize("lost", ["argument", "gradient", "build"])
+def test_without_the_kernel_training_goes_on(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the reason, once; the gradients are those of a call for each length."""
+    operator = torch.ops.aten._flash_attention_forward
+
+    def other(**options: Any) -> Any:
+        if lost == "argument":
+            return operator(**options, no_such_argument=1)
+        if lost == "build":
+            raise RuntimeError("USE_FLASH_ATTENTION was not enabled for build.")
+        return [x.detach() for x in operator(**options)]
+
+    reason = {"argument": "no_such_argument", "gradient": "does not require grad", "build": "was not enabled"}[lost]
+    monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", other)
+    values = [x.bfloat16().float() for x in inputs(8)]
+    with simulated():  # Autograd counts the devices at the first backward of a process.
+        expected = gradients(values, "cpu", torch.float32)
+    with simulated() as gpu:
+        with pytest.warns(UserWarning, match="attention runs slower than it could") as warned:
+            result = gradients(values, "cuda", torch.bfloat16)
+        assert [reason in str(each.message) for each in warned] == [True]
+        gradients(values, "cuda", torch.bfloat16, dropout=0.1)
+        gpu.forget()
+        gradients(values, "cuda", torch.bfloat16)
+        assert gpu.count("kernel _flash_attention_forward") == 0
+    for ours, theirs in zip(result, expected, strict=True):
+        assert (ours - theirs).norm() <= 0.02 * theirs.norm()
+
+
+def test_a_gradient_of_another_mask_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = varlen_training.training_call
+
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *tensors: Tensor) -> Tensor:
+            ctx.save_for_backward(*tensors)
+            return tensors[-1].clone()
+
+        @staticmethod
+        def backward(ctx: Any, *gradient: Tensor) -> Any:
+            return (*ctx.saved_tensors[:2], gradient[0].flip(0), None)
+
+    def other(*tensors: Tensor | TokenBatch, dropout: float) -> Tensor:
+        out = call(*tensors, dropout=dropout)  # type: ignore[arg-type,misc]
+        return Wrong.apply(*tensors[:3], out.detach())  # type: ignore[no-untyped-call,no-any-return]
+
+    monkeypatch.setattr(varlen_training, "training_call", other)
+    with simulated(), pytest.warns(UserWarning, match="gives other vectors"):
+        assert not attention.one_training_kernel(torch.bfloat16, torch.device("cuda:0"), 8)
+
+
+def model(folder: Path, device: str, dropout: float) -> SentenceEncoder:
+    made = SentenceEncoder(folder, device=device, dtype="float32").train()
+    for module in made.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = dropout
+        for name in ("attention_dropout", "dropout_prob"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, dropout)
+    return made
+
+
+def step(encoder: SentenceEncoder, dtype: torch.dtype, **options: Any) -> Tensor:
+    """The gradient of one training step, of all parameters end to end."""
+    encoder.zero_grad()
+    loss = MultipleNegativesRankingLoss()
+    texts = TrainingBatch.of(encoder, TEXTS, Signature.of(loss)).to(encoder.device)
+    torch.manual_seed(7)
+    backward(encoder, loss, texts, dtype=dtype, **options)
+    return torch.cat([p.grad.flatten().cpu() for p in encoder.parameters() if p.grad is not None])
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert", "qwen3"])
+def test_gradients_of_a_model(family: str, tmp_path: Path) -> None:
+    """They differ from those of float32 as little as those of a call for each length (capability 7.5)."""
+    folder = build(family, tmp_path / family)
+    with simulated():  # Autograd counts the devices at the first backward of a process.
+        expected = step(model(folder, "cpu", 0.0), torch.float32)
+    distance, kernels = {}, {}
+    for capability in ((7, 5), (9, 0)):
+        with simulated(capability) as gpu:
+            trained = model(folder, "cuda", 0.0)
+            gradient = step(trained, torch.bfloat16)
+            gpu.forget()
+            step(trained, torch.bfloat16)
+            kernels[capability] = gpu.count("kernels")
+            assert (gpu.count("kernel _flash_attention_backward") > 0) == (capability == (9, 0))
+            distance[capability] = float((gradient - expected).norm() / expected.norm())
+            assert F.cosine_similarity(gradient, expected, 0) > 0.999
+    print(f"\n{family}: kernels {kernels}, distance from float32 {distance}")
+    assert distance[9, 0] <= 1.3 * distance[7, 5] + 1e-3
+    assert kernels[9, 0] < kernels[7, 5]
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert", "qwen3"])
+def test_chunks_computed_twice_drop_the_same(family: str, tmp_path: Path) -> None:
+    """Gradient caching has the gradient of a plain step over the same chunks, from the first step on."""
+    folder = build(family, tmp_path / family)
+    with simulated() as gpu:
+        trained = model(folder, "cuda", 0.2)
+        cached = step(trained, torch.bfloat16, chunk_tokens=24, cached=True)
+        plain = step(trained, torch.bfloat16, chunk_tokens=24)
+        torch.testing.assert_close(cached, plain, rtol=1e-4, atol=1e-6)
+        gpu.forget()
+        step(trained, torch.bfloat16)
+        counts = gpu.counts()
+        assert counts["kernel _flash_attention_forward"] == counts["kernel _flash_attention_backward"] == 2
+        assert (plain - step(trained.eval(), torch.bfloat16)).norm() > 0.01 * plain.norm()
+
+
+def test_kernels_of_a_step_with_dropout(tmp_path: Path) -> None:
+    folder = build("bert", tmp_path / "bert")
+    kernels, waits = {}, {}
+    for capability in ((7, 5), (9, 0)):
+        with simulated(capability) as gpu:
+            trained = model(folder, "cuda", 0.1)
+            step(trained, torch.bfloat16)
+            gpu.forget()
+            step(trained, torch.bfloat16)
+            kernels[capability], waits[capability] = gpu.count("kernels"), gpu.count("synchronizations")
+            print("\n", capability, {k: v for k, v in gpu.counts().items() if not k.startswith("kernel ")})
+    assert kernels[9, 0] < kernels[7, 5]
+    assert waits[9, 0] <= waits[7, 5]
