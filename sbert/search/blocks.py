@@ -9,14 +9,12 @@ import torch
 from torch import Tensor
 
 from sbert.functional import in_range
-from sbert.search.low_precision import Product, product, product_dtype, unit_roundoff
+from sbert.search.low_precision import Product, product, product_dtype, safe_lengths, unit_roundoff
 
-# Outside these lengths float32 may overflow or lose small products, so that the bound of the prefilter does not hold.
-SAFE_LENGTHS = (1e-14, 1e15)
 # Above this length squares overflow in float64. Cosines are computed from rescaled vectors instead.
 _MAX_LENGTH = 1e150
-# Rows that fit into the CPU cache between two operations on them.
-_CACHED_ROWS = 1024
+# Rows that fit into the CPU cache between two operations on them, and rows that occupy a GPU.
+_CACHED_ROWS, _ROWS_ON_GPU = 1024, 1 << 16
 
 
 class Block(NamedTuple):
@@ -55,10 +53,11 @@ def prepare_block(
         ValueError: If a value is NaN or infinite, or a vector is too long for float64; the message names its row.
     """
     low_precision, norms = _converted(values, buffer)
-    shortest, longest = (float(end) for end in norms.aminmax()) if len(norms) else (0.0, 0.0)
-    safe = shortest > SAFE_LENGTHS[0] and longest < SAFE_LENGTHS[1]  # False if a length is NaN.
+    shortest, longest = torch.stack(norms.aminmax()).tolist() if len(norms) else (0.0, 0.0)
+    low, high = safe_lengths(low_precision.dtype)
+    safe = shortest > low and longest < high  # False if a length is NaN.
     if not safe:
-        unsafe = (~((norms > SAFE_LENGTHS[0]) & (norms < SAFE_LENGTHS[1]))).nonzero()[:, 0]
+        unsafe = (~((norms > low) & (norms < high))).nonzero()[:, 0]
         wrong = (~torch.isfinite(values[unsafe]).all(1)).nonzero()
         if len(wrong):
             row = start + int(unsafe[wrong[0]])
@@ -67,9 +66,8 @@ def prepare_block(
     if not safe and similarity == "cosine" and values.dtype == torch.float64:
         values = in_range(values)  # float32 needs no rescaling: its squares do not overflow in float64.
     if exact or not safe:
-        norms = torch.cat(
-            [torch.linalg.vector_norm(part.double(), dim=1) for part in torch.split(values, _CACHED_ROWS)]
-        )
+        parts = torch.split(values, _rows_per_step(values.device))
+        norms = torch.cat([torch.linalg.vector_norm(part.double(), dim=1) for part in parts])
     if similarity != "cosine" and not safe and bool((norms > _MAX_LENGTH).any()):
         row = int((norms > _MAX_LENGTH).nonzero()[0])
         raise ValueError(f"{name}[{start + row}] is longer than {_MAX_LENGTH}, too long to compare; scale the vectors")
@@ -83,11 +81,16 @@ def _converted(values: Tensor, buffer: Tensor | None) -> tuple[Tensor, Tensor]:
         low_precision = buffer[: len(values)]
     else:
         low_precision = torch.empty_like(values, dtype=product_dtype(values.device))
-    for low in range(0, len(values), _CACHED_ROWS):
-        part = slice(low, low + _CACHED_ROWS)
+    step = _rows_per_step(values.device)
+    for low in range(0, len(values), step):
+        part = slice(low, low + step)
         torch.linalg.vector_norm(values[part], dim=1, out=norms[part])
         low_precision[part] = values[part]
     return low_precision, norms
+
+
+def _rows_per_step(device: torch.device) -> int:
+    return _CACHED_ROWS if device.type == "cpu" else _ROWS_ON_GPU
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +142,8 @@ def prepare_queries(values: Tensor, similarity: str) -> Queries:
     error = torch.linalg.vector_norm(compared - low_precision, dim=1)
     if low_precision.dtype == torch.float32:  # The product itself may round its inputs.
         error += lengths * u
-    safe = (lengths == 0) | ((lengths > SAFE_LENGTHS[0]) & (lengths < SAFE_LENGTHS[1]))
+    low, high = safe_lengths(low_precision.dtype)
+    safe = (lengths == 0) | ((lengths > low) & (lengths < high))
     return Queries(
         similarity=similarity,
         values=exact,

@@ -19,7 +19,8 @@ from sbert.storage.files import is_failure, one_line
 _VALUES, _VALUES_ON_GPU = 6 << 20, 1 << 26
 # Maximum number of rows in a block: for a small dimension, the scores take more memory than the vectors.
 _ROWS, _ROWS_ON_GPU = 1 << 15, 1 << 18
-# The first block is smaller: without hits there is no limit for the prefilter, and all its rows are compared exactly.
+# On a CPU the first block is smaller: without hits there is no limit for the prefilter, and all its rows are compared
+# exactly.
 _FIRST_ROWS = 1024
 # The number of rows in a block is a multiple of this, except in the last one.
 ALIGNED = 64
@@ -86,9 +87,11 @@ class Corpus:
 
     def _step(self, seen: int) -> int:
         """The number of rows in the block after the first ``seen`` rows."""
-        values, rows = (_VALUES, _ROWS) if self.device.type == "cpu" else (_VALUES_ON_GPU, _ROWS_ON_GPU)
-        maximum = min(values // self._dim, rows)
-        return max(ALIGNED, min(maximum, max(_FIRST_ROWS, 4 * seen)) // ALIGNED * ALIGNED)
+        if self.device.type == "cpu":
+            rows = min(_VALUES // self._dim, _ROWS, max(_FIRST_ROWS, 4 * seen))
+        else:
+            rows = min(_VALUES_ON_GPU // self._dim, _ROWS_ON_GPU)
+        return max(ALIGNED, rows // ALIGNED * ALIGNED)
 
     def _recognized(self, whole: np.ndarray | Tensor) -> str:
         """The precision of a block by its dtype and its dimension."""

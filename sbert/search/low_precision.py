@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -52,22 +53,35 @@ def _linear(weights: Tensor, packed: bool) -> Product:
 
 
 def product_dtype(device: torch.device) -> torch.dtype:
-    """The dtype of the fastest matrix product on a device."""
-    return fastest(torch.get_num_threads())[0] if device.type == "cpu" else torch.float32
+    """The dtype of the fastest matrix product on a device; on a GPU, that of its tensor cores."""
+    if device.type == "cpu":
+        return fastest(torch.get_num_threads())[0]
+    if device.type != "cuda" or torch.version.hip:  # ROCm has no product of half precision with sums in float32.
+        return torch.float32
+    capability = torch.cuda.get_device_capability(device)
+    return torch.bfloat16 if capability >= (8, 0) else torch.float16 if capability >= (7, 0) else torch.float32
+
+
+def safe_lengths(dtype: torch.dtype) -> tuple[float, float]:
+    """The lengths of vectors between which a product neither overflows nor loses more than ``unit_roundoff``."""
+    return (2.0**-4, 2.0**15) if dtype == torch.float16 else (1e-14, 1e15)
 
 
 def product(weights: Tensor) -> Product:
     """A function that multiplies rows by the transposed weights in the dtype of the weights.
 
-    Autocast is disabled inside: it would lower the precision below that of ``unit_roundoff``.
+    On a GPU the sums of half precision are returned in float32: it might otherwise round partial sums, too. Autocast is
+    disabled inside: it would lower the precision below that of ``unit_roundoff``.
 
     Shape:
         weights: (queries, dim). The function maps (rows, dim) to (rows, queries).
     """
-    kind = weights.device.type
+    kind, multiply = weights.device.type, cast(Product, lambda rows: F.linear(rows, weights))
     with torch.autocast(kind, enabled=False):
-        packed = kind == "cpu" and fastest(torch.get_num_threads()) == (weights.dtype, True)
-        multiply: Product = _linear(weights, True) if packed else lambda rows: F.linear(rows, weights)
+        if kind == "cpu" and fastest(torch.get_num_threads()) == (weights.dtype, True):
+            multiply = _linear(weights, True)
+        elif kind != "cpu" and weights.dtype != torch.float32:
+            multiply = partial(torch.mm, mat2=weights.T, out_dtype=torch.float32)
 
     def multiply_without_autocast(rows: Tensor) -> Tensor:
         with torch.autocast(kind, enabled=False):
@@ -84,5 +98,7 @@ def unit_roundoff(dtype: torch.dtype, device: torch.device) -> float:
         exact = False
     if dtype == torch.bfloat16 or not exact:
         return 2.0**-8
+    if dtype == torch.float16:  # Half of it is for values below 2**-14, up to a dim of 2**20.
+        return 2.0**-10
     # A GPU may compute float32 products in TF32, which has a mantissa of 10 bits.
     return 2.0**-24 if device.type == "cpu" else 2.0**-10

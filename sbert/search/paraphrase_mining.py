@@ -17,7 +17,7 @@ from sbert.inputs.arguments import check_count, check_model, check_number, check
 from sbert.search.blocks import Block, prepare_block, prepare_queries
 from sbert.search.corpus import ALIGNED, in_memory
 from sbert.search.scoring import just_below, pairs_above, tiles, unrounded_scores
-from sbert.search.top_k import TopK
+from sbert.search.top_k import empty_top_k
 
 # Queries, and rows, that are compared in one step.
 _QUERIES, _BLOCK = 512, 4096
@@ -271,7 +271,7 @@ def _by_rows(block: Block, similarity: str, neighbours: int, count: int, limit: 
     """The top pairs among those of each row with its nearest neighbours, found row by row."""
     total, parts, collected = len(block.values), [_NONE], 0
     for low in range(0, total, _QUERIES):
-        top = TopK(prepare_queries(block.values[low : low + _QUERIES], similarity), neighbours + 1)
+        top = empty_top_k(prepare_queries(block.values[low : low + _QUERIES], similarity), neighbours + 1)
         for start in range(0, total, _BLOCK):
             top.add(block.part(start, start + _BLOCK), start)
         scores, indices = top.hits()

@@ -24,8 +24,8 @@ from sbert.search.prefilter import PairIndices, candidates, nonzero, nonzero_fla
 from sbert.storage.processes import Lock
 
 _lock = Lock()
-# Pairs that are compared in one step: their vectors fit into the CPU cache.
-_PAIRS = 256
+# Pairs that are compared in one step, on a CPU, where their vectors fit into the cache, and on a GPU.
+_PAIRS, _PAIRS_ON_GPU = 256, 1 << 15
 # Number of pairs from which a sparse product is faster, if there are also as many pairs as rows.
 _SPARSE = 4096
 # Queries, and rows, of a tile of the matrix of pairs.
@@ -59,8 +59,7 @@ def pair_scores(queries: Queries, block: Block, pairs: PairIndices) -> Tensor:
     row_ids, query_ids = pairs
     few = len(row_ids) < max(_SPARSE, len(block.values))
     if queries.similarity in _DISTANCES or few or row_ids.device.type != "cpu":
-        parts = zip(torch.split(row_ids, _PAIRS), torch.split(query_ids, _PAIRS), strict=True)
-        values = torch.cat([_gathered_scores(queries, block, *part) for part in parts])
+        values = torch.cat([_gathered_scores(queries, block, *part) for part in _parts(row_ids, query_ids)])
     else:
         values = _sparse_scores(queries, block, row_ids, query_ids)
     lengths = _row_lengths(queries, block).index_select(0, row_ids)
@@ -165,10 +164,16 @@ def _gathered_scores(queries: Queries, block: Block, row_ids: Tensor, query_ids:
     return products
 
 
+def _parts(row_ids: Tensor, query_ids: Tensor) -> Iterator[PairIndices]:
+    """Pairs that are compared in one step."""
+    size = _PAIRS if row_ids.device.type == "cpu" else _PAIRS_ON_GPU
+    return zip(torch.split(row_ids, size), torch.split(query_ids, size), strict=True)
+
+
 def _reference_scores(queries: Queries, block: Block, row_ids: Tensor, query_ids: Tensor) -> Tensor:
     """The scores of pairs by definition, with pairwise summation. Shape: (pairs,) float32."""
     scores = []
-    for rows_part, queries_part in zip(torch.split(row_ids, _PAIRS), torch.split(query_ids, _PAIRS), strict=True):
+    for rows_part, queries_part in _parts(row_ids, query_ids):
         query = queries.values.index_select(0, queries_part)
         row = block.values.index_select(0, rows_part).double()
         if queries.similarity == "manhattan":

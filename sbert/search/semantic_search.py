@@ -16,7 +16,7 @@ from sbert.inputs.vectors import matrix, tensor_of
 from sbert.search.blocks import prepare_block, prepare_queries
 from sbert.search.corpus import Corpus, as_floats, is_int8, opened
 from sbert.search.scoring import pair_scores
-from sbert.search.top_k import Hits, TopK
+from sbert.search.top_k import Hits, TopK, empty_top_k
 
 # Queries that are compared with a block in one step.
 _QUERIES = 512
@@ -114,7 +114,7 @@ def _search(source: Corpus, k: int, similarity: str) -> Hits:
 def _empty_tops(queries: Tensor, similarity: str, k: int) -> list[TopK]:
     """One ``TopK`` for each part of the queries."""
     prepare_block(queries, "queries", similarity)  # Raises an error if a value is not finite.
-    return [TopK(prepare_queries(part, similarity), k) for part in torch.split(queries, _QUERIES)]
+    return [empty_top_k(prepare_queries(part, similarity), k) for part in torch.split(queries, _QUERIES)]
 
 
 def rescored(

@@ -54,6 +54,11 @@ def top_columns(scores: np.ndarray, k: int) -> np.ndarray:
     return np.take_along_axis(positions, order, 1)
 
 
+def empty_top_k(queries: Queries, k: int) -> TopK:
+    """An empty collection of the k most similar rows of each query, on the device of the queries."""
+    return (TopK if queries.values.device.type == "cpu" else DeviceTopK)(queries, k)
+
+
 class TopK:
     """The k most similar rows of each query among the blocks that were added, in the order of the corpus.
 
@@ -114,3 +119,66 @@ class TopK:
         self._hits = Hits(scores, indices)
         if scores.shape[1] == self._k:
             self._limits = torch.from_numpy(scores[:, -1].astype(np.float64)).to(self._queries.values.device)
+
+
+class DeviceTopK(TopK):
+    """The same on a GPU, which selects and sorts: nothing is copied to the host but the hits, at the end."""
+
+    def __init__(self, queries: Queries, k: int) -> None:
+        super().__init__(queries, k)
+        self._count = 0  # Rows so far.
+        self._scores = torch.empty(len(queries), 0, device=queries.values.device)
+        self._indices = torch.empty_like(self._scores, dtype=torch.int64)
+        self._reached = queries.lengths.new_full((len(queries),), -torch.inf)  # As ``_limits``, from the beginning.
+
+    def add(self, block: Block, start: int) -> None:
+        """Compare a block whose first row is row ``start`` of the corpus."""
+        self._count += len(block.values)
+        pairs = candidates(self._queries, block, self._reached, top_k=self._k)
+        if pairs is None:
+            matrix = all_scores(self._queries, block)  # (queries, rows)
+            columns = _top_columns_on_device(matrix, self._k)
+            row_ids, query_ids = columns.flatten(), _row_numbers(columns)
+            scores = matrix.gather(1, columns).flatten()
+        else:
+            row_ids, query_ids = pairs
+            scores = pair_scores(self._queries, block, pairs)
+        self._merge(query_ids, row_ids + start, scores)
+
+    def _merge(self, query_ids: Tensor, indices: Tensor, scores: Tensor) -> None:
+        """Add pairs, of which each query has enough for its top rows."""
+        k = min(self._k, self._count)
+        query_ids = torch.cat([_row_numbers(self._scores), query_ids])
+        indices = torch.cat([self._indices.flatten(), indices])
+        scores = torch.cat([self._scores.flatten(), scores])
+        order = indices.argsort()
+        order = order[scores[order].argsort(descending=True, stable=True)]
+        order = order[query_ids[order].argsort(stable=True)]
+        query_ids = query_ids[order]
+        ranks = torch.arange(len(order), device=order.device) - torch.searchsorted(query_ids, query_ids)
+        places = query_ids, ranks.clamp(max=k)  # The last column is for all that are not among the first k.
+        self._scores, self._indices = (
+            each.new_empty(len(self._queries), k + 1).index_put(places, each[order])[:, :k]
+            for each in (scores, indices)
+        )
+        if k == self._k:
+            self._reached = self._scores[:, -1].double()
+
+    def hits(self) -> Hits:
+        """The top rows so far. Shape of each: (queries, min(k, rows so far))."""
+        return Hits(self._scores.cpu().numpy(), self._indices.cpu().numpy())
+
+
+def _row_numbers(matrix: Tensor) -> Tensor:
+    """The row of each element of a matrix, flattened."""
+    return torch.arange(len(matrix), device=matrix.device)[:, None].expand(matrix.shape).flatten()
+
+
+def _top_columns_on_device(scores: Tensor, k: int) -> Tensor:
+    """``top_columns``, but in the order of the columns, and without copying the scores to the host."""
+    k = min(k, scores.shape[1])
+    smallest = scores.topk(k, dim=1).values[:, -1:]  # (rows, 1)
+    above, equal = scores > smallest, scores == smallest
+    room = k - above.sum(1, keepdim=True)
+    chosen = above | (equal & (equal.cumsum(1, dtype=torch.int32) <= room))
+    return chosen.nonzero()[:, 1].view(len(scores), k)
