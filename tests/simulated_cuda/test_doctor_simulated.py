@@ -97,6 +97,12 @@ def test_half_weights_are_compared_with_float32(folder: Path, tmp_path: Path) ->
     assert all(0 < result["difference"] <= result["allowed"] for result in parity.values())
 
 
+def test_the_default_model_raises_no_alarm() -> None:
+    with simulated():
+        parity = gpu_report.parity(gpu_report.SentenceEncoder(device="cuda")[0], torch.bfloat16)  # type: ignore[arg-type]
+    assert {way: result["reason"] for way, result in parity.items()} == dict.fromkeys(WAYS)
+
+
 def test_models_without_faster_ways(tmp_path: Path) -> None:
     folder = build("t5-encoder", tmp_path / "t5")
     with simulated():
