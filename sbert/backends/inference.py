@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from sbert.backends.cuda_graphs import CudaGraphs
 from sbert.backends.fused import Fused
+from sbert.backends.half_precision import HalfPrecision
 from sbert.backends.hooks import watched
 from sbert.backends.parity import parity, slower
 from sbert.backends.select import BACKENDS, lock, refusal, select
@@ -83,10 +84,10 @@ class _Running:
 
     def __init__(self, network: Any, dtype: torch.dtype, compiling: Compiling) -> None:
         self._network, self._dtype, self._compiling = network, dtype, compiling
-        self._choice, _, samples = _keep(network, dtype, compiling)
+        kept = _keep(network, dtype, compiling)
+        self._copies = kept.copies
         # What has to be waited for is asked for now, and looked at once the first batch is under way.
-        deferred = samples.deferred and not isinstance(self._choice, str)
-        self._unchanged = samples.start() if deferred else None
+        self._unchanged = kept.samples.start() if kept.samples.deferred and self._copies else None
         self._module: Callable[[TokenBatch], Tensor] | None = None
 
     def forward(self, batch: TokenBatch) -> Tensor:
@@ -95,24 +96,26 @@ class _Running:
         if unchanged is None or unchanged():
             return vectors
         _kept.pop(self._network, None)
-        self._choice = choose(self._network, self._dtype, self._compiling)
+        self._copies = _keep(self._network, self._dtype, self._compiling).copies
         return self._by_copies(batch)
 
     def _by_copies(self, batch: TokenBatch) -> Tensor:
-        if isinstance(self._choice, str):
+        if self._copies is None:
             return self._by_module(batch)
+        how = HalfPrecision.how if isinstance(self._copies, HalfPrecision) else Fused.how
         try:
             with torch.autocast(batch.ids.device.type, enabled=False):
-                return self._choice.forward(batch).to(self._network.dtype)
+                return self._copies.forward(batch).to(self._network.dtype)
         except Exception as error:
             if not is_failure(error):
                 raise
-            reason = f"it fails {Fused.how} ({one_line(error)})"
+            reason = f"it fails {how} ({one_line(error)})"
         vectors = self._by_module(batch)  # Where this fails, too, it is not the forward's fault.
-        self._choice = slower(self._network, reason)
+        self._copies = None
+        slower(self._network, reason)
         with lock:  # Until the weights change.
             if self._network in _kept:
-                _kept[self._network] = _kept[self._network]._replace(choice=reason)
+                _kept[self._network] = _kept[self._network]._replace(choice=reason, half=None)
         return vectors
 
     def _by_module(self, batch: TokenBatch) -> Tensor:
@@ -132,6 +135,17 @@ class _Kept(NamedTuple):
     choice: Choice
     settings: object
     samples: Samples
+    half: HalfPrecision | None
+
+    @property
+    def copies(self) -> Fused | CudaGraphs | HalfPrecision | None:
+        """What computes from copies of the weights, if anything does."""
+        return self.half if isinstance(self.choice, str) else self.choice
+
+    def serves(self, network: nn.Module, settings: object) -> bool:
+        """Whether nothing has changed, as far as that can be seen without a wait."""
+        unchanged = self.settings == settings and (self.samples.deferred or self.samples.start()())
+        return unchanged and (self.half is None or self.half.is_current(network))
 
 
 _kept: WeakKeyDictionary[nn.Module, _Kept] = WeakKeyDictionary()
@@ -145,11 +159,13 @@ def choose(network: Any, dtype: torch.dtype, compiling: Compiling = None) -> Cho
 def _keep(network: Any, dtype: torch.dtype, compiling: Compiling) -> _Kept:
     settings = (dtype, compiling, torch.get_num_threads(), state(network))
     kept = _kept.get(network)
-    if kept and kept.settings == settings and (kept.samples.deferred or kept.samples.start()()):
+    if kept and kept.serves(network, settings):
         return kept
     with lock:
-        samples = Samples(network)
-        kept = _kept[network] = _Kept(_made(network, dtype, compiling), settings, samples)
+        _kept.pop(network, None)  # Its copies are not needed while others are made.
+        samples, choice = Samples(network), _made(network, dtype, compiling)
+        half = _half(network, dtype, compiling) if isinstance(choice, str) else None
+        kept = _kept[network] = _Kept(choice, settings, samples, half)
     return kept
 
 
@@ -162,6 +178,24 @@ def _made(network: Any, dtype: torch.dtype, compiling: Compiling) -> Choice:
     if isinstance(made, str) or compiling is not None or CudaGraphs.supports(network, device, dtype) is not None:
         return made
     return CudaGraphs(made)
+
+
+# Cosine 0.9999 of a row's vectors to those of float32; beyond, autocast keeps the sums of the layers in float32.
+_DIFFERENCE_OF_HALF = 0.014
+
+
+def _half(network: Any, dtype: torch.dtype, compiling: Compiling) -> HalfPrecision | None:
+    device = network.device
+    if HalfPrecision.supports(network, device, dtype) is not None:
+        return None
+    make = partial(HalfPrecision, kind=type(select(network, device)), dtype=dtype, compiling=compiling)
+    try:
+        made = parity(make, HalfPrecision.how, network, device, dtype, _DIFFERENCE_OF_HALF)
+        if isinstance(made, str):
+            made = parity(partial(make, autocast=True), HalfPrecision.how, network, device, dtype)
+    except torch.OutOfMemoryError:  # The module itself needs no second copy of its weights.
+        return None
+    return None if isinstance(made, str) else made
 
 
 def carry_over(network: nn.Module, successor: nn.Module) -> None:

@@ -116,7 +116,8 @@ def _attention(
     causal = options.get("is_causal")
     size = options.get("sliding_window")  # Both sides count the token itself.
     options["sbert_windows"].append(size)
-    query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))  # (tokens, heads, dim)
+    # Under autocast, models that normalize queries and keys do so in float32.
+    query, key, value = (x[0].transpose(0, 1).to(value.dtype) for x in (query, key, value))  # (tokens, heads, dim)
     mixed = attend(
         query,
         key,

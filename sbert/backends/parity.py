@@ -28,7 +28,14 @@ _HALF, _TF32 = 0.1, 1e-2
 _CPU = {torch.float32: 1e-4, torch.float64: 1e-8}
 
 
-def parity(make: Callable[[Any], Made], how: str, network: Any, device: torch.device, dtype: torch.dtype) -> Made | str:
+def parity(
+    make: Callable[[Any], Made],
+    how: str,
+    network: Any,
+    device: torch.device,
+    dtype: torch.dtype,
+    limit: float | None = None,
+) -> Made | str:
     """A backend that has given the vectors of the padded module, or the reason why it cannot run.
 
     Modes, hooks, gradients and random numbers stay as they are, whatever other threads do with the network.
@@ -39,6 +46,8 @@ def parity(make: Callable[[Any], Made], how: str, network: Any, device: torch.de
         network: A Hugging Face model, or a minimal BERT.
         device: Of the network.
         dtype: Of the backend's arithmetic.
+        limit: The largest gap, below the ``tolerance`` that is the default; there is no warning if it is exceeded, or
+            if the vectors are not finite.
     """
     try:
         copied, batch = twin(network), probe(network, device)
@@ -54,10 +63,12 @@ def parity(make: Callable[[Any], Made], how: str, network: Any, device: torch.de
         # A model that the library does not know may need padding; of others, it is a fault.
         return reason if isinstance(describe(network), str) else slower(network, reason)
     # From vectors that are not finite nothing can be concluded; encode repeats what leaves the range of float16.
-    finite = expected.isfinite().all() and (dtype != torch.float16 or found.isfinite().all())
-    if difference <= tolerance(dtype, device) or not finite:
+    repeated = dtype == torch.float16 and limit is None
+    finite = expected.isfinite().all() and (not repeated or found.isfinite().all())
+    if difference <= (tolerance(dtype, device) if limit is None else limit) or not finite:
         return made
-    return slower(network, f"{how} its vectors differ by {difference:.1e} of their norm")
+    reason = f"{how} its vectors differ by {difference:.1e} of their norm"
+    return slower(network, reason) if limit is None else reason
 
 
 def slower(network: Any, reason: str) -> str:

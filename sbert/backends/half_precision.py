@@ -1,0 +1,108 @@
+"""A Hugging Face module in half precision on a GPU, with copies of its weights instead of casts at every batch."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from operator import is_
+from types import MethodType
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from sbert.backends.hooks import walk, watched
+from sbert.backends.parity import twin
+from sbert.backends.select import Backend
+from sbert.batch import TokenBatch
+
+_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+
+
+class HalfPrecision:
+    """A copy of the module with weights in half precision.
+
+    Without autocast, all arithmetic is in half precision, except what the module itself does in float32, such as the
+    sums of norms. With it, only the weights of linear layers are converted: the vectors are those of the module under
+    autocast, which keeps the sums of its layers in float32, and activations are still cast.
+
+    Nothing here refers to the network, so that it can be freed.
+
+    Args:
+        network: A Hugging Face model on a GPU, in float32, which is not modified.
+        kind: The backend that runs the copy.
+        dtype: float16 or bfloat16.
+        compiling: Options of ``torch.compile``; None to run without it.
+        autocast: Whether activations are cast by autocast.
+
+    Shape:
+        Input: TokenBatch of (tokens,) ids. Output: (tokens, dim).
+    """
+
+    name: ClassVar[str] = "half_precision"
+    how: ClassVar[str] = "with weights in half precision"
+
+    def __init__(
+        self,
+        network: Any,
+        kind: type[Backend],
+        dtype: torch.dtype,
+        compiling: dict[str, Any] | None = None,
+        autocast: bool = False,
+    ) -> None:
+        self._attributes = _attributes(network)
+        self._dtype, self._autocast = dtype, autocast
+        run = kind(_cast(network, dtype, only_linear=autocast)).forward
+        self._run = run if compiling is None else torch.compile(run, **compiling)
+
+    @staticmethod
+    def supports(network: Any, device: torch.device, dtype: torch.dtype) -> str | None:
+        """Why autocast is needed, as far as that can be seen without trying; None if it is not."""
+        if device.type != "cuda" or dtype == network.dtype:
+            return "the arithmetic has the dtype of the weights"
+        if watched(network):
+            return "hooks are to see its modules run"
+        # A method of the module, or a function in the place of its forward, would run with the weights of the module.
+        replaced = any(
+            name == "forward" or isinstance(value, MethodType)
+            for module in walk(network)
+            for name, value in vars(module).items()
+        )
+        return "parts of it were replaced" if replaced else None
+
+    def is_current(self, network: nn.Module) -> bool:
+        """Whether modules, buffers and settings of the network are those of before; its weights are not compared."""
+        now = _attributes(network)
+        return len(now) == len(self._attributes) and all(map(is_, now, self._attributes))
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
+        with torch.autocast(batch.ids.device.type, self._dtype) if self._autocast else nullcontext():
+            return self._run(batch)
+
+
+def _attributes(network: nn.Module) -> list[object]:
+    """What a copy of the modules would not see change: their classes, buffers and attributes."""
+    found: list[object] = []
+    for module in walk(network):
+        found += (type(module), *module._buffers.values())
+        found += (value for name, value in vars(module).items() if name not in _OF_EVERY_MODULE)
+    return found
+
+
+def _cast(network: Any, dtype: torch.dtype, only_linear: bool) -> Any:
+    """A copy of a network with weights of a dtype; buffers, such as rotary frequencies, keep theirs."""
+    copied = twin(network)
+    in_float32 = set(getattr(network, "_keep_in_fp32_modules_strict", None) or ())
+    if dtype == torch.float16:  # For T5, whose feed-forward networks may exceed its range.
+        in_float32 |= set(getattr(network, "_keep_in_fp32_modules", None) or ())
+    made: dict[tuple[nn.Parameter, bool], nn.Parameter] = {}
+    for name, module in copied.named_modules():
+        weights = {key: weight for key, weight in module._parameters.items() if weight is not None}
+        for key, weight in weights.items():
+            kept = (only_linear and not isinstance(module, nn.Linear)) or bool(in_float32 & {*name.split("."), key})
+            cast = weight.dtype == torch.float32 and not kept
+            if (weight, cast) not in made:
+                made[weight, cast] = nn.Parameter(weight.detach().to(dtype) if cast else weight.detach(), False)
+            weights[key] = made[weight, cast]
+        module._parameters = {**module._parameters, **weights}
+    return copied
