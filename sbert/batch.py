@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import groupby
@@ -14,13 +14,26 @@ from torch import Tensor
 AnyRagged = TypeVar("AnyRagged", bound="Ragged")
 # What is computed from the lengths of the rows, and stays the same for other values in the same rows.
 _OF_ROWS = ("groups", "text_size", "offsets_int32")
+# Devices with streams: copies from and to pinned memory need not be waited for. Elsewhere they might be read too early.
+_STREAMS = ("cuda", "xpu")
 
 
 def move(tensor: Tensor, device: torch.device | str) -> Tensor:
     """Copy a tensor to a device. Copies from CPU to GPU are asynchronous, through pinned memory."""
-    if torch.device(device).type == "cuda" and tensor.device.type == "cpu":
-        tensor = tensor.pin_memory()
-    return tensor.to(device, non_blocking=True)
+    if torch.device(device).type in _STREAMS and tensor.device.type == "cpu":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+def start_to_host(tensor: Tensor) -> tuple[Tensor, Callable[[], object]]:
+    """Start to copy a tensor to the host. The copy has its values after the function was called."""
+    if tensor.device.type not in _STREAMS:
+        return tensor.cpu(), lambda: None
+    module: Any = torch.get_device_module(tensor.device)
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
+    done = module.Event()
+    done.record(module.current_stream(tensor.device))
+    return host, done.synchronize
 
 
 @dataclass(frozen=True, eq=False)

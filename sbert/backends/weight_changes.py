@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from sbert.backends.hooks import walk
+from sbert.batch import start_to_host
 
 # Elements sampled from each matrix.
 _SAMPLES = 16
@@ -55,14 +56,10 @@ class Samples:
         if not self._views:
             return lambda: b"".join(numbers.tobytes() for numbers in self._numbers)
         numbers = torch.cat([view.reshape(-1) for view in self._views])
-        if not numbers.is_cuda:
-            return lambda: _array(numbers.cpu()).tobytes()
-        host = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True).copy_(numbers, non_blocking=True)
-        copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        copied.record(torch.cuda.current_stream(numbers.device))
+        host, wait = start_to_host(numbers)
 
         def read() -> bytes:
-            copied.synchronize()
+            wait()
             return _array(host).tobytes()
 
         return read

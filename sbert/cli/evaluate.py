@@ -173,8 +173,6 @@ def _check_prompts(arguments: argparse.Namespace) -> None:
 
 def _vectors(arguments: argparse.Namespace) -> Vectors:
     """The vectors of the model, computed by the processes of torchrun together, each on its own GPU."""
-    import torch
-
     from sbert.cross_encoder import CrossEncoder
     from sbert.distributed.ranks import Ranks
     from sbert.encoder import SentenceEncoder
@@ -183,8 +181,7 @@ def _vectors(arguments: argparse.Namespace) -> Vectors:
     kind = CrossEncoder if arguments.cross_encoder else SentenceEncoder
     model = kind(arguments.model, device=arguments.device, dtype=arguments.dtype)
     ranks = Ranks.join(model.device.type)
-    if ranks.world > 1 and model.device.type == "cuda":
-        model.to(torch.device("cuda", torch.cuda.current_device()))
+    ranks.place(model)
     return Vectors(model, ranks, show_progress_bar=progress(arguments))
 
 

@@ -21,7 +21,7 @@ INPUT = "text, JSONL, JSON, CSV, TSV or Parquet file, optionally .gz; - for stan
 
 def add_device(parser: argparse._ActionsContainer) -> None:
     """Add the option for the device of the model."""
-    parser.add_argument("--device", help="cpu, cuda, cuda:1, mps")
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, xpu, mps")
 
 
 def add_dtype(parser: argparse.ArgumentParser) -> None:

@@ -167,8 +167,8 @@ def _processor(device: torch.device) -> str:
     """The processor: in low precision, vectors of different processors differ by far more than rounding."""
     import torch
 
-    if device.type == "cuda":
-        return f"cuda {torch.cuda.get_device_name(device)}"
+    if device.type in ("cuda", "xpu"):
+        return f"{device.type} {torch.get_device_module(device).get_device_name(device)}"
     return f"cpu {torch.backends.cpu.get_cpu_capability()}" if device.type == "cpu" else device.type
 
 

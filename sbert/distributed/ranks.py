@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -23,6 +23,8 @@ T = TypeVar("T")
 _BUCKET = 1 << 23
 # Minimum timeout in seconds for processes to find each other at the start.
 _START = 600.0
+# Devices of which a machine has several, and what connects them.
+_NUMBERED = {"cuda": "nccl", "xpu": "xccl"}
 
 _present: StallDetector | None = None
 
@@ -58,13 +60,13 @@ class Ranks:
         global _present
         if not dist.is_available():
             return cls()
-        cuda = kind == "cuda"
-        if cuda and "LOCAL_RANK" in os.environ:
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        if kind in _NUMBERED and "LOCAL_RANK" in os.environ:
+            torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
         ours = not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1
         if ours:
             start = timedelta(seconds=max(_START, timeout or 0))
-            dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=start)
+            backend = f"cpu:gloo,{kind}:{_NUMBERED[kind]}" if kind in _NUMBERED else "gloo"
+            dist.init_process_group(backend, timeout=start)
             atexit.register(leave)  # Its threads must not outlive the interpreter.
         ranks = cls(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else cls()
         if ranks.world > 1 and (_present is None or _present.process_group is not dist.group.WORLD):
@@ -72,6 +74,12 @@ class Ranks:
         elif _present is not None and timeout is not None:
             _present.limit_to(timeout)
         return ranks
+
+    def place(self, model: Any) -> None:
+        """Move a model on a GPU to the one of this rank."""
+        kind = model.device.type
+        if self.world > 1 and kind in _NUMBERED:
+            model.to(torch.device(kind, torch.accelerator.current_device_index()))
 
     @property
     def first(self) -> bool:

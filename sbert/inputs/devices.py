@@ -24,11 +24,7 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 
 def default_device() -> torch.device:
     """The first available accelerator, else the CPU."""
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    if torch.backends.mps.is_available():
-        return torch.device("mps")
-    return torch.device("cpu")
+    return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
 
 
 def default_batch_tokens(device: torch.device) -> int:
@@ -110,8 +106,10 @@ def check_device(device: str | torch.device) -> torch.device:
 
 def _usable() -> str:
     """The devices of this machine, for error messages."""
-    devices = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
-    return " or ".join(map(repr, [*devices, *(["mps"] if torch.backends.mps.is_available() else [])]))
+    found = default_device().type
+    count = 0 if found == "cpu" else torch.accelerator.device_count()
+    numbered = [found] if found == "mps" else [f"{found}:{number}" for number in range(count)]
+    return " or ".join(map(repr, ["cpu", *numbered]))
 
 
 def leave_float16(model: nn.Module, device: torch.device) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sbert.batch import move
+from sbert.batch import move, start_to_host
 from sbert.inputs.vectors import Array
 from sbert.pipeline.batching import Rows
 from sbert.storage.atomic import replacing_file
@@ -34,11 +34,11 @@ class RowsOfTensor:
     def __init__(self, shape: tuple[int, int], device: torch.device) -> None:
         self._tensor = torch.empty(shape, device=device)
         self._gathered: list[tuple[Rows, Tensor]] = []
-        self._copying: tuple[Rows, Tensor, torch.cuda.Event] | None = None
+        self._copying: tuple[Rows, Tensor, Callable[[], object]] | None = None
 
     def put(self, rows: Rows, vectors: Tensor) -> None:
         """Set ``rows``, (n,), to ``vectors``, (n, dim)."""
-        if vectors.is_cuda and self._tensor.device.type == "cpu":
+        if vectors.device.type != "cpu" and self._tensor.device.type == "cpu":
             self._gathered.append((rows, vectors))
             if sum(some.numel() for _, some in self._gathered) >= _GATHERED:
                 self._copy()
@@ -51,14 +51,10 @@ class RowsOfTensor:
         self._gathered, self._copying = [], None
         if gathered:
             vectors = torch.cat([some for _, some in gathered])
-            host = torch.empty(vectors.shape, pin_memory=True)
-            host.copy_(vectors, non_blocking=True)
-            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            done.record(torch.cuda.current_stream(vectors.device))
-            self._copying = np.concatenate([rows for rows, _ in gathered]), host, done
+            self._copying = np.concatenate([rows for rows, _ in gathered]), *start_to_host(vectors)
         if copying:
-            rows, host, done = copying
-            done.synchronize()
+            rows, host, wait = copying
+            wait()
             self._tensor[torch.from_numpy(rows)] = host
 
     def complete(self) -> Tensor:

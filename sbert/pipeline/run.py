@@ -12,6 +12,7 @@ import torch
 from sbert.batch import TokenBatch
 from sbert.pipeline.batching import Rows
 from sbert.pipeline.tokenize import Tokens
+from sbert.storage.files import is_out_of_memory
 
 Output = TypeVar("Output")
 Item = TypeVar("Item")
@@ -37,13 +38,13 @@ def run(
             rows = waiting.pop()
             try:
                 output = forward(tokens.batch(rows).to(device))
-            except torch.OutOfMemoryError:
-                if len(rows) == 1:
+            except RuntimeError as error:
+                if len(rows) == 1 or not is_out_of_memory(error):
                     raise
                 output = None
             if output is None:  # Outside of the except clause, whose traceback holds the batch's memory.
-                if device.type == "cuda":
-                    torch.cuda.empty_cache()
+                if device.type != "cpu":
+                    torch.get_device_module(device).empty_cache()
                 waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
             else:
                 yield rows, output

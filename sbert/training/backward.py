@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from sbert.batch import move
 from sbert.distributed.ranks import ALONE, Ranks
 from sbert.inputs.devices import default_batch_tokens
 from sbert.inputs.prompts import column_prompts
@@ -92,8 +93,8 @@ class TrainingBatch:
 
     def to(self, device: torch.device) -> TrainingBatch:
         """Move the columns and extras to a device; the tokens are moved later, chunk by chunk."""
-        extras = {name: value.to(device, non_blocking=True) for name, value in self.extras.items()}
-        return TrainingBatch(self.tokens, self.columns.to(device, non_blocking=True), self.rows, extras)
+        extras = {name: move(value, device) for name, value in self.extras.items()}
+        return TrainingBatch(self.tokens, move(self.columns, device), self.rows, extras)
 
 
 def _tokens(

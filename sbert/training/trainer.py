@@ -166,8 +166,7 @@ class Trainer:
             ValueError: If the checkpoint belongs to a different training, or there is one and ``resume`` is false.
         """
         ranks = Ranks.join(self.model.device.type, self.config.timeout)
-        if ranks.world > 1 and self.model.device.type == "cuda":
-            self.model.to(torch.device("cuda", torch.cuda.current_device()))
+        ranks.place(self.model)
         with preserved(self.model.device):
             run = Run(self.model, self.batches, self.config, self.evaluator, ranks, resume, show_progress_bar)
             try:
