@@ -59,7 +59,11 @@ def product_dtype(device: torch.device) -> torch.dtype:
     if device.type != "cuda" or torch.version.hip:  # ROCm has no product of half precision with sums in float32.
         return torch.float32
     capability = torch.cuda.get_device_capability(device)
-    return torch.bfloat16 if capability >= (8, 0) else torch.float16 if capability >= (7, 0) else torch.float32
+    if capability >= (8, 0):
+        return torch.bfloat16
+    # The caller may have asked for sums in float16, whose error ``unit_roundoff`` does not bound.
+    sums = torch.backends.cuda.matmul.allow_fp16_accumulation
+    return torch.float16 if capability >= (7, 0) and not sums else torch.float32
 
 
 def safe_lengths(dtype: torch.dtype) -> tuple[float, float]:

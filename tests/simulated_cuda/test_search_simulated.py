@@ -87,6 +87,15 @@ def test_hits_are_those_of_a_cpu(
                 np.testing.assert_array_equal(hits.scores, expected.scores)
 
 
+def test_sums_in_float16_are_not_used() -> None:
+    torch.backends.cuda.matmul.allow_fp16_accumulation = True
+    try:
+        with simulated((7, 5)):
+            assert low_precision.product_dtype(torch.device("cuda")) == torch.float32
+    finally:
+        torch.backends.cuda.matmul.allow_fp16_accumulation = False
+
+
 @pytest.mark.parametrize("rows", [0, 1, 5, 65, 300])
 def test_a_corpus_of_few_rows(rows: int) -> None:
     vectors = np.random.default_rng(0).normal(size=(300, 16)).astype(np.float32)
