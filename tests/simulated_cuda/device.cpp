@@ -862,6 +862,19 @@ int64_t choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor&
   return query.size(-3) == key.size(-3) && query.scalar_type() != at::kDouble ? 2 : 0;
 }
 
+// A CPU build of torch cannot ask other types than CUDA which kernel they have: they take the plain way.
+at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const std::optional<at::Tensor>& mask, double dropout, bool causal, std::optional<double> scale,
+                     bool grouped) {
+  auto added = mask;
+  if (mask && mask->scalar_type() == at::kBool)
+    added = at::zeros(mask->sizes(), query.options()).masked_fill(mask->logical_not(), -INFINITY);
+  return std::get<0>(at::_scaled_dot_product_attention_math(query, key, value, added, dropout, causal, {}, scale, grouped));
+}
+void add_attention(torch::Library& library) {
+  if (CUDA != c10::DeviceType::CUDA) library.impl("scaled_dot_product_attention", &attention);
+}
+
 }  // namespace
 
 C10_REGISTER_GUARD_IMPL(SIMULATED, Guard)
@@ -869,7 +882,9 @@ C10_REGISTER_GUARD_IMPL(SIMULATED, Guard)
 TORCH_LIBRARY_IMPL(_, SIMULATED, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
+TORCH_LIBRARY_IMPL(aten, NAMED(Autograd, SIMULATED, ), library) { add_attention(library); }
 TORCH_LIBRARY_IMPL(aten, SIMULATED, library) {
+  add_attention(library);
   library.impl("empty.memory_format", &empty);
   library.impl("empty_strided", &empty_strided);
   library.impl("_fused_sdp_choice", &choice);

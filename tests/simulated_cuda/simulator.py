@@ -287,7 +287,7 @@ def simulated(capability: tuple[int, int] = (9, 0), devices: int = 2, kind: str 
         for name in before:
             setattr(module, name, patches[name])
         # torch's custom operations look for this.
-        torch._C._cuda_getCurrentRawStream = lambda device: library.simulated_stream(device)  # type: ignore
+        setattr(torch._C, f"_{kind}_getCurrentRawStream", lambda device: library.simulated_stream(device))
         simulator = Simulator(library)
         try:
             yield simulator

@@ -1,0 +1,220 @@
+"""Accelerators that are not CUDA: everything runs on them the plain way, with the vectors of the CPU.
+
+XPU has streams and pinned memory; MPS compiles for each shape, and its copies are waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
+from sbert.backends.fused import Fused
+from sbert.backends.packed import Packed
+from sbert.batch import TokenBatch, start_to_host
+from sbert.distributed.ranks import Ranks
+from sbert.inputs.devices import check_device, default_device
+from sbert.losses import CosineSimilarityLoss, MultipleNegativesRankingLoss
+from sbert.search import Index, semantic_search
+from sbert.storage.files import is_failure, is_out_of_memory
+from tests import pairs, small
+from tests.backends.test_families import FAMILIES, build
+from tests.simulated_cuda.simulator import Simulator, simulated
+
+pytestmark = [
+    pytest.mark.simulated_cuda,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers"),
+]
+KINDS = ("xpu", "mps")
+TEXTS = [f"{a} {b} {c}" for a in ("one", "two", "red") for b in ("fox", "boat", "") for c in ("lake", "hills " * 7, "")]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("families")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small.bert(tmp_path_factory.mktemp("model") / "bert")
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def accelerator(kind: str) -> Iterator[Simulator]:
+    with simulated(kind=kind) as device:
+        yield device
+
+
+def encoder(folder: Path, device: str | None) -> SentenceEncoder:
+    return SentenceEncoder(Transformer(folder), Pooling("mean"), Normalize(), device=device)
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> np.ndarray:
+    return encoder(folder, "cpu").encode(TEXTS)
+
+
+@pytest.mark.parametrize("way", ["fastest", "packed", "padded"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_vectors_are_those_of_the_cpu(
+    family: str, way: str, kind: str, folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folders / family if (folders / family).exists() else build(family, folders / family)
+    expected = SentenceEncoder(path, device="cpu").encode(small.TEXTS, on_truncate="ignore")
+    for backend in {"fastest": (), "packed": (Fused,), "padded": (Fused, Packed)}[way]:
+        monkeypatch.setattr(backend, "supports", staticmethod(lambda *args: "it is not to be used"))
+    with simulated(kind=kind):
+        vectors = SentenceEncoder(path, device=kind).encode(small.TEXTS, on_truncate="ignore")
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("batch_tokens", [16, 100, None])
+def test_batches_of_any_size(
+    batch_tokens: int | None, kind: str, accelerator: Simulator, folder: Path, expected: np.ndarray
+) -> None:
+    model = encoder(folder, kind)
+    np.testing.assert_allclose(model.encode(TEXTS, batch_tokens=batch_tokens), expected, atol=1e-6)
+    tensor = model.encode(TEXTS, batch_tokens=batch_tokens, convert_to_tensor=True)
+    assert tensor.device == torch.device(kind, 0)
+    np.testing.assert_allclose(tensor.cpu(), expected, atol=1e-6)
+
+
+def test_the_default_device(kind: str, accelerator: Simulator, folder: Path) -> None:
+    assert default_device() == torch.device(kind)
+    assert encoder(folder, None).device.type == kind
+    with pytest.raises(ValueError, match=f"pass .cpu. or .{kind}"):
+        check_device("cuda:7")
+
+
+def test_a_second_device(folder: Path, expected: np.ndarray) -> None:
+    with simulated(kind="xpu"):
+        model = encoder(folder, "xpu:1")
+        vectors = model.encode(TEXTS, convert_to_tensor=True)
+        assert vectors.device == torch.device("xpu:1")
+        np.testing.assert_allclose(vectors.cpu(), expected, atol=1e-6)
+
+
+def test_models_move(kind: str, accelerator: Simulator, folder: Path, expected: np.ndarray, tmp_path: Path) -> None:
+    model = encoder(folder, "cpu")
+    for device in (kind, "cpu", kind):
+        np.testing.assert_allclose(model.to(device).encode(TEXTS), expected, atol=1e-6)
+    model.save(tmp_path / "saved")
+    np.testing.assert_allclose(SentenceEncoder(tmp_path / "saved", device="cpu").encode(TEXTS), expected, atol=1e-6)
+
+
+def test_weights_edited_in_place(kind: str, accelerator: Simulator, folder: Path) -> None:
+    models = [encoder(folder, device) for device in ("cpu", kind)]
+    for model in models:
+        model.encode(TEXTS)
+        for parameter in model.parameters():
+            parameter.data.mul_(1.5)
+    np.testing.assert_allclose(models[1].encode(TEXTS), models[0].encode(TEXTS), atol=1e-6)
+
+
+def test_short_memory_makes_batches_smaller(
+    kind: str, accelerator: Simulator, folder: Path, expected: np.ndarray
+) -> None:
+    model = encoder(folder, kind)
+    model.encode(TEXTS[:2])
+    accelerator.memory(limit=accelerator.call("used") + (100_000 if kind == "mps" else 30_000))
+    np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("number", [1, 5, 34, 89])
+def test_memory_that_fails_once(
+    number: int, kind: str, accelerator: Simulator, folder: Path, expected: np.ndarray
+) -> None:
+    model = encoder(folder, kind)
+    model.encode(TEXTS[:2])
+    accelerator.memory(failing=number)
+    np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("error", "full"), [
+    (torch.OutOfMemoryError("HIP out of memory"), True), (RuntimeError("MPS backend out of memory"), True),
+    (RuntimeError("CUDA error: out of memory"), True), (RuntimeError("Invalid buffer size: 40 GB"), True),
+    (RuntimeError("shapes do not match"), False), (ValueError("out of memory"), False),
+], ids=str)  # fmt: skip
+def test_words_for_full_memory(error: Exception, full: bool) -> None:
+    assert is_out_of_memory(error) is full
+    assert is_failure(error) is not full
+
+
+def test_a_cross_encoder(kind: str, accelerator: Simulator, tmp_path: Path) -> None:
+    path = pairs.folder(tmp_path / "cross")
+    reference = CrossEncoder(path, device="cpu").predict(pairs.PAIRS)
+    np.testing.assert_allclose(CrossEncoder(path, device=kind).predict(pairs.PAIRS), reference, atol=1e-6)
+
+
+LOSSES = {
+    "ranking": (MultipleNegativesRankingLoss, [(f"one {text}", f"two {text}") for text in TEXTS]),
+    "cosine": (CosineSimilarityLoss, [(text, "a boat", i % 5 / 4) for i, text in enumerate(TEXTS)]),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_training_has_the_steps_of_the_cpu(name: str, kind: str, accelerator: Simulator, folder: Path) -> None:
+    histories = []
+    make, rows = LOSSES[name]
+    for device in ("cpu", kind):
+        model = encoder(folder, device)
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        config = TrainingConfig(batch_size=8, log_every=1, learning_rate=1e-3)
+        history = Trainer(model, rows, make(), config).fit(show_progress_bar=False)
+        histories.append([row["loss"] for row in history if "loss" in row])
+    np.testing.assert_allclose(histories[1], histories[0], rtol=1e-4, atol=1e-6)
+
+
+def test_training_with_checkpoints_and_dropout(kind: str, accelerator: Simulator, folder: Path, tmp_path: Path) -> None:
+    model = encoder(folder, kind)
+    config = TrainingConfig(output=tmp_path / "run", batch_size=8, checkpoint_every=1)
+    Trainer(model, LOSSES["ranking"][1], MultipleNegativesRankingLoss(), config).fit(show_progress_bar=False)
+    assert model.device == torch.device(kind, 0)
+    assert np.isfinite(model.encode(TEXTS)).all()
+
+
+def test_search_takes_tensors(kind: str, accelerator: Simulator) -> None:
+    vectors = np.random.default_rng(0).normal(size=(300, 16)).astype(np.float32)
+    tensor = torch.from_numpy(vectors).to(kind)
+    for similarity in ("cosine", "dot", "euclidean"):
+        reference = semantic_search(vectors[:7], vectors, 5, similarity=similarity)
+        hits = semantic_search(tensor[:7], tensor, 5, similarity=similarity)
+        np.testing.assert_array_equal(hits.indices, reference.indices)
+        np.testing.assert_allclose(hits.scores, reference.scores, atol=1e-5)
+    index = Index()
+    index.add(tensor, ids=list(range(300)))
+    assert index.search(tensor[:3], 1).ids[:, 0].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("device", ["xpu", "mps", "cuda"])
+def test_copies_have_their_values_when_they_are_read(device: str) -> None:
+    batch = TokenBatch.from_rows([[101, 7, 102], [101, 102]])
+    with simulated(kind=device):
+        moved = batch.to(device)
+        assert moved.ids.device.type == device
+        assert moved.to("cpu").ids.tolist() == batch.ids.tolist()  # Without waiting in between.
+        copy, wait = start_to_host(moved.ids)
+        wait()
+        assert copy.tolist() == batch.ids.tolist()
+
+
+@pytest.mark.parametrize("kind", ["xpu", "cuda"])
+def test_each_rank_has_a_device(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with simulated(kind=kind):
+        Ranks.join(kind)
+        model = encoder(folder, kind)
+        model.to(torch.device(kind, 0))
+        Ranks(1, 2).place(model)
+        assert model.device == torch.device(kind, 1)
