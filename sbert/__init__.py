@@ -116,7 +116,8 @@ What differs, on purpose:
   ``prompt_name`` is an error, so neither silently wins.
 - ``similarity`` returns NumPy arrays for NumPy arrays, and a tensor for tensors.
 - Vectors are float32 whatever dtype the weights have. Weights are float32 unless you pass ``dtype``; float16 becomes
-  float32 on a CPU, which only emulates it. On a GPU the arithmetic is bfloat16 unless you pass ``dtype="float32"``.
+  float32 on a CPU, which only emulates it. On a CUDA GPU the arithmetic is bfloat16, or float16 where there is no
+  bfloat16, unless you pass ``dtype="float32"``.
 - Texts that are truncated to ``max_seq_length`` are counted in a warning.
 - Models that bring their own code, image models and models of sparse vectors are refused. Pickled weights are read as
   numbers only.
@@ -138,7 +139,8 @@ Their names and ours:
 
 ## Limits
 
-Encoding in several processes at once, and models that read images, are not supported.
+One call of ``encode`` uses one process and one device: there is no pool of processes. Models that read images are not
+supported.
 """
 
 from importlib import import_module
@@ -184,6 +186,7 @@ __all__ = [
     "register_module",
     "register_pooling",
 ]
+_GUIDES = ("chunking", "data", "evaluation", "losses", "search", "training", "visualization")
 _ELSEWHERE = {
     "CrossEncoder": "sbert.cross_encoder",
     "SentenceEncoder": "sbert.encoder",
@@ -196,8 +199,8 @@ _ELSEWHERE = {
 
 def __getattr__(name: str) -> Any:
     # torch takes more than a second to import, which `sbert --help` does not need.
-    if name == "search":
-        return import_module("sbert.search")
+    if name in _GUIDES:
+        return import_module(f"sbert.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'sbert' has no attribute {name!r}")
     return getattr(import_module(_ELSEWHERE.get(name, "sbert.modules")), name)

@@ -22,7 +22,7 @@ from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
 from sbert.pipeline.encode import Encoding
 from sbert.pipeline.progress import Report
-from sbert.pipeline.results import Activation, PredictOptions, Ranked, Scored, activated, as_predict, converted
+from sbert.pipeline.results import Activation, Ranked, Scored, activated, as_predict, converted
 from sbert.pipeline.tokenize import Tokens, tokenize_pairs
 from sbert.saving import check_replaceable
 from sbert.saving.cross_encoder import check_activation, read_cross_encoder, write_cross_encoder
@@ -31,7 +31,7 @@ from sbert.storage.atomic import replacing
 from sbert.training import Trainer, TrainingConfig
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    pass
 
 
 class CrossEncoder(nn.Module):
@@ -48,7 +48,7 @@ class CrossEncoder(nn.Module):
         classes: Number of scores per pair of a new head. Default: 1.
         max_seq_length: Longest input in tokens, including both texts and the special tokens. Default: the minimum of
             what the tokenizer, the configuration and the table of positions allow.
-        device: Device to run on. Default: the first CUDA or MPS device, else the CPU.
+        device: Device to run on. Default: the accelerator that torch finds, else the CPU.
         dtype: Dtype of the weights and of the computation: ``"float32"``, ``"bfloat16"`` or ``"float16"``. With
             ``"auto"``, float32: scores of lower precision tie. Scores are always float32.
         activation: f, applied to (pairs, classes) scores. Default: that of the folder, else a sigmoid for one class
@@ -243,6 +243,7 @@ class CrossEncoder(nn.Module):
         scores = activated(scores, self.activation if activation is None else activation)
         return converted(scores, single, convert_to_numpy, convert_to_tensor)
 
+    @known_arguments
     def rank(
         self,
         query: str,
@@ -252,7 +253,11 @@ class CrossEncoder(nn.Module):
         *,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
-        **options: Unpack[PredictOptions],
+        batch_size: int | None = None,
+        batch_tokens: int | None = None,
+        show_progress_bar: bool | None = None,
+        activation: Activation | None = None,
+        on_truncate: str = "warn",
     ) -> list[Ranked]:
         """Rank documents by their score with a query, in descending order.
 
@@ -263,7 +268,11 @@ class CrossEncoder(nn.Module):
             return_documents: Whether to return the texts as well.
             convert_to_numpy: Return each score as a float; if false, as a tensor, as with ``convert_to_tensor``.
             convert_to_tensor: Return each score as a tensor without dimensions, on the model's device.
-            options: The other arguments of ``predict``; rows are counted among the documents.
+            batch_size: As in ``predict``.
+            batch_tokens: As in ``predict``.
+            show_progress_bar: As in ``predict``.
+            activation: As in ``predict``.
+            on_truncate: As in ``predict``; the row in an error is that of the document.
 
         Returns:
             A dict each: ``corpus_id``, the document's index, ``score`` and, if wanted, ``text``. Of equal scores the
@@ -280,12 +289,20 @@ class CrossEncoder(nn.Module):
             (1, ['corpus_id', 'score'])
         """
         if self.classes != 1:
-            raise ValueError(f"the model gives {self.classes} scores a pair, and ranks by one; use predict() instead")
+            raise ValueError(f"the model gives {self.classes} scores per pair, and ranks by one; use predict() instead")
         if not isinstance(query, str):
             raise TypeError(f"query is of type {type(query).__name__}; pass a str")
         texts = texts_of(documents, "documents")
         most = check_positive("top_k", top_k)
-        scores = self.predict([(query, text) for text in texts], convert_to_tensor=True, **options)  # (texts,)
+        scores = self.predict(  # (texts,)
+            [(query, text) for text in texts],
+            convert_to_tensor=True,
+            batch_size=batch_size,
+            batch_tokens=batch_tokens,
+            show_progress_bar=show_progress_bar,
+            activation=activation,
+            on_truncate=on_truncate,
+        )
         best = scores.argsort(descending=True, stable=True)[:most].tolist()
         numbers = scores.tolist() if convert_to_numpy and not convert_to_tensor else scores
         found: list[Ranked] = [Ranked(corpus_id=row, score=numbers[row]) for row in best]
@@ -316,11 +333,11 @@ class CrossEncoder(nn.Module):
                 (squared error of what ``predict`` returns), ``"cross_entropy"`` (the default for several classes), or
                 any function ``loss(scores, labels)``; or one for each dataset, by name.
             config: How to train.
-            evaluator: Gives a number, or several by name, for a model; the best model is kept by it.
-            columns: The data's columns of the first and the second text, where they are not called so; or by dataset.
-            label: The data's column of labels, where it is not called label or score; or by dataset.
-            resume: Whether to go on from the newest checkpoint in the output folder.
-            show_progress_bar: Whether there is a bar; on a terminal or in a notebook where it is not given.
+            evaluator: A function from a model to a number, or to several by name; the best model by it is saved.
+            columns: The data's columns of the first and the second text, if they are not named so; or by dataset.
+            label: The data's column of labels, if it is not named label or score; or by dataset.
+            resume: Whether to continue from the newest checkpoint in the output folder.
+            show_progress_bar: Whether to show a progress bar. Default: on a terminal or in a notebook.
 
         Raises:
             TypeError: If a row, a text or a label is of the wrong type, naming it.
@@ -348,7 +365,7 @@ class CrossEncoder(nn.Module):
             check_choice("loss", loss, ("bce", "mse", "cross_entropy"))
             if (loss == "cross_entropy") != several:
                 good = "cross_entropy" if several else "bce or mse"
-                raise ValueError(f"loss={loss!r} does not fit a model of {self.classes} scores a pair; pass {good}")
+                raise ValueError(f"loss={loss!r} does not fit a model of {self.classes} scores per pair; pass {good}")
         if several:
             return CrossEntropyLoss(self.classes)
         return SquaredErrorLoss(self.activation) if loss == "mse" else BinaryCrossEntropyLoss()
@@ -356,13 +373,13 @@ class CrossEncoder(nn.Module):
     # ---------------------------------------------------------------------------------------------------- save
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to an ordinary folder of Hugging Face's, which sentence-transformers reads, too.
+        """Write the model to a folder that transformers and sentence-transformers read.
 
-        The folder appears whole or not at all; a model that is there is replaced in the same way, once no process is
-        loading it, or after ten seconds.
+        The write is atomic: the folder is complete or unchanged. An existing model is replaced as soon as no process
+        is loading it, or after ten seconds.
 
         Args:
-            path: The folder. Folders above it are made.
+            path: The folder. Its parent folders are created.
 
         Raises:
             ValueError: If the folder holds a file that no save of a model writes, with its name; or the activation
@@ -379,10 +396,10 @@ class CrossEncoder(nn.Module):
             self.write(folder, Path(path).name)
 
     def write(self, folder: Path, name: str) -> None:
-        """Write the model's files into a folder that is there.
+        """Write the files of the model to an existing folder.
 
         Args:
-            folder: Where to. Nothing is deleted, and a crash leaves half a model: ``save`` is safe from that.
+            folder: The folder. This write is not atomic, and deletes nothing; see ``save``.
             name: Of the model, for its card.
         """
         write_cross_encoder(folder, name, self)

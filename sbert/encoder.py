@@ -40,10 +40,11 @@ class SentenceEncoder(nn.Sequential):
     Args:
         modules: A folder or a name on the hub; or modules, of which the first tokenizes text. Default:
             ``"sbert-mini"``, the model that comes with the library.
-        device: Device to run on. Default: the first CUDA or MPS device, else the CPU.
+        device: Device to run on. Default: the accelerator that torch finds, else the CPU.
         dtype: Dtype of the weights and of the computation: ``"float32"``, ``"bfloat16"`` or ``"float16"``. With
             ``"auto"``, weights are float32 (modules passed by the caller keep theirs), and ``encode`` computes in
-            float32 on a CPU and in bfloat16 on a GPU. Vectors are always float32.
+            bfloat16 on a CUDA GPU, in float16 on one without bfloat16 (T4, V100), and in float32 elsewhere. Vectors
+            are always float32.
         prompts: Texts to prepend to sentences, by name. Default: those of the folder.
         default_prompt_name: Name of the prompt that ``encode`` uses if it is given none.
         similarity_fn_name: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
@@ -105,7 +106,10 @@ class SentenceEncoder(nn.Sequential):
         self.name_or_path: str = os.fspath(modules[0]) if isinstance(modules[0], (str, os.PathLike)) else ""
         self.prompts: dict[str, str] = dict(settings.prompts if prompts is None else prompts)
         self.default_prompt_name: str | None = default_prompt_name or settings.default_prompt_name
-        chosen_prompt(self)  # A ValueError if there is no prompt of the default name.
+        if default_prompt_name is not None and default_prompt_name not in self.prompts:
+            known = ", ".join(map(repr, self.prompts)) or "none"
+            raise ValueError(f"default_prompt_name={default_prompt_name!r} is not among the prompts ({known})")
+        chosen_prompt(self)  # A ValueError if there is no prompt of the folder's default name.
         self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or "cosine"
         self.truncate_dim: int | None = settings.truncate_dim if truncate_dim is None else truncate_dim
         self.automatic_dtype: bool = weights_dtype is None
@@ -273,6 +277,12 @@ class SentenceEncoder(nn.Sequential):
             (2, 64)
         """
         check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
+        changed = precision != "float32" or normalize_embeddings or truncate_dim is not None
+        if output_value == "token_embeddings" and changed:
+            raise ValueError(
+                "output_value='token_embeddings' returns the vectors of tokens as the model computes them; leave out"
+                " precision=, normalize_embeddings= and truncate_dim="
+            )
         if device is not None:
             self.to(check_device(device))
         leave_float16(self, self.device)

@@ -319,9 +319,9 @@ def test_names_that_do_not_fit(bert: Path, classifier: Path) -> None:
     one, three = CrossEncoder(bert, device="cpu"), CrossEncoder(classifier, device="cpu")
     with pytest.raises(ValueError, match="loss='hinge' is unknown; pass one of 'bce', 'mse', 'cross_entropy'"):
         one.fit(rows(), "hinge")
-    with pytest.raises(ValueError, match="loss='cross_entropy' does not fit a model of 1 scores a pair; pass bce or"):
+    with pytest.raises(ValueError, match="loss='cross_entropy' does not fit a model of 1 scores per pair; pass bce or"):
         one.fit(rows(), "cross_entropy")
-    with pytest.raises(ValueError, match="loss='bce' does not fit a model of 3 scores a pair; pass cross_entropy"):
+    with pytest.raises(ValueError, match="loss='bce' does not fit a model of 3 scores per pair; pass cross_entropy"):
         three.fit(rows(3), "bce")
     one.activation = torch.sigmoid
     with pytest.raises(ValueError, match="cannot be saved by name"):

@@ -26,8 +26,9 @@ no cuda_graphs       attention is not one kernel: that takes half precision and 
 
 ## dtype
 
-``dtype="auto"``, the default, means float32 weights, and float32 arithmetic on a CPU; on a GPU that supports it,
-``encode`` computes in bfloat16. ``dtype="float32"`` keeps all of it in float32. Vectors are float32 in any case.
+``dtype="auto"``, the default, means float32 weights; ``encode`` computes in bfloat16 on a CUDA GPU, in float16 on one
+without bfloat16 (T4, V100; what leaves its range is computed again in float32), and in float32 elsewhere.
+``dtype="float32"`` keeps all of it in float32. Vectors are float32 in any case.
 
 >>> from sbert import SentenceEncoder
 >>> model = SentenceEncoder(device="cpu")

@@ -62,6 +62,19 @@ def late_vectors(
     Raises:
         ValueError: If the model cannot pool passages, or a passage has no tokens or more than fit into a window.
     """
+    complete = _late_vectors(job, reader, documents, chunks, report)
+    rows = job.beyond_range(complete, report)
+    if len(rows):
+        quiet = Report(len(rows), False, "ignore", None)
+        again = _late_vectors(job.exact(), reader, documents, [chunks[row] for row in rows], quiet)
+        complete[torch.from_numpy(rows)] = again
+    check_finite(complete, 0, "the vector of chunks")
+    return complete.numpy()
+
+
+def _late_vectors(
+    job: SentenceEncoding, reader: LocatesTokens, documents: Sequence[str], chunks: Sequence[Chunk], report: Report
+) -> Tensor:
     own: dict[int, list[Passage]] = {number: [] for number in sorted({chunk.document for chunk in chunks})}
     for row, (document, start, end) in enumerate(chunks):
         own[document].append((row, start, end))
@@ -71,9 +84,7 @@ def late_vectors(
         for rows, vectors in _batches(job, reader, group, passages[first : first + len(group)], report):
             result.put(np.array(rows), vectors)
             report.done(len(rows))
-    complete = result.complete()
-    check_finite(complete, 0, "the vector of chunks")
-    return complete.numpy()
+    return result.complete()
 
 
 def _batches(

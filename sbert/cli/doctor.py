@@ -121,7 +121,7 @@ def _device(device: torch.device) -> str:
         return f"{device}: {torch.cuda.get_device_name(device)}, compute capability {major}.{minor}"
     if device.type == "cpu":
         bfloat16 = "fast" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "slow"
-        absent = "" if torch.cuda.is_available() or torch.backends.mps.is_available() else "; no accelerator was found"
+        absent = "" if torch.accelerator.is_available() else "; no accelerator was found"
         return f"cpu: {torch.backends.cpu.get_cpu_capability()}, bfloat16 is {bfloat16}{absent}"
     return str(device)
 

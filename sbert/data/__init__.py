@@ -25,8 +25,9 @@ A data frame of pandas, polars or Arrow needs no reader: the trainer takes it as
 
 ## Pitfalls
 
-- The format of a file follows from its first line, or from its ending ``.json`` or ``.parquet``.
-- A quotation mark in a sentence of a TSV file is a character, not the begin of a quoted field.
+- ``read_texts`` and ``read_rows`` choose the format by the ending of the file, unless it is given; the readers of data
+  sets look at its first line.
+- A quotation mark in a sentence of a TSV file is a character, not the beginning of a quoted field.
 - A line that does not fit is an error with its number. Nothing is skipped.
 """
 

@@ -51,8 +51,8 @@ tensor(0.)
 2
 
 It may also have two methods: ``check_labels(labels)`` raises for labels that it does not take, and
-``check_data(data)`` for data that can teach it nothing. It sees ``data.rows`` of the largest batch, ``data.columns`` of
-text, and all ``data.labels``.
+``check_data(data)`` for data that can teach it nothing: ``data.rows`` is the number of rows of the largest batch,
+``data.columns`` the number of columns of text, and ``data.labels`` are all labels.
 
 ## Pitfalls: rows that teach nothing
 

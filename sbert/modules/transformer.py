@@ -33,7 +33,8 @@ class Transformer(nn.Module):
     whatever the dtype in the file.
 
     A BERT is loaded, and encodes, without the transformers library, whose import takes twice as long as that of torch.
-    Reading ``auto_model`` or ``tokenizer``, or training, materializes the Hugging Face model: see ``materialize``.
+    Reading ``auto_model``, or training, materializes the Hugging Face model (see ``materialize``); reading
+    ``tokenizer`` creates the tokenizer alone.
 
     Args:
         model: A folder, a name on the hub, or a transformer that is already in memory.
@@ -208,9 +209,9 @@ class Transformer(nn.Module):
         Raises:
             ValueError: If the tokenizer is implemented in Python and does not give spans.
         """
-        if not self.tokenizer.is_fast:
+        if not self._tokenizer.is_fast:
             raise ValueError(
-                f"{type(self.tokenizer).__name__} does not give the positions of tokens in a text;"
+                f"{type(self._tokenizer).__name__} does not give the positions of tokens in a text;"
                 " load the model with a tokenizer.json"
             )
         return self._fast().locate(texts)

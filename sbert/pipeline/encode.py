@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import accumulate, islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,9 @@ def outputs(model: nn.Sequential, device: torch.device) -> list[Any]:
 def output_dims(model: nn.Sequential, device: torch.device) -> list[int]:
     """Dimension of the output of each module."""
     return [(made.values if isinstance(made, Ragged) else made).shape[-1] for made in outputs(model, device)]
+
+
+AnyEncoding = TypeVar("AnyEncoding", bound="Encoding")
 
 
 class Encoding:
@@ -89,8 +92,10 @@ class Encoding:
         """The outputs for texts or pairs, one row for each, all of them finite. Shape: (texts, dim)."""
         before = report.rows
         found = self._outputs(texts, report)
-        if self.inference.dtype != self.model.dtype:
-            self._repeat(texts, found, report)
+        rows = self.beyond_range(found, report)
+        if len(rows):
+            quiet = Report(len(rows), False, "ignore", None)
+            found[torch.from_numpy(rows).to(self.to)] = self.exact()._outputs([texts[row] for row in rows], quiet)
         check_finite(found, before, f"{self.what} of {report.what}")
         return found
 
@@ -114,20 +119,24 @@ class Encoding:
             complete[torch.from_numpy(again).to(self.to)] = complete[source]
         return complete
 
-    def _repeat(self, texts: list[Any], outputs: Tensor, report: Report) -> None:
-        """Compute what has left the range of half precision once more, in the dtype of the weights."""
+    def beyond_range(self, outputs: Tensor, report: Report) -> Rows:
+        """The rows that have left the range of half precision, after a warning that counts them."""
+        if self.inference.dtype == self.model.dtype:
+            return np.zeros(0, np.int64)
         rows = not_finite(outputs)
-        if len(rows) == 0:
-            return
-        exact = copy.copy(self)
-        exact.inference = Inference(self.model.dtype)
-        quiet = Report(len(rows), False, "ignore", None)
-        outputs[torch.from_numpy(rows).to(self.to)] = exact._outputs([texts[row] for row in rows], quiet)
-        half, full = (str(dtype).partition(".")[2] for dtype in (self.inference.dtype, self.model.dtype))
-        warn(
-            f"{len(rows)} of {len(texts)} {report.what} left the range of {half} and were computed again in {full};"
-            f" dtype={full!r} does so from the start"
-        )
+        if len(rows):
+            half, full = (str(dtype).partition(".")[2] for dtype in (self.inference.dtype, self.model.dtype))
+            warn(
+                f"{len(rows)} of {len(outputs)} {report.what} left the range of {half} and were computed again in"
+                f" {full}; dtype={full!r} does so from the start"
+            )
+        return rows
+
+    def exact(self: AnyEncoding) -> AnyEncoding:
+        """The same call, which computes in the dtype of the weights."""
+        made = copy.copy(self)
+        made.inference = Inference(self.model.dtype)
+        return made
 
     def batches(
         self,
@@ -217,6 +226,20 @@ class SentenceEncoding(Encoding):
 
     def token_embeddings(self, texts: list[str], report: Report) -> list[Tensor]:
         """One float32 tensor (tokens, dim) per text, on the device of the model."""
+        before = report.rows
+        found = self._token_embeddings(texts, report)
+        peaks = torch.stack([part.abs().amax() for part in found])[:, None] if found else torch.zeros(0, 1)
+        rows = self.beyond_range(peaks, report)
+        if len(rows):
+            again = self.exact()._token_embeddings(
+                [texts[row] for row in rows], Report(len(rows), False, "ignore", None)
+            )
+            for row, part in zip(rows.tolist(), again, strict=True):
+                found[row], peaks[row] = part, part.abs().amax()
+        check_finite(peaks, before, f"a token's vector of {report.what}")
+        return found
+
+    def _token_embeddings(self, texts: list[str], report: Report) -> list[Tensor]:
         result: dict[int, Tensor] = {}
         each, once = np.arange(len(texts)), np.ones(len(texts), int)
         for rows, output in self.batches(texts, each, once, report, self._token_modules()):

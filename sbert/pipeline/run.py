@@ -23,9 +23,12 @@ def ahead(items: Iterable[Item], depth: int = 1) -> Generator[Item, None, None]:
     source, end = iter(items), object()
     with ThreadPoolExecutor(1, "sbert-ahead") as pool:
         coming = deque(pool.submit(next, source, end) for _ in range(depth))
-        while (item := coming.popleft().result()) is not end:
-            coming.append(pool.submit(next, source, end))
-            yield item  # type: ignore[misc]
+        try:
+            while (item := coming.popleft().result()) is not end:
+                coming.append(pool.submit(next, source, end))
+                yield item  # type: ignore[misc]
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def run(

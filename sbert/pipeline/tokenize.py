@@ -131,10 +131,9 @@ def tokenize_pairs(
     rows = [ids for ids, _, _ in read]
     ids, offsets = _flat(rows)
     kinds = _flat([kinds for _, kinds, _ in read])[0] if reader.typed else None
-    texts = [first for first, _ in pairs]
-    _check_embedded(ids, vocab_size, "id", offsets, texts)
+    _check_embedded(ids, vocab_size, "id", offsets, pairs)
     if kinds is not None:
-        _check_embedded(kinds, types, "type", offsets, texts)
+        _check_embedded(kinds, types, "type", offsets, pairs)
     truncated = np.fromiter((truncated for _, _, truncated in read), bool, len(read))
     return Tokens(ids, offsets, truncated, types=kinds, unknown=Unknown.of(reader, [], rows))
 
@@ -146,13 +145,18 @@ def _flat(rows: list[list[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.
 
 
 def _check_embedded(
-    values: npt.NDArray[np.int32], size: int | None, what: str, offsets: npt.NDArray[np.int64], texts: Sequence[str]
+    values: npt.NDArray[np.int32],
+    size: int | None,
+    what: str,
+    offsets: npt.NDArray[np.int64],
+    texts: Sequence[str] | Sequence[Pair],
 ) -> None:
     """Raise a ValueError if the model has no vector for the id or type of a token. The message names the text."""
     if size is None or values.max(initial=0) < size:
         return
     text = texts[int(np.searchsorted(offsets, values.argmax(), side="right")) - 1]
+    shown = text if isinstance(text, str) else " / ".join(text)
     raise ValueError(
-        f"a token of {text[:40]!r} has the {what} {values.max()}, and the model has vectors for {size} {what}s; use"
-        " the tokenizer that belongs to the weights, or resize_token_embeddings"
+        f"a token of {shown[:80]!r} has the {what} {values.max()}, and the model has vectors for {size} {what}s;"
+        " use the tokenizer that belongs to the weights, or auto_model.resize_token_embeddings"
     )

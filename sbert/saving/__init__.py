@@ -1,7 +1,8 @@
 """Model folders: saved completely or not at all, and readable for other tools.
 
-Callers use ``save``, ``verify`` and ``push_to_hub`` of ``sbert.SentenceEncoder`` and ``sbert.CrossEncoder``; this
-package holds the file format. Every name, key and file name of foreign formats stands here.
+Callers use ``save``, ``verify`` and ``push_to_hub`` of ``sbert.SentenceEncoder``, and ``save`` of
+``sbert.CrossEncoder``; this package holds the file format. Every name, key and file name of foreign formats stands
+here.
 
 >>> import tempfile
 >>> from sbert import SentenceEncoder

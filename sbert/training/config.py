@@ -117,6 +117,8 @@ class TrainingConfig:
         check_choice("mix", self.mix, MIXES)
         if isinstance(self.sampler, str):
             check_choice("sampler", self.sampler, list(SAMPLERS))
+        elif not callable(self.sampler):
+            raise TypeError(f"sampler is of type {type(self.sampler).__name__}; pass a name or a function")
         check_choice("dtype", self.dtype, ("float32", "bfloat16"))
         if self.sharded and self.output is None:
             raise ValueError("sharded=True leaves the model sharded over the ranks; pass output= to save it as a whole")

@@ -24,11 +24,12 @@ class Weights:
     """
 
     def __init__(self, model: Any, losses: Mapping[str, Loss]) -> None:
-        # A loss of several data sets is registered once. The prefix avoids names of methods, such as "train".
+        # A loss of several data sets is registered once. The prefix avoids names of methods, such as "train";
+        # a name with a dot is written without it, in a way of which each name has its own.
         first: dict[int, str] = {}
         self.heads: nn.ModuleDict = nn.ModuleDict(
             {
-                "of_" + name.replace(".", "_"): loss
+                "of_" + name.replace("_", "__").replace(".", "_d"): loss
                 for name, loss in losses.items()
                 if isinstance(loss, nn.Module) and first.setdefault(id(loss), name) == name
             }

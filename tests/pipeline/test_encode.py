@@ -26,6 +26,7 @@ from sbert import (
 )
 from sbert.pipeline.batching import plan
 from sbert.pipeline.tokenize import tokenize
+from tests import small
 
 SENTENCES = ["A boat.", "The boat is at the far end of the lake.", "A boat.", "", "Nobody rows today, for it rains."]
 
@@ -203,7 +204,7 @@ def test_prompts(model: SentenceEncoder) -> None:
         model.encode(SENTENCES, prompt_name="qeury")
     with pytest.raises(ValueError, match="pass one of them"):
         model.encode(SENTENCES, prompt_name="query", prompt="query: ")
-    with pytest.raises(ValueError, match="prompt_name='x' is unknown"):
+    with pytest.raises(ValueError, match="default_prompt_name='x' is not among the prompts"):
         SentenceEncoder(*model, default_prompt_name="x", device="cpu")
 
 
@@ -420,3 +421,16 @@ def test_save_load_verify(model: SentenceEncoder, tmp_path: Path) -> None:
 def test_copies_and_batches(model: SentenceEncoder) -> None:
     batch = TokenBatch.from_rows(model[0].tokenize(SENTENCES))
     np.testing.assert_allclose(model(batch).detach().numpy(), model.encode(SENTENCES), atol=1e-6)
+
+
+def test_token_embeddings_are_checked(tmp_path: Path) -> None:
+
+    model = SentenceEncoder(Transformer(small.bert(tmp_path / "bert")), Pooling("mean"), device="cpu")
+    choices: list[dict[str, Any]] = [{"precision": "ubinary"}, {"normalize_embeddings": True}, {"truncate_dim": 4}]
+    for options in choices:
+        with pytest.raises(ValueError, match="returns the vectors of tokens as the model computes them; leave out"):
+            model.encode("a", output_value="token_embeddings", **options)
+    with torch.no_grad():
+        model[0].auto_model.encoder.layer[0].output.dense.bias[0] = torch.inf
+    with pytest.raises(ValueError, match=r"a token's vector of sentences\[0\] is not finite"):
+        model.encode(["a"], output_value="token_embeddings")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -44,7 +45,7 @@ def compiled(kind: str = "cuda") -> Path:
             pytest.skip("the simulated device is compiled with g++, which this machine does not have")
         folder.mkdir(exist_ok=True)
         root = Path(torch.__file__).parent
-        made = folder / f"device-{threading.get_ident()}.so"
+        made = folder / f"device-{os.getpid()}.so"
         command = ["g++", "-O1", "-std=c++20", "-fPIC", "-shared", str(SOURCE), "-o", str(made)]
         command += [
             f"-DSIMULATED={kind.upper()}",

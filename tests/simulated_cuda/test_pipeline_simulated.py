@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
+from sbert.chunking import encode_chunks
 from sbert.evaluation import SimilarityEvaluator
 from sbert.losses import CosineSimilarityLoss, MultipleNegativesRankingLoss, SoftmaxLoss
 from sbert.search import Index, community_detection, paraphrase_mining, semantic_search
@@ -144,6 +145,12 @@ def test_what_leaves_the_range_of_float16_is_computed_again(folder: Path) -> Non
         with pytest.warns(UserWarning, match="left the range of float16 and were computed again in float32"):
             vectors = model.encode(texts)
         np.testing.assert_allclose(vectors, reference, atol=1e-5)
+        with pytest.warns(UserWarning, match="computed again in float32"):
+            tokens = model.encode(texts[:3], output_value="token_embeddings")
+        assert all(part.isfinite().all() for part in tokens)
+        with pytest.warns(UserWarning, match="computed again in float32"):
+            _, passages = encode_chunks(model, texts[:3], late=True)
+        assert np.isfinite(passages).all()
     with simulated((9, 0)):  # bfloat16 has the range of float32.
         vectors = overflowing(folder, "cuda", 1e6).encode(texts)
         assert (vectors * reference).sum(1).min() > 0.999

@@ -131,8 +131,10 @@ def write_network(network: Any, tokenizer: Any, limit: int | None, folder: Path)
         network.save_pretrained(folder, safe_serialization=True)
         stated = tokenizer.model_max_length
         tokenizer.model_max_length = limit or stated
-        tokenizer.save_pretrained(folder)
-        tokenizer.model_max_length = stated
+        try:
+            tokenizer.save_pretrained(folder)
+        finally:
+            tokenizer.model_max_length = stated
 
 
 CODEC = Codec(_read, _write)
