@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from inspect import signature
 from typing import Any
 
@@ -18,7 +19,8 @@ _BLOCK, _FILLER = 16, 11
 # Greatest size of a head that the kernel for variable lengths supports.
 _LARGEST = 256
 # Errors of that kernel, by dtype, device and head size: torch may be built without it, as on Windows.
-_Failures = dict[tuple[torch.dtype, torch.device, int], str | None]
+_Kind = tuple[torch.dtype, torch.device, int]
+_Failures = dict[_Kind, str | None]
 kernel_failures: _Failures = {}
 # The same in training, with gradient and dropout.
 training_failures: _Failures = {}
@@ -34,12 +36,7 @@ def one_kernel(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
         device: Where they are.
         dim: Of a head.
     """
-    if dtype not in _HALF or dim > _LARGEST or not _capable(device):
-        return False
-    key = dtype, device, dim
-    if key not in kernel_failures and not torch.compiler.is_compiling():
-        kernel_failures[key] = failure("varlen_attn", lambda: _computes(dtype, device, dim))
-    return kernel_failures.get(key) is None
+    return _usable(kernel_failures, "varlen_attn", _computes, (dtype, device, dim))
 
 
 def one_training_kernel(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
@@ -50,12 +47,20 @@ def one_training_kernel(dtype: torch.dtype, device: torch.device, dim: int) -> b
         device: Where they are.
         dim: Of a head.
     """
+    # What torch compiles before it was tried here does without the kernel.
+    tried = (dtype, device, dim) in training_failures or not torch.compiler.is_compiling()
+    name = "_flash_attention_forward"
+    return tried and _usable(training_failures, name, differentiates, (dtype, device, dim))
+
+
+def _usable(failures: _Failures, name: str, works: Callable[..., bool], kind: _Kind) -> bool:
+    """Whether a kernel of torch supports a dtype, device and head size, and works; it is tried at its first use."""
+    dtype, device, dim = kind
     if dtype not in _HALF or dim > _LARGEST or not _capable(device):
         return False
-    key = dtype, device, dim
-    if key not in training_failures and not torch.compiler.is_compiling():
-        training_failures[key] = failure("_flash_attention_forward", lambda: differentiates(dtype, device, dim))
-    return training_failures.get(key, "not tried") is None
+    if kind not in failures and not torch.compiler.is_compiling():
+        failures[kind] = failure(name, lambda: works(*kind))
+    return failures.get(kind) is None
 
 
 def _capable(device: torch.device) -> bool:

@@ -94,6 +94,7 @@ def register_pooling(name: str) -> Callable[[Function], Function]:
         >>> Pooling("sum")(tokens)
         tensor([[4.],
                 [5.]])
+        >>> _ = POOLINGS.pop("sum")  # Only this example needs it.
     """
     if not isinstance(name, str) or not name:
         raise ValueError(f"the name of a pooling mode is {name!r}; pass a str, as in @register_pooling('sum')")

@@ -28,6 +28,7 @@ from sbert.losses import (
 from sbert.training import Rows, Signature
 from sbert.training import sparse_embeddings as tables
 from sbert.training.sampling import group_by_label, interleave, length, no_duplicates
+from sbert.training.weights import Weights
 from tests import small
 from tests.backends.test_packed import transformer
 
@@ -738,3 +739,9 @@ def test_an_adapter_is_loaded_with_its_model(model: SentenceEncoder, tmp_path: P
     np.testing.assert_allclose(
         SentenceEncoder(tmp_path / "merged").encode(small.TEXTS), peer.encode(small.TEXTS), atol=2e-6
     )
+
+
+def test_weights_of_losses_whose_names_are_alike(model: SentenceEncoder) -> None:
+    losses = {name: SoftmaxLoss(16, 3) for name in ("a.b", "a_b", "a__b", "a_.b", "a._b")}
+    trained = {id(weight) for weight in Weights(model, losses).changing().values()}
+    assert {id(weight) for loss in losses.values() for weight in loss.parameters()} <= trained
