@@ -14,6 +14,7 @@ from sbert.backends.attention import attend
 from sbert.backends.hooks import watched
 from sbert.backends.linear import Linear, packing, rounded
 from sbert.backends.packed import positions
+from sbert.backends.triton import supported
 from sbert.batch import TokenBatch
 from sbert.functional import accumulation_dtype
 
@@ -56,6 +57,7 @@ class Fused:
         network: A Hugging Face model or a minimal BERT, which is not modified.
         dtype: Of the computation.
         compiling: Options of ``torch.compile``; None to run without it.
+        parts: Names of the parts of ``sbert.backends.triton`` to use, of those that are supported; None for all.
 
     Shape:
         Input: TokenBatch of (tokens,) ids. Output: (tokens, dim) of ``dtype``.
@@ -64,7 +66,13 @@ class Fused:
     name: ClassVar[str] = "fused"
     how: ClassVar[str] = "in the fused forward"
 
-    def __init__(self, network: Any, dtype: torch.dtype, compiling: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        network: Any,
+        dtype: torch.dtype,
+        compiling: dict[str, Any] | None = None,
+        parts: frozenset[str] | None = None,
+    ) -> None:
         backbone = _described(network)
         if isinstance(backbone, str):
             raise ValueError(backbone)
@@ -74,6 +82,9 @@ class Fused:
         if compiling is None and network.device.type == "cpu":
             self._reordered, self.why = packing(dtype, torch.get_num_threads())
         self.dtype: torch.dtype = dtype
+        known = frozenset() if compiling is not None else supported(network.device, dtype, backbone)
+        # Names of the parts in use.
+        self.parts: frozenset[str] = known if parts is None else known & parts
         self._words, self._padding = backbone.words.weight.detach(), backbone.positions.padding_idx
         accumulation = accumulation_dtype(dtype)
         places = backbone.positions.weight.detach().to(accumulation)
