@@ -423,6 +423,7 @@ struct Call {
   c10::OperatorHandle op;
   std::vector<c10::IValue> arguments;  // on the host
   std::vector<at::Tensor> results;     // the memory of the captured results, on the host
+  std::string kernel;                  // its name, if it is one
 };
 struct Graph {
   Queue queue{HOST};
@@ -448,6 +449,44 @@ const std::set<std::string> WAITS = {"_local_scalar_dense", "nonzero", "masked_s
 
 bool is_product(const std::string& name) {
   return name == "mm" || name == "addmm" || name == "bmm" || name == "baddbmm" || name == "_addmm_activation";
+}
+
+// Operations of the two products of attention, of the rows alone and of the whole tiles that kernels compute.
+void count_attention(const std::string& name, const std::vector<at::Tensor>& given) {
+  const auto add = [](const at::Tensor& query, long columns, long length, long width, long tile) {
+    const long rows = (length + tile - 1) / tile * tile, wide = (width + tile - 1) / tile * tile;
+    counts["operations of attention"] += 4 * columns * length * width * query.size(-1);
+    counts["operations of attention's tiles"] += 4 * columns * rows * wide * query.size(-1);
+  };
+  if (name == "_flash_attention_forward") {  // (tokens, heads, dim), and offsets of the rows
+    const auto& offsets = given[3];
+    for (long row = 0; row + 1 < offsets.numel(); row++) {
+      const long length = offsets.data_ptr<int>()[row + 1] - offsets.data_ptr<int>()[row];
+      add(given[0], given[0].size(1), length, length, 128);
+    }
+  } else if (name == "_scaled_dot_product_efficient_attention") {  // (rows, heads, length, dim)
+    add(given[0], given[0].size(0) * given[0].size(1), given[0].size(2), given[1].size(2), 64);
+  }
+}
+
+// What a kernel reads, writes and multiplies.
+void count_work(const std::string& name, const std::vector<at::Tensor>& given, const std::vector<at::Tensor>& made) {
+  long written = 0, read = 0;
+  for (const auto& tensor : made) written += static_cast<long>(tensor.nbytes());
+  const bool selects = name.find("index") == 0 || name == "embedding" || name == "gather";  // some rows of a table
+  const bool overwrites = name == "copy_" || name == "fill_" || name == "zero_";
+  for (size_t i = overwrites ? 1 : 0; i < given.size(); i++) {
+    const long bytes = given[i].dim() ? static_cast<long>(given[i].nbytes()) : 0;  // Numbers are arguments.
+    read += selects && i == 0 ? std::min(bytes, written) : bytes;
+  }
+  counts["bytes of kernels"] += read + written;
+  if (is_product(name)) {
+    const bool out = given.back().storage().data() == made[0].storage().data();  // as in torch.mm(a, b, out=c)
+    const auto &a = given[given.size() - 2 - out], &b = given[given.size() - 1 - out];
+    counts["operations of products"] += 2 * a.numel() * b.size(-1);
+    counts["bytes of products"] += read + written;
+  }
+  count_attention(name, given);
 }
 
 // What an operation holds; it is dropped without the lock.
@@ -531,8 +570,8 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
   }
   const bool kernel = !view && !(copies && (to_host || seen.host.size()));
   if (kernel) {
-    counts["kernels"]++;
-    kernels[name]++;
+    counts[captured ? "captured kernels" : "kernels"]++;
+    kernels[(captured ? "captured " : "") + name]++;
   }
   if (waits) {
     TORCH_CHECK(!captured, "CUDA error: operation not permitted when stream is capturing (", full, ")");
@@ -611,8 +650,8 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
 
   // Results are the device's.
   const size_t start = stack->size() - schema.returns().size();
-  Call call{op, arguments, {}};
-  long bytes = 0;
+  Call call{op, arguments, {}, {}};
+  std::vector<at::Tensor> made;
   for (size_t i = start; i < stack->size(); i++) {
     auto& value = (*stack)[i];
     if (to_host || name == "_local_scalar_dense" || name == "_fused_sdp_choice") continue;
@@ -621,7 +660,7 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
     Tensors results;
     results.add(value);
     for (const auto& tensor : results.simulated) {
-      bytes += static_cast<long>(tensor.nbytes());
+      made.push_back(tensor);
       if (!tensor.has_storage() || !tensor.storage().data()) continue;
       if (!view && !captured) {
         Locked locked(leaf);
@@ -632,15 +671,8 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
       if (translation.alive.size() > before) capturing->memory.push_back(tensor.storage());
     }
   }
-  if (kernel) {
-    for (const auto& tensor : seen.simulated) bytes += static_cast<long>(tensor.nbytes());
-    counts["bytes of kernels"] += bytes;
-    if (is_product(name)) {
-      const auto& a = seen.simulated[seen.simulated.size() - 2];
-      const auto& b = seen.simulated[seen.simulated.size() - 1];
-      counts["operations of products"] += 2 * a.numel() * b.size(-1);
-    }
-  }
+  if (kernel && captured) call.kernel = name;
+  if (kernel && !captured) count_work(name, seen.simulated, made);
   if (captured && !view) capturing->calls.push_back(std::move(call));
 }
 
@@ -1015,6 +1047,8 @@ void simulated_replay(void* graph, int device) {
   const long time = ++known[queue][queue];
   for (auto& call : static_cast<Graph*>(graph)->calls) {
     torch::jit::Stack stack(call.arguments);
+    Tensors given;
+    for (const auto& value : stack) given.add(value);
     {
       c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset | c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView));
       call.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
@@ -1027,6 +1061,9 @@ void simulated_replay(void* graph, int device) {
       Locked writing(leaf);
       writers[to.storage().data()] = {queue, time};
     }
+    if (call.kernel.empty()) continue;
+    counts["replayed kernels"]++;
+    count_work(call.kernel, given.host, call.results);
   }
 }
 

@@ -266,3 +266,31 @@ def test_events_measure_time() -> None:
         end.record()
         end.synchronize()
         assert 0 <= start.elapsed_time(end) < 1e4
+
+
+def test_the_work_of_kernels_is_counted() -> None:
+    """Also of those that a graph replays: one launch, all of the work."""
+    with simulated() as gpu:
+        left, right = torch.ones(4, 8, device="cuda"), torch.ones(8, 16, device="cuda")
+        table, rows = torch.ones(1000, 8, device="cuda"), torch.zeros(2, dtype=torch.int64, device="cuda")
+        gpu.forget()
+        left @ right
+        work = {"operations of products": 2 * 4 * 8 * 16, "bytes of products": 4 * (4 * 8 + 8 * 16 + 4 * 16)}
+        assert {name: gpu.count(name) for name in work} == work
+        torch.mm(left, right, out=torch.empty(4, 16, device="cuda"))
+        assert gpu.count("operations of products") == 2 * work["operations of products"]
+        gpu.forget()
+        table[rows]
+        assert gpu.count("bytes of kernels") == 2 * 2 * 8 * 4 + 16  # The rows that it selects, and their numbers.
+        gpu.forget()
+        with torch.cuda.graph(graph := torch.cuda.CUDAGraph(), stream=torch.cuda.Stream()):
+            left @ right + 1
+        assert [gpu.count(name) for name in ("kernels", "captured kernels", "bytes of kernels")] == [0, 2, 0]
+        graph.replay()
+        assert [gpu.count(name) for name in ("kernels", "replayed kernels", "graph replays")] == [0, 2, 1]
+        assert {name: gpu.count(name) for name in work} == work
+        assert gpu.count("bytes of kernels") == work["bytes of products"] + 2 * 4 * 4 * 16
+        gpu.forget()
+        attention()  # Rows of 2 and 3 tokens, 2 heads of 8.
+        assert gpu.count("operations of attention") == 4 * 2 * 8 * (2 * 2 + 3 * 3)
+        assert gpu.count("operations of attention's tiles") == 2 * 4 * 2 * 8 * 128 * 128
