@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from sbert.backends.choice import Choice, Compiling, fastest, halved
 from sbert.backends.cuda_graphs import CudaGraphs
 from sbert.backends.fused import Fused
 from sbert.backends.half_precision import HalfPrecision
 from sbert.backends.hooks import watched
-from sbert.backends.parity import parity, slower
+from sbert.backends.parity import slower
 from sbert.backends.select import BACKENDS, lock, refusal, select
 from sbert.backends.weight_changes import Samples, state
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, one_line
 
 Output = TypeVar("Output")
-Compiling = dict[str, Any] | None
-# A forward of copies, or the reason why there is none, so that the module runs.
-Choice = Fused | CudaGraphs | str
 
 
 def forward(network: Any, batch: TokenBatch) -> Tensor:
@@ -163,39 +160,10 @@ def _keep(network: Any, dtype: torch.dtype, compiling: Compiling) -> _Kept:
         return kept
     with lock:
         _kept.pop(network, None)  # Its copies are not needed while others are made.
-        samples, choice = Samples(network), _made(network, dtype, compiling)
-        half = _half(network, dtype, compiling) if isinstance(choice, str) else None
+        samples, choice = Samples(network), fastest(network, dtype, compiling)
+        half = halved(network, dtype, compiling) if isinstance(choice, str) else None
         kept = _kept[network] = _Kept(choice, settings, samples, half)
     return kept
-
-
-def _made(network: Any, dtype: torch.dtype, compiling: Compiling) -> Choice:
-    device = network.device
-    reason = Fused.supports(network, device, dtype)
-    if reason is not None:
-        return reason
-    made = parity(partial(Fused, dtype=dtype, compiling=compiling), Fused.how, network, device, dtype)
-    if isinstance(made, str) or compiling is not None or CudaGraphs.supports(network, device, dtype) is not None:
-        return made
-    return CudaGraphs(made)
-
-
-# Cosine 0.9999 of a row's vectors to those of float32; beyond, autocast keeps the sums of the layers in float32.
-_DIFFERENCE_OF_HALF = 0.014
-
-
-def _half(network: Any, dtype: torch.dtype, compiling: Compiling) -> HalfPrecision | None:
-    device = network.device
-    if HalfPrecision.supports(network, device, dtype) is not None:
-        return None
-    make = partial(HalfPrecision, kind=type(select(network, device)), dtype=dtype, compiling=compiling)
-    try:
-        made = parity(make, HalfPrecision.how, network, device, dtype, _DIFFERENCE_OF_HALF)
-        if isinstance(made, str):
-            made = parity(partial(make, autocast=True), HalfPrecision.how, network, device, dtype)
-    except torch.OutOfMemoryError:  # The module itself needs no second copy of its weights.
-        return None
-    return None if isinstance(made, str) else made
 
 
 def carry_over(network: nn.Module, successor: nn.Module) -> None:

@@ -18,8 +18,9 @@ from torch import nn
 from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
 from sbert.backends import inference
 from sbert.backends.activations import GELU, GELU_TANH, RELU, Activation
+from sbert.backends.choice import Choice
 from sbert.backends.fused import Fused
-from sbert.backends.inference import Choice, choose
+from sbert.backends.inference import choose
 from sbert.backends.linear import Linear, packing
 from sbert.pipeline.eval_mode import evaluating
 from tests import small

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from sbert import SentenceEncoder
-from sbert.backends import inference
+from sbert.backends import choice, inference
 from sbert.backends.half_precision import HalfPrecision
 from tests import small
 from tests.backends.test_families import build
@@ -77,7 +77,7 @@ def test_autocast_is_kept_where_all_in_half_precision_is_worse(
     family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The copy of the linear layers alone has the very vectors of the module under autocast."""
-    monkeypatch.setattr(inference, "_DIFFERENCE_OF_HALF", 0.0)
+    monkeypatch.setattr(choice, "_DIFFERENCE_OF_HALF", 0.0)
     with simulated():
         model = SentenceEncoder(folders[family], device="cuda")
         vectors = encoded(model)
