@@ -702,10 +702,13 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::op
 
 // ------------------------------------------------------------------------------------------- attention kernels
 
+bool built_with_flash = true;
+
 // Rows of tokens laid end to end, as flash attention takes them; checked as its kernels check them.
 void check_flash(const std::vector<at::Tensor>& tensors, const at::Tensor& rows_q, const at::Tensor& rows_k) {
   const auto& query = tensors[0];
   const int64_t dim = query.size(2);
+  TORCH_CHECK(built_with_flash, "USE_FLASH_ATTENTION was not enabled for build.");
   TORCH_CHECK(query.scalar_type() == at::kHalf || query.scalar_type() == at::kBFloat16,
               "FlashAttention only support fp16 and bf16 data type");
   for (const auto& tensor : tensors) {
@@ -965,6 +968,7 @@ void simulated_reset(int number) {
   current = 0;
   streams.fill(0);
   limit = fail_at = -1;
+  built_with_flash = true;
   allocations = 0;
   most_used = used;
 }
@@ -974,6 +978,7 @@ void simulated_forget() {
   kernels.clear();
   pinned_allocations = 0;
 }
+void simulated_flash(long built) { built_with_flash = built; }
 void simulated_memory(long most, long failing) {
   Locked locked(leaf);
   limit = most;

@@ -101,6 +101,10 @@ class Simulator:
         """Refuse memory beyond a limit in bytes, or the allocation of this number from now on."""
         self._library.simulated_memory(ctypes.c_long(limit), ctypes.c_long(failing))
 
+    def without_flash(self) -> None:
+        """As torch is built for Windows."""
+        self._library.simulated_flash(ctypes.c_long(0))
+
 
 def nothing() -> Callable[..., None]:
     """A function that does nothing, each time another one: torch's compiler knows functions by their identity."""
@@ -167,7 +171,23 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
         def __del__(self) -> None:
             library.simulated_free_event(self.handle)
 
+    # As torch's allocator: pools of captures that have not ended well, the graph that captures, and whether it can.
+    underway: set[Any] = set()
+    active: list[CUDAGraph] = []
+
+    def stop_if_capturing() -> None:
+        for graph in active:
+            graph.broken = True
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+
+    def empty_cache() -> None:
+        stop_if_capturing()
+        if underway:
+            raise RuntimeError("captures_underway.empty() INTERNAL ASSERT FAILED")
+
     class CUDAGraph:
+        broken = False
+
         def __init__(self, keep_graph: bool = False) -> None:
             self.handle = ctypes.c_void_p(library.simulated_new_graph())
             self.kernels = 0
@@ -178,9 +198,16 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
                 raise RuntimeError("CUDA graphs must be captured on a non-default stream.")
             if not library.simulated_begin(self.handle, stream.device.index, long(stream.stream_id)):
                 raise RuntimeError("CUDA error: operation not permitted when stream is capturing: a second capture")
+            active.append(self)
+            self.of = pool or (0, self.handle.value)
+            underway.add(self.of)
 
         def capture_end(self) -> None:
             self.kernels = library.simulated_end()
+            active.clear()
+            if self.broken:
+                raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+            underway.discard(self.of)
             if not self.kernels:
                 warnings.warn("The CUDA Graph is empty.", stacklevel=2)
 
@@ -198,18 +225,17 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
 
     class graph:
         def __init__(self, cuda_graph: CUDAGraph, pool: Any = None, stream: Any = None, **options: Any) -> None:
-            self.graph, self.on = cuda_graph, use(stream or Stream())
+            self.graph, self.on, self.pool = cuda_graph, use(stream or Stream()), pool
 
         def __enter__(self) -> None:
             synchronize()
+            empty_cache()
             self.on.__enter__()
-            self.graph.capture_begin()
+            self.graph.capture_begin(self.pool)
 
         def __exit__(self, *error: Any) -> None:
-            try:
-                self.graph.capture_end()
-            finally:
-                self.on.__exit__(*error)
+            self.graph.capture_end()
+            self.on.__exit__(*error)  # Not if that has failed; so it is in torch.
 
     class use:
         def __init__(self, stream: Stream | None) -> None:
@@ -241,6 +267,7 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
         return before
 
     def synchronize(device: Any = None) -> None:
+        stop_if_capturing()
         library.simulated_synchronize(_index(device), long(-1))
 
     generator = torch.Generator()
@@ -255,7 +282,7 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
         "current_device": lambda: library.simulated_device(), "_exchange_device": exchange,
         "_maybe_exchange_device": lambda index: exchange(index),
         "device_count": lambda: devices, "is_available": lambda: True, "is_initialized": lambda: True,
-        "_is_compiled": lambda: True, "_lazy_init": nothing(), "init": nothing(), "empty_cache": nothing(),
+        "_is_compiled": lambda: True, "_lazy_init": nothing(), "init": nothing(), "empty_cache": empty_cache,
         "default_generators": tuple(torch.Generator() for _ in range(devices)),
         "manual_seed": nothing(), "manual_seed_all": nothing(), "_get_default_mps_generator": lambda: generator,
         "get_device_properties": lambda device=None: properties, "get_device_name": lambda device=None: "Simulated",
@@ -264,8 +291,8 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
         "is_current_stream_capturing": lambda: False,
         "memory_allocated": lambda device=None: library.simulated_used(),
         "max_memory_allocated": lambda device=None: library.simulated_most_used(),
-        "reset_peak_memory_stats": nothing(), "graph_pool_handle": lambda: (0, 0),
-        "mem_get_info": lambda device=None: (80 << 30, 80 << 30),
+        "reset_peak_memory_stats": nothing(), "graph_pool_handle": lambda: (0, library.simulated_new_stream()),
+        "mem_get_info": lambda device=None: (80 << 30, 80 << 30), "end_pool": lambda index, pool: underway.remove(pool),
     }  # fmt: skip
 
 
@@ -282,6 +309,7 @@ def simulated(capability: tuple[int, int] = (9, 0), devices: int = 2, kind: str 
         library.simulated_start()
         missing = object()
         patches = _patches(library, capability, devices, kind)
+        end_pool = patches.pop("end_pool")
         before = {name: getattr(module, name, missing) for name in patches}
         if kind != "cuda":  # What it does not have, it must not be asked for.
             before = {name: value for name, value in before.items() if value is not missing}
@@ -289,6 +317,7 @@ def simulated(capability: tuple[int, int] = (9, 0), devices: int = 2, kind: str 
             setattr(module, name, patches[name])
         # torch's custom operations look for this.
         setattr(torch._C, f"_{kind}_getCurrentRawStream", lambda device: library.simulated_stream(device))
+        torch._C._cuda_endAllocateToPool = end_pool
         simulator = Simulator(library)
         try:
             yield simulator
