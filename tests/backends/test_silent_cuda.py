@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import inspect
-import itertools
 import threading
 import time
 import weakref
@@ -19,22 +17,20 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import varlen
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import BertConfig, BertModel
 
 from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch, Transformer
-from sbert.backends import attention, inference
+from sbert.backends import inference
 from sbert.backends import weight_changes as samples
-from sbert.backends.attention import attend
 from sbert.backends.cuda_graphs import CudaGraphs
 from sbert.backends.fused import Fused
 from sbert.cli.doctor import diagnose
 from sbert.pipeline.eval_mode import evaluating
 from tests import small
+from tests.varlen import of_2_13
 
-ROWS = [[3, 9, 4, 7], [5, 1, 1, 6, 8, 20, 11], [2], [8, 9, 4]]
 TEXTS = ["a small boat", "the quiet lake", "zero one two three", "nobody rows it home", "seven green hills"]
 
 
@@ -44,105 +40,6 @@ def model(tmp_path: Path) -> SentenceEncoder:
 
 
 # ------------------------------------------------------------------------------------------------- the kernel
-
-
-@torch.library.custom_op("sbert_tests::varlen", mutates_args=())
-def kernel(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, scale: float, left: int, right: int) -> Tensor:
-    """Attention as flash attention computes it, on what it takes: other sizes of heads and dtypes it refuses."""
-    assert q.dtype in (torch.bfloat16, torch.float16)
-    assert q.dtype == k.dtype == v.dtype
-    assert q.shape[-1] % 8 == 0, "head_size must be a multiple of 8"
-    assert q.shape[-1] <= 256
-    assert offsets.dtype == torch.int32
-    out = torch.empty_like(q)
-    ends = offsets.tolist()
-    for start, end in itertools.pairwise(ends):
-        a, b, c = (x[start:end].transpose(0, 1).float() for x in (q, k, v))
-        place = torch.arange(end - start)
-        ahead = place[None] - place[:, None]
-        hidden = ((ahead > right) & (right >= 0)) | ((-ahead > left) & (left >= 0))
-        scores = (a @ b.transpose(1, 2) * scale).masked_fill(hidden, -torch.inf)
-        out[start:end] = (scores.softmax(-1) @ c).transpose(0, 1).to(q.dtype)
-    return out
-
-
-def of_2_10(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seq_q: Tensor,
-    cu_seq_k: Tensor,
-    max_q: int,
-    max_k: int,
-    is_causal: bool = False,
-    return_aux: Any = None,
-) -> Tensor:
-    right = 0 if is_causal else -1
-    found: Tensor = kernel(query, key, value, cu_seq_q, query.shape[-1] ** -0.5, -1, right)
-    return found
-
-
-def of_2_13(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seq_q: Tensor,
-    cu_seq_k: Tensor | None,
-    max_q: int,
-    max_k: int,
-    *,
-    return_aux: Any = None,
-    scale: float | None = None,
-    window_size: tuple[int, int] = (-1, -1),
-    enable_gqa: bool = False,
-    seqused_k: Tensor | None = None,
-    block_table: Tensor | None = None,
-    num_splits: int | None = None,
-) -> Tensor:
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
-    found: Tensor = kernel(query, key, value, cu_seq_q, scale, *window_size)
-    return found
-
-
-@pytest.fixture
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[..., Tensor]], list[int]]]:
-    """Makes the CPU have the kernel, under the signature of some version of torch; a list of its calls."""
-
-    def put(function: Callable[..., Tensor]) -> list[int]:
-        calls: list[int] = []
-
-        def counted(*arguments: Any, **options: Any) -> Tensor:
-            calls.append(1)
-            return function(*arguments, **options)
-
-        counted.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
-        monkeypatch.setattr(varlen, "varlen_attn", counted)
-        monkeypatch.setattr(attention, "_capable", lambda device: True)
-        monkeypatch.setattr(attention, "_known", [])
-        attention.kernel_failures.clear()
-        return calls
-
-    yield put
-    attention.kernel_failures.clear()
-
-
-@pytest.mark.parametrize("version", [of_2_10, of_2_13])
-@pytest.mark.parametrize("dim", [8, 26, 300])
-@pytest.mark.parametrize("options", [{}, {"scale": 0.7}, {"causal": True}, {"window": (1, 1)}], ids=str)
-def test_06_attention_by_the_signature_that_is_there(
-    version: Callable[..., Tensor], dim: int, options: dict[str, Any], stand_in: Callable[..., list[int]]
-) -> None:
-    """Of torch 2.10 and 2.13, for heads that the kernel takes and others, as by the calls for each length."""
-    torch.manual_seed(0)
-    rows = TokenBatch.from_rows(ROWS)
-    query, key, value = (torch.randn(len(rows.ids), heads, dim).bfloat16() for heads in (4, 2, 2))
-    expected = attend(query.double(), key.double(), value.double(), rows, **options)
-    calls = stand_in(version)
-    found = attend(query, key, value, rows, **options)
-    assert (found - expected).abs().max() <= 0.02 * expected.abs().max()
-    assert found.shape == query.shape
-    unknown = version is of_2_10 and "window" in options
-    assert len(calls) == (0 if dim > 256 else 1 if unknown else 2)  # The first tries the kernel out.
 
 
 def test_06_torch_without_the_kernel(
@@ -224,6 +121,7 @@ class Gpu:
             def record(self, stream: Stream) -> None:
                 self.recorded_on = stream
 
+        monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
         monkeypatch.setattr(torch.cuda, "device", self.device)
         monkeypatch.setattr(torch.cuda, "graph", self.graph)
         monkeypatch.setattr(torch.cuda, "stream", self.use)
@@ -245,7 +143,9 @@ class Gpu:
         self.stream = before
 
     @contextmanager
-    def graph(self, graph: Any, stream: Stream | None = None, capture_error_mode: str = "global") -> Iterator[None]:
+    def graph(
+        self, graph: Any, pool: Any = None, stream: Stream | None = None, capture_error_mode: str = "global"
+    ) -> Iterator[None]:
         self.captures += 1
         if self.capturing:
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
