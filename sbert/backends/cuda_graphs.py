@@ -1,10 +1,17 @@
-"""CUDA graphs for single queries: a forward of a hundred small kernels in one launch."""
+"""CUDA graphs for short texts and small batches: a forward of a hundred small kernels in one launch.
+
+A graph is captured within a call of ``encode``, in the thread of the caller. In another thread, that would not be safe,
+whatever ``capture_error_mode`` is: while a stream captures, ``torch.cuda.synchronize`` of any thread fails and breaks
+the capture, ``empty_cache`` fails, torch's generator of random numbers is in a state of its own, and weights may
+change. So nothing of the caller's own runs meanwhile, and calls of other threads go on without graphs.
+"""
 
 from __future__ import annotations
 
 import threading
 import warnings
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,28 +21,37 @@ from torch import Tensor
 from sbert.backends.architectures import describe
 from sbert.backends.attention import kernel_failures, one_kernel
 from sbert.backends.fused import Fused
-from sbert.backends.parity import gap, probe_of, tolerance
+from sbert.backends.parity import gap, tolerance
 from sbert.batch import TokenBatch
-from sbert.storage.files import is_failure, one_line
+from sbert.storage.files import is_failure, is_out_of_memory, one_line
 from sbert.storage.processes import Lock
 
-# Numbers of tokens of the graphs; a smaller batch is completed with filler tokens.
-_TOKENS = (16, 32, 64, 128, 256, 512)
-_ROWS = 8
-# A capture takes as long as a few hundred queries, so a size is captured at its second use.
+# Numbers of tokens and of rows of the graphs; a smaller batch is completed with a row of filler tokens and empty rows.
+_TOKENS = (16, 32, 64, 128, 256, 512, 1024)
+_ROWS = (1, 8, 32, 64)
+# A capture takes as long as a few forwards, so a size is captured at its second use.
 _SEEN = 2
+_Size = tuple[int, int]  # Tokens and rows.
 
 # CUDA captures one graph at a time per process.
-_capturing = Lock()
+capturing: Lock = Lock()
+
+
+class _Shared(NamedTuple):
+    """What the graphs of a model share: memory, the stream of captures, and an event recorded after their last use."""
+
+    pool: Any
+    stream: torch.cuda.Stream
+    free: torch.cuda.Event
 
 
 class _Captured(NamedTuple):
-    """A graph, its static input and output, and an event recorded after their last use."""
+    """A graph, its static input and its output."""
 
     graph: torch.cuda.CUDAGraph
     static: TokenBatch
     output: Tensor
-    free: torch.cuda.Event
+    shared: _Shared
 
 
 class CudaGraphs:
@@ -53,9 +69,11 @@ class CudaGraphs:
 
     def __init__(self, fused: Fused) -> None:
         self._fused = fused
-        self._seen: Counter[int] = Counter()
-        self._captured: dict[int, _Captured] = {}
+        self._seen: Counter[_Size] = Counter()
+        self._captured: dict[_Size, _Captured] = {}
+        self._shared: _Shared | None = None
         self._lock = threading.Lock()
+        self._busy = False
         self.failure: str | None = None
 
     @staticmethod
@@ -78,72 +96,96 @@ class CudaGraphs:
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
-        tokens = len(batch.ids)
-        size = next((size for size in _TOKENS if tokens <= size <= self._fused.longest), None)
-        if size is None or batch.rows > _ROWS or batch.types is not None or self.failure:
+        size = None if self.failure or self._busy else self._size(batch)
+        if size is None:
             return self._fused.forward(batch)
+        with self._lock, torch.cuda.device(batch.ids.device):
+            if size in self._captured:
+                return self._replay(self._captured[size], batch)
+        vectors = self._fused.forward(batch)
         with self._lock, torch.cuda.device(batch.ids.device):
             self._seen[size] += 1
             if self._seen[size] >= _SEEN and size not in self._captured and not self.failure:
-                self._try_to_capture(size, batch.ids.device)
-            if size in self._captured:
-                return self._replay(self._captured[size], batch)
-        return self._fused.forward(batch)
+                self._busy = True  # Calls of other threads do not wait for the capture.
+                try:
+                    self._try_to_capture(size, batch, vectors)
+                finally:
+                    self._busy = False
+        return vectors
+
+    def _size(self, batch: TokenBatch) -> _Size | None:
+        """The smallest size that a batch fits into, if there is one."""
+        tokens = next((size for size in _TOKENS if len(batch.ids) <= size), None)
+        rows = next((size for size in _ROWS if batch.rows <= size), None)
+        if tokens is None or rows is None or batch.types is not None:
+            return None
+        # The filler is one row, and the model has no more positions than its longest.
+        return (tokens, rows) if tokens - len(batch.ids) <= self._fused.longest else None
 
     def _replay(self, captured: _Captured, batch: TokenBatch) -> Tensor:
+        free = captured.shared.free
         stream = torch.cuda.current_stream(batch.ids.device)
-        stream.wait_event(captured.free)  # The previous caller may use another stream.
+        stream.wait_event(free)  # The previous caller may use another stream.
         fill(captured.static, batch)
         captured.graph.replay()
         output = captured.output[: len(batch.ids)].clone()
-        captured.free.record(stream)
+        free.record(stream)
         return output
 
-    def _try_to_capture(self, size: int, device: torch.device) -> None:
-        """Capture a graph and compare its output, or record the failure."""
+    def _try_to_capture(self, size: _Size, batch: TokenBatch, expected: Tensor) -> None:
+        """Capture a graph and compare its output for a batch with the expected one, or record the failure."""
+        device = batch.ids.device
         try:
-            with _capturing:
+            with capturing:
                 captured = self._capture(size, device)
-            probe = probe_of((size // 2, size // 4, 1), self._fused.vocab_size, device)
-            difference = gap(self._replay(captured, probe), self._fused.forward(probe), probe)
-            if difference <= tolerance(self._fused.dtype, device):
+            difference = gap(self._replay(captured, batch), expected, batch)
+            # From vectors that are not finite nothing can be concluded.
+            if difference <= tolerance(self._fused.dtype, device) or not expected.isfinite().all():
                 self._captured[size] = captured
                 return
             self.failure = f"its output differs by {difference:.1e} of the norm of the vectors"
         except Exception as error:
-            if not is_failure(error) and not isinstance(error, torch.OutOfMemoryError):
+            if not is_failure(error) and not is_out_of_memory(error):
                 raise
             self.failure = f"a capture failed ({one_line(error)})"
+            with suppress(Exception):  # Otherwise torch's allocator may never return memory again.
+                torch._C._cuda_endAllocateToPool(device.index, self._shared.pool)  # type: ignore[union-attr]
+        self._captured.clear()
         warnings.warn(f"short texts are encoded without CUDA graphs: {self.failure}; please report it", stacklevel=2)
 
-    def _capture(self, size: int, device: torch.device) -> _Captured:
-        static = empty(size, device)
-        # A first run outside of the graph initializes the libraries. It has rows of its own: what these keep of their
-        # offsets would not be computed in the graph.
-        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    def _capture(self, size: _Size, device: torch.device) -> _Captured:
+        if self._shared is None:
+            stream, free = torch.cuda.Stream(device), torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._shared = _Shared(torch.cuda.graph_pool_handle(), stream, free)
+        pool, stream, free = self._shared
         stream.wait_stream(torch.cuda.current_stream(device))
+        stream.wait_event(free)
+        # The outer context is left even if the end of a capture fails; torch's own is not.
         with torch.cuda.stream(stream):
+            static = empty(*size, min(size[0], self._fused.longest), device)
+            # A first run outside of the graph initializes the libraries. It has rows of its own: what these keep of
+            # their offsets would not be computed in the graph.
             self._fused.forward(replace(static))
-        torch.cuda.current_stream(device).wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        # With a stream of another device, the graph would be empty.
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            output = self._fused.forward(static)
-        return _Captured(graph, static, output, torch.cuda.Event())  # type: ignore[no-untyped-call]
+            graph = torch.cuda.CUDAGraph()
+            # With a stream of another device, the graph would be empty.
+            with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+                output = self._fused.forward(static)
+            free.record(stream)
+        return _Captured(graph, static, output, self._shared)
 
 
-def empty(size: int, device: torch.device) -> TokenBatch:
-    """A batch of ``size`` tokens whose rows can be overwritten; the last row holds the filler."""
-    ids = torch.zeros(size, dtype=torch.int64, device=device)
-    offsets = torch.zeros(_ROWS + 2, dtype=torch.int64, device=device)
-    offsets[-1] = size
-    return TokenBatch(ids, offsets, size)
+def empty(tokens: int, rows: int, longest: int, device: torch.device) -> TokenBatch:
+    """A batch for ``fill``, of ``rows`` rows and one for the filler; none of them has more tokens than the longest."""
+    ids = torch.zeros(tokens, dtype=torch.int64, device=device)
+    offsets = torch.arange(rows + 2, device=device) * tokens // (rows + 1)
+    return TokenBatch(ids, offsets, longest)
 
 
 def fill(static: TokenBatch, batch: TokenBatch) -> None:
-    """Set the rows of ``static`` to those of ``batch``, then empty rows, then one row of filler."""
-    tokens, rows = len(batch.ids), batch.rows
-    static.ids[:tokens] = batch.ids
-    static.ids[tokens:] = 0
-    static.offsets[: rows + 1] = batch.offsets
-    static.offsets[rows + 1 : -1] = tokens
+    """Set the first rows of ``static`` to those of ``batch``; one row of filler and empty rows follow.
+
+    The filler is what the batches before have left.
+    """
+    static.ids[: len(batch.ids)] = batch.ids
+    static.offsets[: batch.rows + 1] = batch.offsets
+    static.offsets[batch.rows + 1 :] = len(static.ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,19 +102,21 @@ def test_nothing_waits_for_the_device(
         vectors.sum().item()
 
 
-def test_graphs_get_rows_of_fixed_shape(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rows", [[[3, 4, 5]], [[6] * 9, [7, 8], [9] * 20], [[i, i + 1] for i in range(8)], [[], [5]]])
+def test_graphs_get_rows_of_fixed_shape(
+    rows: list[list[int]], model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a graph replays, run without one: the vectors of the batch, and filler behind them."""
     monkeypatch.setattr("sbert.backends.fused.packing", lambda dtype, threads: (False, "F.linear"))
     with torch.no_grad():
         fused = Fused(model[0].auto_model, torch.float32)
-        static = graphs.empty(32, torch.device("cpu"))
-        for rows in ([[3, 4, 5]], [[6] * 9, [7, 8], [9] * 20], [[i, i + 1] for i in range(8)]):
-            batch = TokenBatch.from_rows(rows)
-            graphs.fill(static, batch)
-            static.__dict__.pop("groups", None)
-            found = fused.forward(static)
-            assert (found[: len(batch.ids)] - fused.forward(batch)).abs().max() <= 1e-6
-            assert static.rows == graphs._ROWS + 1
+        static = graphs.empty(32, 8, 32, torch.device("cpu"))
+        assert fused.forward(replace(static)).isfinite().all()
+        batch = TokenBatch.from_rows(rows)
+        graphs.fill(static, batch)
+        found = fused.forward(replace(static))
+        assert (found[: len(batch.ids)] - fused.forward(batch)).abs().max() <= 1e-6
+        assert (static.rows, len(found)) == (9, 32)
 
 
 @pytest.mark.parametrize("depth", [1, 3])

@@ -171,7 +171,7 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
         def __del__(self) -> None:
             library.simulated_free_event(self.handle)
 
-    # As torch's allocator: pools of captures that have not ended well, the graph that captures, and whether it can.
+    # The graph that captures, and the pools that torch's allocator believes to be in use by captures.
     underway: set[Any] = set()
     active: list[CUDAGraph] = []
 
@@ -181,7 +181,6 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
 
     def empty_cache() -> None:
-        stop_if_capturing()
         if underway:
             raise RuntimeError("captures_underway.empty() INTERNAL ASSERT FAILED")
 
@@ -272,8 +271,9 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
 
     generator = torch.Generator()
     properties = SimpleNamespace(
-        name="Simulated", major=capability[0], minor=capability[1], total_memory=80 << 30, multi_processor_count=132
-    )
+        name="Simulated", major=capability[0], minor=capability[1], total_memory=80 << 30, multi_processor_count=132,
+        has_fp64=True,
+    )  # fmt: skip
     return {
         "Stream": Stream, "Event": Event, "CUDAGraph": CUDAGraph, "graph": graph, "stream": use,
         "current_stream": current_stream,

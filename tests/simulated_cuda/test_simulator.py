@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -186,23 +187,46 @@ def test_what_waits_cannot_be_captured() -> None:
                     wait()
 
 
+def during_a_capture(call: Callable[[], object]) -> str:
+    """The error of a call in another thread while a stream captures."""
+    errors: list[str] = []
+
+    def other() -> None:
+        try:
+            call()
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    tensor = torch.ones(3, device="cuda")
+    with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=torch.cuda.Stream()):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        tensor + 1
+    return errors[0]
+
+
 def test_one_capture_at_a_time() -> None:
+    def second() -> None:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            torch.cuda.CUDAGraph().capture_begin()
+
     with simulated():
-        errors: list[str] = []
+        assert "a second capture" in during_a_capture(second)
 
-        def other() -> None:
-            try:
-                captured("cuda:0")
-            except RuntimeError as error:
-                errors.append(str(error))
 
-        tensor = torch.ones(3, device="cuda")
-        with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=torch.cuda.Stream()):
-            thread = threading.Thread(target=other)
-            thread.start()
-            thread.join()
-            tensor + 1
-        assert "a second capture" in errors[0]
+def test_threads_during_a_capture() -> None:
+    """To return memory fails; to wait for the device fails, too, and breaks the capture, as does a second graph."""
+    with simulated():
+        assert "captures_underway" in during_a_capture(torch.cuda.empty_cache)
+        torch.cuda.empty_cache()
+    for call in (lambda: torch.cuda.synchronize(), lambda: captured("cuda:0")):
+        with simulated():
+            with pytest.raises(RuntimeError, match="due to a previous error during capture"):
+                during_a_capture(call)
+            with pytest.raises(RuntimeError, match="captures_underway"):  # For good: so it is in torch.
+                torch.cuda.empty_cache()
+            torch.cuda.set_stream(torch.cuda.default_stream())
 
 
 def test_memory_is_refused_and_given_back() -> None:
