@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import groupby
@@ -13,7 +13,9 @@ from torch import Tensor
 
 AnyRagged = TypeVar("AnyRagged", bound="Ragged")
 # What is computed from the lengths of the rows, and stays the same for other values in the same rows.
-_OF_ROWS = ("groups", "text_size", "offsets_int32")
+_OF_ROWS = ("groups", "text_size", "offsets_int32", "position_of_token")
+# Bytes to a multiple of which the parts of one copy are aligned, for kernels that read several numbers at once.
+_ALIGNED = 16
 # Devices with streams: copies from and to pinned memory need not be waited for. Elsewhere they might be read too early.
 _STREAMS = ("cuda", "xpu")
 
@@ -23,6 +25,25 @@ def move(tensor: Tensor, device: torch.device | str) -> Tensor:
     if torch.device(device).type in _STREAMS and tensor.device.type == "cpu":
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
+
+
+def move_together(tensors: Mapping[str, Tensor], device: torch.device | str) -> dict[str, Tensor]:
+    """Copy vectors of integers to a device with streams: one asynchronous copy through one piece of pinned memory.
+
+    torch keeps pinned memory for reuse, and does not reuse it before its copy has happened.
+    """
+    words = [-(-tensor.nbytes // _ALIGNED) * _ALIGNED // 8 for tensor in tensors.values()]
+    host = torch.empty(sum(words), dtype=torch.int64, pin_memory=True)
+    array, start = host.numpy(), 0
+    for tensor, size in zip(tensors.values(), words, strict=True):
+        given = tensor.numpy()
+        array[start : start + size].view(given.dtype)[: len(given)] = given
+        start += size
+    moved: tuple[Tensor, ...] = host.to(device, non_blocking=True).split(words)  # type: ignore[no-untyped-call]
+    return {
+        name: (part if tensor.dtype == part.dtype else part.view(tensor.dtype))[: len(tensor)]
+        for (name, tensor), part in zip(tensors.items(), moved, strict=True)
+    }
 
 
 def start_to_host(tensor: Tensor) -> tuple[Tensor, Callable[[], object]]:
@@ -97,11 +118,11 @@ class Ragged:
         rows = torch.arange(self.rows, device=self.offsets.device)
         return rows.repeat_interleave(self.lengths, output_size=len(self.values))
 
-    @property
+    @cached_property
     def position_of_token(self) -> Tensor:
         """Position of each token in its row, from 0. Shape: (tokens,)."""
         tokens = torch.arange(len(self.values), device=self.offsets.device)
-        return tokens - self.offsets[self.row_of_token]
+        return tokens - self.offsets[:-1].repeat_interleave(self.lengths, output_size=len(self.values))
 
     @property
     def slot_of_token(self) -> Tensor:
@@ -139,13 +160,18 @@ class Ragged:
 
     def to(self: AnyRagged, device: torch.device | str) -> AnyRagged:
         """The same rows on another device."""
-        moved: dict[str, Any] = {
-            field.name: move(value, device)
-            for field in fields(self)
-            if isinstance(value := vars(self)[field.name], Tensor)
-        }
-        # Computed before the copy: afterwards it would force a synchronization with the GPU.
-        return _known(replace(self, **moved), groups=self.groups, text_size=self.text_size)
+        given = {field.name: vars(self)[field.name] for field in fields(self)}
+        tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
+        # Computed before the copy: afterwards it would take kernels, and a synchronization with the GPU.
+        moved: dict[str, Any]
+        facts: dict[str, Any] = {"groups": self.groups, "text_size": self.text_size}
+        if torch.device(device).type not in _STREAMS or self.offsets.device.type != "cpu" or self.values.ndim > 1:
+            moved = {name: move(tensor, device) for name, tensor in tensors.items()}
+            return _known(replace(self, **moved), **facts)
+        computed = {name: getattr(self, name) for name in ("offsets_int32", "position_of_token")}
+        moved = dict(move_together(tensors | computed, device))
+        facts.update({name: moved.pop(name) for name in computed})
+        return _known(replace(self, **moved), **facts)
 
 
 def _known(rows: AnyRagged, **facts: object) -> AnyRagged:

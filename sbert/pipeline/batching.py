@@ -62,6 +62,8 @@ def windows(texts: int, first: int, most: int) -> list[slice]:
 
 def unique(texts: list[Item]) -> tuple[list[Item], Rows, Rows]:
     """Distinct texts or pairs; the index of the first occurrence of each; for each input, its index among them."""
+    if len(set(texts)) == len(texts):
+        return texts, np.arange(len(texts)), np.arange(len(texts))
     index: dict[Item, int] = {}
     inverse = np.fromiter((index.setdefault(text, len(index)) for text in texts), np.int64, len(texts))
     highest = np.maximum.accumulate(inverse)

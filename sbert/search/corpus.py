@@ -52,7 +52,7 @@ class Corpus:
     ) -> None:
         asked = tensor_of(matrix("queries", queries)).detach()
         self.device: torch.device = next(
-            (each.device for each in (given, asked) if isinstance(each, Tensor) and each.device.type == "cuda"),
+            (each.device for each in (given, asked) if isinstance(each, Tensor) and computes_exactly(each.device)),
             torch.device("cpu"),
         )
         self.count: int = 0  # Rows that were read.
@@ -177,7 +177,14 @@ def _mapped(name: str, path: str) -> np.ndarray:
 def in_memory(name: str, given: Any) -> Tensor:
     """Vectors in memory as float32 or float64, on a device that has float64."""
     tensor = vectors_of(name, given).detach()
-    return tensor.cpu() if tensor.device.type == "mps" else tensor
+    return tensor if computes_exactly(tensor.device) else tensor.cpu()
+
+
+def computes_exactly(device: torch.device) -> bool:
+    """Whether a device is an accelerator with float64, which exact scores are computed in."""
+    if device.type == "xpu":
+        return bool(torch.xpu.get_device_properties(device).has_fp64)
+    return device.type not in ("cpu", "mps")
 
 
 def is_int8(whole: np.ndarray | Tensor) -> bool:
