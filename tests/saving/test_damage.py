@@ -176,7 +176,6 @@ def replaced(value: Any, at: tuple[Any, ...], new: Any) -> Any:
     return changed
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.filterwarnings("ignore:max_seq_length=1000000 exceeds the 64 positions of the model:UserWarning")
 @pytest.mark.parametrize(
     "name",
