@@ -12,6 +12,7 @@ from sbert.backends.fused import Fused
 from sbert.backends.half_precision import HalfPrecision
 from sbert.backends.parity import parity
 from sbert.backends.select import select
+from sbert.backends.self_check import check
 
 Compiling = dict[str, Any] | None
 # A forward of copies, or the reason why there is none, so that the module runs.
@@ -24,7 +25,13 @@ def fastest(network: Any, dtype: torch.dtype, compiling: Compiling = None) -> Ch
     reason = Fused.supports(network, device, dtype)
     if reason is not None:
         return reason
-    made = parity(partial(Fused, dtype=dtype, compiling=compiling), Fused.how, network, device, dtype)
+    make = partial(Fused, dtype=dtype, compiling=compiling)
+    if device.type == "cuda" and compiling is None:
+        found = check(network, dtype)
+        if found.parts is None:
+            return found.refusals.get(Fused.name) or f"the plain forward is faster on this GPU: {found.why}"
+        make = partial(make, parts=found.parts)
+    made = parity(make, Fused.how, network, device, dtype)
     if isinstance(made, str) or compiling is not None or CudaGraphs.supports(network, device, dtype) is not None:
         return made
     return CudaGraphs(made)

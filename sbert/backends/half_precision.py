@@ -51,7 +51,7 @@ class HalfPrecision:
     ) -> None:
         self._attributes = _attributes(network)
         self._dtype, self._autocast = dtype, autocast
-        run = kind(_cast(network, dtype, only_linear=autocast)).forward
+        run = kind(cast(network, dtype, only_linear=autocast)).forward
         self._run = run if compiling is None else torch.compile(run, **compiling)
 
     @staticmethod
@@ -89,7 +89,7 @@ def _attributes(network: nn.Module) -> list[object]:
     return found
 
 
-def _cast(network: Any, dtype: torch.dtype, only_linear: bool) -> Any:
+def cast(network: Any, dtype: torch.dtype, only_linear: bool = False) -> Any:
     """A copy of a network with weights of a dtype; buffers, such as rotary frequencies, keep theirs."""
     copied = twin(network)
     in_float32 = set(getattr(network, "_keep_in_fp32_modules_strict", None) or ())
@@ -100,9 +100,9 @@ def _cast(network: Any, dtype: torch.dtype, only_linear: bool) -> Any:
         weights = {key: weight for key, weight in module._parameters.items() if weight is not None}
         for key, weight in weights.items():
             kept = (only_linear and not isinstance(module, nn.Linear)) or bool(in_float32 & {*name.split("."), key})
-            cast = weight.dtype == torch.float32 and not kept
-            if (weight, cast) not in made:
-                made[weight, cast] = nn.Parameter(weight.detach().to(dtype) if cast else weight.detach(), False)
-            weights[key] = made[weight, cast]
+            casts = weight.is_floating_point() and not kept
+            if (weight, casts) not in made:
+                made[weight, casts] = nn.Parameter(weight.detach().to(dtype) if casts else weight.detach(), False)
+            weights[key] = made[weight, casts]
         module._parameters = {**module._parameters, **weights}
     return copied

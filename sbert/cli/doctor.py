@@ -82,6 +82,8 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
     import torch
 
     from sbert.backends import choose, reasons
+    from sbert.backends.fused import Fused
+    from sbert.backends.self_check import check
     from sbert.inputs.devices import default_batch_tokens, inference_dtype
     from sbert.modules.transformer import Transformer
     from sbert.saving.verification import versions
@@ -106,6 +108,10 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
             facts["forward"] = f"plain: {chosen}" if isinstance(chosen, str) else f"fused: {chosen.why}"
             facts["attention"] = _attention(module, not isinstance(chosen, str), dtype, device)
             facts.update({f"no {name}": reason for name, reason in reasons(network, device, dtype).items()})
+            if device.type == "cuda" and Fused.supports(network, device, dtype) is None:
+                found = check(network, dtype)
+                facts["chosen on this GPU"] = found.why
+                facts.update({f"no {way}": reason for way, reason in found.refusals.items()})
     return facts
 
 
