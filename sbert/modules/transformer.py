@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from sbert.backends.bert.model import BertModel
 from sbert.backends.bert.tokenizer import PlainTokenizer
 from sbert.backends.hooks import watched
 from sbert.batch import TokenBatch, TokenEmbeddings
-from sbert.inputs.arguments import known_arguments
+from sbert.inputs.arguments import known_arguments, warn
 from sbert.modules.tokenizer import FastTokenizer, count_special, without_lone_surrogates
 from sbert.storage.folders import read_whole
 from sbert.storage.hub import resolve
@@ -172,7 +171,7 @@ class Transformer(nn.Module):
         positions = limits.position_limit(self.network) or length
         if length > positions:
             clipped = f"max_seq_length={length} exceeds the {positions} positions of the model; {positions} is used"
-            warnings.warn(clipped, stacklevel=2)
+            warn(clipped)
         self.max_seq_length = min(length, positions)
 
     @property

@@ -167,6 +167,14 @@ class WordEmbeddings(nn.Module):
 
         Raises:
             ValueError: If a line is invalid. The message gives its number.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            ...     print("cat 0.5 1.0", file=file, flush=True)
+            ...     words = WordEmbeddings.from_text_file(file.name)
+            >>> words.embedding.weight[-1]
+            tensor([0.5000, 1.0000])
         """
         words: list[str] = []
         vectors: list[npt.NDArray[np.float32]] = []

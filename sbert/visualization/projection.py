@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from sbert.functional import Vectors, directions
+from sbert.inputs.arguments import warn
 from sbert.inputs.extras import missing
 from sbert.inputs.vectors import vectors_of
 
@@ -68,7 +68,7 @@ def project(vectors: Vectors, dims: int = 2, method: str = "auto") -> Coordinate
     if method == "auto":
         method, reason = choose(len(matrix))
         if reason is not None and len(matrix) >= _LEAST:
-            warnings.warn(f"the layout is PCA, because {reason}", stacklevel=2)
+            warn(f"the layout is PCA, because {reason}")
     return _pca(matrix, dims) if method == "pca" else _tsne(matrix, dims)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 
 from sbert.backends import huggingface
 from sbert.backends.bert import loading as minimal
+from sbert.inputs.arguments import warn
 from sbert.modules import Transformer
 from sbert.saving.codecs.codec import Codec, ReadOptions
 from sbert.saving.format import TRANSFORMER_CONFIGS
@@ -99,7 +99,7 @@ def _arguments(config: JsonObject, name: str) -> dict[str, Any]:
         if known and ("attn_implementation" not in key or value in huggingface.ATTENTIONS):
             arguments[key] = value
         else:
-            warnings.warn(f"{config.path}: {name} {key}={value!r} ignored", stacklevel=2)
+            warn(f"{config.path}: {name} {key}={value!r} ignored")
     return arguments
 
 
@@ -110,10 +110,10 @@ def _check(config: JsonObject) -> None:
             raise config.error(f"gives {key}={config[key]!r}, which is not supported", "use a text model")
     for key in _IGNORED:
         if config.get(key):
-            warnings.warn(f"{config.path}: {key}={config[key]!r} ignored", stacklevel=2)
+            warn(f"{config.path}: {key}={config[key]!r} ignored")
     unknown = sorted(set(config) - _KNOWN)
     if unknown:
-        warnings.warn(f"{config.path}: unknown keys {', '.join(unknown)} ignored", stacklevel=2)
+        warn(f"{config.path}: unknown keys {', '.join(unknown)} ignored")
 
 
 def _write(module: Transformer, folder: Path, _: int) -> None:
