@@ -15,12 +15,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from sbert.distributed.buckets import GradientBuckets
 from sbert.distributed.stalls import StallDetector
 
 T = TypeVar("T")
 
-# Elements of the gradient in one collective operation.
-_BUCKET = 1 << 23
 # Minimum timeout in seconds for processes to find each other at the start.
 _START = 600.0
 # Devices of which a machine has several, and what connects them.
@@ -105,34 +104,21 @@ class Ranks:
 
     def reduce(self, parameters: Iterable[nn.Parameter], mean: bool) -> None:
         """Replace each gradient by its sum or mean over all ranks; parameters without one on any rank are skipped."""
-        listed = list(parameters)
-        if self.world == 1 or not listed:
-            return
-        reached = torch.tensor([parameter.grad is not None for parameter in listed], device=listed[0].device).byte()
-        with _call():
-            dist.all_reduce(reached, dist.ReduceOp.MAX)
-        waiting: list[Tensor] = []
-        for parameter, somewhere in zip(listed, reached.tolist(), strict=True):
-            if not somewhere:
-                continue
-            if parameter.grad is None:  # No row of this rank depends on it.
-                parameter.grad = torch.zeros_like(parameter)
-            waiting.append(parameter.grad)
-            if sum(gradient.numel() for gradient in waiting) >= _BUCKET:
-                self._reduce(waiting, mean)
-                waiting = []
-        self._reduce(waiting, mean)
+        GradientBuckets(parameters, self).finish(mean)
 
-    def _reduce(self, gradients: list[Tensor], mean: bool) -> None:
-        if not gradients:
-            return
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
+    def start_sum(self, tensor: Tensor) -> Callable[[], None]:
+        """Start to replace a tensor by its sum over all ranks. It holds the sum after the returned function was called.
+
+        On a GPU the host does not wait there: what it computes next waits.
+        """
         with _call():
-            dist.all_reduce(flat)
-        if mean:
-            flat /= self.world
-        for gradient, reduced in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
-            gradient.copy_(reduced.view_as(gradient))
+            work: Any = dist.all_reduce(tensor, async_op=True)
+
+        def wait() -> None:
+            with nullcontext() if _present is None else _present.named():
+                work.wait()
+
+        return wait
 
     def all_max(self, number: int, device: torch.device) -> int:
         """Maximum of an integer over all ranks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,6 +127,7 @@ def backward(
     weight: float = 1.0,
     ranks: Ranks = ALONE,
     replicated: bool = True,
+    last_pass: AbstractContextManager[object] | None = None,
 ) -> Tensor:
     """Compute the loss of a batch, and add its gradient to the gradient of every parameter.
 
@@ -147,6 +148,7 @@ def backward(
         ranks: The processes that share this batch.
         replicated: False if the model's weights are sharded over the ranks. Then FSDP averages the gradients, and
             every rank runs the same number of chunks.
+        last_pass: Context of the last backward pass, after which the gradients are complete.
 
     Returns:
         The value of the loss, detached, the same on all ranks. Shape: ().
@@ -201,14 +203,17 @@ def backward(
     gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
     if not replicated:
         gradient *= ranks.world
-    for rows, state, output, of_chunk in zip(chunks, states, outputs, torch.split(gradient, sizes), strict=True):
+    passes: list[AbstractContextManager[object]] = [*[nullcontext()] * (len(chunks) - 1), last_pass or nullcontext()]
+    parts = torch.split(gradient, sizes)
+    for rows, state, output, of_chunk, context in zip(chunks, states, outputs, parts, passes, strict=True):
         if output is None:
             present = get_random_state(device)
             set_random_state(state, device)
             output = vectors(rows)
             set_random_state(present, device)
         if output.requires_grad:
-            torch.autograd.backward(output, of_chunk)
+            with context:
+                torch.autograd.backward(output, of_chunk)
     return value.detach()
 
 

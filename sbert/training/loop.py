@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sbert.distributed.buckets import GradientBuckets, used_last
 from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate, Evaluator
 from sbert.inputs.arguments import warn
@@ -79,9 +80,11 @@ class Run:
         # The files of a model hold whole weights.
         self.to_save: Any = copy.deepcopy(model).to("cpu") if config.sharded else model
         state, tensors = self._restore()
+        # Also for this: a transformer must choose its backend before its weights are sharded.
+        output = self._first_output() if ranks.world > 1 else None
         if config.sharded:
-            self._choose_backend()
             shard(model, ranks)
+        self.replicated = [] if output is None or config.sharded else used_last(model.parameters(), output, ranks)
         self.optimizer: torch.optim.Optimizer = self.weights.optimizer(config.weight_decay, tensors)
         # With gradient caching, the rows of all chunks would take more memory than the whole gradient.
         sparse = ranks.world == 1 and config.chunk_tokens is None
@@ -136,11 +139,12 @@ class Run:
         self.ranks.broadcast([*self.model.parameters(), *self.model.buffers(), *self.weights.heads.parameters()])
         return state, tensors
 
-    def _choose_backend(self) -> None:
-        """Let the model read a row: a transformer must choose its backend before its weights are sharded."""
-        with evaluating(self.model):
+    def _first_output(self) -> Tensor:
+        """The output of the model for the first text of the data, in eval mode. Shape: (1, dim)."""
+        with evaluating(self.model), torch.enable_grad():
             row = next(iter(self.batches.datasets.values())).rows.inputs(0)
-            self.model(self.model.tokens(row).batch(np.arange(1)).to(self.model.device))
+            output: Tensor = self.model(self.model.tokens(row).batch(np.arange(1)).to(self.model.device))
+        return output
 
     # ----------------------------------------------------------------------------------------------------- steps
 
@@ -175,10 +179,10 @@ class Run:
     def _step(self, batches: list[PreparedBatch], started: float) -> None:
         config = self.config
         seed_step(config.seed, self.step, self.ranks.rank)
+        buckets = GradientBuckets(self.replicated, self.ranks)
         with self.embedding_gradients.sparse():
-            value, sentences = self._accumulate(batches)
-        if not config.sharded:
-            self.ranks.reduce([p for p in self.model.parameters() if p.requires_grad], mean=False)
+            value, sentences = self._accumulate(batches, buckets)
+        buckets.finish()
         self.ranks.reduce([p for p in self.weights.heads.parameters() if p.requires_grad], mean=True)
         norm = self._clip()
         if not math.isfinite(value + norm):
@@ -193,7 +197,7 @@ class Run:
         with checkpoint.naming_last_good(self.log.path or Path(), self.saved):
             self.log.step(self.step, value, rate, norm, sentences, seconds, last=self.step == self.total)
 
-    def _accumulate(self, batches: list[PreparedBatch]) -> tuple[float, int]:
+    def _accumulate(self, batches: list[PreparedBatch], buckets: GradientBuckets) -> tuple[float, int]:
         """Add up the gradients of the batches; return the mean loss and the number of sentences."""
         config, value, sentences = self.config, 0.0, 0
         rows = sum(len(batch.rows) for batch in batches)
@@ -213,6 +217,7 @@ class Run:
                 weight=weight,
                 ranks=self.ranks,
                 replicated=not config.sharded,
+                last_pass=buckets.overlapping() if batch is batches[-1] else None,
             )
             value += float(loss) * weight
         return value, sentences
