@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import warnings
 from collections.abc import Iterable, Sequence, Sized
 from functools import partial
 from pathlib import Path
@@ -16,9 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from sbert import saving
+from sbert.backends.hooks import walk
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
-from sbert.inputs.arguments import check_choice, known_arguments
+from sbert.inputs.arguments import check_choice, known_arguments, warn
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
 from sbert.inputs.prompts import chosen_prompt, with_role_prompt
 from sbert.inputs.texts import is_one, rows_of
@@ -32,6 +32,17 @@ from sbert.storage import hub
 from sbert.storage.atomic import replacing
 from sbert.storage.files import reading
 from sbert.storage.folders import read_whole
+
+
+def _is_on(model: nn.Module, device: torch.device) -> bool:
+    """Whether a model has parameters, and all of them and its buffers are on a device: ``to`` takes far longer."""
+    exact = torch.empty(0, device=device).device  # With its number, if it is the current one.
+    for module in walk(model):
+        for tensors in (module._parameters, module._buffers):
+            for tensor in tensors.values() if tensors else ():
+                if tensor is not None and tensor.device != exact:
+                    return False
+    return next(model.parameters(), None) is not None
 
 
 class SentenceEncoder(nn.Sequential):
@@ -283,8 +294,8 @@ class SentenceEncoder(nn.Sequential):
                 "output_value='token_embeddings' returns the vectors of tokens as the model computes them; leave out"
                 " precision=, normalize_embeddings= and truncate_dim="
             )
-        if device is not None:
-            self.to(check_device(device))
+        if device is not None and not _is_on(self, check_device(device)):
+            self.to(device)
         leave_float16(self, self.device)
         as_array = convert_to_numpy and not convert_to_tensor
         job = SentenceEncoding(
@@ -419,7 +430,7 @@ class SentenceEncoder(nn.Sequential):
             recorded = self.write(folder, name)
         unread = saving.differences(list(self))
         if unread is not None and unread != self._warned_of:
-            warnings.warn(f"not every program reads this model as it is: {unread}", stacklevel=3)
+            warn(f"not every program reads this model as it is: {unread}")
         self._warned_of = unread
         self._reference = recorded
 

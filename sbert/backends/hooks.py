@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from torch import nn
 from torch.nn.modules.module import _has_any_global_hook
 
@@ -13,14 +15,16 @@ def walk(model: nn.Module) -> list[nn.Module]:
     """The module and all below it: ``modules()``, without the cost of its names, which a single sentence feels."""
     found, seen = [model], {model}
     for module in found:
-        for child in module._modules.values():
-            if child is not None and child not in seen:
-                seen.add(child)
-                found.append(child)
+        if children := module._modules:
+            for child in children.values():
+                if child is not None and child not in seen:
+                    seen.add(child)
+                    found.append(child)
     return found
 
 
 def watched(model: nn.Module, kinds: tuple[str, ...] = FORWARD, own: bool = False) -> bool:
     """Whether any module of a model, or the model itself as ``own``, has hooks of these kinds, or all modules have."""
     everywhere: bool = _has_any_global_hook()  # type: ignore[no-untyped-call]
-    return everywhere or any(getattr(module, kind) for module in ([model] if own else walk(model)) for kind in kinds)
+    modules = [model] if own else walk(model)
+    return everywhere or any(any(map(attrgetter(kind), modules)) for kind in kinds)

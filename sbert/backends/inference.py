@@ -81,6 +81,7 @@ class _Running:
 
     def __init__(self, network: Any, dtype: torch.dtype, compiling: Compiling) -> None:
         self._network, self._dtype, self._compiling = network, dtype, compiling
+        self._weights: torch.dtype = network.dtype
         kept = _keep(network, dtype, compiling)
         self._copies = kept.copies
         # What has to be waited for is asked for now, and looked at once the first batch is under way.
@@ -99,13 +100,14 @@ class _Running:
     def _by_copies(self, batch: TokenBatch) -> Tensor:
         if self._copies is None:
             return self._by_module(batch)
-        how = HalfPrecision.how if isinstance(self._copies, HalfPrecision) else Fused.how
+        kind = batch.ids.device.type
         try:
-            with torch.autocast(batch.ids.device.type, enabled=False):
-                return self._copies.forward(batch).to(self._network.dtype)
+            with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
+                return self._copies.forward(batch).to(self._weights)
         except Exception as error:
             if not is_failure(error):
                 raise
+            how = HalfPrecision.how if isinstance(self._copies, HalfPrecision) else Fused.how
             reason = f"it fails {how} ({one_line(error)})"
         vectors = self._by_module(batch)  # Where this fails, too, it is not the forward's fault.
         self._copies = None
@@ -117,7 +119,7 @@ class _Running:
 
     def _by_module(self, batch: TokenBatch) -> Tensor:
         """The module, seen by its hooks."""
-        device, weights = batch.ids.device, self._network.dtype
+        device, weights = batch.ids.device, self._weights
         if self._module is None:
             self._module = select(self._network, device).forward
             if self._compiling is not None and not watched(self._network):

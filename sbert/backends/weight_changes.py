@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from sbert.backends.hooks import walk
+from sbert.backends.hooks import FORWARD, walk
 from sbert.batch import start_to_host
 
 # Elements sampled from each matrix.
@@ -19,14 +20,15 @@ _SAMPLES = 16
 
 def state(network: nn.Module) -> object:
     """What changes when weights are assigned or stepped, modules replaced, or hooks registered or removed."""
-    found: list[object] = []
-    hooked = _has_any_global_hook()  # type: ignore[no-untyped-call]
-    for module in walk(network):
-        hooked = hooked or bool(module._forward_hooks or module._forward_pre_hooks)
-        for parameter in module._parameters.values():
-            if parameter is not None:
-                found += (parameter.data_ptr(), -1 if parameter.is_inference() else parameter._version)
-    return hooked, found
+    modules = walk(network)
+    everywhere: bool = _has_any_global_hook()  # type: ignore[no-untyped-call]
+    hooked = everywhere or any(any(map(attrgetter(kind), modules)) for kind in FORWARD)
+    weights = [weight for module in modules for weight in module._parameters.values() if weight is not None]
+    try:
+        versions = [weight._version for weight in weights]
+    except RuntimeError:  # Tensors that were made in inference mode have none.
+        versions = [-1 if weight.is_inference() else weight._version for weight in weights]
+    return hooked, [weight.data_ptr() for weight in weights], versions
 
 
 class Samples:
@@ -43,7 +45,7 @@ class Samples:
     def __init__(self, model: nn.Module) -> None:
         views = [_view(parameter.detach()) for parameter in model.parameters() if parameter.numel()]
         self.deferred: bool = bool(views) and _is_deferred(views[0].device)
-        self._views = views if self.deferred else []
+        self._lines = [line for view in views for line in _lines(view)] if self.deferred else []
         self._numbers = [] if self.deferred else [_array(view) for view in views]
         self._before = self._read()()
 
@@ -53,10 +55,9 @@ class Samples:
         return lambda: read() == self._before
 
     def _read(self) -> Callable[[], bytes]:
-        if not self._views:
-            return lambda: b"".join(numbers.tobytes() for numbers in self._numbers)
-        numbers = torch.cat([view.reshape(-1) for view in self._views])
-        host, wait = start_to_host(numbers)
+        if not self._lines:
+            return lambda: np.concatenate(self._numbers, axis=None).tobytes() if self._numbers else b""
+        host, wait = start_to_host(torch.cat(self._lines))
 
         def read() -> bytes:
             wait()
@@ -71,6 +72,11 @@ def _view(weight: Tensor) -> Tensor:
         return weight[tuple(slice(None, None, max(1, size // 4)) for size in weight.shape)]
     step = sum(size // _SAMPLES * stride for size, stride in zip(weight.shape, weight.stride(), strict=True))
     return weight.as_strided((_SAMPLES,), (step,))
+
+
+def _lines(view: Tensor) -> list[Tensor]:
+    """Views of one dimension of the same elements: to make them at each use takes as long as to read them."""
+    return [view.reshape(-1)] if view.dim() <= 1 else [line for part in view.unbind() for line in _lines(part)]
 
 
 def _is_deferred(device: torch.device) -> bool:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert.backends import Inference
-from sbert.batch import Ragged, TokenBatch, TokenEmbeddings
+from sbert.batch import Ragged, TokenBatch, TokenEmbeddings, start_to_host
 from sbert.functional import directions, truncate
 from sbert.inputs.arguments import check_positive, warn
 from sbert.inputs.devices import default_batch_tokens, default_windows, inference_dtype
@@ -30,6 +30,7 @@ from sbert.pipeline.tokenize import Tokens, tokenize
 
 # Sentences between two writes to a file.
 _FILE_WINDOW = 65536
+_FIRST, _ONCE = np.zeros(1, np.int64), np.ones(1, np.int64)
 
 
 def outputs(model: nn.Sequential, device: torch.device) -> list[Any]:
@@ -43,6 +44,19 @@ def outputs(model: nn.Sequential, device: torch.device) -> list[Any]:
 def output_dims(model: nn.Sequential, device: torch.device) -> list[int]:
     """Dimension of the output of each module."""
     return [(made.values if isinstance(made, Ragged) else made).shape[-1] for made in outputs(model, device)]
+
+
+def _record(tokens: Tokens, first: Rows, counts: Rows, report: Report) -> None:
+    """Report truncated texts and unknown tokens; ``first`` and ``counts`` as in ``batches``, of these texts."""
+    if tokens.truncated.any():
+        report.truncated_rows(first[tokens.truncated], int(counts[tokens.truncated].sum()))
+    report.unknown += tokens.unknown
+
+
+def _is_finite(vectors: Tensor) -> bool:
+    if len(vectors) == 1 and vectors.device.type == "cpu":
+        return bool(np.isfinite(vectors.numpy()).all())  # For one vector, torch takes many times as long.
+    return not len(not_finite(vectors))
 
 
 AnyEncoding = TypeVar("AnyEncoding", bound="Encoding")
@@ -74,10 +88,11 @@ class Encoding:
             raise ValueError("batch_size and batch_tokens both set the size of a batch; pass one of them")
         self.model: Any = model
         self.device: torch.device = model.device
+        self.dtype: torch.dtype = model.dtype
         self.to: torch.device = self.device if on_device else torch.device("cpu")
         self.batch_tokens: int = check_positive("batch_tokens", batch_tokens) or default_batch_tokens(self.device)
         self.batch_size: int | None = check_positive("batch_size", batch_size)
-        self.inference: Inference = inference or Inference(model.dtype)
+        self.inference: Inference = inference or Inference(self.dtype)
 
     def tokens(self, texts: list[Any]) -> Tokens:
         """Tokens of texts or pairs."""
@@ -91,13 +106,29 @@ class Encoding:
     def vectors(self, texts: list[Any], report: Report) -> Tensor:
         """The outputs for texts or pairs, one row for each, all of them finite. Shape: (texts, dim)."""
         before = report.rows
-        found = self._outputs(texts, report)
+        found = self._one(texts, report) if len(texts) == 1 else self._outputs(texts, report)
+        if _is_finite(found):
+            return found
         rows = self.beyond_range(found, report)
         if len(rows):
             quiet = Report(len(rows), False, "ignore", None)
             found[torch.from_numpy(rows).to(self.to)] = self.exact()._outputs([texts[row] for row in rows], quiet)
         check_finite(found, before, f"{self.what} of {report.what}")
         return found
+
+    def _one(self, texts: list[Any], report: Report) -> Tensor:
+        """``_outputs`` of one text: without the steps that form batches and put rows in order, which a query feels."""
+        with evaluating(self.model):
+            tokens = self.tokens(texts)
+            _record(tokens, _FIRST, _ONCE, report)
+            output = self.inference.running(self.model)(tokens.batch(_FIRST).to(self.device))
+            found = self.finish(output)
+            if found.device != self.to:
+                found, wait = start_to_host(found)
+                wait()
+        report.rows += 1
+        report.done(1)
+        return found.clone()  # Modules may keep what they return, and pinned memory is scarce.
 
     def _outputs(self, texts: list[Any], report: Report) -> Tensor:
         different, first, inverse = unique(texts)
@@ -121,11 +152,11 @@ class Encoding:
 
     def beyond_range(self, outputs: Tensor, report: Report) -> Rows:
         """The rows that have left the range of half precision, after a warning that counts them."""
-        if self.inference.dtype == self.model.dtype:
+        if self.inference.dtype == self.dtype:
             return np.zeros(0, np.int64)
         rows = not_finite(outputs)
         if len(rows):
-            half, full = (str(dtype).partition(".")[2] for dtype in (self.inference.dtype, self.model.dtype))
+            half, full = (str(dtype).partition(".")[2] for dtype in (self.inference.dtype, self.dtype))
             warn(
                 f"{len(rows)} of {len(outputs)} {report.what} left the range of {half} and were computed again in"
                 f" {full}; dtype={full!r} does so from the start"
@@ -135,7 +166,7 @@ class Encoding:
     def exact(self: AnyEncoding) -> AnyEncoding:
         """The same call, which computes in the dtype of the weights."""
         made = copy.copy(self)
-        made.inference = Inference(self.model.dtype)
+        made.inference = Inference(self.dtype)
         return made
 
     def batches(
@@ -162,9 +193,7 @@ class Encoding:
         forward = self.inference.running(forward)
         with evaluating(self.model), closing(ahead(coming, 2) if len(runs) > 1 else coming) as tokenized:
             for window, tokens in zip(runs, tokenized, strict=True):
-                truncated = window.start + np.flatnonzero(tokens.truncated)
-                report.truncated_rows(first[truncated], int(counts[truncated].sum()))
-                report.unknown += tokens.unknown
+                _record(tokens, first[window], counts[window], report)
                 batches = plan(tokens.lengths, self.batch_tokens, self.batch_size)
                 for rows, output in run(forward, tokens, batches, self.device):
                     yield window.start + rows, output
@@ -201,9 +230,10 @@ class SentenceEncoding(Encoding):
         plain: bool = False,
     ) -> None:
         check_coding(precision, ranges)
-        dtype, _ = inference_dtype(model.dtype, model.automatic_dtype, model.device)
-        inference = None if plain else Inference(dtype, model._compiling)
-        super().__init__(model, batch_tokens, batch_size, on_device, inference)
+        super().__init__(model, batch_tokens, batch_size, on_device)
+        if not plain:
+            dtype, _ = inference_dtype(self.dtype, model.automatic_dtype, self.device)
+            self.inference = Inference(dtype, model._compiling)
         self.prompt: str = prompt
         self.truncate_dim: int | None = truncate_dim
         self.normalize: bool = normalize

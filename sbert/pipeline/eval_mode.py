@@ -31,7 +31,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         threads, paused = _calls[model]
         threads.append(thread)
         for module in paused:
-            module.training = False
+            vars(module)["training"] = False  # As an attribute it takes fifty times as long.
     try:
         with torch.no_grad():
             yield
@@ -46,7 +46,7 @@ def _resume(model: nn.Module) -> None:
     threads, paused = _calls[model]
     if not threads:
         for module in paused:
-            module.training = True
+            vars(module)["training"] = True
         del _calls[model]
 
 

@@ -18,6 +18,7 @@ from sbert.inputs.devices import inference_dtype
 from sbert.modules.pooling import POOLINGS
 from sbert.pipeline import encode as encode_module
 from sbert.pipeline.outputs import RowsOfTensor
+from sbert.pipeline.progress import Report
 from sbert.pipeline.run import ahead
 from tests.backends.test_families import build
 
@@ -100,6 +101,25 @@ def test_nothing_waits_for_the_device(
     assert vectors.shape == (4, 16 * len(POOLINGS))
     with pytest.raises(RuntimeError):
         vectors.sum().item()
+
+
+@pytest.mark.parametrize("text", ["a small boat", "", "the quiet lake " * 40, "文 文 文 文 文"])
+def test_one_text_has_the_result_of_several(text: str, model: SentenceEncoder) -> None:
+    """It takes fewer steps; vectors and what is reported are the same."""
+    job, found = encode_module.SentenceEncoding(model), []
+    for outputs in (job._one, job._outputs):
+        report = Report(1, False, "ignore", model.max_seq_length)
+        found.append((outputs([text], report), report.rows, report.truncated, report.unknown))
+    assert torch.equal(found[0][0], found[1][0])
+    assert found[0][1:] == found[1][1:]
+
+
+def test_a_vector_is_the_callers_own(model: SentenceEncoder) -> None:
+    """Also if a module returns the same tensor each time."""
+    kept = torch.ones(1, 4)
+    model.append(type("Constant", (torch.nn.Module,), {"forward": lambda self, vectors: kept})())
+    model.encode("one")[0] = 5
+    assert model.encode("one").tolist() == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("rows", [[[3, 4, 5]], [[6] * 9, [7, 8], [9] * 20], [[i, i + 1] for i in range(8)], [[], [5]]])

