@@ -37,8 +37,9 @@ from sbert.storage.files import is_failure, one_line
 from sbert.storage.user_cache import load, store
 
 PLAIN, _AND = "plain", " + "
-# Rows of the comparison; the longest is cut to what the model takes. Rows without tokens are filler.
-LONGEST, _SHORT_ROWS = 512, (1, 17, 0, 3, 1)
+# Tokens of the rows that are compared; the first is cut to what the model takes, and 0 is filler. There are many, since
+# a few rows are several times as sensitive to rounding as most.
+LONGEST, _SHORT_ROWS = 512, (1, 0, 1, *range(2, 34))
 # Tokens of a timed batch, and lengths of its rows. A way is timed for 50 ms: half of that for each length.
 _TOKENS, _LENGTHS, _SECONDS = 8192, (16, 256), 0.025
 _CLEARLY = 1.1  # By how much a way must be faster than one that is preferred to it.
@@ -52,19 +53,12 @@ class Result(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Which way was chosen, and why.
+    """Which way was chosen, and why."""
 
-    Args:
-        parts: Names of the optional kernels of the fused forward; None for the plain way.
-        allowed: The largest gap that a row may have.
-        results: By way.
-        seconds: Of one batch of short rows and one of long rows, by way.
-    """
-
-    parts: frozenset[str] | None = frozenset()
-    allowed: float = math.inf
-    results: Mapping[str, Result] = MappingProxyType({})
-    seconds: Mapping[str, list[float]] = MappingProxyType({})
+    parts: frozenset[str] | None = frozenset()  # Optional kernels of the fused forward; None for the plain way.
+    allowed: float = math.inf  # The largest gap that a row may have.
+    results: Mapping[str, Result] = MappingProxyType({})  # By way.
+    seconds: Mapping[str, list[float]] = MappingProxyType({})  # Of a batch of short rows and one of long ones, by way.
 
     @property
     def why(self) -> str:
@@ -104,9 +98,10 @@ def check(network: Any, dtype: torch.dtype) -> Check:
                 except Exception as error:  # Such as too little memory for the copies.
                     if not is_failure(error) and not isinstance(error, torch.OutOfMemoryError):
                         raise
-                    found = Check()
+                    found = Check(results={"self-check": Result(None, f"it fails ({one_line(error)})")})
+                else:
+                    _warn(network, found.refusals)
                 _of_weights[key] = found
-                _warn(network, found.refusals)
         known = _checked[network] = settings, _of_weights[key]
     return known[1]
 
@@ -145,7 +140,8 @@ def _verdict(stored: dict[str, Any]) -> tuple[float, dict[str, Result]]:
 def _compared(network: Any, dtype: torch.dtype) -> tuple[float, dict[str, Result]]:
     """The largest gap allowed, and what was found about each way; kernels that fail together are tried one by one."""
     longest, vocab = min(LONGEST, limits.position_limit(network) or LONGEST), limits.vocab_size(network) or 100
-    batches = [probe_of(lengths, vocab, network.device) for lengths in ((longest,), _SHORT_ROWS)]
+    rows = (longest,), tuple(min(length, longest) for length in _SHORT_ROWS)
+    batches = [probe_of(lengths, vocab, network.device) for lengths in rows]
     reference = Padded(cast(network, torch.float32))
     exact = [reference.forward(batch) for batch in batches]
 
@@ -156,7 +152,7 @@ def _compared(network: Any, dtype: torch.dtype) -> tuple[float, dict[str, Result
 
     own = distance(PLAIN)
     # Plain vectors that are not finite exclude nothing.
-    allowed = 2 * own if dtype.itemsize == 2 else tolerance(dtype, network.device)
+    allowed = 2 * own if dtype.itemsize == 2 or not math.isfinite(own) else tolerance(dtype, network.device)
     results = {PLAIN: Result(own)}
 
     def passes(parts: frozenset[str]) -> bool:
