@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import torch
 
+from sbert.backends.cuda_graphs import capturing
 from sbert.batch import TokenBatch
 from sbert.pipeline.batching import Rows
 from sbert.pipeline.tokenize import Tokens
@@ -47,7 +48,8 @@ def run(
                 output = None
             if output is None:  # Outside of the except clause, whose traceback holds the batch's memory.
                 if device.type != "cpu":
-                    torch.get_device_module(device).empty_cache()
+                    with capturing:  # While a graph is captured, it would fail.
+                        torch.get_device_module(device).empty_cache()
                 waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
             else:
                 yield rows, output

@@ -205,6 +205,7 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
             if not library.simulated_begin(self.handle, stream.device.index, long(stream.stream_id)):
                 raise RuntimeError("CUDA error: operation not permitted when stream is capturing: a second capture")
             active.append(self)
+            self.on = stream
             self.of = pool or (0, self.handle.value)
             underway.add(self.of)
 
@@ -295,7 +296,7 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
         "get_device_properties": lambda device=None: properties, "get_device_name": lambda device=None: "Simulated",
         "get_device_capability": lambda device=None: capability,
         "is_bf16_supported": lambda including_emulation=True: capability[0] >= 8 or including_emulation,
-        "is_current_stream_capturing": lambda: False,
+        "is_current_stream_capturing": lambda: bool(active) and current_stream() == active[0].on,
         "memory_allocated": lambda device=None: library.simulated_used(),
         "max_memory_allocated": lambda device=None: library.simulated_most_used(),
         "reset_peak_memory_stats": nothing(), "graph_pool_handle": lambda: (0, library.simulated_new_stream()),

@@ -17,7 +17,8 @@ import torch
 
 from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch, Transformer
 from sbert.backends import choose
-from sbert.backends.cuda_graphs import CudaGraphs
+from sbert.backends.cuda_graphs import CudaGraphs, capturing
+from sbert.backends.fused import Fused
 from sbert.cli.doctor import diagnose
 from tests import small
 from tests.simulated_cuda.simulator import Simulator, simulated
@@ -192,6 +193,43 @@ def test_other_threads_do_not_wait_for_a_capture(folder: Path, gpu: Simulator, m
     check_equal(graphs, batch_of([8]))
     assert replays == [0]
     assert list(graphs._captured) == [(16, 1)]
+
+
+def test_a_thread_without_memory_waits_for_a_capture(
+    folder: Path, gpu: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To give memory back would fail meanwhile. The capture is in its midst until the other thread has come so far."""
+    model, graphs, came = encoder(folder), graphs_of(encoder(folder)), threading.Event()
+    texts = [f"{TEXT} {number}" for number in ("one", "two", "three", "four")]
+    expected, right, found = model.encode(texts), Fused.forward, []
+
+    class Lock:
+        def __enter__(self) -> None:
+            came.set()
+            capturing.__enter__()
+
+        def __exit__(self, *error: Any) -> None:
+            capturing.__exit__(*error)
+
+    def encode() -> None:
+        found.append(model.encode(texts))
+
+    def forward(self: Fused, batch: TokenBatch) -> torch.Tensor:
+        if self is not graphs._fused and batch.rows == len(texts):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        if self is graphs._fused and torch.cuda.is_current_stream_capturing():
+            other.start()
+            assert came.wait(60)
+        return right(self, batch)
+
+    other = threading.Thread(target=encode)
+    monkeypatch.setattr("sbert.pipeline.run.capturing", Lock())
+    monkeypatch.setattr(Fused, "forward", forward)
+    check_equal(graphs, batch_of([9]))
+    check_equal(graphs, batch_of([9]))
+    other.join()
+    assert graphs.failure is None
+    assert (found[0] * expected).sum(1).min() > 0.9995
 
 
 # ------------------------------------------------------------------------------------------------ weights, devices
