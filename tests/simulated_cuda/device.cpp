@@ -18,6 +18,7 @@
 #include <torch/library.h>
 
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <list>
@@ -452,41 +453,79 @@ bool is_product(const std::string& name) {
 }
 
 // Operations of the two products of attention, of the rows alone and of the whole tiles that kernels compute.
-void count_attention(const std::string& name, const std::vector<at::Tensor>& given) {
+bool count_attention(const std::string& name, const std::vector<at::Tensor>& given) {
   const auto add = [](const at::Tensor& query, long columns, long length, long width, long tile) {
     const long rows = (length + tile - 1) / tile * tile, wide = (width + tile - 1) / tile * tile;
     counts["operations of attention"] += 4 * columns * length * width * query.size(-1);
     counts["operations of attention's tiles"] += 4 * columns * rows * wide * query.size(-1);
   };
-  if (name == "_flash_attention_forward") {  // (tokens, heads, dim), and offsets of the rows
-    const auto& offsets = given[3];
-    for (long row = 0; row + 1 < offsets.numel(); row++) {
-      const long length = offsets.data_ptr<int>()[row + 1] - offsets.data_ptr<int>()[row];
-      add(given[0], given[0].size(1), length, length, 128);
-    }
-  } else if (name == "_scaled_dot_product_efficient_attention") {  // (rows, heads, length, dim)
-    add(given[0], given[0].size(0) * given[0].size(1), given[0].size(2), given[1].size(2), 64);
+  const bool flash = name == "_flash_attention_forward";
+  if (flash || name == "short_attention") {  // queries of (tokens, heads, dim), and offsets of the rows
+    const auto &query = given[flash ? 0 : 1], &offsets = flash ? given[3] : given.back();
+    const auto ends = [&](long row) {
+      return offsets.scalar_type() == at::kLong ? offsets.data_ptr<int64_t>()[row] : offsets.data_ptr<int>()[row];
+    };
+    long longest = 0, tile = 16;
+    const auto length = [&](long row) { return static_cast<long>(ends(row + 1) - ends(row)); };
+    for (long row = 0; row + 1 < offsets.numel(); row++) longest = std::max<long>(longest, length(row));
+    while (tile < longest) tile *= 2;
+    for (long row = 0; row + 1 < offsets.numel(); row++)
+      add(query, query.size(1), length(row), length(row), flash ? 128 : tile);
+    return true;
   }
+  const bool efficient = name == "_scaled_dot_product_efficient_attention";  // (rows, heads, length, dim)
+  if (efficient) add(given[0], given[0].size(0) * given[0].size(1), given[0].size(2), given[1].size(2), 64);
+  return efficient;
 }
 
 // What a kernel reads, writes and multiplies.
 void count_work(const std::string& name, const std::vector<at::Tensor>& given, const std::vector<at::Tensor>& made) {
   long written = 0, read = 0;
   for (const auto& tensor : made) written += static_cast<long>(tensor.nbytes());
+  const bool embeds = name == "embed_norm";
   const bool selects = name.find("index") == 0 || name == "embedding" || name == "gather";  // some rows of a table
   const bool overwrites = name == "copy_" || name == "fill_" || name == "zero_";
+  std::vector<at::Tensor> inputs;  // without numbers, and without what is written only, as in torch.mm(a, b, out=c)
+  std::set<std::pair<const void*, int64_t>> seen;
   for (size_t i = overwrites ? 1 : 0; i < given.size(); i++) {
-    const long bytes = given[i].dim() ? static_cast<long>(given[i].nbytes()) : 0;  // Numbers are arguments.
-    read += selects && i == 0 ? std::min(bytes, written) : bytes;
+    const auto& tensor = given[i];
+    const bool out = name.back() != '_' && !made.empty() && tensor.numel() &&
+                     tensor.storage().data() == made[0].storage().data() && tensor.numel() == made[0].numel();
+    if (!tensor.dim() || out) continue;
+    inputs.push_back(tensor);
+    if (!seen.emplace(tensor.numel() ? tensor.const_data_ptr() : nullptr, tensor.numel()).second) continue;
+    const long bytes = static_cast<long>(tensor.nbytes());
+    read += embeds || (selects && i == 0) ? std::min(bytes, written) : bytes;
   }
   counts["bytes of kernels"] += read + written;
-  if (is_product(name)) {
-    const bool out = given.back().storage().data() == made[0].storage().data();  // as in torch.mm(a, b, out=c)
-    const auto &a = given[given.size() - 2 - out], &b = given[given.size() - 1 - out];
-    counts["operations of products"] += 2 * a.numel() * b.size(-1);
+  if (is_product(name) && inputs.size() >= 2) {
+    const auto &a = inputs[inputs.size() - 2], &b = inputs[inputs.size() - 1];
+    const long operations = 2 * a.numel() * b.size(-1);
+    counts["operations of products"] += operations;
+    if (a.scalar_type() == at::kFloat) counts["operations of products in float32"] += operations;
     counts["bytes of products"] += read + written;
   }
-  count_attention(name, given);
+  if (count_attention(name, given)) counts["bytes of attention"] += read + written;
+}
+
+// Where values do not matter: products that are 0 cost no time, nor does attention to 0. What is added to them stays.
+bool idle = false;
+
+void compute(const c10::OperatorHandle& op, const std::string& name, torch::jit::Stack* stack) {
+  const auto& overload = op.operator_name().overload_name;
+  const size_t count = op.schema().arguments().size(), first = stack->size() - count;
+  const auto tensor = [&](size_t i) { return (*stack)[first + i].toTensor(); };
+  const bool added = name == "addmm" || name == "_addmm_activation";
+  if (!idle || !(added || name == "mm" || name == "bmm") || !(overload.empty() || overload == "dtype"))
+    return op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  const auto a = tensor(added ? 1 : 0), b = tensor(added ? 2 : 1);
+  auto sizes = a.sizes().vec();
+  sizes.back() = b.size(-1);
+  auto made = added ? tensor(0).expand(sizes).contiguous() : at::zeros(sizes, a.options());
+  if (name == "_addmm_activation") made = at::gelu(made, "tanh");
+  if (overload == "dtype") made = made.to((*stack)[first + 2].toScalarType());
+  stack->resize(first);
+  stack->push_back(made);
 }
 
 // What an operation holds; it is dropped without the lock.
@@ -638,7 +677,7 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
     stack->push_back(destination);
   } else {
     stack->insert(stack->end(), arguments.begin(), arguments.end());
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    compute(op, name, stack);
     if (copies && !waits && seen.host.size() && seen.host[0].dim()) {
       const auto& from = seen.host[0];
       if (from.is_contiguous())
@@ -677,9 +716,11 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
 }
 
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const auto start = std::chrono::steady_clock::now();
   Held held;
   Locked locked(state);
   run(op, stack, held);
+  counts["nanoseconds"] += (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
 }
 
 at::Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
@@ -779,7 +820,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash(
   if (dropout > 0) seeds.fill_(at::randint(1L << 40, {}, at::kLong));
   const auto seed = static_cast<uint64_t>(seeds.data_ptr<int64_t>()[0]);
   std::vector<double> scores;
-  each_query(*rows_q, tokens, heads, std::min(max_q, max_k), left.value_or(-1), causal ? 0 : right.value_or(-1),
+  if (!idle || tokens <= 512)  // What is tried out is short.
+    each_query(*rows_q, tokens, heads, std::min(max_q, max_k), left.value_or(-1), causal ? 0 : right.value_or(-1),
              [&](int64_t head, int64_t i, int64_t low, int64_t high) {
     const int64_t other = head * key_heads / heads;
     scores.assign(static_cast<size_t>(high - low), 0);
@@ -862,6 +904,8 @@ double factor_of(const at::Tensor& query, std::optional<double> scale) {
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& bias, bool,
     double dropout, bool causal, std::optional<double> scale) {
+  if (idle && query.size(0) * query.size(2) > 512)
+    return {at::zeros(query.sizes(), query.options()), at::Tensor(), at::zeros({}, at::kLong), at::zeros({}, at::kLong)};
   const auto [p, sums] = probabilities(query.to(at::kFloat), key.to(at::kFloat), bias, causal, factor_of(query, scale));
   const auto seed = dropout ? at::randint(1L << 40, {}, at::kLong) : at::zeros({}, at::kLong);
   const auto out = at::matmul(p * kept(p, dropout, seed.item<int64_t>()), value.to(at::kFloat));
@@ -889,6 +933,13 @@ at::Tensor half_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType
   TORCH_CHECK(dtype == a.scalar_type() || (dtype == at::kFloat && (a.scalar_type() == at::kHalf || a.scalar_type() == at::kBFloat16)),
               "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs");
   return at::mm(a.to(at::kFloat), b.to(at::kFloat)).to(dtype);
+}
+
+// With GELU in its tanh form, as cuBLAS has it; the CPU's is that of erf. The sum is not rounded before it.
+at::Tensor activated(const at::Tensor& bias, const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
+                     const at::Scalar& alpha, bool gelu) {
+  const auto sum = at::addmm(bias.to(at::kFloat), a.to(at::kFloat), b.to(at::kFloat), beta, alpha);
+  return (gelu ? at::gelu(sum, "tanh") : at::relu(sum)).to(a.scalar_type());
 }
 
 // 0: math, 2: the memory-efficient kernel, which takes any mask and dtype.
@@ -936,6 +987,7 @@ TORCH_LIBRARY_IMPL(aten, SIMULATED, library) {
 TORCH_LIBRARY_IMPL(aten, CPU, library) {
   library.impl("_flash_attention_forward", &flash);
   library.impl("mm.dtype", &half_product);
+  library.impl("_addmm_activation", &activated);
   library.impl("_flash_attention_backward", &flash_backward);
   library.impl("_scaled_dot_product_efficient_attention", &efficient);
   library.impl("_scaled_dot_product_efficient_attention_backward", &efficient_backward);
@@ -969,6 +1021,7 @@ void simulated_reset(int number) {
   streams.fill(0);
   limit = fail_at = -1;
   built_with_flash = true;
+  idle = false;
   allocations = 0;
   most_used = used;
 }
@@ -979,6 +1032,7 @@ void simulated_forget() {
   pinned_allocations = 0;
 }
 void simulated_flash(long built) { built_with_flash = built; }
+void simulated_idle(long given) { idle = given; }
 void simulated_memory(long most, long failing) {
   Locked locked(leaf);
   limit = most;
@@ -1056,7 +1110,7 @@ void simulated_replay(void* graph, int device) {
     for (const auto& value : stack) given.add(value);
     {
       c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset | c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView));
-      call.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+      compute(call.op, call.kernel, &stack);
     }
     Tensors results;
     for (const auto& value : stack) results.add(value);

@@ -318,3 +318,19 @@ def test_the_work_of_kernels_is_counted() -> None:
         attention()  # Rows of 2 and 3 tokens, 2 heads of 8.
         assert gpu.count("operations of attention") == 4 * 2 * 8 * (2 * 2 + 3 * 3)
         assert gpu.count("operations of attention's tiles") == 2 * 4 * 2 * 8 * 128 * 128
+
+
+def test_without_products_the_counts_are_the_same() -> None:
+    found = []
+    for idle in (False, True):
+        with simulated() as gpu:
+            if idle:
+                gpu.idle()
+            rows, bias = torch.ones(4, 8, device="cuda"), torch.full((4,), 3.0, device="cuda")
+            made = torch.addmm(bias, rows, rows.T)
+            assert made.tolist() == [[3.0 if idle else 11.0] * 4] * 4
+            attention()
+            counts = gpu.counts()
+            found.append({name: number for name, number in counts.items() if name != "nanoseconds"})
+    assert found[0] == found[1]
+    assert found[0]["operations of products in float32"] == 2 * 4 * 8 * 4
