@@ -52,6 +52,9 @@ class HalfPrecision:
         self._attributes = _attributes(network)
         self._dtype, self._autocast = dtype, autocast
         run = kind(cast(network, dtype, only_linear=autocast)).forward
+        # Which weights are copied, in words.
+        under = " of linear layers, under autocast" if autocast else ""
+        self.why: str = f"with copies of its weights{under}, in half precision"
         self._run = run if compiling is None else torch.compile(run, **compiling)
 
     @staticmethod

@@ -81,9 +81,6 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
     """
     import torch
 
-    from sbert.backends import choose, reasons
-    from sbert.backends.fused import Fused
-    from sbert.backends.self_check import check
     from sbert.inputs.devices import default_batch_tokens, inference_dtype
     from sbert.modules.transformer import Transformer
     from sbert.saving.verification import versions
@@ -103,15 +100,32 @@ def diagnose(model: SentenceEncoder) -> dict[str, str]:
         model.encode("a", prompt="")
     for module in model:
         if isinstance(module, Transformer):
-            network = module.materialize()  # As for training.
-            chosen = choose(network, dtype)
-            facts["forward"] = f"plain: {chosen}" if isinstance(chosen, str) else f"fused: {chosen.why}"
-            facts["attention"] = _attention(module, not isinstance(chosen, str), dtype, device)
-            facts.update({f"no {name}": reason for name, reason in reasons(network, device, dtype).items()})
-            if device.type == "cuda" and Fused.supports(network, device, dtype) is None:
-                found = check(network, dtype)
-                facts["chosen on this GPU"] = found.why
-                facts.update({f"no {way}": reason for way, reason in found.refusals.items()})
+            facts.update(_transformer(module, dtype, device))
+    return facts
+
+
+def _transformer(module: Transformer, dtype: torch.dtype, device: torch.device) -> dict[str, str]:
+    """How a transformer runs, why faster ways do not, and what the check at its first use on a GPU has found."""
+    from sbert.backends import choose, reasons
+    from sbert.backends.choice import halved
+    from sbert.backends.fused import Fused
+    from sbert.backends.self_check import check
+
+    network = module.materialize()  # As for training.
+    chosen = choose(network, dtype)
+    if isinstance(chosen, str):
+        copies = halved(network, dtype)
+        facts = {"forward": f"plain{'' if copies is None else f', {copies.why}'}: {chosen}"}
+    else:
+        facts = {"forward": f"fused: {chosen.why}"}
+    facts["attention"] = _attention(module, not isinstance(chosen, str), dtype, device)
+    facts.update({f"no {name}": reason for name, reason in reasons(network, device, dtype).items()})
+    if device.type == "cuda":
+        facts.update(_training_kernel(module, dtype, device))
+        if Fused.supports(network, device, dtype) is None:
+            found = check(network, dtype)
+            facts["chosen on this GPU"] = found.why
+            facts.update({f"no {way}": reason for way, reason in found.refusals.items()})
     return facts
 
 
@@ -137,10 +151,27 @@ def _attention(module: Transformer, fused: bool, dtype: torch.dtype, device: tor
 
     if not fused and module.padding_reason is not None:
         return f"that of the Hugging Face module, on padded batches of similar length: {module.padding_reason}"
-    config = module.network.config
-    dim = getattr(config, "head_dim", None) or module.dim // config.num_attention_heads
+    dim = _head(module)
     if one_kernel(dtype, device, dim):
         return "without padding, one kernel for texts of any length (torch's varlen_attn)"
     failure = kernel_failures.get((dtype, device, dim))
     because = f", as varlen_attn {failure}" if failure else ""
     return f"without padding, one call of scaled_dot_product_attention per length{because}"
+
+
+def _training_kernel(module: Transformer, dtype: torch.dtype, device: torch.device) -> dict[str, str]:
+    """Why training in half precision does without torch's kernel, if that was tried and does not work."""
+    import torch
+
+    from sbert.backends.attention import one_training_kernel, training_failures
+
+    kind = dtype if dtype != torch.float32 else torch.bfloat16, device, _head(module)
+    one_training_kernel(*kind)  # It is tried at its first use.
+    failure = training_failures.get(kind)
+    return {} if failure is None else {"no training kernel": f"torch's _flash_attention_forward {failure}"}
+
+
+def _head(module: Transformer) -> int:
+    """Dimension of a head."""
+    config = module.network.config
+    return int(getattr(config, "head_dim", None) or module.dim // config.num_attention_heads)

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import torch
 
+from sbert.backends import attention, choice
 from sbert.backends.cuda_graphs import CudaGraphs
 from sbert.backends.fused import Fused
 from sbert.backends.packed import Packed
 from sbert.batch import TokenBatch
-from sbert.cli import gpu_report
+from sbert.cli import gpu_figures, gpu_report
+from sbert.cli.doctor import diagnose
 from sbert.cli.main import main
 from tests import small
 from tests.backends.test_families import build
@@ -25,12 +27,17 @@ WAYS = ["plain padded", "packed", "fused", "CUDA graphs"]
 THROUGHPUT = {"tokens/s", "texts/s", "tokens a text", "% of the product's ceiling"}
 FIGURES = {
     "matrix product, bfloat16": {"TFLOP/s"},
-    "memory copy": {"GB/s"},
+    "matrix product, float16": {"TFLOP/s"},
+    "matrix product, float32": {"TFLOP/s"},
+    "copy to the device": {"GB/s"},
+    "copy to the host": {"GB/s"},
+    "copy on the device": {"GB/s"},
     "encode, short texts": THROUGHPUT,
     "encode, 128 tokens": THROUGHPUT,
     "encode, 256 tokens": THROUGHPUT,
-    "one text": {"ms p50", "ms p95"},
-    "semantic_search, 10 queries in 500": {"ms p50", "ms p95"},
+    "one text, with CUDA graphs": {"ms p50", "ms p95"},
+    "one text, without CUDA graphs": {"ms p50", "ms p95"},
+    "semantic_search, 10 queries in 500": {"queries/s", "ms p50", "ms p95"},
     "training step, 4 pairs": {"ms"},
 }
 
@@ -40,7 +47,7 @@ def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: dict[str, Any] = {"_CEILING": 1e-4, "_SECONDS": 0.02, "_PRODUCTS": ((64, 64, 64),), "_COPIED": 4096}
     sizes |= {"_LEAST": 8, "_MOST": 32, "_QUERIES": 10, "_CORPUS": 500, "_PAIRS": 4, "_STEPS": 4}
     for name, size in sizes.items():
-        monkeypatch.setattr(gpu_report, name, size)
+        monkeypatch.setattr(gpu_figures, name, size)
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +69,13 @@ def test_all_is_measured(device: str, folder: Path, tmp_path: Path, capsys: pyte
         assert gpu.count("graph replays") > 8
     assert found["model"] == "bert"
     assert list(found["parity"]) == WAYS
+    ways = {way: result for way, result in found["self-check"].items() if not way.startswith("kernel")}
+    assert list(ways)[:2] == ["plain", "fused"]
+    for result in ways.values():
+        assert 0 < result["difference"] <= result["allowed"] == 2 * ways["plain"]["difference"]
+        assert len(result["milliseconds"]) == 2
+        assert result["reason"] is None
+    assert found["self-check"]["kernel add_norm"] == {"reason": "not used: it runs on NVIDIA GPUs only"}
     for result in found["parity"].values():
         assert result["reason"] is None
         assert 0 < result["difference"] <= result["allowed"] < 0.1
@@ -85,6 +99,8 @@ def test_other_arithmetic(capability: tuple[int, int], dtype: str, folder: Path,
     with simulated(capability):
         found = measured(folder, tmp_path, "--dtype", "float32" if dtype == "float32" else "auto")
     assert f"matrix product, {dtype}" in found["figures"]
+    graphs = found["figures"].pop("one text, with CUDA graphs")
+    assert graphs["failed"].startswith("not used: attention is not one kernel")
     assert not [figures for figures in found["figures"].values() if "failed" in figures]
     reasons = {way: result["reason"] for way, result in found["parity"].items()}
     assert reasons.pop("CUDA graphs").startswith("not used: attention is not one kernel")
@@ -145,8 +161,8 @@ def test_what_fails_does_not_hide_the_rest(folder: Path, tmp_path: Path, monkeyp
     def infinite(*_: object) -> dict[str, float]:
         return {"ms": math.nan}
 
-    monkeypatch.setattr(gpu_report, "_copy", fails)
-    monkeypatch.setattr(gpu_report, "_search", infinite)
+    monkeypatch.setattr(gpu_figures, "_copy", fails)
+    monkeypatch.setattr(gpu_figures, "_search", infinite)
     monkeypatch.setattr(CudaGraphs, "__init__", fails)
     with simulated():
         model = gpu_report.SentenceEncoder(folder, device="cuda", dtype="float32")
@@ -154,12 +170,58 @@ def test_what_fails_does_not_hide_the_rest(folder: Path, tmp_path: Path, monkeyp
         ways = gpu_report.parity(model[0], torch.bfloat16)  # type: ignore[arg-type]
     failed = {name: figures["failed"] for name, figures in found["figures"].items() if "failed" in figures}
     error = "failed: RuntimeError: an illegal | access"
-    assert failed == {"memory copy": error, "semantic_search, 10 queries in 500": "failed: ms is not finite"}
+    assert failed.pop("one text, with CUDA graphs").startswith("not used: attention is not one kernel")
+    copies = {f"copy {way}": error for way in ("to the device", "to the host", "on the device")}
+    assert failed == {**copies, "semantic_search, 10 queries in 500": "failed: ms is not finite"}
     assert ways["CUDA graphs"]["reason"] == error
     assert found["model"] == "some/name"
     gpu_report.write(found, tmp_path)
     page = (tmp_path / "gpu.md").read_text(encoding="utf-8")
-    assert "\n| memory copy | failed: RuntimeError: an illegal \\| access |\n" in page
+    assert "\n| copy on the device | failed: RuntimeError: an illegal \\| access |\n" in page
+
+
+def out_of_memory(*_: object, **__: object) -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2 GiB")
+
+
+@pytest.mark.parametrize("part", ["_throughput", "_latency", "_training", "_product", "parity", "checked", "diagnose"])
+def test_out_of_memory(part: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_figures if hasattr(gpu_figures, part) else gpu_report, part, out_of_memory)
+    with simulated():
+        measured(folder, tmp_path)
+    page = (tmp_path / "gpu.md").read_text(encoding="utf-8")
+    reason = "failed: OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
+    lines = [line for line in page.splitlines() if line.endswith(f" {reason} |")]
+    assert len(lines) == {"_throughput": 3, "_latency": 2, "_product": 3}.get(part, 1)
+    assert "Traceback" not in page
+
+
+@pytest.mark.filterwarnings("ignore:attention runs slower than it could:UserWarning")
+def test_without_flash_attention(folder: Path, tmp_path: Path) -> None:
+    """As on Windows: the reasons are there, and all else is measured."""
+    attention.kernel_failures.clear()
+    attention.training_failures.clear()
+    try:
+        with simulated() as gpu:
+            gpu.without_flash()
+            found = measured(folder, tmp_path)
+    finally:
+        attention.kernel_failures.clear()
+        attention.training_failures.clear()
+    assert "varlen_attn fails (" in found["facts"]["attention"]
+    assert found["facts"]["no training kernel"].startswith("torch's _flash_attention_forward fails (")
+    failed = {name: figures["failed"] for name, figures in found["figures"].items() if "failed" in figures}
+    assert list(failed) == ["one text, with CUDA graphs"]
+    assert failed["one text, with CUDA graphs"].startswith("not used: attention is not one kernel: varlen_attn fails (")
+
+
+@pytest.mark.parametrize("limit", [0.0, 1.0])
+def test_copies_in_half_precision_are_named(limit: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "_DIFFERENCE_OF_HALF", limit)
+    with simulated():
+        facts = diagnose(gpu_report.SentenceEncoder(build("t5-encoder", tmp_path / "t5"), device="cuda"))
+    under = " of linear layers, under autocast" if limit == 0 else ""
+    assert facts["forward"].startswith(f"plain, with copies of its weights{under}, in half precision: t5 is not a BERT")
 
 
 def test_what_cannot_be_measured(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
