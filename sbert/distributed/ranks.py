@@ -75,10 +75,10 @@ class Ranks:
         return ranks
 
     def place(self, model: Any) -> None:
-        """Move a model on a GPU to the one of this rank."""
-        kind = model.device.type
-        if self.world > 1 and kind in _NUMBERED:
-            model.to(torch.device(kind, torch.accelerator.current_device_index()))
+        """Move a model on a GPU to the one given by ``LOCAL_RANK``; without that, it stays where the caller has it."""
+        kind, index = model.device.type, os.environ.get("LOCAL_RANK")
+        if self.world > 1 and kind in _NUMBERED and index is not None:
+            model.to(torch.device(kind, int(index)))
 
     @property
     def first(self) -> bool:

@@ -80,7 +80,7 @@ class Run:
         # The files of a model hold whole weights.
         self.to_save: Any = copy.deepcopy(model).to("cpu") if config.sharded else model
         state, tensors = self._restore()
-        # Also for this: a transformer must choose its backend before its weights are sharded.
+        # Before its weights are sharded, a transformer must choose its backend.
         output = self._first_output() if ranks.world > 1 else None
         if config.sharded:
             shard(model, ranks)
@@ -178,7 +178,7 @@ class Run:
 
     def _step(self, batches: list[PreparedBatch], started: float) -> None:
         config = self.config
-        seed_step(config.seed, self.step, self.ranks.rank)
+        seed_step(config.seed, self.step, self.ranks.rank, self.model.device)
         buckets = GradientBuckets(self.replicated, self.ranks)
         with self.embedding_gradients.sparse():
             value, sentences = self._accumulate(batches, buckets)

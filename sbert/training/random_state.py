@@ -41,9 +41,18 @@ def preserved(device: torch.device) -> Iterator[None]:
         set_random_state(states, device)
 
 
-def seed_step(seed: int, step: int, rank: int) -> None:
-    """Seed all generators for one step, so that a checkpoint need not store their states."""
+def seed_step(seed: int, step: int, rank: int, device: torch.device) -> None:
+    """Seed the generators for one step, so that a checkpoint need not store their states.
+
+    Those of other devices are left alone: another thread may train on them.
+    """
     words = np.random.SeedSequence([seed, step, rank]).generate_state(2)
-    torch.manual_seed(int(words[0]) << 32 | int(words[1]))
+    number = int(words[0]) << 32 | int(words[1])
+    torch.default_generator.manual_seed(number)
+    if device.type != "cpu":
+        module: Any = torch.get_device_module(device)
+        module.manual_seed(number) if device.type == "mps" else module.default_generators[device.index].manual_seed(
+            number
+        )
     np.random.seed(words[0])
     random.seed(int(words[1]))
