@@ -10,7 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.backends.varlen_training import are_means, differentiates, failure, fitted, training_call, two_rows
+from sbert.backends.varlen_training import (
+    are_means,
+    differentiates,
+    failure,
+    fitted,
+    known_operator,
+    training_call,
+    two_rows,
+)
 from sbert.batch import Ragged
 
 _HALF = (torch.bfloat16, torch.float16)
@@ -70,7 +78,7 @@ def _capable(device: torch.device) -> bool:
 def _computes(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
     """Whether the kernel computes the means of two rows."""
     rows, value = two_rows(dtype, device, 1, dim)
-    return are_means(_one_call(torch.zeros_like(value), torch.zeros_like(value), value, rows, None, {}))
+    return are_means(_one_call(torch.zeros_like(value), torch.zeros_like(value), value, rows, None, {}, (-1, -1)))
 
 
 def attend(
@@ -126,7 +134,7 @@ def attend(
     if bias is None and not trained and one_kernel(*kind):
         options = _options(sees)
         if options is not None:
-            return _one_call(query, key, value, rows, scale, options)
+            return _one_call(query, key, value, rows, scale, options, sees)
     if dropout and _pads(rows, query.shape[1]):
         return _padded(query, key, value, rows, bias, sees, scale, dropout)
     pieces, start = [], 0
@@ -183,9 +191,17 @@ def _options(sees: tuple[int, int]) -> dict[str, Any] | None:
 
 
 def _one_call(
-    query: Tensor, key: Tensor, value: Tensor, rows: Ragged, scale: float | None, options: dict[str, Any]
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rows: Ragged,
+    scale: float | None,
+    options: dict[str, Any],
+    sees: tuple[int, int],
 ) -> Tensor:
     """Attention by the kernel for variable lengths; heads are padded with zeros to a size that it supports."""
+    if query.is_cuda and not torch.compiler.is_compiling() and known_operator():
+        return training_call(query, key, value, rows, dropout=0.0, scale=scale, sees=sees)
     from torch.nn.attention import varlen
 
     dim = query.shape[-1]

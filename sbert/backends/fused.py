@@ -8,13 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.backends.activations import Activation
 from sbert.backends.architectures import POSITION_BIAS, Backbone, Layer, describe
 from sbert.backends.attention import attend
 from sbert.backends.hooks import watched
 from sbert.backends.linear import Linear, packing, rounded
 from sbert.backends.packed import positions
-from sbert.backends.triton import supported
+from sbert.backends.triton import launches, supported
 from sbert.batch import TokenBatch
 from sbert.functional import accumulation_dtype
 
@@ -22,32 +21,44 @@ from sbert.functional import accumulation_dtype
 class _Norm:
     """Layer norm with sums in float32 for every dtype."""
 
-    def __init__(self, norm: nn.LayerNorm, dtype: torch.dtype) -> None:
-        self.shape, self.eps = norm.normalized_shape, norm.eps
+    def __init__(self, norm: nn.LayerNorm, dtype: torch.dtype, adds: bool = False) -> None:
+        self.shape, self.eps, self.adds = norm.normalized_shape, norm.eps, adds
         self.weight, self.bias = norm.weight.detach().to(dtype), norm.bias.detach().to(dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
 
+    def of_sum(self, linear: Linear, x: Tensor, residual: Tensor) -> Tensor:
+        """The norm of linear(x) + residual; ``adds`` says that one kernel does all that follows the product."""
+        if not self.adds:
+            return self(linear(x, residual=residual))
+        return launches.add_norm(linear.product(x), linear.bias, residual, self.weight, self.bias, self.eps)
+
 
 class _Layer:
     """One layer: query, key and value in one product; activations and residuals fused with the product before them."""
 
-    def __init__(self, layer: Layer, heads: int, activation: Activation, dtype: torch.dtype, reordered: bool) -> None:
-        self.heads, self.activation = heads, activation
+    def __init__(
+        self, layer: Layer, backbone: Backbone, dtype: torch.dtype, reordered: bool, parts: frozenset[str]
+    ) -> None:
+        self.heads, self.activation, self.short = backbone.heads, backbone.activation, "short_attention" in parts
         self.qkv = Linear([layer.query, layer.key, layer.value], dtype, reordered)
-        self.out, self.up, self.down = (Linear([x], dtype, reordered) for x in (layer.out, layer.up, layer.down))
-        self.attention_norm, self.norm = _Norm(layer.attention_norm, dtype), _Norm(layer.norm, dtype)
+        self.out, self.down = (Linear([x], dtype, reordered) for x in (layer.out, layer.down))
+        self.up = Linear([layer.up], dtype, reordered, epilogue="activation" in parts)
+        norms = (layer.attention_norm, layer.norm)
+        self.attention_norm, self.norm = (_Norm(norm, dtype, "add_norm" in parts) for norm in norms)
 
     def attention(self, x: Tensor, batch: TokenBatch, bias: Tensor | None) -> Tensor:
         query, key, value = self.qkv(x).view(len(x), 3, self.heads, -1).unbind(1)  # (tokens, heads, dim / heads)
+        if self.short and batch.longest <= launches.SHORT:
+            return launches.short_attention(query, key, value, batch, bias)
         return attend(query, key, value, batch, bias=bias).flatten(1)  # (tokens, dim)
 
 
 def _rest(layer: _Layer, mixed: Tensor, x: Tensor) -> Tensor:
     """The part of a layer after attention."""
-    x = layer.attention_norm(layer.out(mixed, residual=x))
-    return layer.norm(layer.down(layer.up(x, activation=layer.activation), residual=x))
+    x = layer.attention_norm.of_sum(layer.out, mixed, x)
+    return layer.norm.of_sum(layer.down, layer.up(x, activation=layer.activation), x)
 
 
 class Fused:
@@ -97,9 +108,7 @@ class Fused:
         self.longest: int = self._places - (0 if self._padding is None else self._padding + 1)
         self._norm = _Norm(backbone.norm, accumulation)
         self._widen = None if backbone.widen is None else Linear([backbone.widen], dtype, self._reordered)
-        self._layers = [
-            _Layer(layer, backbone.heads, backbone.activation, dtype, self._reordered) for layer in backbone.layers
-        ]
+        self._layers = [_Layer(layer, backbone, dtype, self._reordered, self.parts) for layer in backbone.layers]
         self._make_bias, self._bias = backbone.position_bias, torch.zeros(0, 0, 0)
         self._rest = _rest if compiling is None else torch.compile(_rest, **compiling)
 
@@ -126,11 +135,16 @@ class Fused:
         return x[:tokens]
 
     def _embed(self, batch: TokenBatch) -> Tensor:
+        norm = self._norm
+        if "embed_norm" in self.parts:
+            tables = (self._words, self._positions, self._places, self._padding)
+            x = launches.embed_norm(batch, *tables, norm.weight, norm.bias, norm.eps, self.dtype)
+            return x if self._widen is None else self._widen(x)
         places = positions(batch, self._padding)
         if batch.types is not None:
             places = places + self._places * batch.types
         x = F.embedding(batch.ids, self._words) + F.embedding(places, self._positions)  # (tokens, width)
-        x = self._norm(x).to(self.dtype)
+        x = norm(x).to(self.dtype)
         return x if self._widen is None else self._widen(x)
 
     def _position_bias(self, longest: int) -> Tensor | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -48,6 +49,14 @@ def training_call(
         window_size_right=sees[1],
     )
     return found[0][..., :dim]
+
+
+@cache
+def known_operator() -> bool:
+    """Whether the operator takes these arguments; ``varlen_attn`` calls it, and makes a tensor that nothing needs."""
+    operator = getattr(torch.ops.aten, "_flash_attention_forward", None)
+    found = {argument.name for argument in operator.default._schema.arguments} if operator else set()
+    return {"cum_seq_q", "max_q", "dropout_p", "scale", "window_size_left", "window_size_right"} <= found
 
 
 def fitted(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,6 +8,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from sbert.backends.triton.pooling import means
 from sbert.batch import TokenEmbeddings
 from sbert.functional import accumulation_dtype, segment_sum
 from sbert.inputs.arguments import known_arguments
@@ -22,7 +23,8 @@ def _lengths(tokens: TokenEmbeddings) -> Tensor:
 
 
 def _mean(tokens: TokenEmbeddings) -> Tensor:
-    return segment_sum(tokens.values, tokens.offsets) / _lengths(tokens)
+    found = means(tokens)
+    return segment_sum(tokens.values, tokens.offsets) / _lengths(tokens) if found is None else found
 
 
 def _mean_sqrt_len(tokens: TokenEmbeddings) -> Tensor:
