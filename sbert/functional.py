@@ -68,10 +68,16 @@ def _similarity(compute: Callable[[Tensor, Tensor], Tensor]) -> Similarity:
     return cast(Similarity, known_arguments(similarity))
 
 
+def _range(dtype: torch.dtype) -> tuple[float, float]:
+    """The magnitudes between which squares of values, and their sums, neither overflow nor lose digits."""
+    limits = torch.finfo(dtype)
+    return limits.tiny**0.4, limits.max**0.4
+
+
 def _squares_exactly(magnitude: Tensor) -> Tensor:
-    """Whether squares of values of this magnitude, and their sums, neither overflow nor lose digits. True for 0."""
-    limits = torch.finfo(magnitude.dtype)
-    exact: Tensor = ((magnitude >= limits.tiny**0.4) & (magnitude <= limits.max**0.4)) | (magnitude == 0)
+    """Whether magnitudes are in that range, or 0."""
+    least, most = _range(magnitude.dtype)
+    exact: Tensor = ((magnitude >= least) & (magnitude <= most)) | (magnitude == 0)
     return exact
 
 
@@ -88,10 +94,12 @@ def in_range(vectors: Tensor) -> Tensor:
         tensor([[0.5000, 1.0000], [3.0000, 4.0000]])
     """
     magnitude = vectors.detach().abs().amax(1, keepdim=True)  # (rows, 1)
-    exact = _squares_exactly(magnitude)
-    if vectors.device.type == "cpu" and bool(exact.all()):
-        return vectors
-    return vectors / torch.where(exact, 1, magnitude)
+    if vectors.device.type == "cpu" and len(vectors):
+        least, most = magnitude.aminmax()
+        low, high = _range(vectors.dtype)
+        if low <= least.item() and most.item() <= high:
+            return vectors
+    return vectors / torch.where(_squares_exactly(magnitude), 1, magnitude)
 
 
 def directions(vectors: Tensor) -> Tensor:
