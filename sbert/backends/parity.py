@@ -90,9 +90,9 @@ def probe(network: Any, device: torch.device) -> TokenBatch:
     return probe_of((max(1, longest // 4), 1, longest), vocab, device)
 
 
-def probe_of(lengths: tuple[int, ...], vocab: int, device: torch.device) -> TokenBatch:
-    """Rows of these lengths."""
-    return TokenBatch.from_rows([[(7 * i + 3) % vocab for i in range(length)] for length in lengths]).to(device)
+def probe_of(lengths: tuple[int, ...], vocab: int, device: torch.device, start: int = 3) -> TokenBatch:
+    """Rows of these lengths; other tokens for another start."""
+    return TokenBatch.from_rows([[(7 * i + start) % vocab for i in range(length)] for length in lengths]).to(device)
 
 
 def gap(found: Tensor, expected: Tensor, batch: TokenBatch) -> float:

@@ -73,8 +73,7 @@ def tried(run: Callable[[], Figures]) -> Figures:
     return {"failed": f"failed: {reason}"}
 
 
-def copied(module: Any) -> Any:
-    """A copy of a module, with weights and buffers of its own."""
+def _copied(module: Any) -> Any:
     return copy.deepcopy(module, {id(buffer): buffer.detach().clone() for buffer in module.buffers()})
 
 
@@ -172,6 +171,6 @@ def _training(model: SentenceEncoder, dtype: torch.dtype) -> Figures:
     pairs = list(zip(texts[::2], texts[1::2], strict=True))
     kind = "bfloat16" if dtype == torch.bfloat16 else "float32"
     config = TrainingConfig(batch_size=_PAIRS, steps=_STEPS, log_every=1, dtype=kind, prompts="")
-    trainer = Trainer(copied(model), pairs, MultipleNegativesRankingLoss(), config)
+    trainer = Trainer(_copied(model), pairs, MultipleNegativesRankingLoss(), config)
     speeds = [entry["sentences_per_second"] for entry in trainer.fit(show_progress_bar=False)[_STEPS // 2 :]]
     return {"ms": 2e3 * _PAIRS / float(np.median(speeds))}

@@ -184,16 +184,30 @@ def out_of_memory(*_: object, **__: object) -> None:
     raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2 GiB")
 
 
-@pytest.mark.parametrize("part", ["_throughput", "_latency", "_training", "_product", "parity", "checked", "diagnose"])
-def test_out_of_memory(part: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_figures if hasattr(gpu_figures, part) else gpu_report, part, out_of_memory)
+def test_out_of_memory(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures, parts = ["_throughput", "_latency", "_training", "_product", "_search"], ["parity", "checked", "diagnose"]
+    for module, names in ((gpu_figures, figures), (gpu_report, parts)):
+        for name in names:
+            monkeypatch.setattr(module, name, out_of_memory)
     with simulated():
         measured(folder, tmp_path)
     page = (tmp_path / "gpu.md").read_text(encoding="utf-8")
     reason = "failed: OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
-    lines = [line for line in page.splitlines() if line.endswith(f" {reason} |")]
-    assert len(lines) == {"_throughput": 3, "_latency": 2, "_product": 3}.get(part, 1)
-    assert "Traceback" not in page
+    named = [line.split(" | ")[0].strip("| ") for line in page.splitlines() if line.endswith(f" | {reason} |")]
+    assert named[:3] == ["failed", "parity: all ways", "self-check: all ways"]
+    assert named[3:] == [name for name in FIGURES if not name.startswith("copy")]
+    assert "copy on the device" in page
+
+
+@pytest.mark.filterwarnings("ignore:.*runs by its plain, slower forward:UserWarning")
+@pytest.mark.parametrize("beyond", [0, 30_000, 300_000])
+def test_little_memory(beyond: int, folder: Path) -> None:
+    """Nothing raises, however early the memory ends."""
+    with simulated() as gpu:
+        model = gpu_report.SentenceEncoder(folder, device="cuda")
+        gpu.memory(limit=gpu.call("used") + beyond)
+        found = gpu_report.rows(gpu_report.measure(model, "name"))
+    assert len([line for line in found.values() if "out of memory" in line]) >= (beyond < 300_000)
 
 
 @pytest.mark.filterwarnings("ignore:attention runs slower than it could:UserWarning")
