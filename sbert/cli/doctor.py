@@ -22,9 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_dtype(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    about = "compare all ways to run the model on a CUDA device, and measure their speed"
+    about = (
+        "compare all ways to run the model on a CUDA device with float32, and measure how fast the device and they are"
+    )
     parser.add_argument("--gpu", action="store_true", help=about)
-    about = "with --gpu: write gpu.json, and gpu.md with a table to paste into an issue"
+    about = "with --gpu: also write gpu.json, and gpu.md, a table to paste into an issue"
     parser.add_argument("--report", metavar="FOLDER", help=about)
 
 

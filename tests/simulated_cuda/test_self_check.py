@@ -244,6 +244,48 @@ def test_a_fused_forward_that_does_not_work(how: Any, gpu: Simulator, folder: Pa
     assert diagnose(model)["no fused"] == used(model)
 
 
+def test_a_sequence_that_depends_on_every_rounding(gpu: Simulator, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """One set of tokens whose vectors are far from float32 is no reason, three are; the limit is measured."""
+    right, odd = Fused.forward, [3]
+
+    def forward(self: Fused, batch: TokenBatch) -> torch.Tensor:
+        wrong = batch.ids.device.type != "cpu" and batch.rows > 20 and int(batch.ids[0]) in odd
+        return right(self, batch) * (1.2 if wrong else 1.0)
+
+    patch.setattr(Fused, "forward", forward)
+    found = check(loaded(folder)[0].network, BFLOAT16)
+    assert found.parts == PARTS
+    assert not found.refusals
+    odd += self_check._STARTS
+    other = loaded(folder, lambda network: network.get_input_embeddings().weight.data.mul_(1.5))
+    with pytest.warns(UserWarning, match="fused: its vectors differ"):
+        assert check(other[0].network, BFLOAT16).parts is None
+
+
+@pytest.mark.parametrize("factor", [1.5, 2.5])
+def test_the_limit_is_twice_the_distance_of_plain_half_precision(
+    factor: float, gpu: Simulator, folder: Path, patch: pytest.MonkeyPatch
+) -> None:
+    """Vectors between those of float32 and of plain half precision, and beyond."""
+    right = Fused.forward
+    network = loaded(folder)[0].network
+    exact, plain = (Padded(self_check.cast(network, dtype)) for dtype in (torch.float32, BFLOAT16))
+
+    def forward(self: Fused, batch: TokenBatch) -> torch.Tensor:
+        if batch.ids.device.type == "cpu":
+            return right(self, batch)
+        expected = exact.forward(batch)
+        return expected + factor * (plain.forward(batch) - expected)
+
+    patch.setattr(Fused, "forward", forward)
+    self_check._of_weights.clear()
+    if factor < 2:
+        assert not check(network, BFLOAT16).refusals
+    else:
+        with pytest.warns(UserWarning, match=r"its vectors differ from float32 by .* are allowed"):
+            assert list(check(network, BFLOAT16).refusals) == ["fused"]
+
+
 def test_kernels_that_only_fail_together(gpu: Simulator, folder: Path, patch: pytest.MonkeyPatch) -> None:
     breaking(patch, lambda way: len(way.parts) > 1, 1.5)
     model = loaded(folder)
