@@ -12,9 +12,16 @@ the Hugging Face module for all others, padded only if its attention needs paddi
 | ``packed`` | the Hugging Face module without padding: all texts of a batch as one row |
 | ``padded`` | the Hugging Face module with padding, if its attention needs it |
 
-Each is one file with one class, and ``sbert.backends.select`` lists them in order of preference. Each is compared with
-the padded module before its first use, ``fused`` again after the weights change; if the vectors differ, the next one
-runs. ``sbert doctor MODEL`` says in words what was chosen on this machine, and why every other backend was not:
+On an NVIDIA GPU, ``fused`` has parts that can be used or left out one by one (``sbert.backends.triton``): layer norm
+with the bias and the residual before it, all embeddings with their norm, and attention of rows of at most 64 tokens are
+one kernel each where Triton is installed, which CUDA builds of torch bring along; GELU in bfloat16 is the end of a
+product of cuBLAS. Without them the forward takes more, smaller kernels and gives the same vectors. None of it was
+measured on a real GPU.
+
+Each backend is one file with one class, and ``sbert.backends.select`` lists them in order of preference. Each is
+compared with the padded module before its first use, ``fused`` again after the weights change; if the vectors differ,
+the next one runs. ``sbert doctor MODEL`` says in words what was chosen on this machine, and why every other backend was
+not:
 
 ```text
 forward              fused: oneDNN with reordered weights is 1.62 times as fast as F.linear with 2 threads

@@ -42,10 +42,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def _run(items: list[str], root: Path) -> dict[str, str]:
     """The failure of each test by its name, "" for those that pass."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment |= {_INSIDE: "1", "TRITON_INTERPRET": "1"}  # Triton looks at it when it is imported.
     with TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", f"--junitxml={report}", *items]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=root, env={**environment, _INSIDE: "1"})
+        done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=environment)
         if not report.exists():
             pytest.fail(f"the process ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         cases = list(ElementTree.parse(report).iter("testcase"))
