@@ -80,7 +80,8 @@ class GradientBuckets:
         """Replace each gradient by its sum or mean; parameters that have none on any rank keep none."""
         while len(self._sent) < len(self._buckets):
             self._send()
-        for bucket, (flat, wait) in zip(self._buckets, self._sent, strict=True):
+        for bucket in self._buckets:
+            flat, wait = self._sent.pop(0)  # Its memory is free for the optimizer.
             wait()
             if mean:
                 flat /= self._ranks.world
