@@ -35,14 +35,11 @@ from sbert.storage.folders import read_whole
 
 
 def _is_on(model: nn.Module, device: torch.device) -> bool:
-    """Whether a model has parameters, and all of them and its buffers are on a device: ``to`` takes far longer."""
+    """Whether a model has weights or buffers, and all of them are on a device: ``to`` takes far longer to find out."""
     exact = torch.empty(0, device=device).device  # With its number, if it is the current one.
-    for module in walk(model):
-        for tensors in (module._parameters, module._buffers):
-            for tensor in tensors.values() if tensors else ():
-                if tensor is not None and tensor.device != exact:
-                    return False
-    return next(model.parameters(), None) is not None
+    tables = [table for module in walk(model) for table in (module._parameters, module._buffers) if table]
+    places = [tensor.device for table in tables for tensor in table.values() if tensor is not None]
+    return bool(places) and places.count(exact) == len(places)
 
 
 class SentenceEncoder(nn.Sequential):
