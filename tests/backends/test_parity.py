@@ -16,6 +16,7 @@ from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
 from sbert.backends import packed
 from sbert.backends.packed import Packed
 from sbert.backends.padded import bucket
+from sbert.backends.parity import gap, probe_of
 from sbert.backends.select import refusal
 from tests import small
 from tests.backends.test_families import QWEN, SHAPE, build
@@ -53,6 +54,17 @@ def test_others_pad_and_say_why(kind: str, settings: dict[str, Any], reason: str
         assert apart(module(TokenBatch.from_rows(ROWS)).values, expected) <= 1e-5
     assert str(module.padding_reason).startswith(reason)
     assert SentenceEncoder(module, Pooling(), device="cpu").encode("lake").shape == (16,)
+
+
+def test_the_gap_is_that_of_the_worst_row() -> None:
+    batch = probe_of((3, 0, 1, 5), 7, CPU, start=2)
+    assert batch.ids.tolist()[:3] == [2, 2, 2]
+    expected = torch.randn(9, 4, dtype=torch.float64)
+    found = expected + 0.1 * torch.randn(9, 4, dtype=torch.float64)
+    rows = [(found[a:b] - expected[a:b]).norm() / expected[a:b].norm() for a, b in ((0, 3), (3, 4), (4, 9))]
+    assert gap(found, expected, batch) == pytest.approx(float(max(rows)), rel=1e-12)
+    assert gap(expected, expected, batch) == 0
+    assert not gap(found.where(found < 0, torch.nan), expected, batch) <= 1e9
 
 
 def test_neighbouring_tokens() -> None:
