@@ -2,10 +2,10 @@
 
 python -m tests.benchmarks.simulated_gpu [--texts 1,32,2048] [--models minilm,bert-base] [--before FOLDER]
 
-Counts are those of one call of encode that follows three others: kernels that are launched, replays of graphs and the
-kernels in them, times that the host waits, megabytes read and written by kernels, and copied; and the milliseconds of
-the host's own work, without tokenizing and with a stub in the place of the transformer. --before counts the same for a
-checkout of another version, which may be older than the simulated device.
+Counts are those of one call of encode that follows others: kernels that are launched, replays of graphs and the kernels
+in them, times that the host waits, megabytes read and written by kernels, and copied; and milliseconds of a processor
+for the host's own work, without tokenizing and with a stub in the place of the transformer. --before counts the same
+for a checkout of another version, which may be older than the simulated device.
 
 The model of the time: matrix products at the attainable rate of a GPU, or at the bandwidth if that takes longer;
 attention at half of that rate, for whole tiles of its kernel; the bytes of all other kernels at the attainable
@@ -152,14 +152,14 @@ def stub() -> Iterator[None]:
 
 
 def python(gpu: Any, call: Callable[[], object], calls: int) -> float:
-    """Seconds of a call without what the simulated device takes for its operations, the least mean of some rounds."""
+    """Processor time of a call without that of the simulated device's operations, the least mean of some rounds."""
     means = []
     for _ in range(10 if calls > 1 else 4):
         gpu.forget()
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(calls):
             call()
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         means.append((seconds - gpu.count("nanoseconds") / 1e9) / calls)
     return min(means)
 
@@ -203,7 +203,12 @@ def version(folder: Path, options: argparse.Namespace) -> dict[str, dict[str, fl
     arguments = ["--texts", options.texts, "--models", options.models, "--of", str(folder)]
     command = [sys.executable, "-m", "tests.benchmarks.simulated_gpu", *arguments]
     # Large tensors are not given back to the system, which would take longer than to compute them.
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(1 << 33), "MALLOC_TRIM_THRESHOLD_": str(1 << 36)}
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "MALLOC_MMAP_THRESHOLD_": str(1 << 33),
+        "MALLOC_TRIM_THRESHOLD_": str(1 << 36),
+    }
     root = Path(__file__).parents[2]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=root, env=environment)
     result: dict[str, dict[str, float]] = json.loads(done.stdout.splitlines()[-1])

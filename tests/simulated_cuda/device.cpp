@@ -18,7 +18,6 @@
 #include <torch/library.h>
 
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <list>
@@ -29,6 +28,8 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
+
+#include <time.h>
 
 // Of torch's Python library; its header needs Python's.
 namespace torch::utils {
@@ -715,12 +716,19 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
   if (captured && !view) capturing->calls.push_back(std::move(call));
 }
 
+// Of this thread, in nanoseconds.
+long processor_time() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * 1'000'000'000L + now.tv_nsec;
+}
+
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  const auto start = std::chrono::steady_clock::now();
   Held held;
   Locked locked(state);
+  const long start = processor_time();
   run(op, stack, held);
-  counts["nanoseconds"] += (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
+  counts["nanoseconds"] += processor_time() - start;
 }
 
 at::Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
