@@ -89,7 +89,8 @@ def check(network: Any, dtype: torch.dtype) -> Check:
     known = _checked.get(network)
     if known is None or known[0] != settings:
         with torch.no_grad(), torch.autocast("cuda", enabled=False), torch.cuda.device(network.device):
-            shape = shape_of(network, dtype)
+            kernels = supported(network.device, dtype, backbone_of(network))  # Triton may be installed later.
+            shape = [*shape_of(network, dtype), *sorted(kernels)]
             key = digest([shape, fingerprint(network)])
             found = _of_weights.get(key)
             if found is None:

@@ -307,6 +307,14 @@ def test_a_damaged_cache(content: str, gpu: Simulator, folder: Path, tmp_path: P
     assert used(model) == PARTS
 
 
+def test_kernels_that_are_installed_later(gpu: Simulator, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    with pytest.MonkeyPatch.context() as before:
+        for module in (fused, self_check):
+            before.setattr(module, "supported", lambda *_: frozenset())
+        assert used(loaded(folder)) == frozenset()
+    assert used(loaded(folder)) == PARTS
+
+
 def test_an_unwritable_cache(gpu: Simulator, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("no folder")
     model = loaded(folder)
