@@ -164,6 +164,13 @@ class Trainer:
             OSError: If a checkpoint cannot be written; the message names the last good one.
             RuntimeError: If another process hangs, is stopped or has ended; the message names its rank and the step.
             ValueError: If the checkpoint belongs to a different training, or there is one and ``resume`` is false.
+
+        Example:
+            >>> from sbert.losses import CosineSimilarityLoss
+            >>> rows = [("A cat sleeps.", "A kitten naps.", 0.9), ("A cat sleeps.", "Taxes rise.", 0.0)]
+            >>> trainer = Trainer(SentenceEncoder(), rows, CosineSimilarityLoss(), TrainingConfig(steps=2))
+            >>> trainer.fit(show_progress_bar=False)[-1]["step"]
+            2
         """
         ranks = Ranks.join(self.model.device.type, self.config.timeout)
         ranks.place(self.model)
