@@ -18,6 +18,7 @@
 #include <torch/library.h>
 
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <list>
@@ -529,6 +530,20 @@ void compute(const c10::OperatorHandle& op, const std::string& name, torch::jit:
   stack->push_back(made);
 }
 
+// Of this thread, in nanoseconds.
+long processor_time() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * 1'000'000'000L + now.tv_nsec;
+}
+
+// Adds the time of the device itself, while this exists.
+std::atomic<long> nanoseconds{0};
+struct Timed {
+  const long start = processor_time();
+  ~Timed() { nanoseconds += processor_time() - start; }
+};
+
 // What an operation holds; it is dropped without the lock.
 struct Held {
   Tensors seen;
@@ -716,24 +731,17 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
   if (captured && !view) capturing->calls.push_back(std::move(call));
 }
 
-// Of this thread, in nanoseconds.
-long processor_time() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return now.tv_sec * 1'000'000'000L + now.tv_nsec;
-}
-
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   Held held;
   Locked locked(state);
-  const long start = processor_time();
+  const Timed timed;
   run(op, stack, held);
-  counts["nanoseconds"] += processor_time() - start;
 }
 
 at::Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
                  std::optional<at::Device> device, std::optional<bool>, std::optional<at::MemoryFormat> format) {
   On on(device ? device->index() : -1);
+  const Timed timed;
   auto made = at::detail::empty_generic(size, &memory, c10::DispatchKeySet(c10::DispatchKey::SIMULATED),
                                         dtype.value_or(at::kFloat), format);
   if (is_captured(current)) capturing->memory.push_back(made.storage());
@@ -743,6 +751,7 @@ at::Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std
 at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool>) {
   On on(device ? device->index() : -1);
+  const Timed timed;
   auto made = at::detail::empty_strided_generic(size, stride, &memory, c10::DispatchKeySet(c10::DispatchKey::SIMULATED),
                                                 dtype.value_or(at::kFloat));
   if (is_captured(current)) capturing->memory.push_back(made.storage());
@@ -1038,6 +1047,7 @@ void simulated_forget() {
   counts.clear();
   kernels.clear();
   pinned_allocations = 0;
+  nanoseconds = 0;
 }
 void simulated_flash(long built) { built_with_flash = built; }
 void simulated_idle(long given) { idle = given; }
@@ -1141,6 +1151,7 @@ const char* simulated_report() {
   static std::string text;
   std::ostringstream out;
   for (const auto& [name, number] : counts) out << name << '\t' << number << '\n';
+  out << "nanoseconds\t" << nanoseconds.load() << '\n';
   out << "pinned allocations\t" << pinned_allocations << '\n';
   for (const auto& [name, number] : kernels) out << "kernel " << name << '\t' << number << '\n';
   for (const auto& problem : problems) out << '!' << problem << '\t' << 1 << '\n';

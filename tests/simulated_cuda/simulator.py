@@ -23,6 +23,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,6 +39,7 @@ SOURCE = Path(__file__).parent / "device.cpp"
 _lock = threading.Lock()
 
 
+@cache  # The source may change while a process runs, which cannot load the device twice.
 def compiled(kind: str = "cuda") -> Path:
     """The library for a type of devices, compiled once for each version of torch and of the source."""
     key = hashlib.sha256(f"{torch.__version__}{SOURCE.read_text(encoding='utf-8')}".encode()).hexdigest()[:16]
