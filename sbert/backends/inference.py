@@ -47,11 +47,12 @@ class Inference:
     Args:
         dtype: Of the arithmetic; vectors come in the dtype of the weights.
         compiling: Options of ``torch.compile``, if that is wanted.
+        copies: Whether copies of the weights may be made and kept for the next call.
     """
 
-    def __init__(self, dtype: torch.dtype, compiling: Compiling = None) -> None:
+    def __init__(self, dtype: torch.dtype, compiling: Compiling = None, copies: bool = True) -> None:
         self.dtype: torch.dtype = dtype
-        self._compiling = compiling
+        self._compiling, self._copies = compiling, copies
         self._running: dict[nn.Module, _Running] = {}
 
     def running(self, call: Callable[[TokenBatch], Output]) -> Callable[[TokenBatch], Output]:
@@ -69,7 +70,7 @@ class Inference:
     def forward(self, network: Any, batch: TokenBatch) -> Tensor:
         """The tokens' vectors. Shape: (tokens, dim)."""
         if network not in self._running:
-            self._running[network] = _Running(network, self.dtype, self._compiling)
+            self._running[network] = _Running(network, self.dtype, self._compiling, self._copies)
         return self._running[network].forward(batch)
 
 
@@ -79,13 +80,13 @@ _inference: ContextVar[Inference | None] = ContextVar("sbert_inference", default
 class _Running:
     """A network in one call of ``encode``: the forward of copies, and the module once that has failed."""
 
-    def __init__(self, network: Any, dtype: torch.dtype, compiling: Compiling) -> None:
+    def __init__(self, network: Any, dtype: torch.dtype, compiling: Compiling, copies: bool) -> None:
         self._network, self._dtype, self._compiling = network, dtype, compiling
         self._weights: torch.dtype = network.dtype
-        kept = _keep(network, dtype, compiling)
-        self._copies = kept.copies
+        kept = _keep(network, dtype, compiling) if copies else None
+        self._copies = kept.copies if kept else None
         # What has to be waited for is asked for now, and looked at once the first batch is under way.
-        self._unchanged = kept.samples.start() if kept.samples.deferred and self._copies else None
+        self._unchanged = kept.samples.start() if kept and kept.samples.deferred and self._copies else None
         self._module: Callable[[TokenBatch], Tensor] | None = None
 
     def forward(self, batch: TokenBatch) -> Tensor:

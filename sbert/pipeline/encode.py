@@ -164,9 +164,9 @@ class Encoding:
         return rows
 
     def exact(self: AnyEncoding) -> AnyEncoding:
-        """The same call, which computes in the dtype of the weights."""
+        """The same call, which computes in the dtype of the weights, and leaves the copies of lower precision."""
         made = copy.copy(self)
-        made.inference = Inference(self.dtype)
+        made.inference = Inference(self.dtype, copies=False)
         return made
 
     def batches(

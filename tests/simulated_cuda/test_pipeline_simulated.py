@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
+from sbert.backends.inference import choose
 from sbert.chunking import encode_chunks
 from sbert.evaluation import SimilarityEvaluator
 from sbert.losses import CosineSimilarityLoss, MultipleNegativesRankingLoss, SoftmaxLoss
@@ -145,6 +146,10 @@ def test_what_leaves_the_range_of_float16_is_computed_again(folder: Path) -> Non
         with pytest.warns(UserWarning, match="left the range of float16 and were computed again in float32"):
             vectors = model.encode(texts)
         np.testing.assert_allclose(vectors, reference, atol=1e-5)
+        copies = choose(model[0].network, torch.float16)
+        with pytest.warns(UserWarning, match="computed again in float32"):
+            model.encode(texts)
+        assert choose(model[0].network, torch.float16) is copies  # It is kept for the next call.
         with pytest.warns(UserWarning, match="computed again in float32"):
             tokens = model.encode(texts[:3], output_value="token_embeddings")
         assert all(part.isfinite().all() for part in tokens)
