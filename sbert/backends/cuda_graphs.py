@@ -27,7 +27,7 @@ from sbert.storage.files import is_failure, is_out_of_memory, one_line
 from sbert.storage.processes import Lock
 
 # Numbers of tokens and of rows of the graphs; a smaller batch is completed with a row of filler tokens and empty rows.
-_TOKENS = (16, 32, 64, 128, 256, 512, 1024)
+_TOKENS = (16, 32, 64, 128, 256, 384, 512, 768, 1024)
 _ROWS = (1, 8, 32, 64)
 # A capture takes as long as a few forwards, so a size is captured at its second use.
 _SEEN = 2

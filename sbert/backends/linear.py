@@ -38,7 +38,8 @@ class Linear:
         weight = weights[0] if len(weights) == 1 else torch.cat(weights)
         biases = [layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias for layer in layers]
         self.bias: Tensor = torch.cat([bias.detach().to(dtype) for bias in biases])
-        self.packed, self.epilogue = packed, epilogue
+        self.packed: bool = packed
+        self.epilogue: bool = epilogue
         self.weight: Tensor = _ops()._reorder_linear_weight(weight.contiguous(), _EXPECTED_TOKENS) if packed else weight
 
     def __call__(self, x: Tensor, activation: Activation | None = None, residual: Tensor | None = None) -> Tensor:

@@ -233,7 +233,7 @@ class SentenceEncoding(Encoding):
         super().__init__(model, batch_tokens, batch_size, on_device)
         if not plain:
             dtype, _ = inference_dtype(self.dtype, model.automatic_dtype, self.device)
-            self.inference = Inference(dtype, model._compiling)
+            self.inference: Inference = Inference(dtype, model._compiling)
         self.prompt: str = prompt
         self.truncate_dim: int | None = truncate_dim
         self.normalize: bool = normalize

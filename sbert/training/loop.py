@@ -84,7 +84,9 @@ class Run:
         output = self._first_output() if ranks.world > 1 else None
         if config.sharded:
             shard(model, ranks)
-        self.replicated = [] if output is None or config.sharded else used_last(model.parameters(), output, ranks)
+        self.replicated: list[nn.Parameter] = (
+            [] if output is None or config.sharded else used_last(model.parameters(), output, ranks)
+        )
         self.optimizer: torch.optim.Optimizer = self.weights.optimizer(config.weight_decay, tensors)
         # With gradient caching, the rows of all chunks would take more memory than the whole gradient.
         sparse = ranks.world == 1 and config.chunk_tokens is None
