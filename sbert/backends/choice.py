@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,9 +11,12 @@ import torch
 from sbert.backends.cuda_graphs import CudaGraphs
 from sbert.backends.fused import Fused
 from sbert.backends.half_precision import HalfPrecision
-from sbert.backends.parity import parity
+from sbert.backends.parity import parity, probe, twin
 from sbert.backends.select import select
 from sbert.backends.self_check import check
+from sbert.backends.triton import remedy
+from sbert.inputs.arguments import warn
+from sbert.storage.files import is_failure, one_line
 
 Compiling = dict[str, Any] | None
 # A forward of copies, or the reason why there is none, so that the module runs.
@@ -30,11 +34,31 @@ def fastest(network: Any, dtype: torch.dtype, compiling: Compiling = None) -> Ch
         found = check(network, dtype)
         if found.parts is None:
             return found.refusals.get(Fused.name) or f"the plain forward is faster on this GPU: {found.why}"
-        make = partial(make, parts=found.parts)
+        make = partial(make, parts=_that_run(make, network, found.parts))
     made = parity(make, Fused.how, network, device, dtype)
     if isinstance(made, str) or compiling is not None or CudaGraphs.supports(network, device, dtype) is not None:
         return made
     return CudaGraphs(made)
+
+
+def _that_run(make: Callable[..., Fused], network: Any, parts: frozenset[str]) -> frozenset[str]:
+    """The parts, or none if they fail here: another process, with a compiler for them, may have found them right."""
+    failure = _failure(partial(make, parts=parts), network) if parts else None
+    if failure is None or _failure(partial(make, parts=frozenset()), network):  # Then it is not their fault.
+        return parts
+    warn(f"{type(network).__name__} does without its kernels on this GPU: they fail ({failure}); {remedy(failure)}")
+    return frozenset()
+
+
+def _failure(make: Callable[[Any], Fused], network: Any) -> str | None:
+    try:
+        with torch.no_grad():
+            make(twin(network)).forward(probe(network, network.device))
+    except Exception as error:
+        if not is_failure(error):
+            raise
+        return one_line(error)
+    return None
 
 
 # Cosine 0.9999 of a row's vectors to those of float32; beyond, autocast keeps the sums of the layers in float32.

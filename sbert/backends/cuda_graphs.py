@@ -13,6 +13,7 @@ import warnings
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -27,14 +28,20 @@ from sbert.storage.files import is_failure, is_out_of_memory, one_line
 from sbert.storage.processes import Lock
 
 # Numbers of tokens and of rows of the graphs; a smaller batch is completed with a row of filler tokens and empty rows.
-_TOKENS = (16, 32, 64, 128, 256, 384, 512, 768, 1024)
-_ROWS = (1, 8, 32, 64)
+_TOKENS = (16, 32, 64, 128, 256, 512, 768, 1024)
+_ROWS = (1, 8, 64)
 # A capture takes as long as a few forwards, so a size is captured at its second use.
 _SEEN = 2
 _Size = tuple[int, int]  # Tokens and rows.
 
 # CUDA captures one graph at a time per process.
 capturing: Lock = Lock()
+
+
+@cache
+def capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """The stream of all captures on a device: cuBLAS keeps memory for each stream on which it has run."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 class _Shared(NamedTuple):
@@ -148,15 +155,22 @@ class CudaGraphs:
             if not is_failure(error) and not is_out_of_memory(error):
                 raise
             self.failure = f"a capture failed ({one_line(error)})"
-            with suppress(Exception):  # Otherwise torch's allocator may never return memory again.
-                torch._C._cuda_endAllocateToPool(device.index, self._shared.pool)  # type: ignore[union-attr]
+            self._end_of_capture(device)
         self._captured.clear()
         warnings.warn(f"short texts are encoded without CUDA graphs: {self.failure}; please report it", stacklevel=2)
 
+    def _end_of_capture(self, device: torch.device) -> None:
+        """What torch leaves undone if the end of a capture fails: no memory would be returned, no dropout could run."""
+        with suppress(Exception):
+            torch._C._cuda_endAllocateToPool(device.index, self._shared.pool)  # type: ignore[union-attr]
+        with suppress(Exception):
+            generator: Any = torch.cuda.default_generators[device.index]
+            generator.graphsafe_set_state(generator.clone_state())  # A clone takes no part in a capture.
+
     def _capture(self, size: _Size, device: torch.device) -> _Captured:
         if self._shared is None:
-            stream, free = torch.cuda.Stream(device), torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._shared = _Shared(torch.cuda.graph_pool_handle(), stream, free)
+            free = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._shared = _Shared(torch.cuda.graph_pool_handle(), capture_stream(device), free)
         pool, stream, free = self._shared
         stream.wait_stream(torch.cuda.current_stream(device))
         stream.wait_event(free)

@@ -110,6 +110,8 @@ class Fused:
         self._widen = None if backbone.widen is None else Linear([backbone.widen], dtype, self._reordered)
         self._layers = [_Layer(layer, backbone, dtype, self._reordered, self.parts) for layer in backbone.layers]
         self._make_bias, self._bias = backbone.position_bias, torch.zeros(0, 0, 0)
+        if network.device.type != "cpu":  # Once for all streams of the callers.
+            self._position_bias(self.longest)
         self._rest = _rest if compiling is None else torch.compile(_rest, **compiling)
 
     @staticmethod

@@ -19,9 +19,10 @@ def shape_of(network: Any, dtype: torch.dtype) -> list[object]:
     device, backbone = network.device, backbone_of(network)
     weights = [[*weight.shape, str(weight.dtype)] for weight in _weights(network)]
     model = [backbone.heads, *backbone.activation.pointwise, digest(weights)]
-    versions = [str(torch.__version__)]
-    with suppress(PackageNotFoundError):  # Where it runs from its source alone.
-        versions.append(version("sbert"))
+    versions = [str(torch.__version__), str(torch.version.cuda)]
+    for package in ("sbert", "triton"):
+        with suppress(PackageNotFoundError):  # Where it runs from its source alone, or is not installed.
+            versions.append(version(package))
     gpu = [torch.cuda.get_device_name(device), *torch.cuda.get_device_capability(device)]
     return [*gpu, *versions, str(dtype), *model]
 

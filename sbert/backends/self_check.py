@@ -28,7 +28,7 @@ from sbert.backends.half_precision import cast
 from sbert.backends.model_keys import backbone_of, digest, fingerprint, shape_of
 from sbert.backends.padded import Padded
 from sbert.backends.parity import gap, probe_of, tolerance
-from sbert.backends.triton import supported
+from sbert.backends.triton import remedy, supported
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, one_line
 from sbert.storage.user_cache import load, store
@@ -111,7 +111,7 @@ def _warn(network: Any, reasons: dict[str, str]) -> None:
     words = "; ".join(f"{way}: {reason}" for way, reason in reasons.items() if way.count(_AND) < 2)
     if words:
         name = type(network).__name__
-        warnings.warn(f"{name} does without what does not work on this GPU: {words}; please report it", stacklevel=2)
+        warnings.warn(f"{name} does without what does not work on this GPU: {words}; {remedy(words)}", stacklevel=2)
 
 
 def _found(network: Any, dtype: torch.dtype, shape: list[object], key: str) -> Check:
@@ -214,7 +214,7 @@ def _timed(network: Any, dtype: torch.dtype, way: str) -> list[float]:
 
 
 def seconds(run: Callable[[], object], most: float = _SECONDS) -> float:
-    """Seconds of a call on the current CUDA device; after a first call, it is repeated for ``most`` seconds."""
+    """Seconds of a call on the current CUDA device; after two others, it is repeated for ``most`` seconds."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
 
     def calls(count: int) -> float:
@@ -226,4 +226,5 @@ def seconds(run: Callable[[], object], most: float = _SECONDS) -> float:
         milliseconds: float = start.elapsed_time(end)
         return max(1e-9, milliseconds / 1e3 / count)
 
+    calls(1)  # What compiles or is loaded at the first use.
     return calls(max(1, int(most / calls(1))))

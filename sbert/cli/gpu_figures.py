@@ -106,16 +106,16 @@ def _texts(count: int, length: int, seed: int) -> list[str]:
 
 def _throughput(tasks: Tasks, length: int, ceiling: float | None) -> Figures:
     """Tokens and texts per second, with ever more texts until a call takes long enough."""
-    count, seconds = _LEAST, 0.0
+    count, taken = _LEAST, 0.0
     tasks.timed(_texts(count, length, 0), on_truncate="ignore")
-    while seconds < _SECONDS / 2 and count < _MOST:
+    while taken < _SECONDS / 2 and count < _MOST:
         count = min(4 * count, _MOST)
         texts = _texts(count, length, count)
-        seconds, _ = tasks.timed(texts, on_truncate="ignore")
+        taken, _ = tasks.timed(texts, on_truncate="ignore")
     need = tasks.useful(texts)
-    found = {"tokens/s": need["tokens"] / seconds, "texts/s": count / seconds, "tokens a text": need["tokens"] / count}
+    found = {"tokens/s": need["tokens"] / taken, "texts/s": count / taken, "tokens a text": need["tokens"] / count}
     if ceiling and need["operations"]:
-        found["% of the product's ceiling"] = 1e-10 * need["operations"] / seconds / ceiling
+        found["% of the product's ceiling"] = 1e-10 * need["operations"] / taken / ceiling
     return found
 
 

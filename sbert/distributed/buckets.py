@@ -23,8 +23,8 @@ class GradientBuckets:
     is sent as soon as its gradients and all buckets before it are complete: all ranks send the same buckets in the same
     order, even if a rank lacks the gradient of some parameters. ``finish`` sends the remaining ones.
 
-    torch's DistributedDataParallel does the same for one forward and one backward of one wrapped module. Here a step
-    has many of both, and chunks that are encoded without a graph.
+    The buckets take as much memory as the gradients. torch's DistributedDataParallel does the same for one forward and
+    one backward of one wrapped module. Here a step has many of both, and chunks that are encoded without a graph.
 
     Args:
         parameters: The parameters, the same and in the same order on all ranks.
@@ -102,6 +102,8 @@ def used_last(parameters: Iterable[nn.Parameter], output: Tensor, ranks: Ranks) 
     parameters in its pooler.
     """
     trained = [parameter for parameter in parameters if parameter.requires_grad]
+    if not trained:
+        return []
     nodes, seen = [output.grad_fn], set()
     while nodes:
         node = nodes.pop()

@@ -31,7 +31,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         threads, paused = _calls[model]
         threads.append(thread)
         for module in paused:
-            vars(module)["training"] = False  # As an attribute it takes fifty times as long.
+            _set_mode(module, False)
     try:
         with torch.no_grad():
             yield
@@ -41,12 +41,19 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             _resume(model)
 
 
+def _set_mode(module: nn.Module, training: bool) -> None:
+    if isinstance(module, torch.jit.ScriptModule):
+        module.training = training
+    else:
+        vars(module)["training"] = training  # As an attribute it takes fifty times as long.
+
+
 def _resume(model: nn.Module) -> None:
     """Restore the modes if no call is running."""
     threads, paused = _calls[model]
     if not threads:
         for module in paused:
-            vars(module)["training"] = True
+            _set_mode(module, True)
         del _calls[model]
 
 

@@ -87,6 +87,7 @@ class Run:
         self.replicated: list[nn.Parameter] = (
             [] if output is None or config.sharded else used_last(model.parameters(), output, ranks)
         )
+        del output  # And its graph.
         self.optimizer: torch.optim.Optimizer = self.weights.optimizer(config.weight_decay, tensors)
         # With gradient caching, the rows of all chunks would take more memory than the whole gradient.
         sparse = ranks.world == 1 and config.chunk_tokens is None

@@ -51,8 +51,10 @@ def seed_step(seed: int, step: int, rank: int, device: torch.device) -> None:
     torch.default_generator.manual_seed(number)
     if device.type != "cpu":
         module: Any = torch.get_device_module(device)
-        module.manual_seed(number) if device.type == "mps" else module.default_generators[device.index].manual_seed(
-            number
-        )
+        generators = getattr(module, "default_generators", None)
+        if generators:
+            generators[device.index].manual_seed(number)
+        else:
+            module.manual_seed(number)
     np.random.seed(words[0])
     random.seed(int(words[1]))

@@ -434,3 +434,13 @@ def test_token_embeddings_are_checked(tmp_path: Path) -> None:
         model[0].auto_model.encoder.layer[0].output.dense.bias[0] = torch.inf
     with pytest.raises(ValueError, match=r"a token's vector of sentences\[0\] is not finite"):
         model.encode(["a"], output_value="token_embeddings")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Of torch.jit.
+def test_a_scripted_module_is_in_eval_mode_as_well() -> None:
+    dropout = torch.jit.script(nn.Dropout(0.5))
+    model = SentenceEncoder(WordEmbeddings(["red", "fox"], torch.eye(2)), Pooling(), dropout, device="cpu")
+    model.train()
+    expected = copy.deepcopy(model).eval().encode(["red fox"] * 4)
+    np.testing.assert_array_equal(model.encode(["red fox"] * 4), expected)
+    assert dropout.training

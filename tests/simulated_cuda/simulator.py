@@ -32,7 +32,7 @@ import pytest
 import torch
 from torch.utils import cpp_extension
 
-from sbert.backends import self_check
+from sbert.backends import cuda_graphs, self_check
 from sbert.storage import user_cache
 
 SOURCE = Path(__file__).parent / "device.cpp"
@@ -331,6 +331,7 @@ def simulated(capability: tuple[int, int] = (9, 0), devices: int = 2, kind: str 
         simulator = Simulator(library)
         checked = self_check.LONGEST, self_check.seconds, user_cache.folder
         # The times of this device would choose at random, and nothing is to be left in the user's cache.
+        cuda_graphs.capture_stream.cache_clear()
         self_check.LONGEST, self_check.seconds, user_cache.folder = 64, lambda *_: 1.0, lambda: Path(os.devnull)
         try:
             yield simulator

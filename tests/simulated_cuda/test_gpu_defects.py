@@ -103,7 +103,8 @@ def test_04_a_kernel_that_torch_is_built_without(folder: Path, expected: np.ndar
         model = encoder(folder)
         assert are_close(model.encode(TEXTS), expected)
         assert are_close(singly(model), expected)
-    assert len({str(warning.message) for warning in said if warning.category is UserWarning}) <= 1
+    messages = {str(warning.message) for warning in said if warning.category is UserWarning}
+    assert len(messages) <= 1, messages
 
 
 def work(functions: list[Callable[[], bool]]) -> list[Any]:

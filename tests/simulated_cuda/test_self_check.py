@@ -176,7 +176,7 @@ def test_later_processes_know_the_times_and_the_gaps(
 
 
 def test_what_it_costs(gpu: Simulator, folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Each way runs twice to be compared, and no more than twice for each length if a call takes long."""
+    """Each way runs twice to be compared, and no more than three times for each length if a call takes long."""
     runs: list[str] = []
     for kind in (Padded, Fused):
         right = kind.forward
@@ -192,13 +192,25 @@ def test_what_it_costs(gpu: Simulator, folder: Path, patch: pytest.MonkeyPatch) 
     runs.clear()
     gpu.forget()
     found = check(model[0].network, BFLOAT16)
-    assert runs.count("padded") == 2 * 2 + 4
-    assert runs.count("fused") == 2 * (2 + 4)
+    assert runs.count("padded") == 2 * 2 + 6
+    assert runs.count("fused") == 2 * (2 + 6)
     print(gpu.count("kernels"), "kernels,", gpu.count("synchronizations"), "synchronizations")
-    assert gpu.count("synchronizations") <= 30
-    assert gpu.count("kernels") <= 1500
+    assert gpu.count("synchronizations") <= 36  # Three for each of six times.
+    assert gpu.count("kernels") <= 1700
     assert all(0 < second < 10 for both in found.seconds.values() for second in both)
     assert gpu.count("copies to the host") <= 1
+
+
+def test_kernels_that_only_this_process_cannot_compile(gpu: Simulator, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Another process has found them right, on a machine that shares the cache and has a compiler."""
+    timed(patch, **{"with": 1.0, "fused": 2.0, "plain": 3.0})
+    assert used(loaded(folder))
+    breaking(patch, lambda way: bool(way.parts), RuntimeError("Failed to find C compiler"))
+    model = loaded(folder)
+    with pytest.warns(UserWarning, match="without its kernels .* C compiler.*; install gcc, or set CC") as said:
+        assert used(model) == frozenset()
+    assert len(said) == 1
+    assert similarity(model, folder) >= 0.9998
 
 
 def test_time_of_a_call(gpu: Simulator) -> None:

@@ -32,16 +32,21 @@ def refusal(device: torch.device, dtype: torch.dtype) -> str | None:
     return None if dtype in _DTYPES else f"it does not compute in {dtype}"
 
 
+def remedy(failure: str) -> str:
+    """What to do about a kernel that fails."""
+    return "install gcc, or set CC" if "C compiler" in failure else "please report it"
+
+
 def _norm(device: torch.device, dtype: torch.dtype, backbone: Backbone) -> str | None:
     width = max(backbone.norm.normalized_shape[0], *(layer.norm.normalized_shape[0] for layer in backbone.layers))
-    return refusal(device, dtype) or (f"its layers are too wide ({width} numbers)" if width > _WIDTH else None)
+    return refusal(device, dtype) or (f"its layers are too wide ({width} dimensions)" if width > _WIDTH else None)
 
 
 def _attention(device: torch.device, dtype: torch.dtype, backbone: Backbone) -> str | None:
     if dtype == torch.float32:
         return "its products take half precision"
     dim = backbone.head_dim
-    return refusal(device, dtype) or (f"its heads are too large ({dim} numbers)" if dim > _HEAD else None)
+    return refusal(device, dtype) or (f"its heads are too large ({dim} dimensions)" if dim > _HEAD else None)
 
 
 def _activation(device: torch.device, dtype: torch.dtype, backbone: Backbone) -> str | None:

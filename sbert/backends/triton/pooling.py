@@ -7,7 +7,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from sbert.backends.triton import launches, refusal
+from sbert.backends.triton import launches, refusal, remedy
 from sbert.backends.varlen_training import are_means, two_rows
 from sbert.batch import Ragged
 from sbert.storage.files import is_failure, one_line
@@ -24,12 +24,15 @@ def means(rows: Ragged) -> Tensor | None:
     """
     values = rows.values
     trained = torch.is_grad_enabled() and values.requires_grad
-    if not values.is_cuda or trained or torch.compiler.is_compiling() or not values.is_contiguous():
+    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    if not values.is_cuda or trained or traced or not values.is_contiguous():
         return None
     if values.dim() != 2 or refusal(values.device, values.dtype) is not None:
         return None
     kind = values.dtype, values.device
     if kind not in _failures:
+        if torch.cuda.is_current_stream_capturing():  # The trial waits for its result.
+            return None
         _failures[kind] = _failure(*kind)
     return launches.mean_rows(rows) if _failures[kind] is None else None
 
@@ -46,5 +49,5 @@ def _failure(dtype: torch.dtype, device: torch.device) -> str | None:
         if not is_failure(error):
             raise
         reason = f"fails ({one_line(error)})"
-    warnings.warn(f"mean pooling runs slower than it could: its kernel {reason}", stacklevel=2)
+    warnings.warn(f"mean pooling runs slower than it could: its kernel {reason}; {remedy(reason)}", stacklevel=2)
     return reason
