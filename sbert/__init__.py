@@ -86,27 +86,29 @@ sentences, and with 256 tokens that figure is 37.5. With ``truncate_dim=128`` an
 else; each gives what it gives in sentence-transformers:
 
 - ``SentenceTransformer(name_or_folder)`` with ``device=``, ``prompts=``, ``default_prompt_name=``,
-  ``similarity_fn_name=``, ``truncate_dim=``, ``revision=``, ``token=``, ``cache_folder=``, ``local_files_only=``;
+  ``similarity_fn_name=``, ``truncate_dim=``, ``revision=``, ``token=``, ``cache_folder=``, ``local_files_only=``,
+  ``model_name_or_path=``, ``modules=``, ``model_kwargs=``, ``processor_kwargs=``, ``tokenizer_kwargs=``,
+  ``config_kwargs=``, ``trust_remote_code=False``, ``backend="torch"``, ``model_card_data=None``;
 - ``encode(sentences)`` with ``prompt_name=``, ``prompt=``, ``batch_size=``, ``show_progress_bar=``,
   ``output_value="token_embeddings"``, ``convert_to_numpy=``, ``convert_to_tensor=``, ``device=``,
-  ``normalize_embeddings=``, ``truncate_dim=``, ``precision="binary"``, ``precision="ubinary"``;
+  ``normalize_embeddings=``, ``truncate_dim=``, ``precision="binary"``, ``precision="ubinary"``, ``output_value=None``;
 - of a ``model``: ``encode_query``, ``encode_document``, ``similarity``, ``similarity_pairwise``,
   ``similarity_fn_name``, ``prompts``, ``default_prompt_name``, ``max_seq_length``, ``tokenizer``, ``device``,
   ``dtype``, ``truncate_dim``, ``get_sentence_embedding_dimension()``, ``model[0].auto_model``, ``to(device)``,
-  ``eval()``, ``save(path)``, ``push_to_hub(repo_id)``.
+  ``eval()``, ``save(path)``, ``push_to_hub(repo_id)``, ``get_embedding_dimension()``, ``get_max_seq_length()``,
+  ``truncate_embeddings(dim)``, ``truncate_sentence_embeddings(dim)``, ``set_pooling_include_prompt(False)``,
+  ``evaluate(evaluator)``, ``_first_module()``, ``_last_module()``, ``save_pretrained(path)``,
+  ``save(path, model_name=)``, ``save(path, create_model_card=False)``.
+
+``encode(texts, device=["cuda:0", "cuda:1"])``, and ``encode(texts, pool=pool)`` with the pool of
+``start_multi_process_pool()``, encode in one process per device; ``sbert.pipeline.processes`` has the details.
 
 These raise an error:
 
-- ``SentenceTransformer(name_or_folder)`` with ``model_name_or_path=``, ``modules=``, ``model_kwargs=``,
-  ``tokenizer_kwargs=``, ``processor_kwargs=``, ``config_kwargs=``, ``model_card_data=``, ``trust_remote_code=``,
-  ``backend=``, ``use_auth_token=``;
-- ``encode(sentences)`` with ``pool=``, ``chunk_size=``, ``device=["cuda:0", "cuda:1"]``, ``output_value=None``,
-  ``precision="int8"``, ``precision="uint8"``;
-- of a ``model``: ``start_multi_process_pool``, ``encode_multi_process``, ``stop_multi_process_pool``, ``fit``,
-  ``evaluate``, ``save_pretrained``, ``save_to_hub``, ``get_max_seq_length``, ``get_embedding_dimension``,
-  ``get_sentence_features``, ``preprocess``, ``truncate_sentence_embeddings``, ``set_pooling_include_prompt``,
-  ``add_adapter``, ``load_adapter``, ``_first_module``, ``tokenize(texts)["input_ids"]``, ``save(path, model_name=)``,
-  ``similarity(embeddings1=)``;
+- ``SentenceTransformer(name_or_folder)`` with ``model_card_data=``, ``trust_remote_code=True``, ``backend="onnx"``;
+- ``encode(sentences)`` with ``precision="int8"``, ``precision="uint8"``;
+- of a ``model``: ``fit``, ``get_sentence_features``, ``preprocess``, ``add_adapter``, ``load_adapter``,
+  ``tokenize(texts)["input_ids"]``, ``similarity(embeddings1=)``;
 - imported from ``sbert``: ``util``, ``models``, ``InputExample``, ``SentenceTransformerTrainer``, ``SparseEncoder``.
 
 What differs, on purpose:
@@ -139,8 +141,7 @@ Their names and ours:
 
 ## Limits
 
-One call of ``encode`` uses one process and one device: there is no pool of processes. Models that read images are not
-supported.
+Models that read images are not supported.
 """
 
 from importlib import import_module

@@ -179,13 +179,16 @@ def rebuild(config: PretrainedConfig, weights: dict[str, Tensor], dtype: torch.d
         return kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype).eval()
 
 
-def load_classifier(folder: Path, config: PretrainedConfig, dtype: torch.dtype, fresh: bool) -> PreTrainedModel:
+def load_classifier(
+    folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None, fresh: bool
+) -> PreTrainedModel:
     """The transformer in ``folder`` with a head for sequence classification.
 
     Args:
         folder: Folder of the model.
         config: Configuration; ``num_labels`` is the number of scores.
         dtype: Dtype of the weights.
+        attention: Name of an implementation of attention. Default: that of transformers.
         fresh: Whether to create a new head with random weights; otherwise the folder has to contain one.
 
     Raises:
@@ -197,7 +200,7 @@ def load_classifier(folder: Path, config: PretrainedConfig, dtype: torch.dtype, 
     if config.is_encoder_decoder or not known:
         reason = f"describes a model ({config.model_type}) that scores no pairs in one pass"
         raise UnreadableError(path, reason, "use an encoder such as BERT")
-    model, missing = _read(imported("AutoModelForSequenceClassification"), folder, config, dtype, None)
+    model, missing = _read(imported("AutoModelForSequenceClassification"), folder, config, dtype, attention)
     if not fresh:
         _refuse_missing(folder, missing)
         return model

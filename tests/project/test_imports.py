@@ -22,7 +22,7 @@ FLOORS = [
     ["modules", "losses"],
     ["saving", "data", "visualization"],
     ["pipeline"],
-    ["search"],
+    ["search", "compatibility"],
     ["encoder", "evaluation"],
     ["chunking", "training"],
     ["cross_encoder"],

@@ -24,6 +24,15 @@ WORKS: dict[str, dict[str, str]] = {
         "token=": _MADE.format("token='secret'"),
         "cache_folder=": _MADE.format("cache_folder=new"),
         "local_files_only=": _MADE.format("local_files_only=True"),
+        "model_name_or_path=": "result = SentenceTransformer(model_name_or_path=folder, device='cpu').encode(texts)",
+        "modules=": "result = SentenceTransformer(modules=list(model), device='cpu').encode(texts)",
+        "model_kwargs=": _MADE.format("model_kwargs={'attn_implementation': 'eager'}"),
+        "processor_kwargs=": _MADE.format("processor_kwargs={'truncation_side': 'left'}"),
+        "tokenizer_kwargs=": _MADE.format("tokenizer_kwargs={'truncation_side': 'left'}"),
+        "config_kwargs=": _MADE.format("config_kwargs={'layer_norm_eps': 0.1}"),
+        "trust_remote_code=False": _MADE.format("trust_remote_code=False"),
+        'backend="torch"': _MADE.format("backend='torch'"),
+        "model_card_data=None": _MADE.format("model_card_data=None"),
     },
     "encode(sentences)": {
         "prompt_name=": _ENCODED.format("prompt_name='query'"),
@@ -38,6 +47,8 @@ WORKS: dict[str, dict[str, str]] = {
         "truncate_dim=": _ENCODED.format("truncate_dim=5"),
         'precision="binary"': _ENCODED.format("precision='binary'"),
         'precision="ubinary"': _ENCODED.format("precision='ubinary'"),
+        "output_value=None": _ENCODED.format("output_value=None")
+        + "\nresult = [row['sentence_embedding'] for row in result]",
     },
     "model": {
         "encode_query": "result = model.encode_query(texts)",
@@ -56,39 +67,46 @@ WORKS: dict[str, dict[str, str]] = {
         "model[0].auto_model": "result = type(model[0].auto_model).__name__",
         "to(device)": "result = model.to('cpu').encode(texts)",
         "eval()": "result = model.eval().encode(texts)",
+        "get_embedding_dimension()": "result = model.get_embedding_dimension()",
+        "get_max_seq_length()": "result = model.get_max_seq_length()",
+        "truncate_embeddings(dim)": "with model.truncate_embeddings(5):\n    result = model.encode(texts)",
+        "truncate_sentence_embeddings(dim)": (
+            "with model.truncate_sentence_embeddings(5):\n    result = model.encode(texts)"
+        ),
+        "set_pooling_include_prompt(False)": (
+            "model.set_pooling_include_prompt(False)\nresult = model.encode(texts, prompt='the ')"
+        ),
+        "evaluate(evaluator)": "result = model.evaluate(lambda model, *_, **__: model.encode(texts))",
+        "_first_module()": "result = type(model._first_module()).__name__",
+        "_last_module()": "result = type(model._last_module()).__name__",
+        "save_pretrained(path)": (
+            "model.save_pretrained(new)\nresult = SentenceTransformer(new, device='cpu').encode(texts)"
+        ),
+        "save(path, model_name=)": (
+            "model.save(new, model_name='name')\nresult = SentenceTransformer(new, device='cpu').encode(texts)"
+        ),
+        "save(path, create_model_card=False)": (
+            "import os\nmodel.save(new, create_model_card=False)\nresult = os.path.exists(new + '/README.md')"
+        ),
         "save(path)": "model.save(new)\nresult = SentenceTransformer(new, device='cpu').encode(texts)",
         "push_to_hub(repo_id)": "result = model.push_to_hub('me/model', token='secret', private=True, revision='new')",
     },
 }
 
-_REFUSED = ("model_kwargs", "tokenizer_kwargs", "processor_kwargs", "config_kwargs", "model_card_data")
-_MISSING = (
-    *("start_multi_process_pool", "encode_multi_process", "stop_multi_process_pool", "fit", "evaluate"),
-    *("save_pretrained", "save_to_hub", "get_max_seq_length", "get_embedding_dimension", "get_sentence_features"),
-    *("preprocess", "truncate_sentence_embeddings", "set_pooling_include_prompt", "add_adapter", "load_adapter"),
-    "_first_module",
-)
+_MISSING = ("fit", "get_sentence_features", "preprocess", "add_adapter", "load_adapter")
 REFUSED: dict[str, dict[str, str]] = {
     "SentenceTransformer(name_or_folder)": {
-        "model_name_or_path=": "SentenceTransformer(model_name_or_path=folder)",
-        "modules=": "SentenceTransformer(modules=list(model))",
-        **{f"{name}=": f"SentenceTransformer(folder, {name}={{}})" for name in _REFUSED},
-        "trust_remote_code=": "SentenceTransformer(folder, trust_remote_code=True)",
-        "backend=": "SentenceTransformer(folder, backend='onnx')",
-        "use_auth_token=": "SentenceTransformer(folder, use_auth_token='secret')",
+        "model_card_data=": "SentenceTransformer(folder, model_card_data={})",
+        "trust_remote_code=True": "SentenceTransformer(folder, trust_remote_code=True)",
+        'backend="onnx"': "SentenceTransformer(folder, backend='onnx')",
     },
     "encode(sentences)": {
-        "pool=": "model.encode(texts, pool={})",
-        "chunk_size=": "model.encode(texts, chunk_size=10)",
-        'device=["cuda:0", "cuda:1"]': "model.encode(texts, device=['cpu', 'cpu'])",
-        "output_value=None": "model.encode(texts, output_value=None)",
         'precision="int8"': "model.encode(texts, precision='int8')",
         'precision="uint8"': "model.encode(texts, precision='uint8')",
     },
     "model": {
         **{name: f"model.{name}" for name in _MISSING},
         'tokenize(texts)["input_ids"]': "model.tokenize(texts)['input_ids']",
-        "save(path, model_name=)": "model.save(new, model_name='name')",
         "similarity(embeddings1=)": "x = model.encode(texts)\nmodel.similarity(embeddings1=x, embeddings2=x)",
     },
     "sbert": {
