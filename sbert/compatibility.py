@@ -186,6 +186,10 @@ def _in_processes(model: Any, sentences: Any, pool: Processes, part: int | None,
 class Aliases:
     """What ``SentenceTransformer`` and its ``CrossEncoder`` call otherwise, in both encoders."""
 
+    def __sklearn_clone__(self) -> Any:
+        """The model itself: scikit-learn would copy the weights for each step of a search."""
+        return self
+
     def save_pretrained(self: Any, path: str, **options: Any) -> None:
         """``save``."""
         self.save(path, **options)

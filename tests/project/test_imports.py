@@ -27,6 +27,7 @@ FLOORS = [
     ["chunking", "training"],
     ["cross_encoder"],
     ["__init__"],
+    ["integrations"],
     ["cli"],
     ["__main__"],
 ]
