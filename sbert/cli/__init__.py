@@ -12,6 +12,7 @@ sbert doctor copy
 sbert benchmark copy --data texts.txt
 sbert train --model copy --data nli.tsv --columns premise,hypothesis --label label --loss softmax --output nli
 sbert evaluate copy --suite sts,transfer --data data --output results.csv
+sbert export onnx copy copy-onnx
 ```
 
 ``sbert COMMAND --help`` explains every option.
@@ -34,6 +35,11 @@ file.
 
 ``sbert search`` stores the vectors of ``texts.txt`` in ``texts.txt.sbert-vectors``. It encodes again only if texts,
 model, options, versions or the processor have changed, or if the vectors are damaged; ``--no-cache`` stores nothing.
+
+## Export
+
+``sbert export FORMAT MODEL DIR`` writes a folder that other programs run: ``onnx``, ``openvino``, ``torch-export`` or
+``gguf``. Its ``README.md`` says how; ``sbert.export`` explains the formats.
 
 ## Evaluate
 

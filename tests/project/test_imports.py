@@ -24,7 +24,7 @@ FLOORS = [
     ["pipeline"],
     ["search", "compatibility"],
     ["encoder", "evaluation"],
-    ["chunking", "training"],
+    ["chunking", "training", "export"],
     ["cross_encoder"],
     ["__init__"],
     ["integrations"],
