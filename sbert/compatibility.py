@@ -21,7 +21,11 @@ from sbert.pipeline.processes import Processes
 
 # Its arguments without an equivalent: what they are by default, and what to do instead.
 _REFUSED: dict[str, tuple[Any, str]] = {
-    "trust_remote_code": (False, "code from model folders is never run; use a model that transformers knows"),
+    "trust_remote_code": (
+        False,
+        "code from model folders is never run; pass trust_remote_code=False, which loads each model that transformers"
+        " knows (see the guide of sbert.integrations)",
+    ),
     "backend": ("torch", "models run in torch here; 'sbert export' writes them for other runtimes"),
     "model_card_data": (None, "edit the README.md of the saved folder"),
     "keep_in_fp32_modules": (None, "pass dtype='float32'"),
@@ -176,6 +180,7 @@ def _in_processes(model: Any, sentences: Any, pool: Processes, part: int | None,
     if "out" in options:
         raise ValueError("out= writes the vectors of one process; leave out pool= and the list of devices")
     to_tensor, to_numpy = options.pop("convert_to_tensor", False), options.pop("convert_to_numpy", True)
+    options.pop("show_progress_bar", None)  # Processes show none.
     found = pool.encode(sentences, part, **options)
     if isinstance(found, np.ndarray) and (to_tensor or not to_numpy):
         found = torch.from_numpy(found).to(model.device)
