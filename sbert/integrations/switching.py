@@ -1,12 +1,12 @@
 """Switching from sentence-transformers: every public name of version 6.2, and what it is called here.
 
-There are two ways, and no line of a working script has to change more than this:
+A script that runs already needs another import, and no other change as long as it uses what is here:
 
 - Scripts that encode and compare: ``from sbert import SentenceEncoder as SentenceTransformer``.
-- Scripts that also use its modules (``util``, ``losses``, ``models``, ``evaluation``, the trainer):
+- Scripts that also use the modules (``util``, ``losses``, ``models``, ``evaluation``, the trainer):
   ``import sbert.integrations.sentence_transformers as sentence_transformers``. It has their names over ours.
 
-The tables are for those who want to use the names of this library. The second column says how near they are:
+The tables have the names of this library, for new code. The second column says how near they are:
 
 - **same**: the same name, and the same result for the arguments that both have;
 - **other name**: the same under another name;
@@ -53,7 +53,7 @@ exist.
 | ``load`` | other name | ``sbert.SentenceEncoder(path)`` |
 | ``truncate_embeddings``, ``truncate_sentence_embeddings``, ``set_pooling_include_prompt``, ``evaluate`` | same | |
 | ``start_multi_process_pool``, ``stop_multi_process_pool``, ``encode_multi_process`` | same | |
-| ``append``, ``extend``, ``insert``, ``pop`` | same | |
+| ``append``, ``extend``, ``insert``, ``pop`` | same | ``model[0]``, ``_first_module()`` and ``_last_module()``, too |
 | ``fit``, ``old_fit`` | other form | ``sbert.Trainer(model, rows, loss, config).fit()`` |
 | ``tokenize``, ``preprocess``, ``get_sentence_features`` | other form | ``tokenize(texts)`` gives a ``sbert.TokenBatch``, without padding |
 | ``smart_batching_collate`` | not here | the trainer takes rows of texts |

@@ -20,6 +20,7 @@ from sbert import CrossEncoder, SentenceEncoder
 from sbert.compatibility import _REFUSED, ALIASES
 from sbert.integrations import switching
 from tests import pairs, small
+from tests.integrations import snippets
 from tests.project import render_site
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # The old names of modules warn.
@@ -222,6 +223,35 @@ def test_other_names_of_attributes_exist(ours: dict[str, Any]) -> None:
                 known = set().union(*(taken(getattr(type(ours[owner]), each)) for each in call), public(ours[owner]))
                 known |= set(vars(ours[owner])["_modules"])
                 assert name in known, (heading, names, name)
+
+
+HEADINGS = {
+    "SentenceTransformer(name_or_folder)": ["SentenceTransformer: constructor"],
+    "encode(sentences)": ["SentenceTransformer: encode"],
+    "model": ["SentenceTransformer: methods and attributes", "Arguments of the other methods"],
+    "sbert": ["Training", OUT_OF_SCOPE],
+}
+
+
+def said_of(group: str, call: str) -> list[tuple[str, str]]:
+    """The kind and the remark of a call of the snippets, by its argument or its name."""
+    name = re.sub(r"=[^)]*", "=", call).removeprefix("model[0].")
+    name = (re.findall(r"(\w+)=", name) or re.findall(r"\w+", name))[-1 if "=" in name else 0]
+    rows = [row for heading in HEADINGS[group] for row in TABLES[heading]]
+    return [
+        (kind, said) for names, kind, said in rows if any(fnmatch.fnmatch(name, each) for each in names) or name in said
+    ]
+
+
+def test_the_guide_says_of_each_snippet_whether_it_runs() -> None:
+    """Calls that are run in both libraries are in the tables as such, and those that raise are not called the same."""
+    for group, calls in snippets.PLAIN.items():
+        for call in calls:
+            assert any(kind != "not here" or said.startswith("only") for kind, said in said_of(group, call)), call
+    for group, calls in snippets.REFUSED.items():
+        for call in set(calls) - {"util", "models"}:  # These are headings.
+            assert said_of(group, call)[0][0] != "same", call
+    assert {"util", "models"} <= set(TABLES)
 
 
 def test_the_guide_is_a_page_of_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
