@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,9 @@ def test_what_has_no_padded_form(bert: Path, tmp_path: Path) -> None:
     refused(own, tmp_path, "Identity has no padded form")
     without = [transformer, Pooling(include_prompt=False)]
     refused(SentenceEncoder(*without, prompts={"q": "query: "}, device="cpu"), tmp_path, "leaves the prompt out")
+    slow = SentenceEncoder(Transformer(bert), Pooling(), device="cpu")
+    slow.tokenizer = SimpleNamespace(is_fast=False)
+    refused(slow, tmp_path, r"SimpleNamespace cannot be written to a tokenizer\.json")
     with pytest.raises(TypeError, match="Transformer cannot be exported; pass a SentenceEncoder"):
         export(transformer, tmp_path / "exported", "onnx")  # type: ignore[arg-type]
     refused(SentenceEncoder(*without, device="cpu"), tmp_path, "format='tflite' is unknown", "tflite")
