@@ -39,15 +39,37 @@ GEMMA = {
 }
 MODERN = {**BERT, "pad_token_id": 1, "cls_token_id": 0, "sep_token_id": 2, "local_attention": 8}
 NOMIC = {
-    **{"n_embd": 16, "n_layer": 2, "n_head": 2, "n_inner": 32, "n_positions": 64, "max_trained_positions": 64},
-    **{"activation_function": "swiglu", "attn_pdrop": 0.0, "causal": False, "layer_norm_epsilon": 1e-12},
-    **{"mlp_fc1_bias": False, "mlp_fc2_bias": False, "qkv_proj_bias": False, "prenorm": False, "type_vocab_size": 2},
-    **{"rotary_emb_base": 1000, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False},
-    **{"rotary_emb_scale_base": None, "rotary_scaling_factor": None, "use_flash_attn": True},
+    "n_embd": 16,
+    "n_layer": 2,
+    "n_head": 2,
+    "n_inner": 32,
+    "n_positions": 64,
+    "max_trained_positions": 64,
+    "activation_function": "swiglu",
+    "attn_pdrop": 0.0,
+    "causal": False,
+    "layer_norm_epsilon": 1e-12,
+    "mlp_fc1_bias": False,
+    "mlp_fc2_bias": False,
+    "qkv_proj_bias": False,
+    "prenorm": False,
+    "type_vocab_size": 2,
+    "rotary_emb_base": 1000,
+    "rotary_emb_fraction": 1.0,
+    "rotary_emb_interleaved": False,
+    "rotary_emb_scale_base": None,
+    "rotary_scaling_factor": None,
+    "use_flash_attn": True,
 }
 GTE = {
-    **{**ROBERTA, "rope_theta": 20000, "position_embedding_type": "rope", "layer_norm_type": "layer_norm"},
-    **{"logn_attention_scale": False, "pack_qkv": True, "unpad_inputs": False, "use_memory_efficient_attention": False},
+    **ROBERTA,
+    "rope_theta": 20000,
+    "position_embedding_type": "rope",
+    "layer_norm_type": "layer_norm",
+    "logn_attention_scale": False,
+    "pack_qkv": True,
+    "unpad_inputs": False,
+    "use_memory_efficient_attention": False,
 }
 ALIBI = {"position_embedding_type": "alibi", "feed_forward_type": "geglu", "emb_pooler": "mean"}
 MOE = {**NOMIC, "activation_function": "gelu", "qkv_proj_bias": True, "num_experts": 8, "moe_every_n_layers": 2}
@@ -159,7 +181,10 @@ def build(name: str, folder: Path, **more: Any) -> tuple[torch.nn.Module, Path]:
         folder,
         {
             "config.json": {
-                **{"model_type": asked.kind, **asked.config, "vocab_size": tokenizer.get_vocab_size(), **more},
+                "model_type": asked.kind,
+                **asked.config,
+                "vocab_size": tokenizer.get_vocab_size(),
+                **more,
                 **({"auto_map": code} if asked.remote else {}),
             },
             "modules.json": small.modules(*asked.modules),

@@ -1,4 +1,4 @@
-"""Programs that use sentence-transformers, with ``SentenceTransformer`` replaced by ours and nothing of theirs changed."""
+"""Programs that use sentence-transformers, with ``SentenceTransformer`` replaced by ours, and nothing of theirs."""
 
 from __future__ import annotations
 
@@ -98,9 +98,7 @@ def test_lancedb(tool: Callable[..., Any], vectors: np.ndarray) -> None:
     assert function.ndims() == vectors.shape[1]
     assert same(function.generate_embeddings(TEXTS), vectors)
     # Its default is code from the model's folder.
-    with pytest.raises(
-        ValueError, match="pass trust_remote_code=False, which loads each model that transformers knows"
-    ):
+    with pytest.raises(ValueError, match="pass trust_remote_code=False, which loads each model"):
         registry.get("sentence-transformers").create(name=MODEL, trust_remote_code=True).generate_embeddings(TEXTS)
 
 
