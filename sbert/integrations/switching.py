@@ -71,89 +71,6 @@ exist.
 | ``trust_remote_code`` | not here | code from model folders is never run |
 | ``clear_placement_cache``, ``is_hpu_graph_enabled``, ``model_type``, ``default_huggingface_organization`` | not here | internal |
 
-## CrossEncoder: constructor
-
-| sentence-transformers | how | here, in ``sbert.CrossEncoder`` |
-|---|---|---|
-| ``model_name_or_path``, ``device``, ``revision``, ``token``, ``cache_folder``, ``local_files_only`` | same | |
-| ``processor_kwargs``, ``config_kwargs`` | same | |
-| ``num_labels`` | other name | ``classes``; ``num_labels=`` is understood, too |
-| ``max_length`` | other name | ``max_seq_length``; ``max_length=`` is understood, too |
-| ``activation_fn`` | other name | ``activation``; ``activation_fn=`` is understood, too |
-| ``model_kwargs`` | other form | takes the dtype and the implementation of attention |
-| ``prompts``, ``default_prompt_name`` | not here | put the instruction before the query |
-| ``modules`` | not here | it loads models for sequence classification of transformers |
-| ``trust_remote_code``, ``backend``, ``model_card_data``, ``keep_in_fp32_modules`` | not here | only their defaults, as above |
-
-## CrossEncoder: predict and rank
-
-| sentence-transformers | how | here |
-|---|---|---|
-| ``inputs`` | other name | ``pairs``, by position |
-| ``query``, ``documents``, ``top_k``, ``return_documents`` | same | |
-| ``batch_size``, ``show_progress_bar``, ``convert_to_numpy``, ``convert_to_tensor``, ``apply_softmax`` | same | ``apply_softmax`` in ``predict`` |
-| ``activation_fn`` | other name | ``activation``; ``activation_fn=`` is understood, too |
-| ``prompt_name``, ``prompt`` | not here | put the instruction before the query |
-| ``device`` | other form | ``scorer.to(device)`` before |
-| ``pool``, ``chunk_size`` | not here | one model per process: start them yourself |
-
-## CrossEncoder: methods and attributes
-
-| sentence-transformers | how | here |
-|---|---|---|
-| ``predict``, ``rank`` | same | |
-| ``num_labels``, ``max_length``, ``max_seq_length``, ``activation_fn``, ``device``, ``dtype`` | same | |
-| ``save``, ``save_pretrained``, ``evaluate`` | same | |
-| ``fit``, ``old_fit`` | other form | ``sbert.CrossEncoder.fit(rows)`` takes rows of two texts and a label |
-| ``push_to_hub``, ``save_to_hub`` | not here | save it, and upload the folder with huggingface_hub |
-| ``model``, ``transformers_model``, ``config`` | other name | ``auto_model`` and ``auto_model.config`` |
-| ``tokenizer`` | same | |
-| ``processor`` | other name | ``tokenizer`` |
-| ``tokenize``, ``preprocess`` | not here | ``predict`` reads pairs of texts |
-| ``get_max_seq_length`` | other name | ``max_seq_length`` |
-| ``default_activation_function``, ``get_default_activation_fn`` | other name | ``activation`` |
-| ``smart_batching_collate``, ``smart_batching_collate_text_only`` | not here | the trainer takes rows of texts |
-| ``start_multi_process_pool``, ``stop_multi_process_pool`` | not here | one model per process: start them yourself |
-| ``append``, ``extend``, ``insert``, ``pop`` | not here | it is one model, not a chain of modules |
-| ``add_adapter``, ``load_adapter``, ``delete_adapter``, ``set_adapter``, ``enable_adapters``, ``disable_adapters``, ``active_adapter``, ``active_adapters``, ``get_adapter_state_dict``, ``has_peft_compatible_model``, ``check_peft_compatible_model`` | not here | adapters are for encoders |
-| ``gradient_checkpointing_enable`` | other form | ``sbert.TrainingConfig(chunk_tokens=4096)`` |
-| ``prompts``, ``default_prompt_name`` | not here | put the instruction before the query |
-| ``keep_in_fp32_modules``, ``set_keep_in_fp32_modules`` | not here | pass ``dtype="float32"`` |
-| ``merge`` | not here | average the tensors of ``state_dict()`` yourself |
-| ``get_backend``, ``backend``, ``get_model_kwargs``, ``module_kwargs``, ``modalities``, ``supports``, ``is_singular_input``, ``model_card_data``, ``model_card_data_class``, ``trust_remote_code``, ``clear_placement_cache``, ``is_hpu_graph_enabled``, ``model_type``, ``default_huggingface_organization`` | not here | for the reasons above |
-
-## Arguments of the other methods
-
-Of both classes: ``save``, ``push_to_hub``, ``similarity``, ``evaluate``, ``fit`` and so on.
-
-| sentence-transformers | how | here |
-|---|---|---|
-| ``path``, ``create_model_card``, ``repo_id``, ``token``, ``private``, ``commit_message``, ``revision`` | same | |
-| ``model_name`` | other name | ``name``; ``model_name=`` is understood, too |
-| ``safe_serialization``, ``train_datasets``, ``local_model_path``, ``exist_ok``, ``replace_model_card``, ``create_pr`` | not here | only their defaults; any other value is an error that says what to do |
-| ``organization`` | not here | write it into ``repo_id``: "organization/name" |
-| ``embeddings1``, ``embeddings2`` | other name | ``a``, ``b``: pass them by position |
-| ``truncate_dim``, ``include_prompt``, ``target_devices``, ``pool``, ``sentences``, ``chunk_size`` | same | |
-| ``prompt_name``, ``prompt``, ``batch_size``, ``show_progress_bar``, ``precision``, ``normalize_embeddings`` | same | of ``encode_multi_process``: as in ``encode`` |
-| ``evaluator``, ``output_path`` | same | |
-| ``index``, ``module``, ``sequential``, ``key`` | same | by position, as in a Sequential of torch |
-| ``input_path``, ``texts``, ``inputs`` | other form | by position |
-| ``train_objectives``, ``train_dataloader``, ``loss_fct`` | other form | ``sbert.Trainer(model, rows, loss, config)``: rows and a loss, without a data loader |
-| ``epochs``, ``weight_decay`` | same | in ``sbert.TrainingConfig`` |
-| ``steps_per_epoch`` | other form | ``sbert.TrainingConfig(steps=1000)``: in all |
-| ``warmup_steps`` | other form | ``sbert.TrainingConfig(warmup=0.1)``: a fraction |
-| ``optimizer_params`` | other form | ``sbert.TrainingConfig(learning_rate=2e-5)`` |
-| ``max_grad_norm`` | other name | ``sbert.TrainingConfig(max_gradient_norm=1.0)`` |
-| ``evaluation_steps`` | other name | ``sbert.TrainingConfig(evaluate_every=500)`` |
-| ``use_amp`` | other form | ``sbert.TrainingConfig(dtype="bfloat16")`` |
-| ``checkpoint_path``, ``save_best_model`` | other form | ``sbert.TrainingConfig(output="folder")`` has checkpoints, and ``best`` if there is an evaluator |
-| ``checkpoint_save_steps`` | other name | ``sbert.TrainingConfig(checkpoint_every=500)`` |
-| ``checkpoint_save_total_limit`` | other name | ``sbert.TrainingConfig(keep=2)`` |
-| ``resume_from_checkpoint`` | other form | ``fit(resume=True)`` |
-| ``scheduler``, ``optimizer_class``, ``activation_fct``, ``callback`` | not here | AdamW, linear warm-up and linear decay; ``history.jsonl`` has the progress |
-| ``models``, ``method``, ``base_model``, ``parameters``, ``dtype``, ``out_dtype``, ``device``, ``batch_options`` | not here | arguments of ``merge`` |
-| ``batch``, ``gradient_checkpointing_kwargs``, ``modality``, ``module_names`` | not here | their methods are not here |
-
 ## util
 
 Results are arrays instead of lists of dicts: ``hits.indices`` and ``hits.scores``, both (queries, top_k).
@@ -235,17 +152,6 @@ a similarity is given by its name.
 | ``SentenceTransformerModelCardData``, ``CrossEncoderModelCardData`` | not here | edit the README.md of the saved folder |
 | ``export_optimized_onnx_model``, ``export_dynamic_quantized_onnx_model``, ``export_static_quantized_openvino_model`` | not here | ``sbert export`` writes models for other runtimes |
 
-## readers
-
-| ``sentence_transformers.readers`` | how | here |
-|---|---|---|
-| ``InputExample`` | other form | a tuple of texts with the label last, or a dict |
-| ``STSDataReader``, ``STSBenchmarkDataReader`` | other name | ``sbert.data.read_sts`` |
-| ``NLIDataReader`` | other name | ``sbert.data.read_nli`` |
-| ``TripletReader`` | other form | ``sbert.data.read_rows`` |
-| ``LabelSentenceReader`` | other form | ``sbert.data.read_rows`` |
-| ``PairedFilesReader`` | other form | ``zip(sbert.data.read_texts(one), sbert.data.read_texts(other))`` |
-
 ## evaluation
 
 An evaluator is called with the model and gives a dict of figures, whose names have no prefix.
@@ -280,6 +186,68 @@ An evaluator is called with the model and gives a dict of figures, whose names h
 | ``Router``, ``Asym`` | not here | use two encoders |
 | ``CLIPModel`` | not here | reads images |
 
+## readers
+
+| ``sentence_transformers.readers`` | how | here |
+|---|---|---|
+| ``InputExample`` | other form | a tuple of texts with the label last, or a dict |
+| ``STSDataReader``, ``STSBenchmarkDataReader`` | other name | ``sbert.data.read_sts`` |
+| ``NLIDataReader`` | other name | ``sbert.data.read_nli`` |
+| ``TripletReader`` | other form | ``sbert.data.read_rows`` |
+| ``LabelSentenceReader`` | other form | ``sbert.data.read_rows`` |
+| ``PairedFilesReader`` | other form | ``zip(sbert.data.read_texts(one), sbert.data.read_texts(other))`` |
+
+## CrossEncoder: constructor
+
+| sentence-transformers | how | here, in ``sbert.CrossEncoder`` |
+|---|---|---|
+| ``model_name_or_path``, ``device``, ``revision``, ``token``, ``cache_folder``, ``local_files_only`` | same | |
+| ``processor_kwargs``, ``config_kwargs`` | same | |
+| ``num_labels`` | other name | ``classes``; ``num_labels=`` is understood, too |
+| ``max_length`` | other name | ``max_seq_length``; ``max_length=`` is understood, too |
+| ``activation_fn`` | other name | ``activation``; ``activation_fn=`` is understood, too |
+| ``model_kwargs`` | other form | takes the dtype and the implementation of attention |
+| ``prompts``, ``default_prompt_name`` | not here | put the instruction before the query |
+| ``modules`` | not here | it loads models for sequence classification of transformers |
+| ``trust_remote_code``, ``backend``, ``model_card_data``, ``keep_in_fp32_modules`` | not here | only their defaults, as above |
+
+## CrossEncoder: predict and rank
+
+| sentence-transformers | how | here |
+|---|---|---|
+| ``inputs`` | other name | ``pairs``, by position |
+| ``query``, ``documents``, ``top_k``, ``return_documents`` | same | |
+| ``batch_size``, ``show_progress_bar``, ``convert_to_numpy``, ``convert_to_tensor``, ``apply_softmax`` | same | ``apply_softmax`` in ``predict`` |
+| ``activation_fn`` | other name | ``activation``; ``activation_fn=`` is understood, too |
+| ``prompt_name``, ``prompt`` | not here | put the instruction before the query |
+| ``device`` | other form | ``scorer.to(device)`` before |
+| ``pool``, ``chunk_size`` | not here | one model per process: start them yourself |
+
+## CrossEncoder: methods and attributes
+
+| sentence-transformers | how | here |
+|---|---|---|
+| ``predict``, ``rank`` | same | |
+| ``num_labels``, ``max_length``, ``max_seq_length``, ``activation_fn``, ``device``, ``dtype`` | same | |
+| ``save``, ``save_pretrained``, ``evaluate`` | same | |
+| ``fit``, ``old_fit`` | other form | ``sbert.CrossEncoder.fit(rows)`` takes rows of two texts and a label |
+| ``push_to_hub``, ``save_to_hub`` | not here | save it, and upload the folder with huggingface_hub |
+| ``model``, ``transformers_model``, ``config`` | other name | ``auto_model`` and ``auto_model.config`` |
+| ``tokenizer`` | same | |
+| ``processor`` | other name | ``tokenizer`` |
+| ``tokenize``, ``preprocess`` | not here | ``predict`` reads pairs of texts |
+| ``get_max_seq_length`` | other name | ``max_seq_length`` |
+| ``default_activation_function``, ``get_default_activation_fn`` | other name | ``activation`` |
+| ``smart_batching_collate``, ``smart_batching_collate_text_only`` | not here | the trainer takes rows of texts |
+| ``start_multi_process_pool``, ``stop_multi_process_pool`` | not here | one model per process: start them yourself |
+| ``append``, ``extend``, ``insert``, ``pop`` | not here | it is one model, not a chain of modules |
+| ``add_adapter``, ``load_adapter``, ``delete_adapter``, ``set_adapter``, ``enable_adapters``, ``disable_adapters``, ``active_adapter``, ``active_adapters``, ``get_adapter_state_dict``, ``has_peft_compatible_model``, ``check_peft_compatible_model`` | not here | adapters are for ``sbert.SentenceEncoder`` |
+| ``gradient_checkpointing_enable`` | other form | ``sbert.TrainingConfig(chunk_tokens=4096)`` |
+| ``prompts``, ``default_prompt_name`` | not here | put the instruction before the query |
+| ``keep_in_fp32_modules``, ``set_keep_in_fp32_modules`` | not here | pass ``dtype="float32"`` |
+| ``merge`` | not here | average the tensors of ``state_dict()`` yourself |
+| ``get_backend``, ``backend``, ``get_model_kwargs``, ``module_kwargs``, ``modalities``, ``supports``, ``is_singular_input``, ``model_card_data``, ``model_card_data_class``, ``trust_remote_code``, ``clear_placement_cache``, ``is_hpu_graph_enabled``, ``model_type``, ``default_huggingface_organization`` | not here | for the reasons above |
+
 ## CrossEncoder: losses
 
 | ``sentence_transformers.cross_encoder.losses`` | how | here |
@@ -299,6 +267,43 @@ An evaluator is called with the model and gives a dict of figures, whose names h
 | ``CrossEncoderClassificationEvaluator``, ``CEBinaryClassificationEvaluator``, ``CEBinaryAccuracyEvaluator`` | other name | ``sbert.evaluation.PairClassificationEvaluator`` |
 | ``CESoftmaxAccuracyEvaluator``, ``CEF1Evaluator`` | other form | ``sbert.evaluation.LabelEvaluator(first, second, labels)``: accuracy and macro F1 of several classes |
 | ``CrossEncoderNanoBEIREvaluator`` | other form | ``sbert.evaluation.RerankingEvaluator`` with the candidates of ``sbert.search.semantic_search`` |
+
+## Arguments of the other methods
+
+Of both classes: ``save``, ``push_to_hub``, ``similarity``, ``evaluate``, ``fit`` and so on.
+
+| sentence-transformers | how | here |
+|---|---|---|
+| ``path``, ``create_model_card``, ``repo_id``, ``token``, ``private``, ``commit_message``, ``revision`` | same | |
+| ``model_name`` | other name | ``name``; ``model_name=`` is understood, too |
+| ``safe_serialization``, ``train_datasets``, ``local_model_path``, ``exist_ok``, ``replace_model_card``, ``create_pr`` | not here | only their defaults; any other value is an error that says what to do |
+| ``organization`` | not here | write it into ``repo_id``: "organization/name" |
+| ``embeddings1``, ``embeddings2`` | other name | ``a``, ``b``: pass them by position |
+| ``truncate_dim``, ``include_prompt``, ``target_devices``, ``pool``, ``sentences``, ``chunk_size`` | same | |
+| ``prompt_name``, ``prompt``, ``batch_size``, ``show_progress_bar``, ``precision``, ``normalize_embeddings`` | same | of ``encode_multi_process``: as in ``encode`` |
+| ``evaluator``, ``output_path`` | same | |
+| ``index``, ``module``, ``sequential``, ``key`` | same | by position, as in a Sequential of torch |
+| ``input_path``, ``texts``, ``inputs`` | other form | by position |
+| ``train_objectives``, ``train_dataloader``, ``loss_fct`` | other form | ``sbert.Trainer(model, rows, loss, config)``: rows and a loss, without a data loader |
+| ``epochs``, ``weight_decay`` | same | in ``sbert.TrainingConfig`` |
+| ``steps_per_epoch`` | other form | ``sbert.TrainingConfig(steps=1000)``: in all |
+| ``warmup_steps`` | other form | ``sbert.TrainingConfig(warmup=0.1)``: a fraction |
+| ``optimizer_params`` | other form | ``sbert.TrainingConfig(learning_rate=2e-5)`` |
+| ``max_grad_norm`` | other name | ``sbert.TrainingConfig(max_gradient_norm=1.0)`` |
+| ``evaluation_steps`` | other name | ``sbert.TrainingConfig(evaluate_every=500)`` |
+| ``use_amp`` | other form | ``sbert.TrainingConfig(dtype="bfloat16")`` |
+| ``checkpoint_path``, ``save_best_model`` | other form | ``sbert.TrainingConfig(output="folder")`` has checkpoints, and ``best`` if there is an evaluator |
+| ``checkpoint_save_steps`` | other name | ``sbert.TrainingConfig(checkpoint_every=500)`` |
+| ``checkpoint_save_total_limit`` | other name | ``sbert.TrainingConfig(keep=2)`` |
+| ``resume_from_checkpoint`` | other form | ``fit(resume=True)`` |
+| ``scheduler``, ``optimizer_class``, ``activation_fct``, ``callback`` | not here | AdamW, linear warm-up and linear decay; ``history.jsonl`` has the progress |
+| ``models``, ``method``, ``base_model``, ``parameters``, ``dtype``, ``out_dtype``, ``device``, ``batch_options`` | not here | arguments of ``merge`` |
+| ``batch``, ``gradient_checkpointing_kwargs``, ``modality``, ``module_names`` | not here | their methods are not here |
+
+## What is run in both libraries
+
+159 pieces of scripts of sentence-transformers, of one to eight lines each, are run with both libraries, and the results
+are compared: what a call returns to 1e-5, and the vectors of a trained model to 1e-4. 159 give the same.
 
 ## Out of scope
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # The old names of modules wa
 peer = pytest.importorskip("sentence_transformers")
 
 KINDS = ("same", "other name", "other form", "not here")
-OUT_OF_SCOPE = "Out of scope"
+OUT_OF_SCOPE, RUN = "Out of scope", "What is run in both libraries"
 # The headings of modules and where their names are here.
 MODULES = {
     "util": ["util"],
@@ -63,6 +63,7 @@ def tables() -> dict[str, list[tuple[list[str], str, str]]]:
 
 
 TABLES = tables()
+EXCEPTIONS = TABLES.pop(RUN)
 SKIPPED = [name for names, _, _ in TABLES[OUT_OF_SCOPE] for name in names]
 
 
@@ -254,9 +255,18 @@ def test_the_guide_says_of_each_snippet_whether_it_runs() -> None:
     assert {"util", "models"} <= set(TABLES)
 
 
+def test_the_guide_has_the_figures_of_the_snippets_and_those_that_differ() -> None:
+    groups = [calls for table in (snippets.PLAIN, snippets.SCRIPTS, snippets.SLOW) for calls in table.values()]
+    count = sum(map(len, groups))
+    section = (switching.__doc__ or "").partition(f"## {RUN}")[2].partition("\n## ")[0]
+    assert section.strip().startswith(f"{count} pieces")
+    assert f" {count - len(snippets.DIFFERENT)} give the same." in " ".join(section.split())
+    assert {names[0]: reason for names, reason, _ in EXCEPTIONS} == snippets.DIFFERENT
+
+
 def test_the_guide_is_a_page_of_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pdoc")
     monkeypatch.setattr(render_site, "PAGES", ["sbert.integrations"])
     render_site.render(tmp_path)
     page = (tmp_path / "sbert/integrations/switching.html").read_text(encoding="utf-8")
-    assert page.count("<table>") == len(TABLES)
+    assert page.count("<table>") == len(TABLES) + bool(EXCEPTIONS)
