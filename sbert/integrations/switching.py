@@ -191,8 +191,8 @@ An evaluator is called with the model and gives a dict of figures, whose names h
 | ``sentence_transformers.readers`` | how | here |
 |---|---|---|
 | ``InputExample`` | other form | a tuple of texts with the label last, or a dict |
-| ``STSDataReader``, ``STSBenchmarkDataReader`` | other name | ``sbert.data.read_sts`` |
-| ``NLIDataReader`` | other name | ``sbert.data.read_nli`` |
+| ``STSDataReader``, ``STSBenchmarkDataReader`` | other form | ``sbert.data.read_sts``: dicts instead of examples |
+| ``NLIDataReader`` | other form | ``sbert.data.read_nli`` |
 | ``TripletReader`` | other form | ``sbert.data.read_rows`` |
 | ``LabelSentenceReader`` | other form | ``sbert.data.read_rows`` |
 | ``PairedFilesReader`` | other form | ``zip(sbert.data.read_texts(one), sbert.data.read_texts(other))`` |
@@ -302,8 +302,9 @@ Of both classes: ``save``, ``push_to_hub``, ``similarity``, ``evaluate``, ``fit`
 
 ## What is run in both libraries
 
-159 pieces of scripts of sentence-transformers, of one to eight lines each, are run with both libraries, and the results
-are compared: what a call returns to 1e-5, and the vectors of a trained model to 1e-4. 159 give the same.
+159 pieces of scripts for sentence-transformers, of one to eight statements besides the imports, are run with both
+libraries, and the results are compared: what a call returns to 1e-5, and the vectors of a trained model to 1e-4.
+159 give the same.
 
 ## Out of scope
 
