@@ -1,4 +1,4 @@
-"""Configurations of models whose folders name code of their own, in the terms of transformers, which has them by now."""
+"""Configurations of models whose folders name code of their own, in the terms of transformers, which has them now."""
 
 from __future__ import annotations
 

@@ -171,3 +171,76 @@ def test_txtai(model: SentenceEncoder) -> None:
     embeddings = txtai.Embeddings(method="external", transform=transform(model))
     embeddings.index(TEXTS)
     assert embeddings.search(QUERY, 1)[0][0] == 0
+
+
+def test_spacy(model: SentenceEncoder, tmp_path: Path) -> None:
+    spacy = pytest.importorskip("spacy")
+
+    from sbert.integrations.spacy import SbertVectors
+
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    nlp.add_pipe("sbert", config={"model": "sbert-mini", "device": "cpu"})
+    nlp.to_disk(tmp_path)
+    first, second, empty = spacy.load(tmp_path).pipe(["A cat sleeps. Taxes rise.", "A cat sleeps.", ""])
+    plain = SentenceEncoder(device="cpu")
+    assert np.array_equal([first.vector, second.vector, empty.vector], plain.encode([first.text, second.text, ""]))
+    assert first.similarity(second) == pytest.approx(plain.similarity(first.vector, second.vector)[0, 0])
+    sentences = list(first.sents)
+    assert np.array_equal(sentences[1].vector, plain.encode("Taxes rise."))
+    assert sentences[0].similarity(second) == pytest.approx(1)
+    assert sentences[0].vector_norm == pytest.approx(1)
+
+    own = SbertVectors(model)
+    assert np.array_equal(own(spacy.blank("en")(TEXTS[0])).vector, model.encode(TEXTS[0]))
+
+
+def test_setfit(tmp_path: Path) -> None:
+    setfit = pytest.importorskip("setfit")
+    from datasets import Dataset
+
+    from sbert.integrations.setfit import SbertSetFitModel, SbertTrainer
+
+    films = [
+        "A wonderful film.",
+        "Great acting.",
+        "A joy to watch.",
+        "A dull film.",
+        "Poor acting.",
+        "A pain to watch.",
+    ]
+    rows = Dataset.from_dict({"text": films, "label": [1, 1, 1, 0, 0, 0]})
+    args = setfit.TrainingArguments(num_epochs=1, num_iterations=2, report_to="none", show_progress_bar=False)
+    classifier = SbertSetFitModel.of(SentenceEncoder(device="cpu"))
+    before = classifier.model_body.encode(films)
+    trainer = SbertTrainer(
+        classifier, args, rows, rows, lambda found, labels: {"equal": (np.array(found) == labels).mean()}
+    )
+    trainer.train()
+    assert np.abs(classifier.model_body.encode(films) - before).max() > 1e-3
+    assert trainer.evaluate() == {"equal": 1}
+    for _ in range(2):  # The second one replaces the first.
+        classifier.save_pretrained(tmp_path / "saved")
+    again = SbertSetFitModel.load(tmp_path / "saved")
+    assert np.array_equal(again.predict_proba(films), classifier.predict_proba(films))
+    theirs = setfit.SetFitModel.from_pretrained(str(tmp_path / "saved"), device="cpu")
+    assert np.abs(theirs.predict_proba(films).numpy() - classifier.predict_proba(films).numpy()).max() < 1e-5
+    with pytest.raises(ValueError, match="args has the loss TripletLoss; pass loss="):
+        SbertTrainer(classifier, setfit.TrainingArguments(loss=type("TripletLoss", (), {})), rows)
+
+
+def test_datasets(model: SentenceEncoder) -> None:
+    datasets = pytest.importorskip("datasets")
+
+    rows = datasets.Dataset.from_dict({"text": TEXTS * 2})
+    found = rows.map(lambda batch: {"vector": model.encode(batch["text"])}, batched=True, batch_size=4)
+    assert np.array_equal(found.with_format("numpy")["vector"], model.encode(TEXTS * 2))
+    assert np.array_equal(model.encode(rows["text"]), model.encode(TEXTS * 2))
+
+
+def test_polars(model: SentenceEncoder) -> None:
+    polars = pytest.importorskip("polars")
+
+    frame = polars.DataFrame({"text": TEXTS})
+    found = frame.with_columns(polars.Series("vector", model.encode(frame["text"])))
+    assert np.array_equal(found["vector"].to_numpy(), model.encode(TEXTS))
