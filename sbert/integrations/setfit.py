@@ -84,25 +84,17 @@ class SbertTrainer(Trainer):
             raise ValueError(f"args has the loss {self.args.loss.__name__}; pass loss= with one of sbert.losses")
         for rows in filter(None, (train_dataset, eval_dataset)):
             self._validate_column_mapping(rows)
-        self._model, self.loss = model, loss or CosineSimilarityLoss()
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
-        self.metric, self.metric_kwargs = metric, None
+        self._model, self.loss, self.metric, self.metric_kwargs = model, loss or CosineSimilarityLoss(), metric, None
 
     def train_embeddings(self, x_train: Any, y_train: Any = None, *_: Any, args: Any = None) -> None:
         """Train the body on pairs of texts, which belong to one label or to two."""
-        args = args or self.args
-        steps, batch_size = args.max_steps if args.max_steps > 0 else None, args.embedding_batch_size
-        pairs = ContrastiveDataset(
-            x_train,
-            y_train,
-            self.model.multi_target_strategy,
-            args.num_iterations,
-            args.sampling_strategy,
-            max_pairs=-1 if steps is None else steps * batch_size,
-        )
+        args, strategy = args or self.args, self.model.multi_target_strategy
+        pairs = ContrastiveDataset(x_train, y_train, strategy, args.num_iterations, args.sampling_strategy)
         config = sbert.TrainingConfig(
-            **({"epochs": args.embedding_num_epochs} if steps is None else {"steps": steps}),
-            batch_size=batch_size,
+            epochs=None if args.max_steps > 0 else args.embedding_num_epochs,
+            steps=args.max_steps if args.max_steps > 0 else None,
+            batch_size=args.embedding_batch_size,
             learning_rate=args.body_embedding_learning_rate,
             warmup=args.warmup_proportion,
             weight_decay=args.l2_weight or 0.0,
