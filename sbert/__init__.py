@@ -17,6 +17,8 @@ similar direction. With vectors, comparing 10,000 sentences takes 10,000 runs of
 | ``sbert.saving`` | model folders, verification, the hub |
 | ``sbert.backends`` | speed: which way runs when, ``sbert doctor``, ``sbert benchmark`` |
 | ``sbert.visualization`` | maps, heatmaps, training curves |
+| ``sbert.integrations`` | LangChain, Chroma, scikit-learn, MTEB and others; what sentence-transformers' names are here |
+| ``sbert.export`` | ONNX, OpenVINO, torch.export, llama.cpp |
 | ``sbert.cli`` | the command line |
 
 ## Encode and compare
@@ -82,32 +84,12 @@ sentences, and with 256 tokens that figure is 37.5. With ``truncate_dim=128`` an
 
 ## Coming from sentence-transformers
 
-``from sbert import SentenceEncoder as SentenceTransformer`` is all that a script needs that uses these and nothing
-else; each gives what it gives in sentence-transformers:
+``from sbert import SentenceEncoder as SentenceTransformer`` is all that a script needs that loads, encodes, compares
+and saves. ``import sbert.integrations.sentence_transformers as sentence_transformers`` is for those that use its
+modules, too: ``util``, ``models``, ``losses``, ``evaluation`` and the trainer.
 
-- ``SentenceTransformer(name_or_folder)`` with ``device=``, ``prompts=``, ``default_prompt_name=``,
-  ``similarity_fn_name=``, ``truncate_dim=``, ``revision=``, ``token=``, ``cache_folder=``, ``local_files_only=``;
-- ``encode(sentences)`` with ``prompt_name=``, ``prompt=``, ``batch_size=``, ``show_progress_bar=``,
-  ``output_value="token_embeddings"``, ``convert_to_numpy=``, ``convert_to_tensor=``, ``device=``,
-  ``normalize_embeddings=``, ``truncate_dim=``, ``precision="binary"``, ``precision="ubinary"``;
-- of a ``model``: ``encode_query``, ``encode_document``, ``similarity``, ``similarity_pairwise``,
-  ``similarity_fn_name``, ``prompts``, ``default_prompt_name``, ``max_seq_length``, ``tokenizer``, ``device``,
-  ``dtype``, ``truncate_dim``, ``get_sentence_embedding_dimension()``, ``model[0].auto_model``, ``to(device)``,
-  ``eval()``, ``save(path)``, ``push_to_hub(repo_id)``.
-
-These raise an error:
-
-- ``SentenceTransformer(name_or_folder)`` with ``model_name_or_path=``, ``modules=``, ``model_kwargs=``,
-  ``tokenizer_kwargs=``, ``processor_kwargs=``, ``config_kwargs=``, ``model_card_data=``, ``trust_remote_code=``,
-  ``backend=``, ``use_auth_token=``;
-- ``encode(sentences)`` with ``pool=``, ``chunk_size=``, ``device=["cuda:0", "cuda:1"]``, ``output_value=None``,
-  ``precision="int8"``, ``precision="uint8"``;
-- of a ``model``: ``start_multi_process_pool``, ``encode_multi_process``, ``stop_multi_process_pool``, ``fit``,
-  ``evaluate``, ``save_pretrained``, ``save_to_hub``, ``get_max_seq_length``, ``get_embedding_dimension``,
-  ``get_sentence_features``, ``preprocess``, ``truncate_sentence_embeddings``, ``set_pooling_include_prompt``,
-  ``add_adapter``, ``load_adapter``, ``_first_module``, ``tokenize(texts)["input_ids"]``, ``save(path, model_name=)``,
-  ``similarity(embeddings1=)``;
-- imported from ``sbert``: ``util``, ``models``, ``InputExample``, ``SentenceTransformerTrainer``, ``SparseEncoder``.
+``sbert.integrations.switching`` lists every public name of sentence-transformers 6.2, and what it is here: the same,
+another name, another form, or not here and why.
 
 What differs, on purpose:
 
@@ -121,26 +103,11 @@ What differs, on purpose:
 - Texts that are truncated to ``max_seq_length`` are counted in a warning.
 - Models that bring their own code, image models and models of sparse vectors are refused. Pickled weights are read as
   numbers only.
-
-Evaluators measure the same under other names, except ``TripletEvaluator`` and ``TranslationEvaluator``, whose names are
-the same. The figure ``cosine_spearman`` is called ``spearman`` here; ``evaluator(model, output="results.csv")`` adds
-one line per run, and ``TrainingConfig(metric="pearson")`` chooses the best model by another figure than the first.
-Their names and ours:
-
-- ``EmbeddingSimilarityEvaluator(sentences1, sentences2, scores)``: ``SimilarityEvaluator(first, second, scores)``
-- ``BinaryClassificationEvaluator(sentences1, sentences2, labels)``:
-  ``PairClassificationEvaluator(first, second, labels)``
-- ``LabelAccuracyEvaluator(dataloader, softmax_model=loss)``: ``LabelEvaluator(first, second, labels, loss)``
-- ``InformationRetrievalEvaluator(queries, corpus, relevant_docs)``: ``RetrievalEvaluator(queries, corpus, relevant)``
-- ``RerankingEvaluator(samples, at_k)``: ``RerankingEvaluator(samples, k)``
-- ``ParaphraseMiningEvaluator(sentences_map, duplicates_list)``: ``ParaphraseMiningEvaluator(sentences, duplicates)``,
-  with row numbers instead of ids
-- ``SequentialEvaluator([one, two])``: ``SequentialEvaluator({"one": one, "two": two})``
+- The figures of evaluators have other names: ``cosine_spearman`` is called ``spearman`` here.
 
 ## Limits
 
-One call of ``encode`` uses one process and one device: there is no pool of processes. Models that read images are not
-supported.
+Models that read images are not supported.
 """
 
 from importlib import import_module

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from sbert import backends
 from sbert.backends import limits, packed
 from sbert.batch import TokenBatch
+from sbert.compatibility import ScorerAliases, loading_options, with_aliases, with_softmax
 from sbert.evaluation.evaluator import Evaluate
-from sbert.inputs.arguments import check_choice, check_positive, known_arguments, known_arguments_or
+from sbert.inputs.arguments import check_choice, check_positive, known_arguments_or
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
 from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
 from sbert.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     pass
 
 
-class CrossEncoder(nn.Module):
+class CrossEncoder(ScorerAliases, nn.Module):
     """Scores pairs of texts: a transformer reads both as one input, and a head on it gives the scores.
 
         scores = f(W h([first; second]) + b)
@@ -57,6 +58,12 @@ class CrossEncoder(nn.Module):
         token: Access token for private models.
         cache_folder: Folder for downloads.
         local_files_only: Use only files that have been downloaded before.
+        model_kwargs: What transformers loads a folder with: ``dtype``, or ``attn_implementation`` ("eager", "sdpa").
+        tokenizer_kwargs: Arguments of the tokenizer, in place of those of the folder.
+        config_kwargs: Values of the configuration, in place of those of the folder.
+
+    Arguments and properties of sentence-transformers are taken as well: ``model_name_or_path=``, ``num_labels=``,
+    ``max_length=``, ``activation_fn=``.
 
     Shape:
         Input: TokenBatch of (tokens,) ids. Output: (rows, classes), before the activation.
@@ -78,7 +85,7 @@ class CrossEncoder(nn.Module):
     is_cross_encoder: ClassVar[bool] = True
     activation: Activation
 
-    @known_arguments
+    @with_aliases
     def __init__(
         self,
         model: str | os.PathLike[str],
@@ -92,9 +99,13 @@ class CrossEncoder(nn.Module):
         token: str | bool | None = None,
         cache_folder: str | None = None,
         local_files_only: bool = False,
+        model_kwargs: Mapping[str, Any] | None = None,
+        tokenizer_kwargs: Mapping[str, Any] | None = None,
+        config_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        weights_dtype = parse_dtype(dtype)
+        given, arguments = loading_options(model_kwargs, tokenizer_kwargs, config_kwargs)
+        weights_dtype = parse_dtype(dtype if given is None else given)
         folder = hub.resolve(
             model,
             organisation="cross-encoder",
@@ -108,7 +119,7 @@ class CrossEncoder(nn.Module):
         self.auto_model: Any
         self.tokenizer: Any
         self.auto_model, self.tokenizer, self.activation = read_cross_encoder(
-            folder, classes, weights_dtype or torch.float32, activation
+            folder, classes, weights_dtype or torch.float32, activation, arguments
         )
         packed.adopt(self.auto_model.base_model)
         self._copy: tuple[Any, object, PairTokenizer] | None = None
@@ -119,10 +130,10 @@ class CrossEncoder(nn.Module):
         leave_float16(self, self.device)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name != "activation":
+        if name not in ("activation", "activation_fn"):
             super().__setattr__(name, value)
         elif callable(value):
-            self.__dict__[name] = value  # As a module of this one, it would be trained and saved with it.
+            self.__dict__["activation"] = value  # As a module of this one, it would be trained and saved with it.
         else:
             raise TypeError(f"activation is {value!r}; pass a function or a module such as nn.Sigmoid()")
 
@@ -191,7 +202,8 @@ class CrossEncoder(nn.Module):
     # ------------------------------------------------------------------------------------------- predict, rank
 
     @as_predict
-    @known_arguments
+    @with_softmax
+    @with_aliases
     def predict(
         self,
         pairs: Pair | Iterable[Pair],
@@ -243,7 +255,7 @@ class CrossEncoder(nn.Module):
         scores = activated(scores, self.activation if activation is None else activation)
         return converted(scores, single, convert_to_numpy, convert_to_tensor)
 
-    @known_arguments
+    @with_aliases
     def rank(
         self,
         query: str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from sbert import saving
 from sbert.backends.hooks import walk
 from sbert.batch import TokenBatch, TokenEmbeddings
+from sbert.compatibility import EncoderAliases, loading_options, several, with_aliases
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
-from sbert.inputs.arguments import check_choice, known_arguments, warn
+from sbert.inputs.arguments import check_choice, warn
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
 from sbert.inputs.prompts import chosen_prompt, with_role_prompt
 from sbert.inputs.texts import is_one, rows_of
@@ -42,7 +43,7 @@ def _is_on(model: nn.Module, device: torch.device) -> bool:
     return bool(places) and places.count(exact) == len(places)
 
 
-class SentenceEncoder(nn.Sequential):
+class SentenceEncoder(EncoderAliases, nn.Sequential):
     """Maps sentences to vectors by a chain of modules, loaded from a folder or the hub, or combined by the caller.
 
     Args:
@@ -61,6 +62,12 @@ class SentenceEncoder(nn.Sequential):
         token: Access token for private models.
         cache_folder: Folder for downloads.
         local_files_only: Use only files that have been downloaded before.
+        model_kwargs: What transformers loads a folder with: ``dtype``, or ``attn_implementation`` ("eager", "sdpa").
+        tokenizer_kwargs: Arguments of the tokenizer, in place of those of the folder.
+        config_kwargs: Values of the configuration, in place of those of the folder.
+
+    The other arguments of ``SentenceTransformer`` are taken as well: ``model_name_or_path=``, ``modules=``,
+    ``processor_kwargs=``, and at their defaults ``trust_remote_code=``, ``backend=``, ``model_card_data=``.
 
     Raises:
         FileNotFoundError: If neither a folder nor a model on the hub has this name.
@@ -81,7 +88,7 @@ class SentenceEncoder(nn.Sequential):
 
     is_cross_encoder: ClassVar[bool] = False
 
-    @known_arguments
+    @with_aliases
     def __init__(
         self,
         *modules: str | os.PathLike[str] | nn.Module,
@@ -95,14 +102,20 @@ class SentenceEncoder(nn.Sequential):
         token: str | bool | None = None,
         cache_folder: str | None = None,
         local_files_only: bool = False,
+        model_kwargs: Mapping[str, Any] | None = None,
+        tokenizer_kwargs: Mapping[str, Any] | None = None,
+        config_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        weights_dtype = parse_dtype(dtype)
+        given, arguments = loading_options(model_kwargs, tokenizer_kwargs, config_kwargs)
+        weights_dtype = parse_dtype(dtype if given is None else given)
         modules = modules or (hub.OWN,)
         settings, reference, folder = saving.Settings(), None, None
         if len(modules) == 1 and isinstance(modules[0], (str, os.PathLike)):
             find = partial(hub.resolve, token=token, cache_folder=cache_folder, local_files_only=local_files_only)
             folder = find(modules[0], organisation="sentence-transformers", revision=revision)
-            settings, chain, reference = read_whole(folder, lambda: saving.read_folder(folder, weights_dtype, find))
+            settings, chain, reference = read_whole(
+                folder, lambda: saving.read_folder(folder, weights_dtype, find, arguments)
+            )
         else:
             chain = [module for module in modules if isinstance(module, nn.Module)]
             if len(chain) != len(modules):
@@ -214,7 +227,8 @@ class SentenceEncoder(nn.Sequential):
         return tokenize(self._reader, texts, prompt)
 
     @as_encode
-    @known_arguments
+    @several
+    @with_aliases
     def encode(
         self,
         sentences: str | Iterable[str],
@@ -255,7 +269,7 @@ class SentenceEncoder(nn.Sequential):
             show_progress_bar: Whether to show a progress bar. Default: from 2,000 sentences on, on a terminal or in a
                 notebook.
             output_value: ``"sentence_embedding"``, or ``"token_embeddings"`` for one tensor (tokens, dim) per
-                sentence.
+                sentence; None for a dict of both per sentence.
             precision: ``"float32"``; ``"int8"``, one byte per dimension; or one bit per dimension, eight in a byte:
                 ``"ubinary"`` (uint8) or ``"binary"`` (int8).
             ranges: Ranges for int8, computed from a sample of vectors by ``sbert.search.calibrate``.
@@ -266,6 +280,9 @@ class SentenceEncoder(nn.Sequential):
             truncate_dim: Dimension to which each vector is truncated. Default: that of the model.
             on_truncate: What to do if sentences exceed ``max_seq_length``: ``"warn"`` once with their number,
                 ``"ignore"``, or ``"error"``.
+            pool: ``Processes`` of ``start_multi_process_pool``, which share the sentences. With a list of devices,
+                such as ``device=["cuda:0", "cuda:1"]``, there is one process for each during the call.
+            chunk_size: Number of sentences that a process of the pool encodes at once.
             out: Path of a .npy file to write to while reading, so that neither sentences nor vectors have to fit in
                 memory. The result is then a read-only memory map of that file.
 
@@ -400,7 +417,8 @@ class SentenceEncoder(nn.Sequential):
 
     # ------------------------------------------------------------------------------------- save, push, verify
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    @with_aliases
+    def save(self, path: str | os.PathLike[str], name: str | None = None, *, create_model_card: bool = True) -> None:
         """Write the model to a folder that this library and sentence-transformers read.
 
         The write is atomic: the folder is complete or unchanged. An existing model is replaced as soon as no process
@@ -409,6 +427,8 @@ class SentenceEncoder(nn.Sequential):
 
         Args:
             path: The folder. Its parent folders are created.
+            name: Name of the model in its card. Default: that of the folder.
+            create_model_card: Whether to write the card, README.md.
 
         Raises:
             ValueError: If the folder contains, at any depth, a file that is not part of a model (the message names
@@ -420,11 +440,13 @@ class SentenceEncoder(nn.Sequential):
             ...     SentenceEncoder(f"{folder}/minilm").get_sentence_embedding_dimension()
             384
         """
-        self._save(Path(path), name=Path(path).name)
+        self._save(Path(path), name or Path(path).name, create_model_card)
 
-    def _save(self, path: Path, name: str) -> None:
+    def _save(self, path: Path, name: str, create_model_card: bool = True) -> None:
         with replacing(path, saving.check_replaceable) as folder:
             recorded = self.write(folder, name)
+            if not create_model_card:
+                (folder / "README.md").unlink(missing_ok=True)
         unread = saving.differences(list(self))
         if unread is not None and unread != self._warned_of:
             warn(f"not every program reads this model as it is: {unread}")
@@ -442,6 +464,7 @@ class SentenceEncoder(nn.Sequential):
         saving.write_folder(folder, self, output_dims(self, self.device), name, recorded)
         return recorded
 
+    @with_aliases
     def push_to_hub(
         self,
         repo_id: str,

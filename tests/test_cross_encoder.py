@@ -241,8 +241,6 @@ def test_arguments(model: CrossEncoder) -> None:
         model.predict(PAIRS, batch_size=0)
     with pytest.raises(ValueError, match="on_truncate='maybe' is unknown"):
         model.predict(PAIRS, on_truncate="maybe")
-    with pytest.raises(TypeError, match="apply_softmax"):
-        model.predict(PAIRS, apply_softmax=True)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="activation is 'sigmoid'"):
         model.activation = "sigmoid"  # type: ignore[assignment]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from sbert.backends.remote_configs import native
 from sbert.inputs.extras import missing
 from sbert.storage.files import UnreadableError, blame, check_files, is_failure, one_line, read_object, reading
 from sbert.storage.processes import Lock
@@ -124,9 +125,16 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
     _check_counts({**values, **options}, path)
     try:
         with quiet():
-            config = imported("AutoConfig").from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False, **options
-            )
+            known = native(values, path)
+            if known is values:
+                kind, source = imported("AutoConfig"), {"local_files_only": True, "trust_remote_code": False}
+                config = kind.from_pretrained(folder, **source, **options)
+            else:
+                kind = imported("CONFIG_MAPPING")[known["model_type"]]
+                config = kind.from_dict({**known, "name_or_path": str(folder)}, **options)
+        vars(config).pop("auto_map", None)  # The code that it names is neither run nor saved.
+    except UnreadableError:
+        raise
     except Exception as error:
         if "trust_remote_code" in str(error):
             reason = f"needs code from its folder (model_type {model_type!r}), which is never run"
@@ -179,13 +187,16 @@ def rebuild(config: PretrainedConfig, weights: dict[str, Tensor], dtype: torch.d
         return kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype).eval()
 
 
-def load_classifier(folder: Path, config: PretrainedConfig, dtype: torch.dtype, fresh: bool) -> PreTrainedModel:
+def load_classifier(
+    folder: Path, config: PretrainedConfig, dtype: torch.dtype, attention: str | None, fresh: bool
+) -> PreTrainedModel:
     """The transformer in ``folder`` with a head for sequence classification.
 
     Args:
         folder: Folder of the model.
         config: Configuration; ``num_labels`` is the number of scores.
         dtype: Dtype of the weights.
+        attention: Name of an implementation of attention. Default: that of transformers.
         fresh: Whether to create a new head with random weights; otherwise the folder has to contain one.
 
     Raises:
@@ -197,7 +208,7 @@ def load_classifier(folder: Path, config: PretrainedConfig, dtype: torch.dtype, 
     if config.is_encoder_decoder or not known:
         reason = f"describes a model ({config.model_type}) that scores no pairs in one pass"
         raise UnreadableError(path, reason, "use an encoder such as BERT")
-    model, missing = _read(imported("AutoModelForSequenceClassification"), folder, config, dtype, None)
+    model, missing = _read(imported("AutoModelForSequenceClassification"), folder, config, dtype, attention)
     if not fresh:
         _refuse_missing(folder, missing)
         return model

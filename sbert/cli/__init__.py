@@ -12,6 +12,7 @@ sbert doctor copy
 sbert benchmark copy --data texts.txt
 sbert train --model copy --data nli.tsv --columns premise,hypothesis --label label --loss softmax --output nli
 sbert evaluate copy --suite sts,transfer --data data --output results.csv
+sbert export onnx copy copy-onnx
 ```
 
 ``sbert COMMAND --help`` explains every option.
@@ -46,6 +47,11 @@ float32, row by row, and timed; the fastest that is right is used. The result is
 and copies of the GPU, which part of them ``encode`` reaches on short texts and on texts of 128 and 256 tokens, one text
 alone with and without CUDA graphs, a search, and a training step. What fails has its reason in the place of the number.
 ``--report FOLDER`` also writes ``gpu.json`` and ``gpu.md``, a table to paste into an issue.
+
+## Export
+
+``sbert export FORMAT MODEL DIR`` writes a folder that other programs run: ``onnx``, ``openvino``, ``torch-export`` or
+``gguf``. Its ``README.md`` says how; ``sbert.export`` explains the formats.
 
 ## Evaluate
 

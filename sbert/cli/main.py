@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from sbert import __version__
-from sbert.cli import cluster, doctor, encode, evaluate, info, map, pairs, search, similarity, train  # noqa: A004
+from sbert.cli import cluster, doctor, encode, evaluate, export, info, map, pairs, search, similarity, train  # noqa: A004
 from sbert.cli.benchmark import command as benchmark
 
 # Each has a file with add_arguments(parser) and run(arguments).
@@ -23,6 +23,7 @@ _COMMANDS = {
     "map": (map, "draw the texts of a file as an interactive map"),
     "train": (train, "train a model on rows of texts"),
     "evaluate": (evaluate, "evaluate a model on standard data sets"),
+    "export": (export, "write a model for ONNX, OpenVINO, torch.export or llama.cpp"),
     "benchmark": (benchmark, "measure a model's speed here, and that of other libraries"),
     "doctor": (doctor, "explain how a model runs on this machine"),
     "info": (info, "describe a model, and verify its vectors"),

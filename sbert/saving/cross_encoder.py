@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,11 @@ def _check_chain(folder: Path) -> None:
 
 
 def read_cross_encoder(
-    folder: Path, classes: int | None, dtype: torch.dtype, activation: Activation | None
+    folder: Path,
+    classes: int | None,
+    dtype: torch.dtype,
+    activation: Activation | None,
+    arguments: Mapping[str, dict[str, Any]],
 ) -> tuple[Any, Any, Activation]:
     """The transformer of a folder with its head, its tokenizer, and the activation of the scores.
 
@@ -89,13 +93,15 @@ def read_cross_encoder(
         dtype: Dtype of the weights.
         activation: The activation. Default: the one that the folder names, else a sigmoid for one class and the
             identity for several.
+        arguments: The caller's arguments for transformers, by the names that folders have for them.
 
     Raises:
         ValueError: If a file is damaged or not supported; the message names it.
     """
 
     def read() -> tuple[Any, Any, Activation | None]:
-        network, tokenizer = _read_network(folder, classes, dtype), huggingface.load_tokenizer(folder, {})
+        network = _read_network(folder, classes, dtype, arguments)
+        tokenizer = huggingface.load_tokenizer(folder, arguments["processor_kwargs"])
         return network, tokenizer, _read_activation(folder) if activation is None else activation
 
     network, tokenizer, stated = read_whole(folder, read)
@@ -108,21 +114,24 @@ def read_cross_encoder(
     return network, tokenizer, stated
 
 
-def _read_network(folder: Path, classes: int | None, dtype: torch.dtype) -> Any:
+def _read_network(
+    folder: Path, classes: int | None, dtype: torch.dtype, arguments: Mapping[str, dict[str, Any]]
+) -> Any:
     """The transformer with its head, or with a new head of ``classes`` outputs (default 1)."""
     _check_chain(folder)
-    config = huggingface.load_config(folder, {})
+    config = huggingface.load_config(folder, arguments["config_kwargs"])
+    attention = arguments["model_kwargs"].get("attn_implementation")
     path, kinds = folder / "config.json", config.architectures or []
     if any(kind.endswith("ForSequenceClassification") for kind in kinds):
         if classes is not None and classes != config.num_labels:
             remedy = "leave classes= out, or start from a model without a head"
             raise UnreadableError(path, f"describes a head of {config.num_labels} scores, not {classes}", remedy)
-        return huggingface.load_classifier(folder, config, dtype, fresh=False)
+        return huggingface.load_classifier(folder, config, dtype, attention, fresh=False)
     if classes is None and any(kind.endswith("ForCausalLM") for kind in kinds):
         reason = f"describes a generative model ({kinds[0]}) without a classification head"
         raise UnreadableError(path, reason, "pass classes= for a new head, which has to be trained")
     config.num_labels = classes or 1
-    return huggingface.load_classifier(folder, config, dtype, fresh=True)
+    return huggingface.load_classifier(folder, config, dtype, attention, fresh=True)
 
 
 _CARD = """\

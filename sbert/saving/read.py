@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,10 +23,13 @@ _MAX_MODULES = 100
 
 
 def read_folder(
-    folder: Path, dtype: torch.dtype | None, resolve: Callable[[str], Path]
+    folder: Path,
+    dtype: torch.dtype | None,
+    resolve: Callable[[str], Path],
+    arguments: Mapping[str, dict[str, Any]] = {},
 ) -> tuple[Settings, list[nn.Module], verification.Reference | None]:
     """The settings, modules and reference vectors of the encoder in ``folder``; see ``read_modules``."""
-    return read_settings(folder), read_modules(folder, dtype, resolve), verification.read(folder / REFERENCE)
+    return read_settings(folder), read_modules(folder, dtype, resolve, arguments), verification.read(folder / REFERENCE)
 
 
 def read_settings(folder: Path) -> Settings:
@@ -53,6 +57,7 @@ def read_modules(
     folder: Path,
     dtype: torch.dtype | None = None,
     resolve: Callable[[str], Path] = hub.resolve,
+    arguments: Mapping[str, dict[str, Any]] = {},
 ) -> list[nn.Module]:
     """The modules of the encoder in ``folder``.
 
@@ -60,11 +65,12 @@ def read_modules(
         folder: The folder of the model.
         dtype: Dtype of the weights. Default: float32.
         resolve: Returns the folder of a model by its name; an adapter's files name their base model.
+        arguments: The caller's arguments for transformers, by the names that folders have for them.
 
     Raises:
         ValueError: If a file is damaged or names an unknown module; the message names the file.
     """
-    path, options = folder / MODULES, ReadOptions(dtype, resolve)
+    path, options = folder / MODULES, ReadOptions(dtype, resolve, arguments)
     if not os.path.lexists(path):  # A broken link is an error, not a model without modules.json.
         return _without_modules_file(folder, options)
     modules: list[nn.Module] = []

@@ -18,6 +18,7 @@ import pdoc
 from torch import nn
 
 import sbert
+from sbert import integrations
 from tests.project.code_lines import PACKAGE
 
 TEMPLATES = Path(__file__).parent / "pdoc"
@@ -27,6 +28,7 @@ PAGES = [
     *("sbert.search", "sbert.chunking", "sbert.training", "sbert.losses", "sbert.evaluation", "sbert.data"),
     *("sbert.modules", "sbert.saving", "sbert.backends", "sbert.visualization", "sbert.cli"),
     *("sbert.functional", "sbert.pipeline"),
+    *("sbert.integrations", "sbert.export"),
 ]
 # pdoc cannot resolve the annotations of the constructor that a NamedTuple makes, nor find the keys of a TypedDict.
 _NO_PROBLEM = ("Error parsing type annotation ForwardRef", "Cannot determine where sbert.pipeline.results.")
@@ -113,12 +115,14 @@ def broken(package: Path = PACKAGE) -> list[str]:
 
 
 def exists(name: str) -> bool:
-    """Whether a dotted name is a module or stands in one."""
+    """Whether a dotted name is a module or stands in one; adapters of packages that are not installed are there."""
     parts = name.split(".")
     for end in range(len(parts), 0, -1):
         try:
             value: object = import_module(".".join(parts[:end]))
-        except ImportError:
+        except ImportError as error:
+            if error.name and not error.name.startswith("sbert"):
+                return True
             continue
         for part in parts[end:]:
             if not hasattr(value, part):
@@ -134,6 +138,7 @@ def render(folder: Path) -> list[str]:
     pdoc.render.env.filters["to_markdown"] = markdown
     # pdoc lists the names that a package imports, and these are imported late.
     vars(sbert).update({name: getattr(sbert, name) for name in sbert.__all__})
+    vars(integrations)["__all__"] = ["switching"]  # The adapters need the packages that they are for.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         pdoc.pdoc(*PAGES, output_directory=folder)

@@ -22,11 +22,12 @@ FLOORS = [
     ["modules", "losses"],
     ["saving", "data", "visualization"],
     ["pipeline"],
-    ["search"],
+    ["search", "compatibility"],
     ["encoder", "evaluation"],
-    ["chunking", "training"],
+    ["chunking", "training", "export"],
     ["cross_encoder"],
     ["__init__"],
+    ["integrations"],
     ["cli"],
     ["__main__"],
 ]
@@ -75,8 +76,8 @@ def test_no_dead_layers() -> None:
 
 def test_the_package_stays_small() -> None:
     """Lines of code: before adding some, look for what can go."""
-    assert sum(by_room().values()) <= 15_550
-    assert len([entry for entry in PACKAGE.iterdir() if entry.name not in NO_ROOMS]) <= 20
+    assert sum(by_room().values()) <= 17_300
+    assert len([entry for entry in PACKAGE.iterdir() if entry.name not in NO_ROOMS]) <= 23
 
 
 def test_transformers_is_imported_late() -> None:

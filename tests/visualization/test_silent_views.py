@@ -24,7 +24,7 @@ from sbert.visualization import corpus_map
 from sbert.visualization.map_page import map_page
 from sbert.visualization.projection import choose, project
 from tests import pairs, small
-from tests.visualization import browser, scripts
+from tests.visualization import browser
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -454,86 +454,3 @@ def test_22_the_page_says_of_the_paper_what_its_figures_say(examples: Any) -> No
             assert examples.claims.relation(figure(one, column), figure(two, column)) == sign, (one, two, column)
     assert "one seed" in said["Not decided"]
     assert "As in the paper" not in section
-
-
-# ------------------------------------------------------------------------------- scripts of sentence-transformers
-
-
-@pytest.fixture(scope="module")
-def folder(encoder: SentenceEncoder, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A model that both libraries read, with a prompt."""
-    path = tmp_path_factory.mktemp("scripts") / "model"
-    encoder.prompts = {"query": "the red "}
-    encoder.save(path)
-    return str(path)
-
-
-def run(source: str, library: type, folder: str, model: Any, new: Path) -> Any:
-    """The result of a call, as arrays and plain values."""
-    texts = ["a small boat lies on the quiet lake", "the red fox", "one two three"]
-    known = {"SentenceTransformer": library, "folder": folder, "model": model, "texts": texts, "new": str(new)}
-    exec(source, known)
-    return known.get("result")
-
-
-def plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [plain(part) for part in value]
-    return value.detach().numpy() if isinstance(value, torch.Tensor) else value
-
-
-CALLS = [(group, call, source) for group, calls in scripts.WORKS.items() for call, source in calls.items()]
-
-
-@pytest.mark.filterwarnings("ignore:.*were truncated to max_seq_length", "ignore:.*has been renamed:FutureWarning")
-def test_readme_these_calls_of_scripts_work_unchanged(
-    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each gives what sentence-transformers gives."""
-    from sentence_transformers import SentenceTransformer
-
-    monkeypatch.setattr(
-        "sbert.storage.hub.upload", lambda path, repo_id, *_: f"{repo_id}: {len(list(path.iterdir())) > 3}"
-    )
-    monkeypatch.setattr(SentenceTransformer, "push_to_hub", lambda self, repo_id, **_: f"{repo_id}: True")
-    shared = {library: library(folder, device="cpu") for library in (SentenceEncoder, SentenceTransformer)}
-    for number, (group, call, source) in enumerate(CALLS):
-        found, expected = (
-            # Calls of the last group change the model.
-            plain(run(source, library, folder, library(folder, device="cpu") if group == "model" else model, new))
-            for library, model in shared.items()
-            for new in [tmp_path / f"{library.__name__}{number}"]
-        )
-        assert expected is not None, (group, call)
-        if isinstance(expected, (str, int)) or call == "tokenizer":
-            assert found == expected, (group, call)
-            continue
-        assert isinstance(found, list) == isinstance(expected, list), (group, call)
-        for one, other in zip(found, expected, strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-5, err_msg=f"{group} {call}")
-
-
-def test_readme_these_calls_of_scripts_are_refused(folder: str, tmp_path: Path) -> None:
-    """Each raises, and none does something else in silence."""
-    for group, calls in scripts.REFUSED.items():
-        for call, source in calls.items():
-            try:
-                run(source, SentenceEncoder, folder, SentenceEncoder(folder, device="cpu"), tmp_path / "new")
-            except (TypeError, ValueError, AttributeError, ImportError):
-                continue
-            pytest.fail(f"{group} {call} raises nothing")
-
-
-def test_the_guide_lists_the_calls_that_work_and_those_that_do_not() -> None:
-    guide = importlib.import_module("sbert").__doc__ or ""
-    section = guide.partition("## Coming from sentence-transformers")[2].partition("\n## ")[0]
-    works, refused = section.partition("These raise an error:")[::2]
-    refused = refused.partition("What differs")[0]
-    assert "enough for most scripts" not in README + guide
-    for written, tested in ((works, scripts.WORKS), (refused, scripts.REFUSED)):
-        found = {}
-        for bullet in re.findall(r"^- (.*?)(?=\n- |\n\n)", written, re.MULTILINE | re.DOTALL):
-            group, *calls = re.findall(r"``([^`]+)``", " ".join(bullet.split()))
-            assert len(calls) == len(set(calls))
-            found[group] = set(calls)
-        assert found == {group: set(calls) for group, calls in tested.items()}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,10 +21,12 @@ class ReadOptions:
     Args:
         dtype: Dtype of the weights. Default: float32.
         resolve: Returns the folder of a model by its name; an adapter's files name their base model.
+        arguments: The caller's arguments for transformers, by the names that folders have for them.
     """
 
     dtype: torch.dtype | None
     resolve: Callable[[str], Path]
+    arguments: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class Codec(NamedTuple):

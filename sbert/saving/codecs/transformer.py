@@ -48,7 +48,7 @@ def _read(folder: Path, options: ReadOptions) -> Transformer:
     paths = [folder / name for name in TRANSFORMER_CONFIGS]
     config = read_object(next((path for path in paths if path.exists()), paths[0]), missing_ok=True)
     _check(config)
-    arguments = {name: _arguments(config, name) for name in _ARGUMENTS}
+    arguments = {name: {**_arguments(config, name), **options.arguments.get(name, {})} for name in _ARGUMENTS}
     base, dtype = _base_of(folder, options.resolve), options.dtype or torch.float32
     loaded = None if any(arguments.values()) or base != folder else minimal.load(folder, dtype)
     # The base model of an adapter has a folder of its own, which another process may replace as well.

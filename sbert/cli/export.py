@@ -1,0 +1,36 @@
+"""``sbert export``: a model in a format of other programs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+FORMATS = ("onnx", "openvino", "torch-export", "gguf")  # Listed here as well, since the library is imported late.
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``sbert export``."""
+    parser.add_argument("format", choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
+    parser.add_argument("model", metavar="MODEL", help="folder, or name on the hub")
+    parser.add_argument("folder", metavar="DIR", help="folder to write: the model, its tokenizer, and how to run it")
+    about = "for gguf: folder of llama.cpp with convert_hf_to_gguf.py (default: $LLAMA_CPP)"
+    parser.add_argument("--llama-cpp", metavar="FOLDER", help=about)
+    parser.add_argument("--quiet", action="store_true", help="no summary")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run ``sbert export``.
+
+    Raises:
+        ValueError: If the model cannot be exported, or the folder has other files.
+        ImportError: If a package is missing.
+    """
+    from sbert.encoder import SentenceEncoder
+    from sbert.export import export
+
+    model = SentenceEncoder(arguments.model, device="cpu", dtype="float32")
+    difference = export(model, arguments.folder, arguments.format, llama_cpp=arguments.llama_cpp)
+    if not arguments.quiet:
+        size = sum(file.stat().st_size for file in Path(arguments.folder).iterdir()) / 1e6
+        compared = "not compared" if difference is None else f"largest difference from encode {difference:.1e}"
+        print(f"{arguments.folder}: {size:.1f} MB, {compared}; its README.md says how to run it")

@@ -1,0 +1,31 @@
+"""Export: encoders for programs that run without this library, and without Python.
+
+``sbert export onnx MODEL DIR`` writes a folder with the model, its ``tokenizer.json`` and a ``README.md``, which has
+the lines that run it, the prompts and the limit of length. In Python: ``export(model, "DIR", "onnx")``.
+
+| format | runs in | needs, to write it |
+|---|---|---|
+| ``onnx`` | onnxruntime: C++, C#, Java, JavaScript, Rust, Python | ``pip install "sbert[onnx]"`` |
+| ``openvino`` | OpenVINO, on Intel's processors | ``pip install "sbert[openvino]"`` |
+| ``torch-export`` | torch, without the code of the model | nothing more |
+| ``gguf`` | llama.cpp | a folder of llama.cpp: ``--llama-cpp`` |
+
+The file contains the whole chain, from token ids to vectors: the transformer, the pooling, and what follows, such as
+``Dense`` and ``Normalize``. It takes any number of texts, of any length up to the limit, and computes in float32.
+
+The folder appears only if it is right: what was written is read again, and 20 texts of different lengths must have the
+vectors of ``encode`` to within 1e-5. Only GGUF is not compared, because that needs a build of llama.cpp: there, the
+vectors of all-MiniLM-L6-v2 differed by 3e-4.
+
+## Pitfalls
+
+- Prompts are text before the text: the caller adds them. The README lists them.
+- OpenVINO computes in bfloat16 on processors that have it, and by default it stores weights as float16. Each changes
+  vectors in the third or fourth digit. Exported weights are float32; pass the hint of the README to compute in float32.
+- What has no padded form is refused: ``WordEmbeddings``, ``StaticEmbedding``, ``LSTM``, modules and poolings of your
+  own, tokenizers without a ``tokenizer.json``, and poolings that leave the prompt out if there are prompts.
+"""
+
+from sbert.export.folder import export
+
+__all__ = ["export"]

@@ -1,0 +1,114 @@
+"""An encoder as one module from padded tensors to vectors, which exporters can trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sbert.backends import huggingface, limits
+from sbert.encoder import SentenceEncoder
+from sbert.modules import Dense, Dropout, LayerNorm, Normalize, Pooling, Transformer
+
+
+def _mean(tokens: Tensor, mask: Tensor) -> Tensor:
+    return tokens.sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
+
+
+def _mean_sqrt_len(tokens: Tensor, mask: Tensor) -> Tensor:
+    return tokens.sum(1) / mask.sum(1, keepdim=True).clamp(min=1).sqrt()
+
+
+def _weighted_mean(tokens: Tensor, mask: Tensor) -> Tensor:
+    weights = mask.cumsum(1) * mask  # (rows, longest)
+    return (tokens * weights[:, :, None]).sum(1) / weights.sum(1, keepdim=True).clamp(min=1)
+
+
+def _max(tokens: Tensor, mask: Tensor) -> Tensor:
+    return tokens.masked_fill(mask[:, :, None] == 0, -torch.inf).amax(1)
+
+
+def _cls(tokens: Tensor, mask: Tensor) -> Tensor:
+    return tokens[:, 0]
+
+
+def _last_token(tokens: Tensor, mask: Tensor) -> Tensor:
+    last = (mask.sum(1).long() - 1).clamp(min=0)  # (rows,)
+    return tokens.gather(1, last[:, None, None].expand(-1, 1, tokens.shape[2])).squeeze(1)
+
+
+# As those of ``Pooling``, from tokens (rows, longest, dim), 0 at padding, and a mask (rows, longest) of 0.0 and 1.0.
+POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cls": _cls,
+    "max": _max,
+    "mean": _mean,
+    "mean_sqrt_len": _mean_sqrt_len,
+    "weightedmean": _weighted_mean,
+    "lasttoken": _last_token,
+}
+
+
+class UnitLength(nn.Module):
+    """``Normalize`` without a branch on the values, which exporters cannot trace."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)  # (rows, 1)
+        return vectors / torch.where(lengths == 0, 1.0, lengths)
+
+
+class PaddedEncoder(nn.Module):
+    """All modules of an encoder as one: from padded token ids to vectors.
+
+    Args:
+        model: An encoder that ``why_not`` has no reason against, on the CPU and in float32. Its transformer is used,
+            and its attention set to the plain one, whose mask is finite: rows that see nothing give no NaN.
+
+    Shape:
+        Input: input_ids, attention_mask, and token_type_ids if ``inputs`` names them: (rows, longest) int64, padded on
+        the right. Output: (rows, dim).
+    """
+
+    def __init__(self, model: SentenceEncoder) -> None:
+        super().__init__()
+        transformer, pooling, *rest = list[Any](model)
+        self.network: Any = huggingface.merged(transformer.materialize())
+        self.network.set_attn_implementation("eager")
+        self.modes: tuple[str, ...] = pooling.modes
+        self.rest = nn.Sequential(*(UnitLength() if type(module) is Normalize else module for module in rest))
+        self.truncate_dim: int | None = model.truncate_dim
+        typed = (getattr(self.network.config, "type_vocab_size", 0) or 0) > 1
+        typed = typed and limits.accepts(self.network, "token_type_ids")
+        self.inputs: tuple[str, ...] = ("input_ids", "attention_mask", *(["token_type_ids"] if typed else []))
+        self.eval().requires_grad_(False)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        options = {**types, **limits.without_cache(self.network)}
+        tokens = self.network(input_ids=input_ids, attention_mask=attention_mask, **options).last_hidden_state
+        tokens = tokens.masked_fill(attention_mask[:, :, None] == 0, 0)  # (rows, longest, dim)
+        mask = attention_mask.to(tokens.dtype)
+        pooled = torch.cat([POOLINGS[mode](tokens, mask) for mode in self.modes], dim=1)  # (rows, modes * dim)
+        pooled = pooled.masked_fill(attention_mask.sum(1, keepdim=True) == 0, 0)
+        vectors: Tensor = self.rest(pooled)
+        return vectors[:, : self.truncate_dim]
+
+
+def why_not(model: SentenceEncoder) -> str | None:
+    """Why an encoder cannot be exported, as far as its modules show; None if it can."""
+    transformer, *rest = list[Any](model)
+    if type(transformer) is not Transformer:
+        return f"{type(transformer).__name__} has a tokenization of its own; begin with a Transformer"
+    if not transformer.tokenizer.is_fast:
+        return f"{type(transformer.tokenizer).__name__} cannot be written to a tokenizer.json"
+    kinds = [type(module) for module in rest]
+    if kinds[:1] != [Pooling]:
+        return f"a Pooling is expected behind the Transformer, not {kinds[0].__name__ if kinds else 'the end'}"
+    unknown = [kind.__name__ for kind in kinds[1:] if kind not in (Normalize, Dense, LayerNorm, Dropout)]
+    unknown += [f"the pooling mode {mode!r}" for mode in rest[0].modes if mode not in POOLINGS]
+    if unknown:
+        return f"{unknown[0]} has no padded form"
+    if not rest[0].include_prompt and any(model.prompts.values()):
+        return "its pooling leaves the prompt out, and the exported model does not know where a prompt ends"
+    return None

@@ -1,0 +1,44 @@
+"""LanceDB: an embedding function of its registry, under the name "sbert"."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from lancedb.embeddings import TextEmbeddingFunction, register
+
+from sbert.integrations.loading import loaded
+
+
+@register("sbert")
+class SbertEmbeddingFunction(TextEmbeddingFunction):
+    """The vectors of a ``SentenceEncoder``; queries and documents get the prompts that the model has for them.
+
+    Args:
+        name: A folder, or a name on the hub. Default: the model of the library.
+        device: As in ``SentenceEncoder``.
+
+    Example:
+        >>> from lancedb.embeddings import get_registry  # doctest: +SKIP
+        >>> get_registry().get("sbert").create(name="all-MiniLM-L6-v2").ndims()  # doctest: +SKIP
+        384
+    """
+
+    name: str | None = None
+    device: str | None = None
+
+    @cached_property
+    def _encoder(self) -> Any:
+        return loaded(self.name, device=self.device)
+
+    def ndims(self) -> int:
+        """Dimension of the vectors."""
+        return int(self._encoder.get_sentence_embedding_dimension())
+
+    def generate_embeddings(self, texts: Any, *_: Any, **__: Any) -> list[Any]:
+        """One vector per document."""
+        return list(self._encoder.encode_document(list(texts)))
+
+    def compute_query_embeddings(self, query: str, *_: Any, **__: Any) -> list[Any]:
+        """A list of the query's vector."""
+        return [self._encoder.encode_query(query)]

@@ -1,0 +1,47 @@
+"""MTEB: a model for ``mteb.evaluate``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from mteb.models.model_meta import ModelMeta
+from mteb.types import PromptType
+from torch import Tensor
+
+from sbert.integrations.loading import loaded
+
+
+class MtebModel:
+    """A ``SentenceEncoder`` as mteb measures it; queries and documents get the prompts that the model has for them.
+
+    Args:
+        model: An encoder, a folder or a name on the hub. Default: the model of the library.
+        name: Name of the results, as ``"organisation/model"``.
+        revision: Revision in the results.
+        options: Of ``SentenceEncoder``, if the model is not loaded yet.
+
+    Example:
+        >>> import mteb  # doctest: +SKIP
+        >>> mteb.evaluate(MtebModel("all-MiniLM-L6-v2"), mteb.get_tasks(tasks=["STSBenchmark"]))  # doctest: +SKIP
+    """
+
+    def __init__(self, model: Any = None, name: str = "sbert/model", revision: str = "1", **options: Any) -> None:
+        self.model = loaded(model, **options)
+        self.mteb_model_meta = ModelMeta.create_empty({"name": name, "revision": revision})
+
+    def encode(self, inputs: Iterable[dict[str, list[str]]], *, prompt_type: Any = None, **_: Any) -> Any:
+        """One vector per text of the batches."""
+        texts = [text for batch in inputs for text in batch["text"]]
+        if prompt_type == PromptType.query:
+            return self.model.encode_query(texts)
+        return self.model.encode_document(texts) if prompt_type == PromptType.document else self.model.encode(texts)
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
+        """Shape: (n, dim) and (m, dim) to (n, m)."""
+        return self.model.similarity(torch.as_tensor(embeddings1), torch.as_tensor(embeddings2))
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
+        """Shape: (rows, dim) twice to (rows,)."""
+        return self.model.similarity_pairwise(torch.as_tensor(embeddings1), torch.as_tensor(embeddings2))

@@ -1,0 +1,57 @@
+"""scikit-learn: texts to vectors as a step of a pipeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from sbert.integrations.loading import loaded
+
+
+class SentenceVectors(TransformerMixin, BaseEstimator):
+    """The vectors of a ``SentenceEncoder``, for pipelines and grid searches, whose clones share the encoder.
+
+    Args:
+        model: An encoder, a folder or a name on the hub. Default: the model of the library.
+        prompt_name: As in ``encode``.
+        normalize_embeddings: As in ``encode``.
+        truncate_dim: As in ``encode``.
+
+    Example:
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from sklearn.pipeline import make_pipeline
+        >>> classifier = make_pipeline(SentenceVectors(), LogisticRegression())
+        >>> _ = classifier.fit(["A good film.", "A bad film."], [1, 0])
+        >>> classifier.predict(["A very good film."])
+        array([1])
+    """
+
+    def __init__(
+        self,
+        model: Any = None,
+        prompt_name: str | None = None,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+    ) -> None:
+        self.model = model
+        self.prompt_name = prompt_name
+        self.normalize_embeddings = normalize_embeddings
+        self.truncate_dim = truncate_dim
+
+    def fit(self, texts: Any, labels: Any = None) -> SentenceVectors:  # noqa: ARG002
+        """Load the model."""
+        self.encoder_ = loaded(self.model)
+        return self
+
+    def transform(self, texts: Any) -> npt.NDArray[np.float32]:
+        """One vector per text. Shape: (texts, dim)."""
+        vectors: npt.NDArray[np.float32] = self.encoder_.encode(
+            texts,
+            prompt_name=self.prompt_name,
+            normalize_embeddings=self.normalize_embeddings,
+            truncate_dim=self.truncate_dim,
+        )
+        return vectors

@@ -1,0 +1,240 @@
+"""Exported folders give the vectors of ``encode``, by the lines of their own README."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import LSTM, Dense, LayerNorm, Normalize, Pooling, SentenceEncoder, Transformer, WordEmbeddings
+from sbert.cli import export as command
+from sbert.cli.main import main
+from sbert.export import export, folder, formats, padded
+from sbert.modules.pooling import POOLINGS
+from tests import small
+from tests.backends.test_families import build
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::FutureWarning"),  # Of torch, about itself.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+FAMILIES = ["bert", "roberta", "xlm-roberta", "mpnet", "distilbert", "modernbert"]
+FAMILIES += ["albert", "electra", "deberta-v3", "t5-encoder", "qwen3"]
+QUICK = [(family, "torch-export") for family in ("bert", "roberta", "modernbert")]
+CONVERTER = """\
+import sys
+from pathlib import Path
+
+folder, _, out, _, kind = sys.argv[1:]
+files = sorted(file.name for file in Path(folder).iterdir())
+assert {"config.json", "model.safetensors", "modules.json", "tokenizer.json"} <= set(files), files
+Path(out).write_bytes(b"GGUF " + kind.encode())
+"""
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("bert", tmp_path_factory.mktemp("model") / "bert")
+
+
+def installed(kind: str) -> None:
+    """Skip the test where a package of the format is missing."""
+    for package in formats.FORMATS[kind].packages:
+        pytest.importorskip(package, reason=f"{package} is not installed", exc_type=ImportError)
+
+
+def by_its_readme(path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The vectors that the code of the README computes of its two texts."""
+    code = re.search(r"```python\n(.*?)```", (path / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert code is not None
+    names: dict[str, Any] = {}
+    with monkeypatch.context() as changed:
+        changed.chdir(path)
+        exec(code[1], names)
+    return names["vectors"]
+
+
+def check(model: SentenceEncoder, path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(kind)
+    difference = export(model, path, kind)
+    vectors = by_its_readme(path, monkeypatch)
+    own = model.encode(["A cat sleeps.", "Taxes go up."], on_truncate="ignore")
+    print(f"\n{kind}: {difference:.1e}, by its README {np.abs(vectors - own).max():.1e}")
+    assert difference is not None
+    assert difference <= 1e-5
+    assert np.abs(vectors - own).max() <= 1e-5
+    assert np.abs(own[0] - own[1]).max() > 1e-3
+
+
+@pytest.mark.parametrize(("family", "kind"), QUICK)
+def test_families(family: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = SentenceEncoder(build(family, tmp_path / "model"), device="cpu")
+    check(model, tmp_path / "exported", kind, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", formats.FORMATS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_more_families(family: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if (family, kind) in QUICK:
+        pytest.skip("tested by test_families")
+    test_families(family, kind, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", formats.FORMATS)
+def test_every_module_and_setting(kind: str, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = [mode for mode in POOLINGS if mode in padded.POOLINGS]
+    assert len(modes) == 6
+    torch.manual_seed(0)
+    dim = 16 * len(modes)
+    model = SentenceEncoder(
+        Transformer(bert, max_seq_length=9, lower_case=True),
+        Pooling(modes),
+        Dense(dim, 12, residual=True),
+        LayerNorm(12),
+        Normalize(),
+        device="cpu",
+        prompts={"query": "small boat: ", "none": ""},
+        default_prompt_name="query",
+        truncate_dim=10,
+    )
+    model[0].tokenizer.truncation_side = "left"
+    check(model, tmp_path / "exported", kind, monkeypatch)
+    text = (tmp_path / "exported" / "README.md").read_text()
+    for part in ("| query | 'small boat: ' |", "By default", "10 dimensions.", "at most 9 tokens", "token_type_ids"):
+        assert part in text
+    assert "| none |" not in text
+
+
+def test_the_model_stays_as_it_is(bert: Path, tmp_path: Path) -> None:
+    model = SentenceEncoder(bert, device="cpu", dtype="bfloat16")
+    network, before = type(model[0].network), model.encode(small.TEXTS, on_truncate="ignore")
+    export(model, tmp_path / "exported", "torch-export")
+    assert (type(model[0].network), model.dtype) == (network, torch.bfloat16)
+    assert (model.encode(small.TEXTS, on_truncate="ignore") == before).all()
+
+
+def test_large_weights_have_a_file_of_their_own(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "_LARGE", 0)
+    check(SentenceEncoder(bert, device="cpu"), tmp_path / "exported", "onnx", monkeypatch)
+    assert (tmp_path / "exported" / "model.onnx.data").is_file()
+
+
+# ------------------------------------------------------------------------------------------------ what is refused
+
+
+def refused(model: SentenceEncoder, tmp_path: Path, message: str, kind: str = "torch-export") -> None:
+    with pytest.raises(ValueError, match=message):
+        export(model, tmp_path / "exported", kind)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_has_no_padded_form(bert: Path, tmp_path: Path) -> None:
+    transformer = Transformer(bert)
+    words = SentenceEncoder(WordEmbeddings(["red", "fox"], torch.eye(2)), Pooling())
+    refused(words, tmp_path, "WordEmbeddings has a tokenization of its own")
+    refused(SentenceEncoder(transformer, device="cpu"), tmp_path, "expected behind the Transformer, not the end")
+    refused(SentenceEncoder(transformer, LSTM(16, 4), Pooling(), device="cpu"), tmp_path, "not LSTM")
+    own = SentenceEncoder(transformer, Pooling(), torch.nn.Identity(), device="cpu")
+    refused(own, tmp_path, "Identity has no padded form")
+    without = [transformer, Pooling(include_prompt=False)]
+    refused(SentenceEncoder(*without, prompts={"q": "query: "}, device="cpu"), tmp_path, "leaves the prompt out")
+    slow = SentenceEncoder(Transformer(bert), Pooling(), device="cpu")
+    slow.tokenizer = SimpleNamespace(is_fast=False)
+    refused(slow, tmp_path, r"SimpleNamespace cannot be written to a tokenizer\.json")
+    with pytest.raises(TypeError, match="Transformer cannot be exported; pass a SentenceEncoder"):
+        export(transformer, tmp_path / "exported", "onnx")  # type: ignore[arg-type]
+    refused(SentenceEncoder(*without, device="cpu"), tmp_path, "format='tflite' is unknown", "tflite")
+
+
+def test_a_pooling_of_the_user(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(POOLINGS, "sum", POOLINGS["mean"])
+    model = SentenceEncoder(Transformer(bert), Pooling("sum"), device="cpu")
+    refused(model, tmp_path, "the pooling mode 'sum' has no padded form")
+
+
+def test_what_gguf_has_no_place_for(bert: Path, tmp_path: Path) -> None:
+    transformer = Transformer(bert)
+    for rest, message in (
+        ([Pooling("max")], "has the pooling modes mean, cls, lasttoken, not max"),
+        ([Pooling(), Dense(16, 4)], "no place for Dense"),
+    ):
+        refused(SentenceEncoder(transformer, *rest, device="cpu"), tmp_path, message, "gguf")
+    short = SentenceEncoder(transformer, Pooling(), truncate_dim=4, device="cpu")
+    refused(short, tmp_path, "lower_case and truncate_dim", "gguf")
+
+
+def test_other_vectors_leave_no_folder(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, path = SentenceEncoder(bert, device="cpu"), tmp_path / "exported"
+    monkeypatch.setattr(folder, "TOLERANCE", -1.0)
+    with pytest.raises(RuntimeError, match=r"differ by up to .* nothing was written"):
+        export(model, path, "torch-export")
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(folder, "traced", lambda *_: 1 / 0)
+    with pytest.raises(RuntimeError, match=r"does not take this model \(ZeroDivisionError"):
+        export(model, path, "torch-export")
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_exports_are_replaced(bert: Path, tmp_path: Path) -> None:
+    model, path = SentenceEncoder(bert, device="cpu"), tmp_path / "exported"
+    path.mkdir()
+    (path / "README.md").write_text("mine")
+    with pytest.raises(ValueError, match=r"'README.md', which is not part of an exported model"):
+        export(model, path, "torch-export")
+    (path / "model.gguf").write_bytes(b"GGUF")
+    export(model, path, "torch-export")
+    assert sorted(file.name for file in path.iterdir()) == ["README.md", "model.pt2", "tokenizer.json"]
+
+
+@pytest.mark.parametrize("kind", ["onnx", "openvino"])
+def test_missing_packages(kind: str, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=rf'export to {kind} needs {kind}; run: pip install "sbert\[{kind}\]"'):
+        export(SentenceEncoder(bert, device="cpu"), tmp_path / "exported", kind)
+    assert not list(tmp_path.iterdir())
+
+
+# ------------------------------------------------------------------------------------- llama.cpp, the command line
+
+
+def test_gguf(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, path, tools = SentenceEncoder(bert, device="cpu"), tmp_path / "exported", tmp_path / "llama.cpp"
+    monkeypatch.delenv("LLAMA_CPP", raising=False)
+    with pytest.raises(FileNotFoundError, match=r"no folder of llama\.cpp is given; run: git clone"):
+        export(model, path, "gguf")
+    tools.mkdir()
+    with pytest.raises(FileNotFoundError, match=r"llama\.cpp holds no convert_hf_to_gguf\.py"):
+        export(model, path, "gguf", llama_cpp=tools)
+    script = tools / "convert_hf_to_gguf.py"
+    script.write_text("import sys; sys.exit('unknown architecture')")
+    with pytest.raises(RuntimeError, match="exit code 1 and said: unknown architecture"):
+        export(model, path, "gguf", llama_cpp=tools)
+    assert not path.exists()
+    script.write_text(CONVERTER)
+    monkeypatch.setenv("LLAMA_CPP", str(tools))
+    assert export(model, path, "gguf") is None
+    assert (path / "model.gguf").read_bytes() == b"GGUF f32"
+    text = (path / "README.md").read_text()
+    assert "llama-embedding -m model.gguf --embd-normalize 2 -p 'A cat sleeps.'" in text
+    assert "not compared" in text
+
+
+def test_command(bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.FORMATS == folder.NAMES
+    path = tmp_path / "exported"
+    assert main(["export", "torch-export", str(bert), str(path)]) == 0
+    said = capsys.readouterr()
+    assert re.fullmatch(rf"{path}: \d\.\d MB, largest difference from encode \d\.\de-\d\d; .*\n", said.out), said.out
+    assert said.err == ""
+    assert main(["export", "torch-export", str(bert), str(bert)]) == 2
+    assert "saving would delete it" in capsys.readouterr().err
+    if find_spec("openvino") is None:
+        assert main(["export", "openvino", str(bert), str(path)]) == 2
+        assert "pip install" in capsys.readouterr().err

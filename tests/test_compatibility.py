@@ -1,0 +1,150 @@
+"""Arguments and methods under the names of sentence-transformers, and encoding in several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import CrossEncoder, SentenceEncoder
+from sbert.pipeline.processes import Processes
+from tests import small
+
+TEXTS = [f"{a} {b}" for a in ("red fox", "small boat", "quiet lake") for b in ("one", "two", "three")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small.bert(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> SentenceEncoder:
+    return SentenceEncoder(folder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def pool(model: SentenceEncoder) -> Iterator[Processes]:
+    with model.start_multi_process_pool(["cpu", "cpu"]) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"trust_remote_code": True}, "trust_remote_code=True, where only False .* transformers knows"),
+        ({"backend": "onnx"}, "backend='onnx', where only 'torch' .*sbert export"),
+        ({"model_kwargs": {"device_map": "auto"}}, "model_kwargs has device_map, where dtype and attn_implementation"),
+        ({"model_kwargs": {"attn_implementation": "magic"}}, "attn_implementation='magic' is unknown; pass one of"),
+        ({"model_card_data": {}}, "model_card_data={}, where only None .* README.md"),
+        ({"similarity_fn_name": "nearness"}, "similarity 'nearness' is unknown"),
+    ],
+)
+@pytest.mark.parametrize("kind", [SentenceEncoder, CrossEncoder])
+def test_what_is_refused_says_what_to_do(kind: type, folder: Path, options: dict[str, Any], words: str) -> None:
+    if kind is CrossEncoder and "similarity_fn_name" in options:
+        words, options = "takes no argument 'similarity_fn_name'", options
+    with pytest.raises((TypeError, ValueError), match=words):
+        kind(str(folder), **options)
+
+
+@pytest.mark.parametrize("names", [("model", "model_name_or_path"), ("classes", "num_labels")])
+def test_an_argument_under_two_names(folder: Path, names: tuple[str, str]) -> None:
+    value: Any = str(folder) if "model" in names else 3
+    others = {} if "model" in names else {"model": str(folder)}
+    with pytest.raises(TypeError, match=f"got '{names[0]}' under two names; pass it once"):
+        CrossEncoder(**dict.fromkeys(names, value), **others)
+
+
+def test_arguments_reach_transformers(folder: Path) -> None:
+    model = SentenceEncoder(
+        folder,
+        device="cpu",
+        model_kwargs={"torch_dtype": "bfloat16", "attn_implementation": "eager"},
+        tokenizer_kwargs={"truncation_side": "left"},
+        config_kwargs={"layer_norm_eps": 0.25},
+    )
+    config = model[0].auto_model.config
+    assert (config._attn_implementation, config.layer_norm_eps) == ("eager", 0.25)
+    assert model.tokenizer.truncation_side == "left"
+    assert model.dtype == torch.bfloat16
+    scorer = CrossEncoder(folder, device="cpu", config_kwargs={"layer_norm_eps": 0.25}, num_labels=2, max_length=12)
+    assert scorer.auto_model.config.layer_norm_eps == 0.25
+    assert (scorer.num_labels, scorer.max_length) == (2, 12)
+
+
+def test_flash_attention_is_what_runs_anyway(folder: Path, model: SentenceEncoder) -> None:
+    other = SentenceEncoder(folder, device="cpu", model_kwargs={"attn_implementation": "flash_attention_2"})
+    assert np.array_equal(other.encode(TEXTS), model.encode(TEXTS))
+
+
+def test_an_enum_names_the_similarity(folder: Path) -> None:
+    from sentence_transformers import SimilarityFunction
+
+    assert SentenceEncoder(folder, similarity_fn_name=SimilarityFunction.DOT_PRODUCT).similarity_fn_name == "dot"
+
+
+def test_softmax_of_scores(folder: Path) -> None:
+    scorer = CrossEncoder(folder, device="cpu", num_labels=3)
+    pairs = [("red fox", "boat"), ("one", "two")]
+    scores = scorer.predict(pairs, activation_fn=torch.nn.Identity(), convert_to_tensor=True)
+    assert np.allclose(scorer.predict(pairs, apply_softmax=True), scores.softmax(1), atol=1e-6)
+    scorer.activation_fn = torch.nn.Softmax(-1)
+    assert np.allclose(scorer.predict(pairs), scores.softmax(1), atol=1e-6)
+
+
+def test_the_outputs_of_a_text(model: SentenceEncoder) -> None:
+    (one, two), single = model.encode(TEXTS[:2], output_value=None), model.encode(TEXTS[0], output_value=None)
+    for found, text in ((one, TEXTS[0]), (two, TEXTS[1]), (single, TEXTS[0])):
+        assert np.array_equal(found["sentence_embedding"], model.encode(text))
+        assert torch.equal(found["token_embeddings"], model.encode(text, output_value="token_embeddings"))
+
+
+# ------------------------------------------------------------------------------------------------------- processes
+
+
+def test_processes_give_the_same_in_the_same_order(model: SentenceEncoder, pool: Processes) -> None:
+    expected = model.encode(TEXTS, normalize_embeddings=True)
+    for size in (None, 1, 4, 100):
+        assert np.array_equal(model.encode(TEXTS, pool=pool, chunk_size=size, normalize_embeddings=True), expected)
+    assert torch.equal(
+        model.encode(TEXTS, pool=pool, convert_to_tensor=True), model.encode(TEXTS, convert_to_tensor=True)
+    )
+    assert np.array_equal(model.encode_multi_process(iter(TEXTS), pool), model.encode(TEXTS))
+    assert model.encode([], pool=pool).shape == (0, 16)
+    assert model.encode(TEXTS[0], pool=pool).shape == (16,)
+    tokens = model.encode(TEXTS, pool=pool, chunk_size=2, output_value="token_embeddings")
+    assert all(map(torch.equal, tokens, model.encode(TEXTS, output_value="token_embeddings")))
+
+
+def test_errors_and_warnings_of_processes_reach_the_caller(model: SentenceEncoder, pool: Processes) -> None:
+    with pytest.raises(ValueError, match="unknown"):
+        model.encode(TEXTS, pool=pool, prompt_name="unknown")
+    with pytest.raises(TypeError, match=r"sentences\[2\] is of type int"):
+        model.encode(["one", "two", 3], pool=pool)
+    with pytest.raises(ValueError, match="out= writes the vectors of one process"):
+        model.encode(TEXTS, pool=pool, out="vectors.npy")
+    with pytest.warns(UserWarning, match="truncated to max_seq_length"):
+        model.encode(["one " * 200], pool=pool)
+    assert np.array_equal(model.encode(TEXTS, pool=pool), model.encode(TEXTS))
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_is_an_error(model: SentenceEncoder) -> None:
+    own = model.start_multi_process_pool(["cpu"])
+    model.encode(TEXTS, pool=own)
+    next(iter(own._pool._processes.values())).kill()
+    with pytest.raises(RuntimeError, match="a process of the pool has ended"):
+        model.encode(TEXTS, pool=own)
+    model.stop_multi_process_pool(own)
+
+
+@pytest.mark.slow
+def test_a_list_of_devices(model: SentenceEncoder) -> None:
+    assert np.array_equal(model.encode(TEXTS, device=["cpu", "cpu"]), model.encode(TEXTS))
+    with pytest.raises(ValueError, match="devices is empty"):
+        model.encode(TEXTS, device=[])
