@@ -17,6 +17,15 @@ The folder appears only if it is right: what was written is read again, and 20 t
 vectors of ``encode`` to within 1e-5. Only GGUF is not compared, because that needs a build of llama.cpp: there, the
 vectors of all-MiniLM-L6-v2 differed by 3e-4.
 
+>>> import tempfile
+>>> from pathlib import Path
+>>> from sbert import SentenceEncoder
+>>> from sbert.export import export
+>>> folder = Path(tempfile.mkdtemp()) / "exported"
+>>> _ = export(SentenceEncoder(device="cpu"), folder, "torch-export")
+>>> sorted(path.name for path in folder.iterdir())
+['README.md', 'model.pt2', 'tokenizer.json']
+
 ## Pitfalls
 
 - Prompts are text before the text: the caller adds them. The README lists them.
