@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import copy
 import importlib
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -127,8 +126,6 @@ def test_a_call_gives_what_it_gives_in_sentence_transformers(
     """What a call returns; after training, the vectors of the model."""
     source = TABLES[table][group][name]
     ours = "sbert" if table == "plain" else OURS
-    if importlib.util.find_spec(ours) is None:
-        pytest.skip("the package of their names is not here")
     expected = run(source, "sentence_transformers", folders, tmp_path / "theirs")
     assert expected is not None
     if name in snippets.DIFFERENT:

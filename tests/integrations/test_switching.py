@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import fnmatch
 import importlib
-import importlib.util
 import inspect
 import re
 from collections.abc import Callable
@@ -274,8 +273,6 @@ def offers(module: str, name: str) -> bool:
 
 
 def test_what_has_a_counterpart_is_in_the_package_of_their_names_or_said_not_to_be() -> None:
-    if importlib.util.find_spec(NAMES) is None:
-        pytest.skip("the package of their names is not here")
     importlib.import_module(NAMES)
     section = (switching.__doc__ or "").partition(f"## {RUN}")[2].partition("\n## ")[0]
     said = set(re.findall(r"``(\w+)``", section.partition("Some names have")[2]))
