@@ -7,9 +7,7 @@ from typing import Any
 
 from sbert import evaluation
 from sbert.integrations.sentence_transformers.evaluation import COMMON, Kind, evaluators
-from sbert.integrations.sentence_transformers.forms import Only, absent
-
-_PROMPT = {"prompt_name": Only(None, "put the instruction before the query")}
+from sbert.integrations.sentence_transformers.forms import absent
 
 
 def _correlation(pairs: Sequence[Sequence[str]], scores: Any) -> evaluation.Evaluator:
@@ -24,19 +22,13 @@ def _classes(pairs: Sequence[Sequence[str]], labels: Any) -> evaluation.Evaluato
     return made
 
 
-_CORRELATION = Kind(
-    _correlation, {"sentence_pairs": "pairs", "scores": "scores", **COMMON, **_PROMPT}, "{name}", "spearman"
-)
-_CLASSES = Kind(
-    _classes,
-    {"sentence_pairs": "pairs", "labels": "labels", **COMMON, **_PROMPT},
-    "{name}",
-    "",  # The first.
-    {"macro_f1": "f1_macro"},
+_CORRELATION = Kind(_correlation, f"sentence_pairs=pairs scores {COMMON} prompt_name!", "{name}", "spearman")
+_CLASSES = Kind(  # The first metric decides.
+    _classes, f"sentence_pairs=pairs labels {COMMON} prompt_name!", "{name}", "", {"macro_f1": "f1_macro"}
 )
 _RERANKING = Kind(
     evaluation.RerankingEvaluator,
-    {"samples": "samples", "at_k": "k", "always_rerank_positives": "", **COMMON, **_PROMPT},
+    f"samples at_k=k always_rerank_positives=- {COMMON} prompt_name!",
     "{name}",
     "ndcg@",
 )

@@ -7,9 +7,7 @@ from typing import Any
 from torch import nn
 
 from sbert import losses
-from sbert.integrations.sentence_transformers.forms import Form, Only, absent, factories
-
-_ACTIVATION = Only(None, "write a loss of your own, which is a function of scores and labels")
+from sbert.integrations.sentence_transformers.forms import Form, absent, factories
 
 
 def _crossentropy(model: Any) -> nn.Module:
@@ -25,11 +23,9 @@ def _squared(model: Any, activation: Any = None) -> nn.Module:
 
 
 FORMS = {
-    "BinaryCrossEntropyLoss": Form(
-        _binary, {"model": "model", "activation_fn": _ACTIVATION, "pos_weight": _ACTIVATION}
-    ),
-    "CrossEntropyLoss": Form(_crossentropy, {"model": "model", "activation_fn": _ACTIVATION}),
-    "MSELoss": Form(_squared, {"model": "model", "activation_fn": "activation"}),
+    "BinaryCrossEntropyLoss": Form(_binary, "model activation_fn! pos_weight!"),
+    "CrossEntropyLoss": Form(_crossentropy, "model activation_fn!"),
+    "MSELoss": Form(_squared, "model activation_fn=activation"),
 }
 
 globals().update(factories(FORMS))

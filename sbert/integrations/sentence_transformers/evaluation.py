@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sbert import evaluation
 from sbert.distributed.ranks import ALONE, Ranks
-from sbert.integrations.sentence_transformers.forms import Form, Only, absent, arguments
+from sbert.integrations.sentence_transformers.forms import Form, absent, arguments
 from sbert.integrations.sentence_transformers.names import SimilarityFunction, similarity_name
 
 BaseEvaluator = SentenceEvaluator = evaluation.Evaluator
@@ -20,14 +20,14 @@ class Kind(NamedTuple):
 
     Args:
         make: Our evaluator, or a function that makes it.
-        names: Their parameters, each with ours.
+        names: Their parameters, as in ``Form``.
         metric: Their name of a metric, as a format of ``name`` and ``similarity``.
         primary: The metric that decides, by our name.
         renamed: Metrics whose name is another one.
     """
 
     make: Callable[..., evaluation.Evaluator]
-    names: Mapping[str, str | Only]
+    names: str
     metric: str
     primary: str
     renamed: Mapping[str, str] = {}
@@ -150,129 +150,60 @@ def _listed(similarity: str, **options: Any) -> evaluation.Evaluator:
     return evaluation.RetrievalEvaluator(similarity=similarity, **options)
 
 
-COMMON: dict[str, str | Only] = {
-    "name": "name",
-    "batch_size": "",
-    "show_progress_bar": "",
-    "write_csv": "",
-    "truncate_dim": "truncate_dim",
-}
-_SIMILARITIES = {"similarity_fn_names": "similarities"}
-BINARY = {"average_precision": "ap"}
+COMMON = " name batch_size=- show_progress_bar=- write_csv=- truncate_dim "
+_SIMILARITIES = "similarity_fn_names=similarities "
 KINDS = {
     "EmbeddingSimilarityEvaluator": Kind(
         evaluation.SimilarityEvaluator,
-        {
-            "sentences1": "first",
-            "sentences2": "second",
-            "scores": "scores",
-            "batch_size": "",
-            "main_similarity": "main",
-            **_SIMILARITIES,
-            **COMMON,
-            "precision": Only(None, "measure the vectors of sbert.search.quantize"),
-        },
+        "sentences1=first sentences2=second scores batch_size=- main_similarity=main "
+        f"{_SIMILARITIES}{COMMON} precision!",
         "{name}_{similarity}",
         "spearman",
     ),
     "BinaryClassificationEvaluator": Kind(
         evaluation.PairClassificationEvaluator,
-        {"sentences1": "first", "sentences2": "second", "labels": "labels", **COMMON, **_SIMILARITIES},
+        f"sentences1=first sentences2=second labels {COMMON}{_SIMILARITIES}",
         "{similarity}_{name}",
         "ap",
-        BINARY,
+        {"average_precision": "ap"},
     ),
     "TripletEvaluator": Kind(
         evaluation.TripletEvaluator,
-        {
-            "anchors": "anchors",
-            "positives": "positives",
-            "negatives": "negatives",
-            "main_similarity_function": "main",
-            "margin": "margin",
-            **COMMON,
-            **_SIMILARITIES,
-        },
+        f"anchors positives negatives main_similarity_function=main margin {COMMON}{_SIMILARITIES}",
         "{similarity}_{name}",
         "accuracy",
     ),
     "InformationRetrievalEvaluator": Kind(
         _listed,
-        {
-            "queries": "queries",
-            "corpus": "corpus",
-            "relevant_docs": "relevant",
-            "corpus_chunk_size": "block",
-            "mrr_at_k": "mrr_at",
-            "ndcg_at_k": "ndcg_at",
-            "accuracy_at_k": "accuracy_at",
-            "precision_recall_at_k": "precision_recall_at",
-            "map_at_k": "map_at",
-            "show_progress_bar": "",
-            "batch_size": "",
-            **COMMON,
-            "score_functions": "similarities",
-            "main_score_function": "main",
-            "query_prompt": "query_prompt",
-            "query_prompt_name": "query_prompt_name",
-            "corpus_prompt": "document_prompt",
-            "corpus_prompt_name": "corpus_prompt_name",
-            "write_predictions": Only(False),
-        },
+        "queries corpus relevant_docs=relevant corpus_chunk_size=block mrr_at_k=mrr_at ndcg_at_k=ndcg_at"
+        " accuracy_at_k=accuracy_at precision_recall_at_k=precision_recall_at map_at_k=map_at show_progress_bar=-"
+        f" batch_size=- {COMMON} score_functions=similarities main_score_function=main query_prompt query_prompt_name"
+        " corpus_prompt=document_prompt corpus_prompt_name write_predictions!",
         "{similarity}_{name}",
         "ndcg@",
     ),
     "RerankingEvaluator": Kind(
         evaluation.RerankingEvaluator,
-        {
-            "samples": "samples",
-            "at_k": "k",
-            "name": "name",
-            "write_csv": "",
-            "similarity_fct": "similarity",
-            **COMMON,
-            "use_batched_encoding": "",
-            "mrr_at_k": Only(None, "pass at_k"),
-        },
+        f"samples at_k=k name write_csv=- similarity_fct=similarity {COMMON} use_batched_encoding=- mrr_at_k!",
         "{name}",
         "ndcg@",
     ),
     "ParaphraseMiningEvaluator": Kind(
         _paraphrases,
-        {
-            "sentences_map": "texts",
-            "duplicates_list": "pairs",
-            "duplicates_dict": "known",
-            "add_transitive_closure": Only(False, "pass all duplicates"),
-            "query_chunk_size": "",
-            "corpus_chunk_size": "",
-            "max_pairs": "max_pairs",
-            "top_k": "",
-            **COMMON,
-        },
+        "sentences_map=texts duplicates_list=pairs duplicates_dict=known add_transitive_closure! query_chunk_size=-"
+        f" corpus_chunk_size=- max_pairs top_k=- show_progress_bar=- batch_size=- {COMMON}",
         "{name}",
         "average_precision",
     ),
     "TranslationEvaluator": Kind(
         evaluation.TranslationEvaluator,
-        {
-            "source_sentences": "source",
-            "target_sentences": "target",
-            "show_progress_bar": "",
-            "batch_size": "",
-            **COMMON,
-            "print_wrong_matches": Only(False),
-        },
+        f"source_sentences=source target_sentences=target show_progress_bar=- batch_size=- {COMMON}"
+        " print_wrong_matches!",
         "{name}",
         "mean_accuracy",
         {"source_to_target": "src2trg_accuracy", "target_to_source": "trg2src_accuracy"},
     ),
-    "LabelAccuracyEvaluator": Kind(
-        _labels,
-        {"dataloader": "dataloader", "name": "name", "softmax_model": "loss", "write_csv": ""},
-        "{name}",
-        "accuracy",
-    ),
+    "LabelAccuracyEvaluator": Kind(_labels, "dataloader name softmax_model=loss write_csv=-", "{name}", "accuracy"),
 }
 
 

@@ -9,33 +9,16 @@ from typing import Any
 import numpy as np
 from torch.utils.data import SequentialSampler
 
-from sbert.integrations.sentence_transformers.forms import Form, Only, arguments
+from sbert.integrations.sentence_transformers.forms import Form, arguments
 from sbert.losses.signature import Signature
 from sbert.training import Trainer, TrainingConfig
 
-_ADAMW = Only(None, "training is with AdamW and a linear schedule")
 _FORM = Form(
     dict,
-    {
-        "epochs": "epochs",
-        "steps_per_epoch": "steps_per_epoch",
-        "scheduler": Only("WarmupLinear", _ADAMW.remedy),
-        "warmup_steps": "warmup_steps",
-        "optimizer_class": "",
-        "optimizer_params": "optimizer",
-        "weight_decay": "weight_decay",
-        "evaluation_steps": "evaluate_every",
-        "output_path": "output_path",
-        "save_best_model": "best",
-        "max_grad_norm": "max_gradient_norm",
-        "use_amp": "mixed",
-        "callback": Only(None, "the history of sbert.Trainer has the scores"),
-        "show_progress_bar": "shown",
-        "checkpoint_path": "checkpoint_path",
-        "checkpoint_save_steps": "checkpoint_every",
-        "checkpoint_save_total_limit": "keep",
-        "activation_fct": Only(None, "a loss of yours may have one"),
-    },
+    "epochs steps_per_epoch scheduler! warmup_steps optimizer_class=- optimizer_params=optimizer weight_decay"
+    " evaluation_steps=evaluate_every output_path save_best_model=best max_grad_norm=max_gradient_norm use_amp=mixed"
+    " callback! show_progress_bar=shown checkpoint_path checkpoint_save_steps=checkpoint_every"
+    " checkpoint_save_total_limit=keep activation_fct!",
 )
 
 

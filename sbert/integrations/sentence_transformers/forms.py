@@ -23,24 +23,64 @@ class Form(NamedTuple):
 
     Args:
         make: Our class, or a function.
-        names: Their parameters in their order, each with ours, ``Only``, or "" for one that changes no result.
+        names: Their parameters in their order: ``theirs=ours``; ``theirs`` where the name is the same; ``theirs=-`` for
+            one that changes no result; ``theirs!`` for one without an equivalent, which stands in ``_ONLY``.
         values: Our arguments, where their default is another one than ours.
     """
 
     make: Callable[..., Any]
-    names: Mapping[str, str | Only] = {}
+    names: str = ""
     values: Mapping[str, Any] = {}
 
+    def parameters(self) -> dict[str, str]:
+        """Ours for each of theirs.
 
+        Example:
+            >>> Form(dict, "scale=temperature margin batch_size=- precision!").parameters()
+            {'scale': 'temperature', 'margin': 'margin', 'batch_size': '-', 'precision!': 'precision!'}
+        """
+        return {part.partition("=")[0]: part.rpartition("=")[2] for part in self.names.split()}
+
+
+_LOSS = Only(None, "write a loss of your own, which is a function: sbert.losses has an example")
+_LOADED = Only(None, "pass it to SentenceTransformer")
+_ADAMW = "training is with AdamW and a linear schedule"
+_ONLY = {
+    "activation_fct": _LOSS,
+    "activation_fn": _LOSS,
+    "add_transitive_closure": Only(False, "pass all duplicates"),
+    "backend": Only("torch", "'sbert export' writes models for other runtimes"),
+    "callback": Only(None, "the history of sbert.Trainer has the scores"),
+    "config_args": _LOADED,
+    "config_kwargs": _LOADED,
+    "cos_score_transformation": _LOSS,
+    "hardness_mode": Only(None, "hard negatives have more weight with a greater scale"),
+    "hardness_strength": Only(0.0),
+    "loss_fct": _LOSS,
+    "margin_strategy": Only("absolute"),
+    "mrr_at_k": Only(None, "pass at_k"),
+    "n_dims_per_step": Only(-1, "all dimensions are trained in each step"),
+    "pos_weight": _LOSS,
+    "precision": Only(None, "measure the vectors of sbert.search.quantize"),
+    "print_wrong_matches": Only(False),
+    "processor_kwargs": _LOADED,
+    "projection_dim": Only(None),
+    "prompt_name": Only(None, "put the instruction before the query"),
+    "scheduler": Only("WarmupLinear", _ADAMW),
+    "size_average": Only(True),
+    "tokenizer_args": _LOADED,
+    "tokenizer_name_or_path": Only(None, "pass Transformer(model, tokenizer) of sbert.modules"),
+    "write_predictions": Only(False),
+}
 # By the names of their parameters.
 _CONVERT: dict[str, Callable[[Any], Any]] = {
     "scale": lambda scale: 1 / scale,
-    "similarity_fct": similarity_name,
-    "distance_metric": similarity_name,
-    "main_similarity": similarity_name,
-    "main_similarity_function": similarity_name,
-    "main_score_function": similarity_name,
     "activation_function": lambda function: "Identity" if function is None else type(function).__name__,
+    **dict.fromkeys(
+        "similarity_fct distance_metric main_similarity main_similarity_function main_score_function"
+        " score_function".split(),
+        lambda given: None if given is None else similarity_name(given),
+    ),
 }
 
 
@@ -51,18 +91,17 @@ def arguments(name: str, form: Form, args: tuple[Any, ...], options: Mapping[str
         TypeError: If there are too many arguments, or one that is unknown.
         ValueError: If one without an equivalent does not have its default.
     """
-    if len(args) > len(form.names) or set(options) - set(form.names):
-        raise TypeError(
-            f"{name}() takes {', '.join(form.names)}; got {len(args)} by position, and {', '.join(options)}"
-        )
+    names = {theirs.rstrip("!"): to for theirs, to in form.parameters().items()}
+    if len(args) > len(names) or set(options) - set(names):
+        raise TypeError(f"{name}() takes {', '.join(names)}; got {len(args)} by position, and {', '.join(options)}")
     ours = dict(form.values)
-    for theirs, value in {**dict(zip(form.names, args, strict=False)), **options}.items():
-        to = form.names[theirs]
-        if isinstance(to, Only):
-            if value is not to.default and value != to.default:
-                raise ValueError(f"{name}({theirs}={value!r:.60}): only {to.default!r} is supported; {to.remedy}")
-        elif to and not (value is None and theirs in _CONVERT and theirs != "activation_function"):
-            ours[to] = _CONVERT[theirs](value) if theirs in _CONVERT else value
+    for theirs, value in {**dict(zip(names, args, strict=False)), **options}.items():
+        if names[theirs].endswith("!"):
+            default, remedy = _ONLY[theirs]
+            if value is not default and value != default:
+                raise ValueError(f"{name}({theirs}={value!r:.60}): only {default!r} is supported; {remedy}")
+        elif names[theirs] != "-":
+            ours[names[theirs]] = _CONVERT[theirs](value) if theirs in _CONVERT else value
     return ours
 
 
@@ -73,7 +112,9 @@ def factory(name: str, form: Form) -> Callable[..., Any]:
         return form.make(**arguments(name, form, args, options))
 
     made.__name__ = made.__qualname__ = name
-    made.__doc__ = f"``{getattr(form.make, '__name__', name).lstrip('_')}`` with the arguments {', '.join(form.names)}."
+    made.__doc__ = (
+        f"``{getattr(form.make, '__name__', name).lstrip('_')}`` with the arguments {', '.join(form.parameters())}."
+    )
     return made
 
 

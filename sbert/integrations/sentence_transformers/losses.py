@@ -5,7 +5,7 @@ What the trainer needs from such a loss, the size of a chunk or a guide, stands 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -13,35 +13,16 @@ from torch import nn
 
 from sbert import losses
 from sbert.inputs.arguments import warn
-from sbert.integrations.sentence_transformers.forms import Form, Only, absent, factories
+from sbert.integrations.sentence_transformers.forms import Form, absent, factories
 from sbert.integrations.sentence_transformers.names import DistanceMetric
 
-_GATHER: dict[str, str | Only] = {"gather_across_devices": ""}  # The trainer always does.
-_CHUNKS: dict[str, str | Only] = {
-    "mini_batch_size": "chunk",
-    "mini_batch_num_tokens": "chunk_tokens",
-    "show_progress_bar": "",
-}
-_RANKING: dict[str, str | Only] = {
-    "scale": "temperature",
-    "similarity_fct": "similarity",
-    **_GATHER,
-    "directions": "directions",
-    "partition_mode": "partition",
-    "hardness_mode": Only(None, "hard negatives have more weight with a greater scale"),
-    "hardness_strength": Only(0.0),
-}
-_FUNCTION = Only(None, "write a loss of your own, which is a function: sbert.losses has an example")
-_DISTANCE: dict[str, str | Only] = {"distance_metric": "distance", "margin": "margin"}
-_GUIDED: dict[str, str | Only] = {
-    "guide": "guide",
-    "temperature": "temperature",
-    "margin_strategy": Only("absolute"),
-    "margin": "guide_margin",
-    "contrast_anchors": "contrast_anchors",
-    "contrast_positives": "contrast_positives",
-    **_GATHER,
-}
+_CHUNKS = " mini_batch_size=chunk mini_batch_num_tokens=chunk_tokens show_progress_bar=-"
+_GATHER = " gather_across_devices=-"  # The trainer always does.
+_SCALED = "scale=temperature similarity_fct=similarity"
+_MODES = f"{_GATHER} directions partition_mode=partition hardness_mode! hardness_strength!"
+_DISTANCE = "distance_metric=distance margin"
+_GUIDED = "guide temperature"
+_CONTRAST = f" margin_strategy! margin=guide_margin contrast_anchors contrast_positives{_GATHER}"
 
 
 def for_trainer(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,7 +56,7 @@ def _ranking(directions: Any = ("query_to_doc",), partition: str = "joint", **op
     given = tuple(directions), partition
     if given not in known:
         raise ValueError(
-            f"directions={given[0]} and partition_mode={partition!r} are not supported; {_FUNCTION.remedy}"
+            f"directions={given[0]} and partition_mode={partition!r} are not supported; write a loss of your own"
         )
     return losses.MultipleNegativesRankingLoss(**{"symmetric": known[given], **options})
 
@@ -92,57 +73,40 @@ def _softmax(dim: int, classes: int, rep: bool = True, difference: bool = True, 
     return losses.SoftmaxLoss(dim, classes, tuple(blocks))
 
 
-def _form(make: Callable[..., Any], names: Mapping[str, str | Only], **values: Any) -> Form:
-    return Form(for_trainer(make), {"model": "model", **names}, values)
+def _form(make: Callable[..., Any], names: str = "", **values: Any) -> Form:
+    return Form(for_trainer(make), f"model {names}", values)
 
 
-_symmetric: dict[str, str | Only] = {"scale": "temperature", "similarity_fct": "similarity", **_GATHER}
 FORMS = {
-    "CosineSimilarityLoss": _form(
-        losses.CosineSimilarityLoss, {"loss_fct": _FUNCTION, "cos_score_transformation": _FUNCTION}
-    ),
-    "CoSENTLoss": _form(losses.CoSENTLoss, {"scale": "temperature"}),
-    "AnglELoss": _form(losses.AnglELoss, {"scale": "temperature"}),
+    "CosineSimilarityLoss": _form(losses.CosineSimilarityLoss, "loss_fct! cos_score_transformation!"),
+    "CoSENTLoss": _form(losses.CoSENTLoss, "scale=temperature"),
+    "AnglELoss": _form(losses.AnglELoss, "scale=temperature"),
     "SoftmaxLoss": _form(
         _softmax,
-        {
-            "sentence_embedding_dimension": "dim",
-            "num_labels": "classes",
-            "concatenation_sent_rep": "rep",
-            "concatenation_sent_difference": "difference",
-            "concatenation_sent_multiplication": "product",
-            "loss_fct": _FUNCTION,
-            "embedding_dimension": "dim",
-        },
+        "sentence_embedding_dimension=dim num_labels=classes concatenation_sent_rep=rep"
+        " concatenation_sent_difference=difference concatenation_sent_multiplication=product loss_fct!"
+        " embedding_dimension=dim",
     ),
-    "MultipleNegativesRankingLoss": _form(_ranking, _RANKING),
-    "CachedMultipleNegativesRankingLoss": _form(
-        _ranking, {"scale": "temperature", "similarity_fct": "similarity", **_CHUNKS, **_RANKING}, chunk=32
+    "MultipleNegativesRankingLoss": _form(_ranking, _SCALED + _MODES),
+    "CachedMultipleNegativesRankingLoss": _form(_ranking, _SCALED + _CHUNKS + _MODES, chunk=32),
+    "MultipleNegativesSymmetricRankingLoss": _form(_ranking, _SCALED + _GATHER, symmetric=True),
+    "CachedMultipleNegativesSymmetricRankingLoss": _form(
+        _ranking, _SCALED + _CHUNKS + _GATHER, symmetric=True, chunk=32
     ),
-    "MultipleNegativesSymmetricRankingLoss": _form(_ranking, _symmetric, symmetric=True),
-    "CachedMultipleNegativesSymmetricRankingLoss": _form(_ranking, {**_symmetric, **_CHUNKS}, symmetric=True, chunk=32),
-    "GISTEmbedLoss": _form(_guided, _GUIDED, temperature=0.01),
-    "CachedGISTEmbedLoss": _form(
-        _guided, {"guide": "guide", "temperature": "temperature", **_CHUNKS, **_GUIDED}, temperature=0.01, chunk=32
-    ),
-    "TripletLoss": _form(losses.TripletLoss, {"distance_metric": "distance", "triplet_margin": "margin"}, margin=5.0),
-    "ContrastiveLoss": _form(losses.ContrastiveLoss, {**_DISTANCE, "size_average": Only(True)}),
+    "GISTEmbedLoss": _form(_guided, _GUIDED + _CONTRAST, temperature=0.01),
+    "CachedGISTEmbedLoss": _form(_guided, _GUIDED + _CHUNKS + _CONTRAST, temperature=0.01, chunk=32),
+    "TripletLoss": _form(losses.TripletLoss, "distance_metric=distance triplet_margin=margin", margin=5.0),
+    "ContrastiveLoss": _form(losses.ContrastiveLoss, f"{_DISTANCE} size_average!"),
     "OnlineContrastiveLoss": _form(losses.OnlineContrastiveLoss, _DISTANCE),
     "BatchAllTripletLoss": _form(losses.BatchAllTripletLoss, _DISTANCE),
     "BatchHardTripletLoss": _form(losses.BatchHardTripletLoss, _DISTANCE),
     "BatchSemiHardTripletLoss": _form(losses.BatchSemiHardTripletLoss, _DISTANCE),
-    "BatchHardSoftMarginTripletLoss": _form(losses.BatchHardTripletLoss, {"distance_metric": "distance"}, margin=None),
-    "MSELoss": _form(losses.MSELoss, {"projection_dim": Only(None)}),
-    "MarginMSELoss": _form(losses.MarginMSELoss, {"similarity_fct": "similarity"}),
-    "DistillKLDivLoss": _form(losses.DistillKLDivLoss, {"similarity_fct": "similarity", "temperature": "temperature"}),
+    "BatchHardSoftMarginTripletLoss": _form(losses.BatchHardTripletLoss, "distance_metric=distance", margin=None),
+    "MSELoss": _form(losses.MSELoss, "projection_dim!"),
+    "MarginMSELoss": _form(losses.MarginMSELoss, "similarity_fct=similarity"),
+    "DistillKLDivLoss": _form(losses.DistillKLDivLoss, "similarity_fct=similarity temperature"),
     "MatryoshkaLoss": _form(
-        losses.MatryoshkaLoss,
-        {
-            "loss": "loss",
-            "matryoshka_dims": "dims",
-            "matryoshka_weights": "weights",
-            "n_dims_per_step": Only(-1, "all dimensions are trained in each step"),
-        },
+        losses.MatryoshkaLoss, "loss matryoshka_dims=dims matryoshka_weights=weights n_dims_per_step!"
     ),
 }
 

@@ -10,16 +10,10 @@ from torch import Tensor, nn
 
 from sbert import modules
 from sbert.compatibility import loading_options
-from sbert.integrations.sentence_transformers.forms import Form, Only, absent, factories
+from sbert.integrations.sentence_transformers.forms import Form, absent, factories
 
-_MODES = {
-    "cls_token": "cls",
-    "mean_tokens": "mean",
-    "max_tokens": "max",
-    "mean_sqrt_len_tokens": "mean_sqrt_len",
-    "weightedmean_tokens": "weightedmean",
-    "lasttoken": "lasttoken",
-}
+_MODES = {"cls_token": "cls", "lasttoken": "lasttoken"}
+_MODES |= {f"{mode}_tokens": mode for mode in ("mean", "max", "mean_sqrt_len", "weightedmean")}
 
 
 def _sized(module: nn.Module, dim: int) -> nn.Module:
@@ -70,60 +64,29 @@ def _static(tokenizer: Any, weights: Any = None, dim: int | None = None) -> nn.M
 FORMS = {
     "Transformer": Form(
         _transformer,
-        {
-            "model_name_or_path": "model",
-            "max_seq_length": "max_seq_length",
-            "model_args": "options",
-            "model_kwargs": "options",
-            "do_lower_case": "lower_case",
-            "cache_dir": "cache_folder",
-            "tokenizer_args": Only(None, "pass tokenizer_kwargs to SentenceTransformer"),
-            "config_args": Only(None, "pass config_kwargs to SentenceTransformer"),
-            "processor_kwargs": Only(None, "pass tokenizer_kwargs to SentenceTransformer"),
-            "config_kwargs": Only(None, "pass them to SentenceTransformer"),
-            "tokenizer_name_or_path": Only(None, "pass Transformer(model, tokenizer) of sbert.modules"),
-            "backend": Only("torch", "'sbert export' writes models for other runtimes"),
-        },
+        "model_name_or_path=model max_seq_length model_args=options model_kwargs=options do_lower_case=lower_case"
+        " cache_dir=cache_folder tokenizer_args! config_args! processor_kwargs! config_kwargs! tokenizer_name_or_path!"
+        " backend!",
     ),
     "Pooling": Form(
         _pooling,
-        {
-            "word_embedding_dimension": "dim",
-            "pooling_mode": "mode",
-            **{f"pooling_mode_{name}": name for name in _MODES},
-            "include_prompt": "include_prompt",
-            "embedding_dimension": "dim",
-        },
+        f"word_embedding_dimension=dim pooling_mode=mode {' '.join(f'pooling_mode_{name}={name}' for name in _MODES)}"
+        " include_prompt embedding_dimension=dim",
     ),
     "Dense": Form(
         _dense,
-        {
-            "in_features": "in_features",
-            "out_features": "out_features",
-            "bias": "bias",
-            "activation_function": "activation",
-            "init_weight": "weight",
-            "init_bias": "shift",
-            "use_residual": "residual",
-        },
+        "in_features out_features bias activation_function=activation init_weight=weight init_bias=shift"
+        " use_residual=residual",
     ),
     "Normalize": Form(modules.Normalize),
-    "Dropout": Form(modules.Dropout, {"dropout": "p"}),
-    "LayerNorm": Form(modules.LayerNorm, {"dimension": "dim"}),
+    "Dropout": Form(modules.Dropout, "dropout=p"),
+    "LayerNorm": Form(modules.LayerNorm, "dimension=dim"),
     "LSTM": Form(
         _lstm,
-        {
-            "word_embedding_dimension": "in_features",
-            "hidden_dim": "hidden",
-            "num_layers": "layers",
-            "dropout": "dropout",
-            "bidirectional": "bidirectional",
-            "embedding_dimension": "in_features",
-        },
+        "word_embedding_dimension=in_features hidden_dim=hidden num_layers=layers dropout bidirectional"
+        " embedding_dimension=in_features",
     ),
-    "StaticEmbedding": Form(
-        _static, {"tokenizer": "tokenizer", "embedding_weights": "weights", "embedding_dim": "dim"}
-    ),
+    "StaticEmbedding": Form(_static, "tokenizer embedding_weights=weights embedding_dim=dim"),
 }
 
 WordEmbeddings = modules.WordEmbeddings

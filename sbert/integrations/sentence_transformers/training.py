@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from sbert.inputs.arguments import nearest_argument, warn
-from sbert.integrations.sentence_transformers.forms import absent
+from sbert.integrations.sentence_transformers.forms import Form, absent
 from sbert.integrations.sentence_transformers.losses import settings
 from sbert.losses import BinaryCrossEntropyLoss, CoSENTLoss, CrossEntropyLoss
 from sbert.losses.signature import Signature
@@ -21,17 +21,11 @@ from sbert.training import Trainer, TrainingConfig
 
 _LABELS = ("label", "labels", "score", "scores")
 # Their arguments under our names.
-_SAME = {
-    "output_dir": "output",
-    "per_device_train_batch_size": "batch_size",
-    "gradient_accumulation_steps": "accumulation",
-    "learning_rate": "learning_rate",
-    "weight_decay": "weight_decay",
-    "max_grad_norm": "max_gradient_norm",
-    "logging_steps": "log_every",
-    "seed": "seed",
-    "prompts": "prompts",
-}
+_SAME = Form(
+    dict,
+    "output_dir=output per_device_train_batch_size=batch_size gradient_accumulation_steps=accumulation learning_rate"
+    " weight_decay max_grad_norm=max_gradient_norm logging_steps=log_every seed prompts",
+).parameters()
 # Those that _config reads.
 _READ = (
     "num_train_epochs max_steps warmup_steps warmup_ratio fp16 bf16 gradient_checkpointing batch_sampler"
