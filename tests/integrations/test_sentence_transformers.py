@@ -241,6 +241,10 @@ def test_other_losses() -> None:
         assert getattr(losses, name)(model).symmetric
     with pytest.warns(UserWarning, match="anchors are not compared"):
         losses.CachedGISTEmbedLoss(model, guide=model)
+    assert losses.CoSENTLoss(model, scale=10, similarity_fct=ours.util.pairwise_cos_sim).temperature == 0.1
+    assert losses.MultipleNegativesRankingLoss(model, similarity_fct=ours.util.dot_score).similarity == "dot"
+    with pytest.raises(ValueError, match="compares by cosine"):
+        losses.CoSENTLoss(model, similarity_fct=ours.util.pairwise_dot_score)
     with pytest.raises(ValueError, match="hardness_mode"):
         losses.MultipleNegativesRankingLoss(model, hardness_mode="all_negatives")
     with pytest.raises(TypeError, match="takes model, scale"):

@@ -20,9 +20,11 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from typing import Any
 
-from sbert.integrations.sentence_transformers import forms
+from sbert.integrations.sentence_transformers import forms, util
 from sbert.integrations.sentence_transformers.encoders import CrossEncoder, SentenceTransformer
+from sbert.integrations.sentence_transformers.names import SimilarityFunction
 from sbert.integrations.sentence_transformers.readers import InputExample, SentencesDataset
 from sbert.integrations.sentence_transformers.training import (
     CrossEncoderTrainer,
@@ -30,12 +32,7 @@ from sbert.integrations.sentence_transformers.training import (
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
-from sbert.integrations.sentence_transformers.util import (
-    LoggingHandler,
-    SimilarityFunction,
-    mine_hard_negatives,
-    quantize_embeddings,
-)
+from sbert.integrations.sentence_transformers.util import LoggingHandler
 
 __all__ = [
     "CrossEncoder",
@@ -81,6 +78,8 @@ _PATHS = {
     "readers.InputExample": "readers",
 }
 __getattr__ = forms.absent(__name__)
+mine_hard_negatives: Any = util.mine_hard_negatives
+quantize_embeddings: Any = util.quantize_embeddings
 for _name in ("util", "models", "losses", "evaluation", "readers", "cross_encoder"):
     import_module(f"{__name__}.{_name}")
 for _path, _name in _PATHS.items():

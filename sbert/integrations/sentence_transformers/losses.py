@@ -68,6 +68,12 @@ def _guided(contrast_anchors: bool = True, contrast_positives: bool = True, **op
     return losses.MultipleNegativesRankingLoss(**options)
 
 
+def _cosent(similarity: str = "cosine", **options: Any) -> nn.Module:
+    if similarity != "cosine":
+        raise ValueError(f"CoSENTLoss compares by cosine, not {similarity!r}; write a loss of your own")
+    return losses.CoSENTLoss(**options)
+
+
 def _softmax(dim: int, classes: int, rep: bool = True, difference: bool = True, product: bool = False) -> nn.Module:
     blocks = [*(["u", "v"] if rep else []), *(["|u-v|"] if difference else []), *(["u*v"] if product else [])]
     return losses.SoftmaxLoss(dim, classes, tuple(blocks))
@@ -79,7 +85,7 @@ def _form(make: Callable[..., Any], names: str = "", **values: Any) -> Form:
 
 FORMS = {
     "CosineSimilarityLoss": _form(losses.CosineSimilarityLoss, "loss_fct! cos_score_transformation!"),
-    "CoSENTLoss": _form(losses.CoSENTLoss, "scale=temperature"),
+    "CoSENTLoss": _form(_cosent, _SCALED),
     "AnglELoss": _form(losses.AnglELoss, "scale=temperature"),
     "SoftmaxLoss": _form(
         _softmax,
@@ -104,7 +110,9 @@ FORMS = {
     "BatchHardSoftMarginTripletLoss": _form(losses.BatchHardTripletLoss, "distance_metric=distance", margin=None),
     "MSELoss": _form(losses.MSELoss, "projection_dim!"),
     "MarginMSELoss": _form(losses.MarginMSELoss, "similarity_fct=similarity"),
-    "DistillKLDivLoss": _form(losses.DistillKLDivLoss, "similarity_fct=similarity temperature"),
+    "DistillKLDivLoss": _form(
+        losses.DistillKLDivLoss, "similarity_fct=similarity temperature student_temperature! teacher_temperature!"
+    ),
     "MatryoshkaLoss": _form(
         losses.MatryoshkaLoss, "loss matryoshka_dims=dims matryoshka_weights=weights n_dims_per_step!"
     ),

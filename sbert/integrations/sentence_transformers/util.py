@@ -14,8 +14,8 @@ from tqdm.auto import tqdm
 from sbert import search
 from sbert.functional import truncate
 from sbert.inputs.devices import default_device
-from sbert.integrations.sentence_transformers.forms import absent
-from sbert.integrations.sentence_transformers.names import SimilarityFunction, compared, rows, similarity_name
+from sbert.integrations.sentence_transformers.forms import Form, absent, factories
+from sbert.integrations.sentence_transformers.names import SimilarityFunction, compared, rows
 
 _NAMES = {"cos_sim": "cosine", "dot_score": "dot", "euclidean_sim": "euclidean", "manhattan_sim": "manhattan"}
 cos_sim, dot_score, euclidean_sim, manhattan_sim = (compared(name, False, called) for called, name in _NAMES.items())
@@ -25,125 +25,89 @@ pairwise_cos_sim, pairwise_dot_score, pairwise_euclidean_sim, pairwise_manhattan
 pytorch_cos_sim = cos_sim
 
 
-def semantic_search(
-    query_embeddings: Any,
-    corpus_embeddings: Any,
-    query_chunk_size: int = 100,
-    corpus_chunk_size: int = 500_000,
-    top_k: int = 10,
-    score_function: Any = cos_sim,
-) -> list[list[dict[str, Any]]]:
-    """``sbert.search.semantic_search``: for each query, dicts with ``corpus_id`` and ``score``, the best first."""
-    corpus = rows(corpus_embeddings)
-    name = similarity_name(score_function)
-    hits = search.semantic_search(rows(query_embeddings), corpus, min(top_k, len(corpus)), similarity=name)
+def _search(queries: Any, corpus: Any, top_k: int = 10, similarity: str = "cosine") -> list[list[dict[str, Any]]]:
+    vectors = rows(corpus)
+    hits = search.semantic_search(rows(queries), vectors, min(top_k, len(vectors)), similarity=similarity)
     return [
         [{"corpus_id": place, "score": score} for place, score in zip(*row, strict=True)]
         for row in zip(hits.indices.tolist(), hits.scores.tolist(), strict=True)
     ]
 
 
-information_retrieval = semantic_search
+def _mined(vectors: Any, **options: Any) -> list[list[Any]]:
+    return [list(pair) for pair in search.paraphrase_mining(rows(vectors), **options)]
 
 
-def paraphrase_mining_embeddings(
-    embeddings: Any,
-    query_chunk_size: int = 5000,
-    corpus_chunk_size: int = 100_000,
-    max_pairs: int = 500_000,
-    top_k: int = 100,
-    score_function: Any = cos_sim,
-) -> list[list[Any]]:
-    """``sbert.search.paraphrase_mining``: lists of a score and two row numbers, the best first."""
-    name = similarity_name(score_function)
-    pairs = search.paraphrase_mining(rows(embeddings), max_pairs=max_pairs, top_k=top_k, similarity=name)
-    return [list(pair) for pair in pairs]
+def _mined_texts(model: Any, sentences: Any, **options: Any) -> list[list[Any]]:
+    own = ("show_progress_bar", "batch_size", "truncate_dim", "prompt_name", "prompt")
+    given = {name: value for name in own if (value := options.pop(name, None)) is not None}
+    return _mined(model.encode(sentences, **given), **options)
 
 
-def paraphrase_mining(
-    model: Any,
-    sentences: Any,
-    show_progress_bar: bool = False,
-    batch_size: int = 32,
-    query_chunk_size: int = 5000,
-    corpus_chunk_size: int = 100_000,
-    max_pairs: int = 500_000,
-    top_k: int = 100,
-    score_function: Any = cos_sim,
-    truncate_dim: int | None = None,
-    prompt_name: str | None = None,
-    prompt: str | None = None,
-) -> list[list[Any]]:
-    """The same for the vectors of sentences."""
-    options = {"truncate_dim": truncate_dim, "prompt_name": prompt_name, "prompt": prompt}
-    given = {name: value for name, value in options.items() if value is not None}
-    vectors = model.encode(sentences, show_progress_bar=show_progress_bar, batch_size=batch_size, **given)
-    return paraphrase_mining_embeddings(vectors, max_pairs=max_pairs, top_k=top_k, score_function=score_function)
+def _communities(vectors: Any, **options: Any) -> list[list[int]]:
+    return search.community_detection(rows(vectors), **options)
 
 
-def community_detection(
-    embeddings: Any,
-    threshold: float = 0.75,
-    min_community_size: int = 10,
-    batch_size: int = 1024,
-    show_progress_bar: bool = False,
-) -> list[list[int]]:
-    """``sbert.search.community_detection``."""
-    return search.community_detection(rows(embeddings), threshold, min_community_size)
-
-
-def mine_hard_negatives(
+def _negatives(
     dataset: Any,
     model: Any,
-    anchor_column_name: str | None = None,
-    positive_column_name: str | None = None,
+    anchor: str | None = None,
+    positive: str | None = None,
     corpus: Any = None,
     *,
-    range_max: int | None = None,
-    absolute_margin: float | None = None,
-    num_negatives: int = 3,
-    sampling_strategy: str = "top",
-    output_format: str = "triplet",
-    batch_size: int = 32,
-    verbose: bool = True,
+    form: str = "triplet",
+    strategy: str = "top",
     **options: Any,
 ) -> Any:
-    """``sbert.search.mine_hard_negatives`` of a ``datasets.Dataset``, as another; the guide of ours has differences.
-
-    Further options are ``range_min``, ``min_score``, ``max_score`` and ``relative_margin``.
-
-    Raises:
-        ValueError: If the output format is neither "triplet" nor "n-tuple".
-    """
     from datasets import Dataset  # type: ignore[import-untyped]
 
-    if output_format not in ("triplet", "n-tuple"):
-        raise ValueError(f"output_format={output_format!r} is not supported; pass 'triplet' or 'n-tuple'")
-    names = [anchor_column_name or dataset.column_names[0], positive_column_name or dataset.column_names[1]]
-    found = search.mine_hard_negatives(
-        model,
-        list(zip(*(list(dataset[name]) for name in names), strict=True)),
-        corpus,
-        negatives=num_negatives,
-        range_max=100 if range_max is None else range_max,
-        margin=absolute_margin,
-        as_triplets=output_format == "triplet",
-        seed=None if sampling_strategy == "top" else 42,
-        **options,
-    )
-    renamed = dict(zip(("anchor", "positive"), names, strict=True))
-    return Dataset.from_list([{renamed.get(name, name): text for name, text in row.items()} for row in found])
+    if form not in ("triplet", "n-tuple"):
+        raise ValueError(f"output_format={form!r} is not supported; pass 'triplet' or 'n-tuple'")
+    columns = {"anchor": anchor or dataset.column_names[0], "positive": positive or dataset.column_names[1]}
+    pairs = list(zip(*(list(dataset[name]) for name in columns.values()), strict=True))
+    seed = None if strategy == "top" else 42
+    given = {name: value for name, value in options.items() if value is not None}
+    found = search.mine_hard_negatives(model, pairs, corpus, as_triplets=form == "triplet", seed=seed, **given)
+    return Dataset.from_list([{columns.get(name, name): text for name, text in row.items()} for row in found])
 
 
-def quantize_embeddings(embeddings: Any, precision: str, ranges: Any = None, calibration_embeddings: Any = None) -> Any:
-    """``sbert.search.quantize``; without ranges, "int8" takes those of the calibration vectors, or of these vectors."""
+def _quantized(embeddings: Any, precision: str, ranges: Any = None, calibration: Any = None) -> Any:
     vectors = rows(embeddings).cpu().numpy()
     if precision == "float32":
         return vectors.astype(np.float32)
     if precision == "int8" and ranges is None:
-        sample = vectors if calibration_embeddings is None else rows(calibration_embeddings).cpu().numpy()
-        ranges = search.calibrate(sample)
+        ranges = search.calibrate(vectors if calibration is None else rows(calibration).cpu().numpy())
     return search.quantize(vectors, precision, ranges if precision == "int8" else None)
+
+
+_MINING = "query_chunk_size=- corpus_chunk_size=- max_pairs top_k score_function=similarity"
+_SEARCH = Form(
+    _search,
+    "query_embeddings=queries corpus_embeddings=corpus query_chunk_size=- corpus_chunk_size=- top_k"
+    " score_function=similarity",
+)
+FORMS = {
+    "semantic_search": _SEARCH,
+    "information_retrieval": _SEARCH,
+    "paraphrase_mining_embeddings": Form(_mined, f"embeddings=vectors {_MINING}", {"similarity": "cosine"}),
+    "paraphrase_mining": Form(
+        _mined_texts,
+        f"model sentences show_progress_bar batch_size {_MINING} truncate_dim prompt_name prompt",
+        {"similarity": "cosine"},
+    ),
+    "community_detection": Form(
+        _communities, "embeddings=vectors threshold min_community_size batch_size=- show_progress_bar=-"
+    ),
+    "mine_hard_negatives": Form(
+        _negatives,
+        "dataset model anchor_column_name=anchor positive_column_name=positive corpus cross_encoder! range_min"
+        " range_max max_score min_score absolute_margin=margin relative_margin num_negatives=negatives"
+        " sampling_strategy=strategy output_format=form batch_size=- faiss_batch_size=- use_faiss=- verbose=-",
+        {"negatives": 3},
+    ),
+    "quantize_embeddings": Form(_quantized, "embeddings precision ranges calibration_embeddings=calibration"),
+}
+globals().update(factories(FORMS))
 
 
 def normalize_embeddings(embeddings: Tensor) -> Tensor:
@@ -177,10 +141,11 @@ class LoggingHandler(logging.Handler):
 
 
 __all__ = [
-    "LoggingHandler", "SimilarityFunction", "batch_to_device", "community_detection", "cos_sim", "dot_score",
-    "euclidean_sim", "get_device_name", "information_retrieval", "manhattan_sim", "mine_hard_negatives",
-    "normalize_embeddings", "pairwise_cos_sim", "pairwise_dot_score", "pairwise_euclidean_sim",
-    "pairwise_manhattan_sim", "paraphrase_mining", "paraphrase_mining_embeddings", "pytorch_cos_sim",
-    "quantize_embeddings", "semantic_search", "truncate_embeddings",
-]  # fmt: skip
+    *FORMS,
+    *_NAMES,
+    *(f"pairwise_{name}" for name in _NAMES),
+    SimilarityFunction.__name__,
+    *"LoggingHandler batch_to_device get_device_name pytorch_cos_sim".split(),
+    *"normalize_embeddings truncate_embeddings".split(),
+]
 __getattr__ = absent(__name__)
