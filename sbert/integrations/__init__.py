@@ -32,13 +32,13 @@ columns of ``datasets``, polars and pandas.
 They run with this library if the class is replaced before they are imported, and nothing of theirs is changed:
 
 >>> import sentence_transformers
->>> from sbert import SentenceEncoder
->>> sentence_transformers.SentenceTransformer = SentenceEncoder  # doctest: +SKIP
+>>> from sbert.integrations.sentence_transformers import SentenceTransformer
+>>> sentence_transformers.SentenceTransformer = SentenceTransformer  # doctest: +SKIP
 
 This is tested with Haystack (sentence-transformers-haystack 2.0), LangChain (langchain-huggingface 1.2), LlamaIndex
 (llama-index-embeddings-huggingface 0.8), Chroma, LanceDB, txtai, SetFit and KeyBERT: the vectors are those of the
-original, to 1e-6. LanceDB needs ``create(name=..., trust_remote_code=False)``, because it asks for code from model
-folders otherwise.
+original, to 1e-6. KeyBERT and BERTopic then take a ``SentenceTransformer`` that is loaded, too. LanceDB needs
+``create(name=..., trust_remote_code=False)``, because it asks for code from model folders otherwise.
 
 ## Which models load
 
@@ -65,7 +65,7 @@ folder: its vectors are those of transformers, to 1e-5. The real weights were no
 A folder without ``modules.json`` does not say how its tokens are pooled. If the authors took the first token, as for
 SimCSE, say so:
 
->>> from sbert import Pooling, Transformer
+>>> from sbert import Pooling, SentenceEncoder, Transformer
 >>> first = SentenceEncoder(Transformer(minilm), Pooling("cls"))  # or "BM-K/KoSimCSE-roberta"
 
 A model whose configuration asks for what only its code can do is refused with that value, instead of giving vectors
