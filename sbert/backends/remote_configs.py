@@ -25,6 +25,7 @@ _ONLY: dict[str, dict[str, tuple[Any, ...]]] = {
         "qkv_proj_bias": (False,),
         "rotary_emb_fraction": (1.0,),
         "rotary_emb_interleaved": (False,),
+        "rotary_scaling_factor": (None,),
     },
     "gte": {"position_embedding_type": ("rope",), "layer_norm_type": ("layer_norm",), "logn_attention_scale": (False,)},
     **{name: {"position_embedding_type": ("absolute",)} for name in ("bert", "roberta", "xlm-roberta", "electra")},

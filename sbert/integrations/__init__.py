@@ -2,24 +2,72 @@
 
 An adapter is imported by its name, ``sbert.integrations.langchain``, and needs the package that it is for. ``model`` is
 everywhere an encoder, a folder or a name on the hub; without one, it is the model of the library. Queries and documents
-get the prompts that the model has for them.
+get the prompts that the model has for them. The docstring of each file has an example and the pitfalls.
 
-| for | call | tested with |
+| for | file | call | tested with |
+|---|---|---|---|
+| LangChain | ``langchain`` | ``SbertEmbeddings(model)`` | langchain-core 1.7 |
+| LlamaIndex | ``llama_index`` | ``Settings.embed_model = SbertEmbedding(model)`` | llama-index-core 0.14 |
+| Haystack | ``haystack`` | ``SbertTextEmbedder(model)``, ``SbertDocumentEmbedder(model)`` | haystack 3.4 |
+| Chroma | ``chroma`` | ``create_collection(name, embedding_function=SbertEmbeddingFunction(model))`` | chromadb 1.5 |
+| LanceDB | ``lancedb`` | ``get_registry().get("sbert").create(name=...)`` | lancedb 0.40 |
+| BERTopic | ``topics`` | ``BERTopic(embedding_model=bertopic_backend(model))`` | bertopic 0.17 |
+| KeyBERT | ``topics`` | ``KeyBERT(model=keybert_backend(model))`` | keybert 0.9 |
+| scikit-learn | ``sklearn`` | ``make_pipeline(SentenceVectors(model), LogisticRegression())`` | scikit-learn 1.9 |
+| MTEB | ``mteb`` | ``mteb.evaluate(MtebModel(model), tasks)`` | mteb 2.26: its 29 offline text tasks |
+| txtai | ``txtai`` | ``Embeddings(method="external", transform=transform(model))`` | txtai 9.14 |
+| spaCy | ``spacy`` | ``nlp.add_pipe("sbert", config={"model": name})`` | spacy 3.8 |
+| SetFit | ``setfit`` | ``SbertTrainer(SbertSetFitModel.of(model), train_dataset=rows).train()`` | setfit 1.2 |
+
+These need none: FAISS, usearch, Qdrant, DuckDB and sqlite-vec take the arrays of ``encode``, which itself takes the
+columns of ``datasets``, polars and pandas.
+
+>>> from datasets import Dataset
+>>> rows = Dataset.from_dict({"text": ["A cat sleeps.", "Taxes rise."]})
+>>> rows.map(lambda batch: {"vector": model.encode(batch["text"])}, batched=True).column_names
+['text', 'vector']
+
+## Programs that load sentence-transformers themselves
+
+They run with this library if the class is replaced before they are imported, and nothing of theirs is changed:
+
+>>> import sentence_transformers
+>>> from sbert.integrations.sentence_transformers import SentenceTransformer
+>>> sentence_transformers.SentenceTransformer = SentenceTransformer  # doctest: +SKIP
+
+This is tested with Haystack (sentence-transformers-haystack 2.0), LangChain (langchain-huggingface 1.2), LlamaIndex
+(llama-index-embeddings-huggingface 0.8), Chroma, LanceDB, txtai, SetFit and KeyBERT: the vectors are those of the
+original, to 1e-6. KeyBERT and BERTopic then take a ``SentenceTransformer`` that is loaded, too. LanceDB needs
+``create(name=..., trust_remote_code=False)``, because it asks for code from model folders otherwise.
+
+## Which models load
+
+Code from model folders is never run, so ``trust_remote_code=True`` is an error. Most models that once needed it are
+part of transformers now and load without it. Each row is tested with a small random model in the form of the real
+folder: its vectors are those of transformers, to 1e-5. The real weights were not downloaded for it.
+
+| model | ``model_type`` | here |
 |---|---|---|
-| LangChain | ``SbertEmbeddings(model)`` | langchain-core 1.8 |
-| LlamaIndex | ``Settings.embed_model = SbertEmbedding(model)`` | llama-index-core 0.14 |
-| Haystack | ``SbertTextEmbedder(model)``, ``SbertDocumentEmbedder(model)`` | haystack 3.4 |
-| Chroma | ``create_collection(name, embedding_function=SbertEmbeddingFunction(model))`` | chromadb 1.5 |
-| LanceDB | ``get_registry().get("sbert").create(name=...)`` | lancedb 0.40 |
-| BERTopic | ``BERTopic(embedding_model=topics.bertopic_backend(model))`` | bertopic 0.17 |
-| KeyBERT | ``KeyBERT(model=topics.keybert_backend(model))`` | keybert 0.9 |
-| scikit-learn | ``make_pipeline(SentenceVectors(model), LogisticRegression())`` | scikit-learn 1.9 |
-| MTEB | ``mteb.evaluate(MtebModel(model), tasks)`` | mteb 2.26: its 29 offline text tasks |
-| txtai | ``Embeddings(method="external", transform=transform(model))`` | txtai 9.14 |
+| all-MiniLM, all-mpnet, LaBSE, e5, multilingual-e5, bge | bert, mpnet, xlm-roberta | loads |
+| bge-m3 | xlm-roberta | loads: its dense vectors; sparse and multiple vectors are not here |
+| nomic-embed-text-v1.5 | nomic_bert | loads, unless ``rotary_scaling_factor`` is set, which needs its code |
+| nomic-embed-text-v2-moe | nomic_bert | does not: its mixture of experts needs its code; load bge-m3 |
+| gte-base-en-v1.5, gte-large-en-v1.5, gte-multilingual-base | new | loads as gte, with its scaled positions |
+| snowflake-arctic-embed-m-v2.0 | gte | loads |
+| modernbert-embed-base | modernbert | loads |
+| embeddinggemma-300m | gemma3_text | loads, with attention in both directions |
+| Qwen3-Embedding | qwen3 | loads; the last token is the vector, and queries have an instruction as their prompt |
+| jina-embeddings-v3-hf | jina_embeddings_v3 | loads: its network, without the adapters of tasks |
+| jina-embeddings-v3 | xlm-roberta | does not: its code is another network; load jina-embeddings-v3-hf |
+| jina-embeddings-v2 | bert | does not: ALiBi positions; for long texts, load modernbert-embed-base or bge-m3 |
+| KoSimCSE and other plain folders | roberta, bert | loads with mean pooling; see below |
 
-``datasets``, polars and pandas need none: ``dataset.map(lambda rows: {"vector": model.encode(rows["text"])},
-batched=True)``. FAISS, usearch, Qdrant, DuckDB and sqlite-vec take the arrays of ``encode`` as they are.
+A folder without ``modules.json`` does not say how its tokens are pooled. If the authors took the first token, as for
+SimCSE, say so:
 
-To load a saved Haystack pipeline, name the module: ``Pipeline.loads(text,
-allowed_modules=["sbert.integrations.haystack"])``.
+>>> from sbert import Pooling, SentenceEncoder, Transformer
+>>> first = SentenceEncoder(Transformer(minilm), Pooling("cls"))  # or "BM-K/KoSimCSE-roberta"
+
+A model whose configuration asks for what only its code can do is refused with that value, instead of giving vectors
+that are slightly wrong.
 """

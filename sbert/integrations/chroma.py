@@ -1,4 +1,18 @@
-"""Chroma: an embedding function for collections."""
+"""Chroma: an embedding function for collections.
+
+>>> import chromadb
+>>> from sbert.integrations.chroma import SbertEmbeddingFunction
+>>> client = chromadb.EphemeralClient()
+>>> pets = client.create_collection("pets", embedding_function=SbertEmbeddingFunction("sbert-mini"))
+>>> pets.add(ids=["1", "2"], documents=["A cat sleeps.", "Taxes rise."])
+>>> pets.query(query_texts=["a sleeping cat"], n_results=1)["documents"]
+[['A cat sleeps.']]
+
+- A collection stores the model's name and options; import this file before ``get_collection`` opens it again. Of an
+  encoder that is loaded, it stores the name alone: pass one with prompts or weights of your own there again.
+- New collections compare by cosine. For one that was made by another model, make a new one: vectors do not mix.
+- Chroma takes ``client.get_max_batch_size()`` documents per ``add``, 5,461 of them here.
+"""
 
 from __future__ import annotations
 
@@ -46,4 +60,16 @@ class SbertEmbeddingFunction(EmbeddingFunction[Documents]):
     @staticmethod
     def build_from_config(config: dict[str, Any]) -> SbertEmbeddingFunction:
         """The function of a collection that is opened again."""
-        return SbertEmbeddingFunction(config["model"], **config["options"])
+        return SbertEmbeddingFunction(config["model"], **config["options"]) if config["model"] else _Nameless()
+
+
+class _Nameless(SbertEmbeddingFunction):
+    """That of an encoder without a name. An error in its constructor would make Chroma use another model."""
+
+    def __init__(self) -> None:
+        """No model is loaded."""
+
+    def __call__(self, input: Documents) -> Embeddings:  # noqa: A002, ARG002
+        raise ValueError("this collection was made by an encoder without a name; pass embedding_function= with it")
+
+    embed_query = __call__

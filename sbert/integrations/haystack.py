@@ -1,4 +1,16 @@
-"""Haystack: components that embed a query, and documents."""
+"""Haystack: components that embed a query, and documents.
+
+>>> from haystack import Document
+>>> from sbert.integrations.haystack import SbertDocumentEmbedder, SbertTextEmbedder
+>>> documents = SbertDocumentEmbedder().run([Document(content="A cat sleeps.")])["documents"]
+>>> len(documents[0].embedding), len(SbertTextEmbedder().run("a sleeping cat")["embedding"])
+(256, 256)
+
+- A pipeline can be saved if its model is a name: ``SbertTextEmbedder("all-MiniLM-L6-v2", options={"device": "cpu"})``.
+- To load it, name the module: ``Pipeline.loads(text, allowed_modules=["sbert.integrations.haystack"])``.
+- Two components of one pipeline may share an encoder that is loaded, and then its memory.
+- Set the store's similarity to "cosine", or use a model with ``Normalize``.
+"""
 
 from __future__ import annotations
 

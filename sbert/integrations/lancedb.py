@@ -1,4 +1,18 @@
-"""LanceDB: an embedding function of its registry, under the name "sbert"."""
+"""LanceDB: an embedding function of its registry, under the name "sbert".
+
+>>> from lancedb.embeddings import get_registry
+>>> from lancedb.pydantic import LanceModel, Vector
+>>> import sbert.integrations.lancedb  # registers it
+>>> function = get_registry().get("sbert").create()  # name="all-MiniLM-L6-v2", device="cuda"
+>>> class Row(LanceModel):
+...     text: str = function.SourceField()
+...     vector: Vector(function.ndims()) = function.VectorField()
+
+- ``connect(folder).create_table("texts", schema=Row)`` then embeds what is added, and queries by text.
+- A table stores the name, not the model: import this file before you open it again.
+- LanceDB compares by Euclidean distance: use a model with ``Normalize``, or ``search(...).distance_type("cosine")``.
+- Its own function "sentence-transformers" asks for ``trust_remote_code=True`` unless you pass ``False``.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +31,6 @@ class SbertEmbeddingFunction(TextEmbeddingFunction):
     Args:
         name: A folder, or a name on the hub. Default: the model of the library.
         device: As in ``SentenceEncoder``.
-
-    Example:
-        >>> from lancedb.embeddings import get_registry  # doctest: +SKIP
-        >>> get_registry().get("sbert").create(name="all-MiniLM-L6-v2").ndims()  # doctest: +SKIP
-        384
     """
 
     name: str | None = None

@@ -1,4 +1,17 @@
-"""LangChain: an ``Embeddings`` for vector stores and retrievers."""
+"""LangChain: an ``Embeddings`` for vector stores and retrievers.
+
+>>> from langchain_core.vectorstores import InMemoryVectorStore
+>>> from sbert.integrations.langchain import SbertEmbeddings
+>>> store = InMemoryVectorStore(SbertEmbeddings())  # or SbertEmbeddings("all-MiniLM-L6-v2"), or of an encoder
+>>> _ = store.add_texts(["A cat sleeps.", "Taxes rise."])
+>>> store.similarity_search("a sleeping cat", k=1)[0].page_content
+'A cat sleeps.'
+
+- A store that compares by dot product needs a model with ``Normalize``.
+- The interface asks for lists of floats, eight times the memory of an array: for millions of texts, call
+  ``encode_document`` with ``out=`` and add the arrays to the store.
+- ``aembed_documents`` is LangChain's own and runs in a thread; several at once are safe.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +28,6 @@ class SbertEmbeddings(Embeddings):
     Args:
         model: An encoder, a folder or a name on the hub. Default: the model of the library.
         options: Of ``SentenceEncoder``, if the model is not loaded yet.
-
-    Example:
-        >>> from sbert.integrations.langchain import SbertEmbeddings  # doctest: +SKIP
-        >>> len(SbertEmbeddings().embed_query("Who sleeps?"))  # doctest: +SKIP
-        256
     """
 
     def __init__(self, model: Any = None, **options: Any) -> None:

@@ -1,4 +1,17 @@
-"""LlamaIndex: a ``BaseEmbedding`` for its indexes."""
+"""LlamaIndex: a ``BaseEmbedding`` for its indexes.
+
+>>> from llama_index.core import Document, VectorStoreIndex
+>>> from sbert.integrations.llama_index import SbertEmbedding
+>>> documents = [Document(text="A cat sleeps."), Document(text="Taxes rise.")]
+>>> index = VectorStoreIndex.from_documents(documents, embed_model=SbertEmbedding())
+>>> index.as_retriever(similarity_top_k=1).retrieve("a sleeping cat")[0].text
+'A cat sleeps.'
+
+- ``Settings.embed_model = SbertEmbedding("all-MiniLM-L6-v2")`` makes it the default of all indexes.
+- LlamaIndex splits documents at 1024 tokens of another tokenizer; models with a shorter ``max_seq_length`` truncate
+  such a text, with one warning. Set ``Settings.chunk_size`` to it.
+- An index that is saved stores no model: pass ``embed_model`` again when it is loaded.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +30,6 @@ class SbertEmbedding(BaseEmbedding):
         model: An encoder, a folder or a name on the hub. Default: the model of the library.
         embed_batch_size: Number of texts of a call; the encoder forms its own batches of them.
         options: Of ``SentenceEncoder``, if the model is not loaded yet.
-
-    Example:
-        >>> from llama_index.core import Settings  # doctest: +SKIP
-        >>> Settings.embed_model = SbertEmbedding("all-MiniLM-L6-v2")  # doctest: +SKIP
     """
 
     _model: Any = PrivateAttr()

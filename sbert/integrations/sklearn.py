@@ -1,4 +1,17 @@
-"""scikit-learn: texts to vectors as a step of a pipeline."""
+"""scikit-learn: texts to vectors as a step of a pipeline.
+
+>>> from sklearn.linear_model import LogisticRegression
+>>> from sklearn.pipeline import make_pipeline
+>>> classifier = make_pipeline(SentenceVectors(), LogisticRegression())
+>>> _ = classifier.fit(["A good film.", "A bad film."], [1, 0])
+>>> classifier.predict(["A very good film."])
+array([1])
+
+- A grid search encodes the texts again for every fold and setting: if the settings of this step stay the same, search
+  with the classifier alone, over ``model.encode(texts)``.
+- Clones share the encoder, so its weights are in memory once; ``n_jobs=`` with processes copies it to each of them.
+- A pickle of the pipeline contains the encoder; with a name in its place, that of the fitted one, too.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +32,6 @@ class SentenceVectors(TransformerMixin, BaseEstimator):
         prompt_name: As in ``encode``.
         normalize_embeddings: As in ``encode``.
         truncate_dim: As in ``encode``.
-
-    Example:
-        >>> from sklearn.linear_model import LogisticRegression
-        >>> from sklearn.pipeline import make_pipeline
-        >>> classifier = make_pipeline(SentenceVectors(), LogisticRegression())
-        >>> _ = classifier.fit(["A good film.", "A bad film."], [1, 0])
-        >>> classifier.predict(["A very good film."])
-        array([1])
     """
 
     def __init__(

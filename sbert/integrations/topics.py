@@ -1,4 +1,17 @@
-"""BERTopic and KeyBERT: the embedding model that both take, which otherwise download one of their own."""
+"""BERTopic and KeyBERT: the embedding model that both take.
+
+>>> from keybert import KeyBERT  # doctest: +SKIP
+>>> from sbert.integrations.topics import keybert_backend
+>>> words = KeyBERT(model=keybert_backend("sbert-mini"))  # doctest: +SKIP
+>>> words.extract_keywords("Cats sleep in the warm house while taxes rise.", top_n=1)[0][0]  # doctest: +SKIP
+'cats'
+
+- ``BERTopic(embedding_model=bertopic_backend(model))`` is the same for topics.
+- Without the backend, both take an encoder for an unknown object and download a model of their own, without a word.
+- Many runs over one corpus: encode it once, and pass ``fit_transform(texts, embeddings=vectors)`` (BERTopic), or
+  ``extract_keywords(texts, doc_embeddings=…, word_embeddings=…)`` (KeyBERT).
+- A topic model that is saved does not contain the backend: pass it to ``BERTopic.load``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,17 @@
-"""txtai: the function that its external vectors are made with."""
+"""txtai: the function that its external vectors are made with.
+
+>>> import txtai  # doctest: +SKIP
+>>> from sbert.integrations.txtai import transform
+>>> embeddings = txtai.Embeddings(method="external", transform=transform())  # doctest: +SKIP
+>>> embeddings.index(["A cat sleeps.", "Taxes rise."])  # doctest: +SKIP
+>>> embeddings.search("a sleeping cat", 1)[0][0]  # doctest: +SKIP
+0
+
+- An index that is saved does not store the function: pass ``transform=`` when it is loaded.
+- Queries and documents go through the same function, without the prompts of each. For a model with prompts, use
+  ``method="sentence-transformers"`` with our class under that name, see ``sbert.integrations``.
+- txtai normalizes the vectors of each method.
+"""
 
 from __future__ import annotations
 

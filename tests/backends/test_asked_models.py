@@ -131,11 +131,14 @@ ASKED = {
     "nomic-embed-text-v1.5": Asked(
         "nomic_bert", NOMIC, small.wordpiece, native=("nomic_bert", NOMIC_NATIVE), names=nomic_names, remote=True
     ),
-    "gte-base-en-v1.5": Asked(
-        "new", GTE, small.wordpiece, "cls_token", ("gte", GTE_NATIVE), gte_names, True, ("Transformer", "Pooling")
+    "gte-base-en-v1.5": Asked(  # It has no types of tokens.
+        *("new", {**GTE, "type_vocab_size": 0}, small.wordpiece, "cls_token"),
+        *(("gte", {**GTE_NATIVE, "type_vocab_size": 0}), gte_names, True, ("Transformer", "Pooling")),
     ),
     "snowflake-arctic-embed-m-v2.0": Asked(
-        "gte", GTE, small.unigram, "cls_token", ("gte", GTE_NATIVE), gte_names, remote=True
+        *("gte", GTE, small.unigram, "cls_token", ("gte", GTE_NATIVE)),
+        names=lambda weights: renamed(gte_names(weights), {r"^new\.": ""}),
+        remote=True,
     ),
     "jina-embeddings-v3-hf": Asked("jina_embeddings_v3", ROBERTA, small.unigram),
     "modernbert-embed-base": Asked("modernbert", MODERN, small.byte_bpe),
@@ -154,6 +157,7 @@ REFUSED = {
     "jina-embeddings-v2-base-en": ("bert", {**BERT, **ALIBI}, "position_embedding_type='alibi'"),
     "jina-embeddings-v3": ("xlm-roberta", ROTARY, "position_embedding_type='rotary'"),
     "nomic-embed-text-v2-moe": ("nomic_bert", MOE, "activation_function='gelu'"),
+    "nomic-embed-text-v1, scaled": ("nomic_bert", {**NOMIC, "rotary_scaling_factor": 2}, "rotary_scaling_factor=2"),
     "gte with another attention": ("new", {**GTE, "logn_attention_scale": True}, "logn_attention_scale=True"),
 }
 

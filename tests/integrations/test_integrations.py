@@ -90,6 +90,12 @@ def test_chroma(model: SentenceEncoder, tmp_path: Path) -> None:
     for collection in (memory, opened):
         assert collection.query(query_texts=[QUERY], n_results=1)["documents"] == [[TEXTS[0]]]
 
+    nameless = SbertEmbeddingFunction(SentenceEncoder(*SentenceEncoder(device="cpu")))
+    again = nameless.build_from_config(nameless.get_config())
+    for encode in (again, again.embed_query):
+        with pytest.raises(ValueError, match="an encoder without a name; pass embedding_function= with it"):
+            encode(TEXTS)
+
 
 def test_lancedb(tmp_path: Path) -> None:
     lancedb = pytest.importorskip("lancedb")

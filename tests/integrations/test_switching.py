@@ -27,6 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # The old names of modules wa
 peer = pytest.importorskip("sentence_transformers")
 
 KINDS = ("same", "other name", "other form", "not here")
+NAMES = "sbert.integrations.sentence_transformers"
 OUT_OF_SCOPE, RUN = "Out of scope", "What is run in both libraries"
 # The headings of modules and where their names are here.
 MODULES = {
@@ -262,6 +263,27 @@ def test_the_guide_has_the_figures_of_the_snippets_and_those_that_differ() -> No
     assert section.strip().startswith(f"{count} pieces")
     assert f" {count - len(snippets.DIFFERENT)} give the same." in " ".join(section.split())
     assert {names[0]: reason for names, reason, _ in EXCEPTIONS} == snippets.DIFFERENT
+
+
+def offers(module: str, name: str) -> bool:
+    try:
+        return hasattr(importlib.import_module(f"{NAMES}.{module}".rstrip(".")), name)
+    except ImportError:  # With the name of ours.
+        return False
+
+
+def test_what_has_a_counterpart_is_in_the_package_of_their_names_or_said_not_to_be() -> None:
+    importlib.import_module(NAMES)
+    section = (switching.__doc__ or "").partition(f"## {RUN}")[2].partition("\n## ")[0]
+    said = set(re.findall(r"``(\w+)``", section.partition("Some names have")[2]))
+    missing = {
+        name
+        for heading, modules in MODULES.items()
+        for names, kind, _ in TABLES[heading]
+        for name in names
+        if kind != "not here" and not any(offers(module, name) for module in modules)
+    }
+    assert missing == said
 
 
 def test_the_guide_is_a_page_of_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

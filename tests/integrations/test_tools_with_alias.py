@@ -12,21 +12,22 @@ import pytest
 
 import sbert
 from sbert import SentenceEncoder
+from sbert.integrations.sentence_transformers import SentenceTransformer
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Of the other packages.
 MODEL = str(Path(sbert.__file__).parent / "default_model")
 TEXTS = ["A cat sleeps.", "Taxes rise.", "Rain falls on the hills."]
 
 
-@pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+@pytest.fixture(params=[SentenceEncoder, SentenceTransformer])
+def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """The module of a tool, which sees our class; ``holders`` have imported it under its name."""
 
     def imported(name: str, *holders: str) -> Any:
-        monkeypatch.setattr("sentence_transformers.SentenceTransformer", SentenceEncoder)
+        monkeypatch.setattr("sentence_transformers.SentenceTransformer", request.param)
         module = pytest.importorskip(name, exc_type=ImportError)
         for holder in holders:  # As if it were imported now.
-            monkeypatch.setattr(import_module(holder), "SentenceTransformer", SentenceEncoder)
+            monkeypatch.setattr(import_module(holder), "SentenceTransformer", request.param)
         return module
 
     return imported
@@ -124,3 +125,16 @@ def test_keybert(tool: Callable[..., Any], vectors: np.ndarray) -> None:
     model = keybert.KeyBERT(MODEL)
     assert same(model.model.embed(TEXTS), vectors)
     assert model.extract_keywords("Cats sleep in the warm house while taxes rise.", top_n=1)[0][0] == "cats"
+
+
+@pytest.mark.parametrize("name", ["keybert", "bertopic"])
+def test_models_that_are_passed(name: str, monkeypatch: pytest.MonkeyPatch, vectors: np.ndarray) -> None:
+    """KeyBERT and BERTopic look at the module of the class, and download a model of their own for an unknown one."""
+    pytest.importorskip(name)
+    module = import_module(f"{name}.backend._sentencetransformers")
+    monkeypatch.setattr(module, "SentenceTransformer", SentenceTransformer)
+    monkeypatch.setattr("sentence_transformers.SentenceTransformer", SentenceTransformer)
+    model = SentenceTransformer(MODEL, device="cpu")
+    backend = import_module(f"{name}.backend._utils").select_backend(model)
+    assert backend.embedding_model is model
+    assert same(backend.embed(TEXTS), vectors)

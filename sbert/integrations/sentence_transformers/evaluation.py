@@ -1,0 +1,225 @@
+"""Their ``evaluation``: our evaluators with their arguments, and with their names of the metrics."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+from sbert import evaluation
+from sbert.distributed.ranks import ALONE, Ranks
+from sbert.integrations.sentence_transformers.forms import Form, absent, arguments
+from sbert.integrations.sentence_transformers.names import SimilarityFunction, similarity_name
+
+BaseEvaluator = SentenceEvaluator = evaluation.Evaluator
+
+
+class Kind(NamedTuple):
+    """One of their evaluators.
+
+    Args:
+        make: Our evaluator, or a function that makes it.
+        names: Their parameters, as in ``Form``.
+        metric: Their name of a metric, as a format of ``name`` and ``similarity``.
+        primary: The metric that decides, by our name.
+        renamed: Metrics whose name is another one.
+    """
+
+    make: Callable[..., evaluation.Evaluator]
+    names: str
+    metric: str
+    primary: str
+    renamed: Mapping[str, str] = {}
+
+
+class NamedEvaluator(evaluation.Evaluator):
+    """An evaluator of ours that is called as one of theirs: ``evaluator(model, output_path)``.
+
+    ``primary_metric`` is the name of the metric that decides, known after the first call.
+    """
+
+    def __init__(self, kind: Kind, called: str, options: dict[str, Any]) -> None:
+        self._kind, self._called = kind, called
+        self.name: str = options.pop("name", "")
+        self._dim: int | None = options.pop("truncate_dim", None)
+        main, several = options.pop("main", None), options.pop("similarities", None)
+        if several is not None and not isinstance(several, Mapping):
+            several = {similarity_name(each): each for each in several}
+        if several is None and main is not None:
+            several = {main: main}
+        self._main: str | None = main
+        self._similarities: Mapping[str, Any] | None = several or None
+        self._options = options
+        self.primary_metric: str = ""
+        if "{similarity}" not in kind.metric:
+            kind.make(**options)  # Errors are raised now, and not at the end of an epoch.
+
+    def __call__(
+        self,
+        model: Any,
+        output_path: str | os.PathLike[str] | None = None,
+        epoch: int = -1,  # noqa: ARG002
+        steps: int = -1,  # noqa: ARG002
+        *,
+        output: str | os.PathLike[str] | None = None,
+        ranks: Ranks = ALONE,
+        show_progress_bar: bool | None = False,
+    ) -> dict[str, float]:
+        """The metrics by their names; with ``output_path``, also as a line of a CSV file in that folder."""
+        if output is None and output_path is not None:
+            output = os.path.join(output_path, "_".join(filter(None, (self._called, self.name, "results.csv"))))
+        return super().__call__(model, output=output, ranks=ranks, show_progress_bar=show_progress_bar)
+
+    def measure(self, vectors: evaluation.Vectors) -> dict[str, float]:
+        """The metrics by their names, the one that decides first."""
+        model, found = vectors._model, {}
+        if self._dim is not None:
+            vectors = evaluation.Vectors(model, vectors.ranks, vectors.show_progress_bar)
+        default = getattr(model, "similarity_fn_name", "cosine")
+        similarities = self._similarities or {default: default}
+        with nullcontext() if self._dim is None else model.truncate_embeddings(self._dim):
+            for label, similarity in similarities.items():
+                own = {"similarity": similarity_name(similarity)} if "{similarity}" in self._kind.metric else {}
+                measured = self._kind.make(**self._options, **own).measure(vectors)
+                found[label] = {self._kind.renamed.get(name, name): value for name, value in measured.items()}
+        if len(found) > 1:
+            every = list(found.values())
+            found["max"] = {name: max(one[name] for one in every) for name in every[0]}
+        label = self._main or next(reversed(found))
+        named = {self._named(name, each): value for each, one in found.items() for name, value in one.items()}
+        primary = [name for name in found[label] if name.startswith(self._kind.primary)]
+        self.primary_metric = self._named(primary[-1 if self._kind.primary else 0], label)
+        return {self.primary_metric: named.pop(self.primary_metric), **named}
+
+    def _named(self, metric: str, label: str) -> str:
+        own = self._kind.metric
+        if label == "max" and own == "{similarity}_{name}":
+            own = "max_{name}"
+        return "_".join(filter(None, (self.name, own.format(name=metric, similarity=label))))
+
+
+class SequentialEvaluator(evaluation.Evaluator):
+    """Several evaluators in turn; ``main_score_function`` makes one score of their primary ones.
+
+    Texts that they have in common are encoded once.
+    """
+
+    primary_metric = "sequential_score"
+
+    def __init__(
+        self,
+        evaluators: Iterable[Any],
+        main_score_function: Callable[[list[float]], float] = lambda scores: scores[-1],
+    ) -> None:
+        self.evaluators = list(evaluators)
+        self._main = main_score_function
+
+    def __call__(self, model: Any, output_path: Any = None, *times: int, **options: Any) -> Any:  # noqa: ARG002
+        """The metrics of all, and the ``sequential_score``."""
+        if output_path is not None:
+            options["output"] = os.path.join(output_path, "sequential_results.csv")
+        options = {name: value for name, value in options.items() if name not in ("epoch", "steps")}
+        return super().__call__(model, **options)
+
+    def measure(self, vectors: evaluation.Vectors) -> dict[str, float]:
+        """The metrics of all, after the score."""
+        measured = [evaluator.measure(vectors) for evaluator in self.evaluators]
+        score = self._main([next(iter(one.values())) for one in measured])
+        return {"sequential_score": score, **{name: value for one in measured for name, value in one.items()}}
+
+
+def _paraphrases(texts: Mapping[Any, str], pairs: Iterable[Any] | None = None, known: Any = None, **more: Any) -> Any:
+    places = {name: place for place, name in enumerate(texts)}
+    listed = list(pairs or ()) + [(one, other) for one in known or {} for other, same in known[one].items() if same]
+    return evaluation.ParaphraseMiningEvaluator(
+        texts.values(), [(places[one], places[other]) for one, other in listed], **more
+    )
+
+
+def _labels(dataloader: Any, loss: Any = None) -> evaluation.Evaluator:
+    examples = list(dataloader.dataset)
+    first, second = ([example.texts[i] for example in examples] for i in (0, 1))
+    return evaluation.LabelEvaluator(first, second, [example.label for example in examples], loss)
+
+
+def _listed(similarity: str, **options: Any) -> evaluation.Evaluator:
+    for query, document in (("query_prompt_name", "query_prompt"), ("corpus_prompt_name", "document_prompt")):
+        name = options.pop(query, None)
+        options[document] = options.get(document) if name is None else name
+    return evaluation.RetrievalEvaluator(similarity=similarity, **options)
+
+
+COMMON = " name batch_size=- show_progress_bar=- write_csv=- truncate_dim "
+_SIMILARITIES = "similarity_fn_names=similarities "
+KINDS = {
+    "EmbeddingSimilarityEvaluator": Kind(
+        evaluation.SimilarityEvaluator,
+        "sentences1=first sentences2=second scores batch_size=- main_similarity=main "
+        f"{_SIMILARITIES}{COMMON} precision!",
+        "{name}_{similarity}",
+        "spearman",
+    ),
+    "BinaryClassificationEvaluator": Kind(
+        evaluation.PairClassificationEvaluator,
+        f"sentences1=first sentences2=second labels {COMMON}{_SIMILARITIES}",
+        "{similarity}_{name}",
+        "ap",
+        {"average_precision": "ap"},
+    ),
+    "TripletEvaluator": Kind(
+        evaluation.TripletEvaluator,
+        f"anchors positives negatives main_similarity_function=main margin {COMMON}{_SIMILARITIES}",
+        "{similarity}_{name}",
+        "accuracy",
+    ),
+    "InformationRetrievalEvaluator": Kind(
+        _listed,
+        "queries corpus relevant_docs=relevant corpus_chunk_size=block mrr_at_k=mrr_at ndcg_at_k=ndcg_at"
+        " accuracy_at_k=accuracy_at precision_recall_at_k=precision_recall_at map_at_k=map_at show_progress_bar=-"
+        f" batch_size=- {COMMON} score_functions=similarities main_score_function=main query_prompt query_prompt_name"
+        " corpus_prompt=document_prompt corpus_prompt_name write_predictions!",
+        "{similarity}_{name}",
+        "ndcg@",
+    ),
+    "RerankingEvaluator": Kind(
+        evaluation.RerankingEvaluator,
+        f"samples at_k=k name write_csv=- similarity_fct=similarity {COMMON} use_batched_encoding=- mrr_at_k!",
+        "{name}",
+        "ndcg@",
+    ),
+    "ParaphraseMiningEvaluator": Kind(
+        _paraphrases,
+        "sentences_map=texts duplicates_list=pairs duplicates_dict=known add_transitive_closure! query_chunk_size=-"
+        f" corpus_chunk_size=- max_pairs top_k=- show_progress_bar=- batch_size=- {COMMON}",
+        "{name}",
+        "average_precision",
+    ),
+    "TranslationEvaluator": Kind(
+        evaluation.TranslationEvaluator,
+        f"source_sentences=source target_sentences=target show_progress_bar=- batch_size=- {COMMON}"
+        " print_wrong_matches!",
+        "{name}",
+        "mean_accuracy",
+        {"source_to_target": "src2trg_accuracy", "target_to_source": "trg2src_accuracy"},
+    ),
+    "LabelAccuracyEvaluator": Kind(_labels, "dataloader name softmax_model=loss write_csv=-", "{name}", "accuracy"),
+}
+
+
+def evaluators(kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    """The functions under their names that make evaluators."""
+
+    def factory(called: str, kind: Kind) -> Callable[..., NamedEvaluator]:
+        def made(*args: Any, **options: Any) -> NamedEvaluator:
+            return NamedEvaluator(kind, called, arguments(called, Form(kind.make, kind.names), args, options))
+
+        made.__name__ = made.__qualname__ = called
+        return made
+
+    return {called: factory(called, kind) for called, kind in kinds.items()}
+
+
+globals().update(evaluators(KINDS))
+__all__ = [*KINDS, "BaseEvaluator", "SentenceEvaluator", "SequentialEvaluator", SimilarityFunction.__name__]
+__getattr__ = absent(__name__)

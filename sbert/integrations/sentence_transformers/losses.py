@@ -1,0 +1,124 @@
+"""Their ``losses``: made with a model and their parameters, they are our losses of vectors.
+
+What the trainer needs from such a loss, the size of a chunk or a guide, stands in its ``for_trainer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from torch import nn
+
+from sbert import losses
+from sbert.inputs.arguments import warn
+from sbert.integrations.sentence_transformers.forms import Form, absent, factories
+from sbert.integrations.sentence_transformers.names import DistanceMetric
+
+_CHUNKS = " mini_batch_size=chunk mini_batch_num_tokens=chunk_tokens show_progress_bar=-"
+_GATHER = " gather_across_devices=-"  # The trainer always does.
+_SCALED = "scale=temperature similarity_fct=similarity"
+_MODES = f"{_GATHER} directions partition_mode=partition hardness_mode! hardness_strength!"
+_DISTANCE = "distance_metric=distance margin"
+_GUIDED = "guide temperature"
+_CONTRAST = f" margin_strategy! margin=guide_margin contrast_anchors contrast_positives{_GATHER}"
+
+
+def for_trainer(make: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that makes a loss, and leaves what the trainer needs in its ``for_trainer``."""
+
+    @wraps(make)
+    def made(
+        model: Any, chunk: int | None = None, chunk_tokens: int | None = None, guide: Any = None, **more: Any
+    ) -> nn.Module:
+        loss: nn.Module = make(**more)
+        tokens = chunk_tokens or (chunk and chunk * (getattr(model, "max_seq_length", None) or 512))
+        needed = {"chunk_tokens": tokens, "guide": guide}
+        loss.for_trainer = {name: value for name, value in needed.items() if value is not None}  # type: ignore[assignment]
+        return loss
+
+    return made
+
+
+def settings(loss: Any) -> dict[str, Any]:
+    """The ``for_trainer`` of a loss and of those inside it."""
+    inner = loss.modules() if isinstance(loss, nn.Module) else ()
+    return {name: value for one in inner for name, value in getattr(one, "for_trainer", {}).items()}
+
+
+def _ranking(directions: Any = ("query_to_doc",), partition: str = "joint", **options: Any) -> nn.Module:
+    known = {
+        (("query_to_doc",), "joint"): False,
+        (("query_to_doc",), "per_direction"): False,
+        (("query_to_doc", "doc_to_query"), "per_direction"): True,
+    }
+    given = tuple(directions), partition
+    if given not in known:
+        raise ValueError(
+            f"directions={given[0]} and partition_mode={partition!r} are not supported; write a loss of your own"
+        )
+    return losses.MultipleNegativesRankingLoss(**{"symmetric": known[given], **options})
+
+
+def _guided(contrast_anchors: bool = True, contrast_positives: bool = True, **options: Any) -> nn.Module:
+    if contrast_anchors or contrast_positives:
+        warn("anchors are not compared with anchors, nor positives with positives; pass contrast_anchors=False and"
+             " contrast_positives=False for the same loss in sentence-transformers")  # fmt: skip
+    return losses.MultipleNegativesRankingLoss(**options)
+
+
+def _cosent(similarity: str = "cosine", **options: Any) -> nn.Module:
+    if similarity != "cosine":
+        raise ValueError(f"CoSENTLoss compares by cosine, not {similarity!r}; write a loss of your own")
+    return losses.CoSENTLoss(**options)
+
+
+def _softmax(dim: int, classes: int, rep: bool = True, difference: bool = True, product: bool = False) -> nn.Module:
+    blocks = [*(["u", "v"] if rep else []), *(["|u-v|"] if difference else []), *(["u*v"] if product else [])]
+    return losses.SoftmaxLoss(dim, classes, tuple(blocks))
+
+
+def _form(make: Callable[..., Any], names: str = "", **values: Any) -> Form:
+    return Form(for_trainer(make), f"model {names}", values)
+
+
+FORMS = {
+    "CosineSimilarityLoss": _form(losses.CosineSimilarityLoss, "loss_fct! cos_score_transformation!"),
+    "CoSENTLoss": _form(_cosent, _SCALED),
+    "AnglELoss": _form(losses.AnglELoss, "scale=temperature"),
+    "SoftmaxLoss": _form(
+        _softmax,
+        "sentence_embedding_dimension=dim num_labels=classes concatenation_sent_rep=rep"
+        " concatenation_sent_difference=difference concatenation_sent_multiplication=product loss_fct!"
+        " embedding_dimension=dim",
+    ),
+    "MultipleNegativesRankingLoss": _form(_ranking, _SCALED + _MODES),
+    "CachedMultipleNegativesRankingLoss": _form(_ranking, _SCALED + _CHUNKS + _MODES, chunk=32),
+    "MultipleNegativesSymmetricRankingLoss": _form(_ranking, _SCALED + _GATHER, symmetric=True),
+    "CachedMultipleNegativesSymmetricRankingLoss": _form(
+        _ranking, _SCALED + _CHUNKS + _GATHER, symmetric=True, chunk=32
+    ),
+    "GISTEmbedLoss": _form(_guided, _GUIDED + _CONTRAST, temperature=0.01),
+    "CachedGISTEmbedLoss": _form(_guided, _GUIDED + _CHUNKS + _CONTRAST, temperature=0.01, chunk=32),
+    "TripletLoss": _form(losses.TripletLoss, "distance_metric=distance triplet_margin=margin", margin=5.0),
+    "ContrastiveLoss": _form(losses.ContrastiveLoss, f"{_DISTANCE} size_average!"),
+    "OnlineContrastiveLoss": _form(losses.OnlineContrastiveLoss, _DISTANCE),
+    "BatchAllTripletLoss": _form(losses.BatchAllTripletLoss, _DISTANCE),
+    "BatchHardTripletLoss": _form(losses.BatchHardTripletLoss, _DISTANCE),
+    "BatchSemiHardTripletLoss": _form(losses.BatchSemiHardTripletLoss, _DISTANCE),
+    "BatchHardSoftMarginTripletLoss": _form(losses.BatchHardTripletLoss, "distance_metric=distance", margin=None),
+    "MSELoss": _form(losses.MSELoss, "projection_dim!"),
+    "MarginMSELoss": _form(losses.MarginMSELoss, "similarity_fct=similarity"),
+    "DistillKLDivLoss": _form(
+        losses.DistillKLDivLoss, "similarity_fct=similarity temperature student_temperature! teacher_temperature!"
+    ),
+    "MatryoshkaLoss": _form(
+        losses.MatryoshkaLoss, "loss matryoshka_dims=dims matryoshka_weights=weights n_dims_per_step!"
+    ),
+}
+
+TripletDistanceMetric = SiameseDistanceMetric = BatchHardTripletLossDistanceFunction = DistanceMetric
+globals().update(factories(FORMS))
+__all__ = [*FORMS, "BatchHardTripletLossDistanceFunction", "SiameseDistanceMetric", "TripletDistanceMetric"]
+__getattr__ = absent(__name__)

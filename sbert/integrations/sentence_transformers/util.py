@@ -1,0 +1,151 @@
+"""Their ``util``: similarities as tensors, and searches that give lists of dicts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.nn import functional
+from tqdm.auto import tqdm
+
+from sbert import search
+from sbert.functional import truncate
+from sbert.inputs.devices import default_device
+from sbert.integrations.sentence_transformers.forms import Form, absent, factories
+from sbert.integrations.sentence_transformers.names import SimilarityFunction, compared, rows
+
+_NAMES = {"cos_sim": "cosine", "dot_score": "dot", "euclidean_sim": "euclidean", "manhattan_sim": "manhattan"}
+cos_sim, dot_score, euclidean_sim, manhattan_sim = (compared(name, False, called) for called, name in _NAMES.items())
+pairwise_cos_sim, pairwise_dot_score, pairwise_euclidean_sim, pairwise_manhattan_sim = (
+    compared(name, True, f"pairwise_{called}") for called, name in _NAMES.items()
+)
+pytorch_cos_sim = cos_sim
+
+
+def _search(queries: Any, corpus: Any, top_k: int = 10, similarity: str = "cosine") -> list[list[dict[str, Any]]]:
+    vectors = rows(corpus)
+    hits = search.semantic_search(rows(queries), vectors, min(top_k, len(vectors)), similarity=similarity)
+    return [
+        [{"corpus_id": place, "score": score} for place, score in zip(*row, strict=True)]
+        for row in zip(hits.indices.tolist(), hits.scores.tolist(), strict=True)
+    ]
+
+
+def _mined(vectors: Any, **options: Any) -> list[list[Any]]:
+    return [list(pair) for pair in search.paraphrase_mining(rows(vectors), **options)]
+
+
+def _mined_texts(model: Any, sentences: Any, **options: Any) -> list[list[Any]]:
+    own = ("show_progress_bar", "batch_size", "truncate_dim", "prompt_name", "prompt")
+    given = {name: value for name in own if (value := options.pop(name, None)) is not None}
+    return _mined(model.encode(sentences, **given), **options)
+
+
+def _communities(vectors: Any, **options: Any) -> list[list[int]]:
+    return search.community_detection(rows(vectors), **options)
+
+
+def _negatives(
+    dataset: Any,
+    model: Any,
+    anchor: str | None = None,
+    positive: str | None = None,
+    corpus: Any = None,
+    *,
+    form: str = "triplet",
+    strategy: str = "top",
+    **options: Any,
+) -> Any:
+    from datasets import Dataset  # type: ignore[import-untyped]
+
+    if form not in ("triplet", "n-tuple"):
+        raise ValueError(f"output_format={form!r} is not supported; pass 'triplet' or 'n-tuple'")
+    columns = {"anchor": anchor or dataset.column_names[0], "positive": positive or dataset.column_names[1]}
+    pairs = list(zip(*(list(dataset[name]) for name in columns.values()), strict=True))
+    seed = None if strategy == "top" else 42
+    given = {name: value for name, value in options.items() if value is not None}
+    found = search.mine_hard_negatives(model, pairs, corpus, as_triplets=form == "triplet", seed=seed, **given)
+    return Dataset.from_list([{columns.get(name, name): text for name, text in row.items()} for row in found])
+
+
+def _quantized(embeddings: Any, precision: str, ranges: Any = None, calibration: Any = None) -> Any:
+    vectors = rows(embeddings).cpu().numpy()
+    if precision == "float32":
+        return vectors.astype(np.float32)
+    if precision == "int8" and ranges is None:
+        ranges = search.calibrate(vectors if calibration is None else rows(calibration).cpu().numpy())
+    return search.quantize(vectors, precision, ranges if precision == "int8" else None)
+
+
+_MINING = "query_chunk_size=- corpus_chunk_size=- max_pairs top_k score_function=similarity"
+_SEARCH = Form(
+    _search,
+    "query_embeddings=queries corpus_embeddings=corpus query_chunk_size=- corpus_chunk_size=- top_k"
+    " score_function=similarity",
+)
+FORMS = {
+    "semantic_search": _SEARCH,
+    "information_retrieval": _SEARCH,
+    "paraphrase_mining_embeddings": Form(_mined, f"embeddings=vectors {_MINING}", {"similarity": "cosine"}),
+    "paraphrase_mining": Form(
+        _mined_texts,
+        f"model sentences show_progress_bar batch_size {_MINING} truncate_dim prompt_name prompt",
+        {"similarity": "cosine"},
+    ),
+    "community_detection": Form(
+        _communities, "embeddings=vectors threshold min_community_size batch_size=- show_progress_bar=-"
+    ),
+    "mine_hard_negatives": Form(
+        _negatives,
+        "dataset model anchor_column_name=anchor positive_column_name=positive corpus cross_encoder! range_min"
+        " range_max max_score min_score absolute_margin=margin relative_margin num_negatives=negatives"
+        " sampling_strategy=strategy output_format=form batch_size=- faiss_batch_size=- use_faiss=- verbose=-",
+        {"negatives": 3},
+    ),
+    "quantize_embeddings": Form(_quantized, "embeddings precision ranges calibration_embeddings=calibration"),
+}
+globals().update(factories(FORMS))
+
+
+def normalize_embeddings(embeddings: Tensor) -> Tensor:
+    """Vectors of length 1."""
+    return functional.normalize(embeddings, dim=1)
+
+
+def truncate_embeddings(embeddings: Any, truncate_dim: int | None) -> Any:
+    """The first dimensions of each vector."""
+    return truncate(embeddings, truncate_dim)
+
+
+def batch_to_device(batch: Any, target_device: Any) -> Any:
+    """A dict with its tensors, or a ``TokenBatch``, on a device."""
+    if not isinstance(batch, Mapping):
+        return batch.to(target_device)
+    return {name: value.to(target_device) if isinstance(value, Tensor) else value for name, value in batch.items()}
+
+
+def get_device_name() -> str:
+    """The device that models are loaded to."""
+    return default_device().type
+
+
+class LoggingHandler(logging.Handler):
+    """Writes log messages above progress bars."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a message."""
+        tqdm.write(self.format(record))
+
+
+__all__ = [
+    *FORMS,
+    *_NAMES,
+    *(f"pairwise_{name}" for name in _NAMES),
+    SimilarityFunction.__name__,
+    *"LoggingHandler batch_to_device get_device_name pytorch_cos_sim".split(),
+    *"normalize_embeddings truncate_embeddings".split(),
+]
+__getattr__ = absent(__name__)

@@ -1,0 +1,434 @@
+"""Scripts for sentence-transformers run with our package in its place, and give the same."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sentence_transformers as theirs
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+import sbert
+import sbert.integrations.sentence_transformers as ours
+from sbert.integrations.sentence_transformers import losses
+from tests import small
+
+BOTH = [theirs, ours]
+NAMES = ["sentence_transformers", "sbert.integrations.sentence_transformers"]
+CORPUS = [
+    "a small boat lies on the quiet lake",
+    "the red fox runs over seven green hills",
+    "zero one two three four",
+    "nobody rows it home before the long winter",
+    "the fox runs home",
+    "one two three four five six",
+]
+QUERIES = ["a boat on the lake", "the fox", "one two"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(small.bert(tmp_path_factory.mktemp("bert")))
+
+
+@pytest.fixture
+def models(folder: str) -> list[Any]:
+    return [package.SentenceTransformer(folder, device="cpu") for package in BOTH]
+
+
+def module(package: str, name: str) -> Any:
+    return importlib.import_module(f"{package}.{name}")
+
+
+def same(first: Any, second: Any) -> None:
+    """Equal to 1e-5, through lists, dicts, tuples, arrays and tensors."""
+    if isinstance(first, dict):
+        assert list(first) == list(second)
+        first, second = list(first.values()), list(second.values())
+    if isinstance(first, (list, tuple)):
+        assert len(first) == len(second)
+        for one, other in zip(first, second, strict=True):
+            same(one, other)
+    elif isinstance(first, str) or first is None:
+        assert first == second
+    else:
+        assert isinstance(second, Tensor) == isinstance(first, Tensor)
+        np.testing.assert_allclose(np.asarray(second, float), np.asarray(first, float), atol=1e-5)
+
+
+# Parts of scripts: functions of the package, a model and vectors.
+SNIPPETS = {
+    "search": lambda st, model, v: st.util.semantic_search(model.encode(QUERIES), v, top_k=3),
+    "search_tensors": lambda st, model, v: st.util.semantic_search(
+        model.encode(QUERIES, convert_to_tensor=True), torch.tensor(v), score_function=st.util.dot_score, top_k=50
+    ),
+    "similarity": lambda st, model, v: model.similarity(v, v),
+    "similarity_pairwise": lambda st, model, v: model.similarity_pairwise(v[:3], v[3:]),
+    "cos_sim": lambda st, model, v: st.util.cos_sim(v[0], v),
+    "pytorch_cos_sim": lambda st, model, v: st.util.pytorch_cos_sim(torch.tensor(v), v),
+    "lists": lambda st, model, v: st.util.dot_score([[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]),
+    "distances": lambda st, model, v: [st.util.euclidean_sim(v, v[:2]), st.util.manhattan_sim(v, v[:2])],
+    "pairwise": lambda st, model, v: [
+        getattr(st.util, f"pairwise_{name}")(v[:3], v[3:])
+        for name in ("cos_sim", "dot_score", "euclidean_sim", "manhattan_sim")
+    ],
+    "mining": lambda st, model, v: st.util.paraphrase_mining(model, CORPUS, top_k=5)[:6],
+    "mining_vectors": lambda st, model, v: st.util.paraphrase_mining_embeddings(torch.tensor(v))[:6],
+    "communities": lambda st, model, v: sorted(
+        map(sorted, st.util.community_detection(v, threshold=0.5, min_community_size=2))
+    ),
+    "normalize": lambda st, model, v: st.util.normalize_embeddings(torch.tensor(v)),
+    "truncate": lambda st, model, v: st.util.truncate_embeddings(torch.tensor(v), 4),
+    "binary": lambda st, model, v: st.quantize_embeddings(v, precision="ubinary"),
+    "int8": lambda st, model, v: st.quantize_embeddings(v, "int8", calibration_embeddings=np.tile(v, (20, 1))),
+    "function": lambda st, model, v: st.SimilarityFunction.to_similarity_fn("dot")(v, v),
+    "names": lambda st, model, v: st.SimilarityFunction.possible_values()[:4],
+    "device": lambda st, model, v: st.util.batch_to_device({"a": torch.ones(2)}, "cpu"),
+    "saved_similarity": lambda st, model, v: str(model.similarity_fn_name),
+}
+
+
+@pytest.mark.parametrize("name", SNIPPETS)
+def test_snippets(name: str, models: list[Any]) -> None:
+    same(*(SNIPPETS[name](st, model, model.encode(CORPUS)) for st, model in zip(BOTH, models, strict=True)))
+
+
+def chain(name: str, folder: str) -> Any:
+    st = importlib.import_module(name)
+    models = module(name, "sentence_transformer.modules")
+    torch.manual_seed(0)
+    words = models.Transformer(folder, max_seq_length=32)
+    pooled = models.Pooling(words.get_embedding_dimension(), pooling_mode=["mean", "cls"])
+    dense = models.Dense(
+        in_features=pooled.get_embedding_dimension(), out_features=4, activation_function=nn.Identity()
+    )
+    return st.SentenceTransformer(modules=[words, pooled, dense, models.Normalize()], device="cpu")
+
+
+def test_models(folder: str) -> None:
+    first, second = (chain(name, folder) for name in NAMES)
+    same(first.encode(CORPUS), second.encode(CORPUS))
+    assert isinstance(second, sbert.SentenceEncoder)
+    flags = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+    assert ours.models.Pooling(16, **flags).modes == ("cls",)
+    assert ours.models.LSTM(8, 4).get_word_embedding_dimension() == 8
+
+
+EVALUATIONS: dict[str, Any] = {
+    "EmbeddingSimilarityEvaluator": lambda e: e(CORPUS[:3], CORPUS[3:], scores=[0.1, 0.9, 0.4], name="sts-dev"),
+    "EmbeddingSimilarityEvaluator several": lambda e: e(
+        CORPUS[:3], CORPUS[3:], [0.1, 0.9, 0.4], similarity_fn_names=["cosine", "euclidean"]
+    ),
+    "EmbeddingSimilarityEvaluator main": lambda e: e(
+        CORPUS[:3], CORPUS[3:], [0.1, 0.9, 0.4], main_similarity="manhattan", name="dev", truncate_dim=8
+    ),
+    "BinaryClassificationEvaluator": lambda e: e(CORPUS[:3], CORPUS[3:], [1, 0, 1], name="dev"),
+    "TripletEvaluator": lambda e: e(QUERIES, CORPUS[:3], CORPUS[3:], name="dev"),
+    "InformationRetrievalEvaluator": lambda e: e(
+        dict(enumerate(QUERIES)), dict(zip("abcdef", CORPUS, strict=True)), {0: {"a"}, 1: {"b", "e"}, 2: {"c"}},
+        name="ir", accuracy_at_k=[1, 3], precision_recall_at_k=[1, 3], map_at_k=[5],
+    ),
+    "RerankingEvaluator": lambda e: e(
+        [{"query": QUERIES[0], "positive": CORPUS[:1], "negative": CORPUS[1:]}], at_k=3, name="rerank"
+    ),
+    "ParaphraseMiningEvaluator": lambda e: e(
+        dict(zip("abcdef", CORPUS, strict=True)), duplicates_list=[("b", "e"), ("c", "f")], name="mine"
+    ),
+    "TranslationEvaluator": lambda e: e(CORPUS[:3], CORPUS[3:], name="de"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EVALUATIONS)
+def test_evaluators(name: str, models: list[Any], tmp_path: Path) -> None:
+    found = []
+    for package, model in zip(NAMES, models, strict=True):
+        kind = module(package, "evaluation" if "sbert" in package else "sentence_transformer.evaluation")
+        evaluator = EVALUATIONS[name](getattr(kind, name.split()[0]))
+        found.append((evaluator(model, output_path=str(tmp_path)), evaluator.primary_metric))
+    (expected, primary), (metrics, named) = found
+    expected = {key: value for key, value in expected.items() if not key.endswith("mcc")}
+    assert primary == named == next(iter(metrics))
+    same({key: metrics[key] for key in expected}, expected)
+    assert list(tmp_path.glob("*results.csv"))
+
+
+def test_sequential_evaluation(models: list[Any]) -> None:
+    found = []
+    for package, model in zip(NAMES, models, strict=True):
+        kinds = module(package, "evaluation" if "sbert" in package else "sentence_transformer.evaluation")
+        one = kinds.TripletEvaluator(QUERIES, CORPUS[:3], CORPUS[3:], name="one")
+        two = kinds.TranslationEvaluator(CORPUS[:3], CORPUS[3:], name="two")
+        found.append(kinds.SequentialEvaluator([one, two])(model))
+    same({key: found[1][key] for key in found[0]}, found[0])
+
+
+class Fixed(nn.Module):
+    """A model of theirs, for losses: its vectors are those in the features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.anchor = nn.Linear(1, 1)
+        self.max_seq_length = 16
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        return features
+
+    def get_embedding_dimension(self) -> int:
+        return 8
+
+    get_sentence_embedding_dimension = get_embedding_dimension
+
+
+PAIR, TRIPLE, SINGLE = 2, 3, 1
+METRIC = "SiameseDistanceMetric"
+# Each loss with its number of columns, its labels, and its arguments.
+LOSSES: list[tuple[str, int, Any, Any]] = [
+    ("CosineSimilarityLoss", PAIR, [0.1, 0.9, 0.5, 0.3], lambda losses: {}),
+    ("CoSENTLoss", PAIR, [0.1, 0.9, 0.5, 0.3], lambda losses: {"scale": 10.0}),
+    ("AnglELoss", PAIR, [0.1, 0.9, 0.5, 0.3], lambda losses: {"scale": 10.0}),
+    ("MultipleNegativesRankingLoss", TRIPLE, None, lambda losses: {"scale": 10.0}),
+    ("MultipleNegativesSymmetricRankingLoss", PAIR, None, lambda losses: {"scale": 10.0}),
+    ("TripletLoss", TRIPLE, None, lambda losses: {"triplet_margin": 2}),
+    (
+        "TripletLoss",
+        TRIPLE,
+        None,
+        lambda losses: {"distance_metric": losses.TripletDistanceMetric.COSINE, "triplet_margin": 0.5},
+    ),
+    ("ContrastiveLoss", PAIR, [1, 0, 1, 0], lambda losses: {"margin": 0.7}),
+    ("ContrastiveLoss", PAIR, [1, 0, 1, 0], lambda losses: {"distance_metric": losses.SiameseDistanceMetric.EUCLIDEAN}),
+    ("OnlineContrastiveLoss", PAIR, [1, 0, 1, 0], lambda losses: {"margin": 0.7}),
+    ("BatchAllTripletLoss", SINGLE, [1, 0, 1, 0], lambda losses: {"margin": 2}),
+    ("BatchHardTripletLoss", SINGLE, [1, 0, 1, 0], lambda losses: {"margin": 2}),
+    ("BatchSemiHardTripletLoss", SINGLE, [1, 0, 1, 0], lambda losses: {}),
+    ("BatchHardSoftMarginTripletLoss", SINGLE, [1, 0, 1, 0], lambda losses: {}),
+    ("MSELoss", SINGLE, torch.arange(32.0).view(4, 8) / 32, lambda losses: {}),
+    ("MarginMSELoss", TRIPLE, [0.1, 0.9, 0.5, 0.3], lambda losses: {}),
+    ("DistillKLDivLoss", TRIPLE, [[1.0, 2.0], [0.3, 0.1], [2.0, 5.0], [0.0, 1.0]], lambda losses: {"temperature": 2.0}),
+]
+
+
+@pytest.mark.filterwarnings("ignore:The Multiple:DeprecationWarning")
+@pytest.mark.parametrize(("name", "columns", "labels", "arguments"), LOSSES)
+def test_losses(name: str, columns: int, labels: Any, arguments: Any) -> None:
+    torch.manual_seed(3)
+    vectors = list(torch.randn(columns, 4, 8))
+    given = None if labels is None else torch.as_tensor(labels)
+    others = module("sentence_transformers.sentence_transformer", "losses")
+    loss = getattr(others, name)(model=Fixed(), **arguments(others))
+    expected = loss([{"sentence_embedding": column} for column in vectors], given)
+    expected = sum(expected.values()) if isinstance(expected, dict) else expected
+    own = getattr(losses, name)(model=Fixed(), **arguments(losses))
+    value = own(*vectors) if given is None else own(*vectors, labels=given)
+    torch.testing.assert_close(value, expected.to(value.dtype), atol=1e-5, rtol=1e-5)
+
+
+def test_other_losses() -> None:
+    model = Fixed()
+    cached = losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=4)
+    assert losses.settings(losses.MatryoshkaLoss(model, cached, [8, 4]))["chunk_tokens"] == 64
+    assert losses.SoftmaxLoss(model, 8, 3, concatenation_sent_multiplication=True).concatenation[-1] == "u*v"
+    assert losses.SoftmaxLoss(model=model, sentence_embedding_dimension=8, num_labels=3).classes == 3
+    guided = losses.GISTEmbedLoss(model, model, contrast_anchors=False, contrast_positives=False)
+    assert losses.settings(guided)["guide"] is model
+    assert guided.temperature == 0.01
+    for name in ("CachedMultipleNegativesSymmetricRankingLoss",):
+        assert getattr(losses, name)(model).symmetric
+    with pytest.warns(UserWarning, match="anchors are not compared"):
+        losses.CachedGISTEmbedLoss(model, guide=model)
+    assert losses.CoSENTLoss(model, scale=10, similarity_fct=ours.util.pairwise_cos_sim).temperature == 0.1
+    assert losses.MultipleNegativesRankingLoss(model, similarity_fct=ours.util.dot_score).similarity == "dot"
+    with pytest.raises(ValueError, match="compares by cosine"):
+        losses.CoSENTLoss(model, similarity_fct=ours.util.pairwise_dot_score)
+    with pytest.raises(ValueError, match="hardness_mode"):
+        losses.MultipleNegativesRankingLoss(model, hardness_mode="all_negatives")
+    with pytest.raises(TypeError, match="takes model, scale"):
+        losses.CoSENTLoss(model, temperature=2)
+
+
+ROWS = {
+    "anchor": ["a boat", "the fox", "one two", "the lake", "green hills", "three four", "home", "winter"],
+    "positive": ["a small boat", "red fox", "zero one", "quiet lake", "hills", "four five", "rows home", "long winter"],
+}
+
+
+def weights(model: Any) -> list[Tensor]:
+    return [value.detach().clone() for value in model.state_dict().values()]
+
+
+def test_trainer(folder: str, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    data = datasets.Dataset.from_dict(ROWS)
+    model = ours.SentenceTransformer(folder, device="cpu")
+    args = ours.SentenceTransformerTrainingArguments(
+        output_dir=str(tmp_path),
+        num_train_epochs=4,
+        per_device_train_batch_size=4,
+        learning_rate=1e-3,
+        warmup_ratio=0.1,
+        batch_sampler=ours.training_args.BatchSamplers.NO_DUPLICATES,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        logging_steps=1,
+        report_to="none",
+        run_name="test",
+    )
+    loss = losses.MultipleNegativesRankingLoss(model)
+    evaluator = ours.evaluation.TripletEvaluator(ROWS["anchor"], ROWS["positive"], ROWS["anchor"][::-1], name="dev")
+    trainer = ours.SentenceTransformerTrainer(
+        model=model, args=args, train_dataset=data, loss=loss, evaluator=evaluator
+    )
+    trainer.train()
+    values = [line["loss"] for line in trainer.state.log_history if "loss" in line]
+    assert values[-1] < values[0]
+    assert trainer.state.global_step == 8
+    own = sbert.SentenceEncoder(folder, device="cpu")
+    config = sbert.TrainingConfig(
+        epochs=4, batch_size=4, learning_rate=1e-3, warmup=0.1, weight_decay=0.0, seed=42, sampler="no_duplicates"
+    )
+    sbert.Trainer(
+        own, list(zip(*ROWS.values(), strict=True)), sbert.losses.MultipleNegativesRankingLoss(), config
+    ).fit()
+    for one, other in zip(weights(model), weights(own), strict=True):
+        assert torch.equal(one, other)
+    trainer.save_model(str(tmp_path / "saved"))
+    same(ours.SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(CORPUS), model.encode(CORPUS))
+
+
+def test_trainer_of_labels(folder: str, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    data = datasets.Dataset.from_dict({"score": [0.1, 0.9, 0.4], "sentence1": CORPUS[:3], "sentence2": CORPUS[3:]})
+    model = ours.SentenceTransformer(folder, device="cpu")
+    args = ours.SentenceTransformerTrainingArguments(
+        str(tmp_path), max_steps=3, warmup_steps=1, eval_strategy="steps", eval_steps=2, load_best_model_at_end=True
+    )
+    trainer = ours.SentenceTransformerTrainer(model, args, data, eval_dataset=data)
+    before = trainer.evaluate()["negative_loss"]
+    trainer.train()
+    assert trainer.evaluate()["negative_loss"] > before
+
+
+def test_arguments() -> None:
+    arguments = ours.SentenceTransformerTrainingArguments
+    assert arguments("out").per_device_train_batch_size == 8
+    with pytest.raises(TypeError, match="did you mean 'learning_rate'"):
+        arguments("out", learning_rat=1)
+    with pytest.raises(ValueError, match="lr_scheduler_type='cosine'"):
+        arguments("out", lr_scheduler_type="cosine")
+    with pytest.raises(ValueError, match=r"history\.jsonl"):
+        arguments("out", report_to="wandb")
+    with pytest.raises(TypeError, match="callbacks"):
+        ours.SentenceTransformerTrainer(None, callbacks=[1])
+
+
+def test_old_fit(folder: str, tmp_path: Path) -> None:
+    model = ours.SentenceTransformer(folder, device="cpu")
+    examples = [ours.InputExample(texts=[one, other], label=i / 8) for i, (one, other) in enumerate(rows())]
+    loader = DataLoader(examples, shuffle=False, batch_size=4)
+    loss = losses.CosineSimilarityLoss(model)
+    evaluator = ours.evaluation.EmbeddingSimilarityEvaluator(
+        ROWS["anchor"], ROWS["positive"], [i / 8 for i in range(8)], name="dev"
+    )
+    before = evaluator(model)["dev_spearman_cosine"]
+    model.fit(
+        train_objectives=[(loader, loss)],
+        evaluator=evaluator,
+        epochs=6,
+        warmup_steps=2,
+        optimizer_params={"lr": 1e-2},
+        output_path=str(tmp_path / "fitted"),
+        show_progress_bar=False,
+    )
+    assert evaluator(model)["dev_spearman_cosine"] > before
+    same(ours.SentenceTransformer(str(tmp_path / "fitted"), device="cpu").encode(CORPUS), model.encode(CORPUS))
+
+
+def rows() -> list[tuple[str, str]]:
+    return list(zip(*ROWS.values(), strict=True))
+
+
+def test_old_fit_of_pairs_without_labels(folder: str) -> None:
+    first, second = (ours.SentenceTransformer(folder, device="cpu") for _ in range(2))
+    loader = ours.datasets.NoDuplicatesDataLoader([ours.InputExample(texts=row) for row in rows()], batch_size=4)
+    first.fit([(loader, losses.MultipleNegativesRankingLoss(first))], epochs=2, warmup_steps=0, weight_decay=0.1)
+    config = sbert.TrainingConfig(steps=4, batch_size=4, warmup=0.0, weight_decay=0.1, sampler="no_duplicates")
+    sbert.Trainer(second, rows(), sbert.losses.MultipleNegativesRankingLoss(), config).fit()
+    for one, other in zip(weights(first), weights(second), strict=True):
+        assert torch.equal(one, other)
+
+
+def scorer(folder: Path) -> str:
+    from transformers import BertConfig, BertForSequenceClassification
+
+    config = BertConfig(
+        vocab_size=small.wordpiece().get_vocab_size(),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        num_labels=1,
+    )
+    small.randomized(BertForSequenceClassification(config)).save_pretrained(folder)
+    small.wrapped(small.wordpiece(), 64).save_pretrained(folder)
+    return str(folder)
+
+
+def test_cross_encoder(tmp_path: Path) -> None:
+    folder = scorer(tmp_path / "scorer")
+    models = [package.CrossEncoder(folder, device="cpu") for package in BOTH]
+    same(*(model.rank(QUERIES[0], CORPUS, top_k=3, return_documents=True) for model in models))
+    pairs = list(zip(CORPUS[:3], CORPUS[3:], strict=True))
+    found = [
+        module(f"{name}.cross_encoder", "evaluation").CrossEncoderCorrelationEvaluator(pairs, [0.1, 0.9, 0.4], name="x")
+        for name in NAMES
+    ]
+    expected, metrics = (evaluator(model) for evaluator, model in zip(found, models, strict=True))
+    same({key: metrics[key] for key in expected}, expected)
+    own = models[1]
+    before = weights(own)
+    examples = [ours.InputExample(texts=list(pair), label=float(i % 2)) for i, pair in enumerate(pairs)]
+    own.fit(DataLoader(examples, batch_size=2), epochs=1, warmup_steps=0, output_path=str(tmp_path / "fitted"))
+    assert not all(torch.equal(one, other) for one, other in zip(before, weights(own), strict=True))
+    datasets = pytest.importorskip("datasets")
+    data = datasets.Dataset.from_dict({"query": QUERIES, "answer": CORPUS[:3], "label": [1.0, 0.0, 1.0]})
+    args = ours.CrossEncoderTrainingArguments(str(tmp_path / "out"), max_steps=2, save_strategy="no")
+    loss = ours.cross_encoder.losses.BinaryCrossEntropyLoss(own)
+    assert ours.CrossEncoderTrainer(own, args, data, loss=loss).train().global_step == 2
+
+
+def test_hard_negatives(folder: str) -> None:
+    datasets = pytest.importorskip("datasets")
+    model = ours.SentenceTransformer(folder, device="cpu")
+    data = datasets.Dataset.from_dict({"query": ROWS["anchor"], "answer": ROWS["positive"]})
+    found = ours.mine_hard_negatives(data, model, num_negatives=2, output_format="n-tuple", verbose=False)
+    assert found.column_names == ["query", "answer", "negative_1", "negative_2"]
+    assert ours.util.mine_hard_negatives(data, model, num_negatives=2).column_names[-1] == "negative"
+
+
+def test_names() -> None:
+    """What both have is in ``__all__``; the rest of theirs says what to use instead."""
+    assert set(ours.__all__) <= set(theirs.__all__)
+    for name in set(theirs.__all__) - set(ours.__all__):
+        with pytest.raises(ImportError, match=f"{name} is not offered"):
+            getattr(ours, name)
+    with pytest.raises(AttributeError, match="no attribute"):
+        _ = ours.unknown
+    with pytest.raises(ImportError, match="decoder"):
+        from sbert.integrations.sentence_transformers.losses import DenoisingAutoEncoderLoss  # noqa: F401
+
+
+PATHS = """losses models evaluation readers util datasets trainer training_args similarity_functions quantization
+cross_encoder cross_encoder.losses cross_encoder.evaluation cross_encoder.trainer cross_encoder.training_args
+sentence_transformer.losses sentence_transformer.evaluation sentence_transformer.modules sentence_transformer.trainer
+sentence_transformer.training_args sentence_transformer.readers base.training_args util.similarity"""
+
+
+@pytest.mark.parametrize("path", PATHS.split())
+def test_paths(path: str) -> None:
+    assert module(NAMES[1], path)
