@@ -17,7 +17,7 @@ similar direction. With vectors, comparing 10,000 sentences takes 10,000 runs of
 | ``sbert.saving`` | model folders, verification, the hub |
 | ``sbert.backends`` | speed: which way runs when, ``sbert doctor``, ``sbert benchmark`` |
 | ``sbert.visualization`` | maps, heatmaps, training curves |
-| ``sbert.integrations`` | LangChain, Chroma, scikit-learn, MTEB and others; what sentence-transformers' names are here |
+| ``sbert.integrations`` | LangChain, Chroma, scikit-learn, MTEB and others; names of sentence-transformers |
 | ``sbert.export`` | ONNX, OpenVINO, torch.export, llama.cpp |
 | ``sbert.cli`` | the command line |
 
