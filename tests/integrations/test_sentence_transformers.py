@@ -313,6 +313,29 @@ def test_trainer_of_labels(folder: str, tmp_path: Path) -> None:
     assert trainer.evaluate()["negative_loss"] > before
 
 
+TRAINED: dict[str, tuple[Any, dict[str, Any]]] = {
+    "cached": (lambda model: losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=2), {}),
+    "guided": (
+        lambda model: losses.GISTEmbedLoss(model, model, contrast_anchors=False, contrast_positives=False), {},
+    ),
+    "matryoshka": (
+        lambda model: losses.MatryoshkaLoss(model, losses.MultipleNegativesRankingLoss(model), [16, 8]),
+        {"gradient_checkpointing": True},
+    ),
+    "prompts": (losses.MultipleNegativesRankingLoss, {"prompts": {"anchor": "a ", "positive": "the "}, "bf16": True}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_losses_are_trained(name: str, folder: str) -> None:
+    datasets = pytest.importorskip("datasets")
+    loss, options = TRAINED[name]
+    model = ours.SentenceTransformer(folder, device="cpu")
+    args = ours.SentenceTransformerTrainingArguments(max_steps=2, per_device_train_batch_size=4, **options)
+    data = datasets.DatasetDict({key: datasets.Dataset.from_dict(ROWS) for key in ("one", "two")})
+    assert ours.SentenceTransformerTrainer(model, args, data, loss=loss(model)).train().global_step == 2
+
+
 def test_arguments() -> None:
     arguments = ours.SentenceTransformerTrainingArguments
     assert arguments("out").per_device_train_batch_size == 8

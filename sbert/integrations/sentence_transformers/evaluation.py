@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 from sbert import evaluation
 from sbert.distributed.ranks import ALONE, Ranks
-from sbert.integrations.sentence_transformers.forms import Form, absent, arguments
+from sbert.integrations.sentence_transformers.forms import Form, absent, factories
 from sbert.integrations.sentence_transformers.names import SimilarityFunction, similarity_name
 
 BaseEvaluator = SentenceEvaluator = evaluation.Evaluator
@@ -209,15 +210,11 @@ KINDS = {
 
 def evaluators(kinds: Mapping[str, Kind]) -> dict[str, Any]:
     """The functions under their names that make evaluators."""
+    return factories({name: Form(partial(_named, kind, name), kind.names) for name, kind in kinds.items()})
 
-    def factory(called: str, kind: Kind) -> Callable[..., NamedEvaluator]:
-        def made(*args: Any, **options: Any) -> NamedEvaluator:
-            return NamedEvaluator(kind, called, arguments(called, Form(kind.make, kind.names), args, options))
 
-        made.__name__ = made.__qualname__ = called
-        return made
-
-    return {called: factory(called, kind) for called, kind in kinds.items()}
+def _named(kind: Kind, called: str, **options: Any) -> NamedEvaluator:
+    return NamedEvaluator(kind, called, options)
 
 
 globals().update(evaluators(KINDS))

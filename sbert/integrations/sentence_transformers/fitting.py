@@ -10,6 +10,8 @@ import numpy as np
 from torch.utils.data import SequentialSampler
 
 from sbert.integrations.sentence_transformers.forms import Form, arguments
+from sbert.integrations.sentence_transformers.losses import settings
+from sbert.integrations.sentence_transformers.training import default_loss, load_best
 from sbert.losses.signature import Signature
 from sbert.training import Trainer, TrainingConfig
 
@@ -28,11 +30,8 @@ def fit(model: Any, objectives: list[tuple[Any, Any]], evaluator: Any, **options
     Raises:
         ValueError: If the data loaders have different batch sizes, or an option without an equivalent is given.
     """
-    from sbert.integrations.sentence_transformers.losses import settings
-    from sbert.integrations.sentence_transformers.training import load_best
-
     given = arguments("fit", _FORM, (), options)
-    chosen = [_default(model) if loss is None else loss for _, loss in objectives]
+    chosen = [default_loss(model) if loss is None else loss for _, loss in objectives]
     losses = {str(i): loss for i, loss in enumerate(chosen)}
     data = {str(i): _rows(loader, losses[str(i)]) for i, (loader, _) in enumerate(objectives)}
     more = {key: value for loss in losses.values() for key, value in settings(loss).items()}
@@ -91,9 +90,3 @@ def _rows(loader: Any, loss: Any) -> list[tuple[Any, ...]]:
     """The rows of a data loader, with their labels if the loss takes them."""
     labelled = "labels" in Signature.of(loss).extras
     return [(*row.texts, row.label) if labelled else tuple(row.texts) for row in loader.dataset]
-
-
-def _default(model: Any) -> Any:
-    from sbert.integrations.sentence_transformers.training import _default_loss
-
-    return _default_loss(model)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from sbert.inputs.arguments import nearest_argument, warn
+from sbert.integrations.sentence_transformers.evaluation import SequentialEvaluator
 from sbert.integrations.sentence_transformers.forms import Form, absent
 from sbert.integrations.sentence_transformers.losses import settings
 from sbert.losses import BinaryCrossEntropyLoss, CoSENTLoss, CrossEntropyLoss
@@ -154,8 +155,8 @@ class SentenceTransformerTrainer:
         self.model = model
         self.args = args or SentenceTransformerTrainingArguments()
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
-        self.loss = _default_loss(model) if loss is None else loss
-        self.evaluator = _in_sequence(evaluator)
+        self.loss = default_loss(model) if loss is None else loss
+        self.evaluator = SequentialEvaluator(evaluator) if isinstance(evaluator, (list, tuple)) else evaluator
         if self.evaluator is None and eval_dataset is not None:
             self.evaluator = NegativeLoss(eval_dataset, self.loss)
         self.state = SimpleNamespace(log_history=[], global_step=0)
@@ -237,18 +238,11 @@ def _named(data: Any, loss: Any) -> tuple[list[str], str | None]:
     return [name for name in names if name != label], label if "labels" in Signature.of(loss).extras else None
 
 
-def _default_loss(model: Any) -> Any:
+def default_loss(model: Any) -> Any:
+    """The loss that is used if none is given."""
     if model.is_cross_encoder:
         return CrossEntropyLoss(model.classes) if model.classes > 1 else BinaryCrossEntropyLoss()
     return CoSENTLoss()
-
-
-def _in_sequence(evaluator: Any) -> Any:
-    if isinstance(evaluator, (list, tuple)):
-        from sbert.integrations.sentence_transformers.evaluation import SequentialEvaluator
-
-        return SequentialEvaluator(evaluator)
-    return evaluator
 
 
 def load_best(model: Any, output: Any) -> None:
