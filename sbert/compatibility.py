@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from sbert.inputs.arguments import check_choice, known_arguments
 from sbert.inputs.texts import is_one
 from sbert.modules import Pooling
 from sbert.pipeline.processes import Processes
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Its arguments without an equivalent: what they are by default, and what to do instead.
 _REFUSED: dict[str, tuple[Any, str]] = {
@@ -81,13 +84,17 @@ def renamed(called: str, options: Mapping[str, Any], known: Container[str]) -> d
     return found
 
 
-def with_aliases(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of a function that takes arguments under the names of sentence-transformers as well as under ours."""
-    checked, names = known_arguments(function), signature(function).parameters
+def with_aliases(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator of a function that takes arguments under the names of sentence-transformers as well as under ours.
+
+    Type checkers know ours alone.
+    """
+    checked: Callable[..., R] = known_arguments(function)
+    names = signature(function).parameters
     called = function.__qualname__.removesuffix(".__init__")
 
     @functools.wraps(function)
-    def translated(*args: Any, **options: Any) -> Any:
+    def translated(*args: Any, **options: Any) -> R:
         options = renamed(called, options, names)
         if called == "SentenceEncoder":  # Whose modules are given by position.
             name, chain = options.pop("model", None), options.pop("modules", None) or ()
@@ -95,7 +102,7 @@ def with_aliases(function: Callable[..., Any]) -> Callable[..., Any]:
             args = args if name is None else (*args, name)
         return checked(*args, **options)
 
-    return translated
+    return cast("Callable[P, R]", translated)
 
 
 def loading_options(
@@ -224,13 +231,17 @@ class EncoderAliases(Aliases):
     @contextmanager
     def truncate_embeddings(self: Any, truncate_dim: int | None) -> Iterator[None]:
         """Within the block, ``truncate_dim`` is another one."""
-        before, self.truncate_dim = self.truncate_dim, truncate_dim
+        before: int | None = self.truncate_dim
+        self.truncate_dim: int | None = truncate_dim
         try:
             yield
         finally:
             self.truncate_dim = before
 
-    truncate_sentence_embeddings = truncate_embeddings
+    def truncate_sentence_embeddings(self: Any, truncate_dim: int | None) -> AbstractContextManager[None]:
+        """``truncate_embeddings``."""
+        context: AbstractContextManager[None] = self.truncate_embeddings(truncate_dim)
+        return context
 
     def set_pooling_include_prompt(self: Any, include_prompt: bool) -> None:
         """``model[1].include_prompt = include_prompt``, where module 1 is the pooling."""

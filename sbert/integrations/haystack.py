@@ -32,7 +32,8 @@ class SbertTextEmbedder:
     """
 
     def __init__(self, model: Any = None, options: dict[str, Any] | None = None) -> None:
-        self.model, self.options = model, options
+        self.model: Any = model
+        self.options: dict[str, Any] | None = options
         self._encoder = loaded(model, **(options or {}))
 
     @component.output_types(embedding=list[float])
@@ -54,7 +55,9 @@ class SbertDocumentEmbedder:
     def __init__(
         self, model: Any = None, meta_fields_to_embed: list[str] | None = None, options: dict[str, Any] | None = None
     ) -> None:
-        self.model, self.meta_fields_to_embed, self.options = model, meta_fields_to_embed, options
+        self.model: Any = model
+        self.meta_fields_to_embed: list[str] | None = meta_fields_to_embed
+        self.options: dict[str, Any] | None = options
         self._encoder = loaded(model, **(options or {}))
 
     @component.output_types(documents=list[Document])
