@@ -555,11 +555,9 @@ result = scorer.predict([row[:2] for row in rows])
 DIFFERENT: dict[str, str] = {
     "pairwise_angle_sim": "the angle is computed inside ``AnglELoss``, and there is no function for it",
     "quantize_embeddings to uint8": "int8 takes as many bytes and has the same precision",
-    "StaticEmbedding": "the tokenizer is one of the package tokenizers, not of transformers",
     "MSEEvaluator": "not offered: it is one line of NumPy",
     "GISTEmbedLoss(model, guide=SentenceTransformer(folder, device='cpu'))": (
         "an anchor is compared with positives and negatives, not with other anchors; equal with"
         " ``contrast_anchors=False, contrast_positives=False``"
     ),
-    "evaluator of the trainer": "the names of the figures have no ``eval_`` before them",
 }

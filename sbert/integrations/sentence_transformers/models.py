@@ -58,7 +58,8 @@ def _static(tokenizer: Any, weights: Any = None, dim: int | None = None) -> nn.M
         table = nn.EmbeddingBag(tokenizer.get_vocab_size(), dim or 0).weight.data
     else:
         table = weights if isinstance(weights, Tensor) else Tensor(weights)
-    return _sized(modules.StaticEmbedding(tokenizer, table), table.shape[1])
+    fast = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    return _sized(modules.StaticEmbedding(fast, table), table.shape[1])
 
 
 FORMS = {

@@ -192,10 +192,10 @@ class SentenceTransformerTrainer:
         return SimpleNamespace(global_step=self.state.global_step, training_loss=losses[-1], metrics=history[-1])
 
     def evaluate(self) -> dict[str, float]:
-        """The metrics of the evaluator."""
+        """The metrics of the evaluator; their names begin with ``eval_``."""
         if self.evaluator is None:
             raise ValueError("there is nothing to evaluate; pass evaluator= or eval_dataset=")
-        return dict(self.evaluator(self.model))
+        return {f"eval_{name}": value for name, value in self.evaluator(self.model).items()}
 
     def save_model(self, output_dir: str | os.PathLike[str] | None = None) -> None:
         """``model.save``."""
