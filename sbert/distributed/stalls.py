@@ -18,7 +18,8 @@ import torch.distributed as dist
 _GRACE = 5.0
 _FOREVER = timedelta(days=365)
 # Words in the RuntimeErrors of torch that another process has caused.
-_OF_OTHERS = re.compile("gloo|NCCL|TCPStore")
+_OF_OTHERS = re.compile("gloo|NCCL|TCPStore|pair closure")
+_WAITED = re.compile("Timed out|timeout caused")
 # Maximum nesting of actions that ranks wait for; each level has its own connections.
 _LEVELS = 3
 
@@ -139,7 +140,7 @@ class StallDetector:
         """The state of the missing rank, as found by the first rank that asked."""
         if not self._verdict:
             # In a thread, because the store blocks if the process that holds it is stopped.
-            asking = threading.Thread(target=self._ask, args=("Timed out" in str(error),), daemon=True)
+            asking = threading.Thread(target=self._ask, args=(bool(_WAITED.search(str(error))),), daemon=True)
             asking.start()
             asking.join(4 * _GRACE)
         if self._verdict:

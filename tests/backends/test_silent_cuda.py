@@ -24,7 +24,7 @@ from transformers import BertConfig, BertModel
 from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch, Transformer
 from sbert.backends import inference
 from sbert.backends import weight_changes as samples
-from sbert.backends.cuda_graphs import CudaGraphs
+from sbert.backends.cuda_graphs import CudaGraphs, capture_stream
 from sbert.backends.fused import Fused
 from sbert.cli.doctor import diagnose
 from sbert.pipeline.eval_mode import evaluating
@@ -164,6 +164,7 @@ class Gpu:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch, stand_in: Callable[..., list[int]]) -> Gpu:
     stand_in(of_2_13)
+    capture_stream.cache_clear()
     return Gpu(monkeypatch)
 
 

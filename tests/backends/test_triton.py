@@ -100,7 +100,9 @@ def test_parts_say_why_they_are_not_used(card: pytest.MonkeyPatch) -> None:
     assert optional.supported(device, torch.float16, backbone()) == everything - {"activation"}
     assert optional.supported(device, torch.float16, backbone(activation="gelu_new")) == everything
     assert optional.supported(device, half, backbone(heads=1)) == everything - {"short_attention"}
-    assert optional.PARTS["short_attention"](device, half, backbone(heads=1)) == "its heads are too large (288 numbers)"
+    assert (
+        optional.PARTS["short_attention"](device, half, backbone(heads=1)) == "its heads are too large (288 dimensions)"
+    )
     assert optional.PARTS["add_norm"](device, torch.float64, backbone()) == "it does not compute in torch.float64"
     card.setattr(optional, "_installed", lambda: False)
     assert optional.refusal(device, half) == "triton is not installed"

@@ -518,7 +518,7 @@ def test_19_devices_that_are_none(
     for call in (
         lambda: SentenceEncoder(folder, device=device),
         lambda: CrossEncoder(folder, device=device),
-        lambda: model.encode("a", device=device),
+        *([] if isinstance(device, list) else [lambda: model.encode("a", device=device)]),  # Several processes.
     ):
         with pytest.raises(error) as raised:
             call()

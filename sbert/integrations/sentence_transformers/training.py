@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from sbert.backends.huggingface import imported
 from sbert.inputs.arguments import nearest_argument, warn
 from sbert.integrations.sentence_transformers.evaluation import SequentialEvaluator
 from sbert.integrations.sentence_transformers.forms import Form, absent
@@ -75,9 +76,8 @@ class SentenceTransformerTrainingArguments(SimpleNamespace):
     """
 
     def __init__(self, output_dir: str | os.PathLike[str] | None = None, **options: Any) -> None:
-        from transformers import TrainingArguments
-
-        known = {field.name: field.default for field in fields(TrainingArguments) if field.default is not MISSING}
+        theirs = fields(imported("TrainingArguments"))
+        known = {field.name: field.default for field in theirs if field.default is not MISSING}
         known.update(_DEFAULTS)
         options = {name: getattr(value, "value", value) for name, value in options.items()}
         for name, value in options.items():
