@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from sbert import backends
 from sbert.backends import limits, packed
 from sbert.batch import TokenBatch
-from sbert.compatibility import ScorerAliases, loading_options, with_aliases, with_softmax
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import check_choice, check_positive, known_arguments_or
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
@@ -21,6 +20,7 @@ from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
 from sbert.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
 from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
+from sbert.pipeline.compatibility import ScorerAliases, loading_options, with_aliases, with_softmax
 from sbert.pipeline.encode import Encoding
 from sbert.pipeline.progress import Report
 from sbert.pipeline.results import Activation, Ranked, Scored, activated, as_predict, converted

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from sbert import saving
 from sbert.backends.hooks import walk
 from sbert.batch import TokenBatch, TokenEmbeddings
-from sbert.compatibility import EncoderAliases, loading_options, several, with_aliases
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, warn
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
 from sbert.inputs.prompts import chosen_prompt, with_role_prompt
 from sbert.inputs.texts import is_one, rows_of
 from sbert.modules.tokenizer import ReadsText
+from sbert.pipeline.compatibility import EncoderAliases, loading_options, several, with_aliases
 from sbert.pipeline.encode import SentenceEncoding, output_dims
 from sbert.pipeline.progress import Report
 from sbert.pipeline.results import Encoded, as_encode, converted

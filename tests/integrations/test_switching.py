@@ -17,8 +17,8 @@ from torch import nn
 
 import sbert
 from sbert import CrossEncoder, SentenceEncoder
-from sbert.compatibility import _REFUSED, ALIASES
 from sbert.integrations import switching
+from sbert.pipeline.compatibility import _REFUSED, ALIASES
 from tests import pairs, small
 from tests.integrations import snippets
 from tests.project import render_site

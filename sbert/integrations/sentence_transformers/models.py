@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from sbert import modules
-from sbert.compatibility import loading_options
 from sbert.integrations.sentence_transformers.forms import Form, absent, factories
+from sbert.pipeline.compatibility import loading_options
 
 _MODES = {"cls_token": "cls", "lasttoken": "lasttoken"}
 _MODES |= {f"{mode}_tokens": mode for mode in ("mean", "max", "mean_sqrt_len", "weightedmean")}
