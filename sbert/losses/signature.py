@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from sbert.losses.module import is_model_like
 
 Loss = Callable[..., Tensor]
+
+# Changes the texts of a batch, and adds row data: (rows of texts, random numbers) -> (rows of texts, row data by name).
+Collate = Callable[[list[tuple[str, ...]], np.random.Generator], tuple[list[tuple[str, ...]], dict[str, Any]]]
 
 # What a loss may take beside its columns.
 EXTRAS = ("labels", "texts", "guide")
@@ -23,7 +28,12 @@ class Signature:
     - A parameter without a default is a column: the vectors of one column of texts, passed by position.
     - ``*negatives``, or any other ``*name``, takes all further columns.
     - ``labels``, ``texts`` and ``guide`` are extras, with or without a default, passed by name.
-    - Any other parameter with a default is a setting of the loss, which the trainer does not pass.
+    - A parameter after ``*`` without a default is row data: the data's column of that name, such as a weight, an id or
+      a list of scores, passed by name. Numbers, and lists of as many numbers in each row, arrive as one tensor
+      (rows, ...) in the model's dtype if they are fractions; anything else as the list of the rows' values.
+    - Any other parameter with a default is row data if the data has a column of that name, else a setting.
+    - A loss may have a method ``collate(texts, generator)``, which changes the texts of a batch before they are
+      tokenized, or adds row data: see ``sbert.losses``.
 
     Args:
         name: Name of the loss, for errors.
@@ -31,8 +41,10 @@ class Signature:
         more: Name of the parameter that takes further columns, such as ``negatives``; None if there is none.
         extras: Those of ``labels``, ``texts`` and ``guide`` that the loss takes.
         needs_labels: Whether ``labels`` has no default.
-        settings: Names of the settings.
+        settings: Names of the parameters that are settings unless the data has a column of that name.
         labels_are_vectors: Whether the labels are vectors of the same dim as the columns, as for ``MSELoss``.
+        row_data: Names of the row data without a default.
+        collates: The methods ``collate`` of the loss, or of the losses that it combines.
     """
 
     name: str
@@ -42,6 +54,8 @@ class Signature:
     needs_labels: bool
     settings: tuple[str, ...] = ()
     labels_are_vectors: bool = False
+    row_data: tuple[str, ...] = ()
+    collates: tuple[Collate, ...] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, loss: Loss) -> Signature:
@@ -51,8 +65,8 @@ class Signature:
         other losses stores its own signature in the attribute ``signature``, as ``WeightedSum`` does.
 
         Raises:
-            TypeError: If the loss is not callable, is a class or a model, has no columns, has a required parameter
-                that no data can fill, or has a column after an extra or a setting.
+            TypeError: If the loss is not callable, is a class or a model, has no columns, or has a column after an
+                extra or a setting.
 
         Example:
             >>> Signature.of(lambda anchor, positive, labels, temperature=0.05: anchor.sum()).columns
@@ -76,8 +90,10 @@ class Signature:
             more=next((each.name for each in columns if each.kind == each.VAR_POSITIONAL), None),
             extras=frozenset(each.name for each in others) & frozenset(EXTRAS),
             needs_labels=any(each.name == "labels" and each.default is each.empty for each in others),
-            settings=tuple(each.name for each in others if each.name not in EXTRAS),
+            settings=tuple(each.name for each in others if each.name not in EXTRAS and each.default is not each.empty),
             labels_are_vectors=bool(getattr(loss, "labels_are_vectors", False)),
+            row_data=tuple(each.name for each in others if each.name not in EXTRAS and each.default is each.empty),
+            collates=(loss.collate,) if hasattr(loss, "collate") else (),
         )
 
     @classmethod
@@ -110,7 +126,10 @@ class Signature:
             more=longest.more if all(signature.more for signature in signatures) else None,
             extras=frozenset().union(*(signature.extras for signature in signatures)),
             needs_labels=any(signature.needs_labels for signature in signatures),
+            settings=tuple(dict.fromkeys(name for signature in signatures for name in signature.settings)),
             labels_are_vectors=any(signature.labels_are_vectors for signature in signatures),
+            row_data=tuple(dict.fromkeys(name for signature in signatures for name in signature.row_data)),
+            collates=tuple(collate for signature in signatures for collate in signature.collates),
         )
 
     def of_pairs(self) -> Signature:
@@ -134,6 +153,16 @@ class Signature:
                 f"{self.name} takes {unavailable[0]}, which belongs to the vectors of texts; a cross-encoder has none"
             )
         return replace(self, columns=("first", "second"), more=None)
+
+    @property
+    def by_name(self) -> frozenset[str]:
+        """Names of all that the loss takes by name: extras, row data and settings.
+
+        Example:
+            >>> sorted(Signature.of(lambda anchor, labels, scale=1.0, *, weight: anchor.sum()).by_name)
+            ['labels', 'scale', 'weight']
+        """
+        return self.extras.union(self.row_data, self.settings)
 
     def names(self, count: int) -> tuple[str, ...]:
         """The loss's names for this number of columns; all further columns have the same name.
@@ -160,7 +189,8 @@ class Signature:
 
 
 def _is_column(parameter: inspect.Parameter) -> bool:
-    return parameter.name not in EXTRAS and parameter.default is parameter.empty
+    named = parameter.name in EXTRAS or parameter.kind == parameter.KEYWORD_ONLY
+    return not named and parameter.default is parameter.empty
 
 
 def _check_order(name: str, parameters: Sequence[inspect.Parameter]) -> None:
@@ -169,12 +199,11 @@ def _check_order(name: str, parameters: Sequence[inspect.Parameter]) -> None:
     for parameter in parameters:
         if not _is_column(parameter):
             earlier = parameter.name
-        elif parameter.kind == parameter.KEYWORD_ONLY:
-            raise TypeError(f"{name} needs {parameter.name!r}, which no data has; it may take {', '.join(EXTRAS)}")
         elif earlier is not None:
             raise TypeError(
                 f"{name} has the column {parameter.name!r} after {earlier!r}; columns are passed by position and would"
-                f" fill {earlier!r}, so put {earlier!r} last"
+                f" fill {earlier!r}, so put {earlier!r} last; if {parameter.name!r} is not text but data of the row,"
+                " such as a weight, put it after a *"
             )
 
 

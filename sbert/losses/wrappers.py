@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,10 +32,10 @@ class _Combination(LossModule):
         # A tuple can hold functions, but the optimizer finds the losses' weights only in a ModuleList.
         self.registered: nn.ModuleList = nn.ModuleList(loss for loss in losses if isinstance(loss, nn.Module))
 
-    def _given(self, extras: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
+    def _given(self, extras: Mapping[str, Any]) -> dict[str, Any]:
         """The extras that are not None, each of which a loss must take."""
         given = {name: extra for name, extra in extras.items() if extra is not None}
-        unknown = [name for name in given if name not in self.signature.extras]
+        unknown = [name for name in given if name not in self.signature.by_name]
         if unknown:
             raise TypeError(f"{', '.join(unknown)} given, which no loss in {self.signature.name} takes; leave it out")
         return given
@@ -63,7 +64,7 @@ class MatryoshkaLoss(_Combination):
         weights: One weight for each of ``dims``; by default all 1.
 
     Shape:
-        Each column: (rows, dim). labels, texts and guide: as the loss takes them. Output: scalar.
+        Each column: (rows, dim). labels, texts, guide and row data: as the loss takes them. Output: scalar.
         Labels that are vectors are truncated with the columns; a loss with such labels sets the class attribute
         ``labels_are_vectors = True``, as MSELoss does.
 
@@ -91,7 +92,7 @@ class MatryoshkaLoss(_Combination):
         super().__init__([loss], weights)
         self.dims: tuple[int, ...] = dims
 
-    def forward(self, *columns: Tensor, **extras: Tensor | None) -> Tensor:
+    def forward(self, *columns: Tensor, **extras: Any) -> Tensor:
         full = same_shape(self, *columns)[0].shape[1]
         if max(self.dims) > full:
             raise ValueError(f"dims contains {max(self.dims)}, but the vectors have dim {full}; pass at most {full}")
@@ -124,7 +125,8 @@ class WeightedSum(_Combination):
         pairs: Tuples of a loss (a module, or a function of columns) and its weight.
 
     Shape:
-        Each column: (rows, dim). labels, texts and guide: passed to the losses that take them. Output: scalar.
+        Each column: (rows, dim). labels, texts, guide and row data: passed to the losses that take
+        them. Output: scalar.
 
     Raises:
         ValueError: If the losses take different numbers of columns, or the same names in a different order, or a
@@ -143,10 +145,10 @@ class WeightedSum(_Combination):
             raise ValueError("WeightedSum was given no losses; pass pairs of a loss and its weight")
         super().__init__(*zip(*pairs, strict=True))
 
-    def forward(self, *columns: Tensor, **extras: Tensor | None) -> Tensor:
+    def forward(self, *columns: Tensor, **extras: Any) -> Tensor:
         given, values = self._given(extras), []
         for loss, weight in zip(self.losses, self.weights, strict=True):
-            taken = Signature.of(loss).extras
+            taken = Signature.of(loss).by_name
             values.append(weight * loss(*columns, **{name: given[name] for name in given if name in taken}))
         return torch.stack(values).sum()
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from sbert.losses.signature import Signature
 from sbert.pipeline.batching import plan, unique
 from sbert.pipeline.tokenize import Tokens
 from sbert.training.random_state import get_random_state, set_random_state
+from sbert.training.row_data import RowData
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class TrainingBatch:
         columns: For each row of this rank and each column, the index of its text among the unique texts.
         rows: Number of rows of all ranks.
         extras: What the loss takes beside its columns, for the rows of all ranks: ``labels``, ``texts`` (an id for
-            each text, equal for equal texts) and ``guide`` (vectors of another model).
+            each text, equal for equal texts), ``guide`` (vectors of another model) and row data, by name.
 
     Shape:
         columns: (own rows, columns). labels: (rows,) or (rows, values). texts: (rows, columns).
@@ -42,7 +44,7 @@ class TrainingBatch:
     tokens: Tokens
     columns: Tensor
     rows: int
-    extras: dict[str, Tensor]
+    extras: dict[str, Any]
 
     @classmethod
     def of(
@@ -55,6 +57,7 @@ class TrainingBatch:
         deduplicate: bool = True,
         ranks: Ranks = ALONE,
         prompts: Sequence[str] | None = None,
+        row_data: RowData = MappingProxyType({}),
     ) -> TrainingBatch:
         """Tokenize rows of texts.
 
@@ -67,9 +70,11 @@ class TrainingBatch:
                 one row is always encoded twice, for two dropout views (SimCSE); the second views are shared, too.
             ranks: The processes that share the batch; this one encodes its own rows.
             prompts: The text before each column; by default none.
+            row_data: What the loss takes beside the texts and labels: the data of the rows of all ranks, by name.
 
         Raises:
-            ValueError: If the model has a default prompt, and ``prompts`` does not say which columns use it.
+            ValueError: If row data is missing; or if the model has a default prompt, and ``prompts`` does not say which
+                columns use it.
         """
         if prompts is None:
             prompts = column_prompts(model, None, [(name,) for name in signature.names(len(texts[0]))])
@@ -83,7 +88,10 @@ class TrainingBatch:
             flat, _, places = unique(flat)
         tokens, places = _tokens(model, [pair for pair, _ in flat], places)
         tokens.unknown.tell(model._told, "training texts")
-        extras: dict[str, Tensor] = {}
+        extras: dict[str, Any] = dict(row_data)
+        missing = [name for name in signature.row_data if name not in extras]
+        if missing:
+            raise ValueError(f"{signature.name} takes {missing[0]!r}, which is missing in row_data={list(row_data)}")
         if labels is not None:
             extras["labels"] = labels
         if "texts" in signature.extras:
@@ -93,7 +101,9 @@ class TrainingBatch:
 
     def to(self, device: torch.device) -> TrainingBatch:
         """Move the columns and extras to a device; the tokens are moved later, chunk by chunk."""
-        extras = {name: move(value, device) for name, value in self.extras.items()}
+        extras = {
+            name: move(value, device) if isinstance(value, Tensor) else value for name, value in self.extras.items()
+        }
         return TrainingBatch(self.tokens, move(self.columns, device), self.rows, extras)
 
 

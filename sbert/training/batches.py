@@ -14,6 +14,7 @@ from sbert.distributed.ranks import Ranks
 from sbert.training.backward import TrainingBatch
 from sbert.training.config import TrainingConfig
 from sbert.training.dataset import Rows
+from sbert.training.row_data import of_rows
 from sbert.training.sampling import SAMPLERS, Batch, interleave, name_of
 
 if TYPE_CHECKING:
@@ -95,13 +96,18 @@ class Batches:
     def prepared(self, start: int, stop: int, ranks: Ranks) -> Iterator[PreparedBatch]:
         """The batches from number ``start`` to before ``stop``, counted over all epochs, tokenized."""
         stream = (batch for epoch in count() for batch in self.epoch(epoch))
-        for name, chosen in islice(stream, start, stop):
+        for number, (name, chosen) in enumerate(islice(stream, start, stop), start):
             dataset = self.datasets[name]
             rows = dataset.rows
             texts = [rows.inputs(row) for row in chosen.tolist()]
             labels = None if rows.labels is None else rows.labels[torch.from_numpy(chosen)]
             if labels is not None and labels.is_floating_point():
                 labels = labels.to(self.model.dtype)
+            row_data = of_rows(rows.row_data, chosen, self.model.dtype)
+            for collate in rows.signature.collates:
+                # The same random numbers in every process, and after a resume.
+                texts, more = collate(texts, np.random.default_rng([self.config.seed, number]))
+                row_data |= more
             inputs = TrainingBatch.of(
                 self.model,
                 texts,
@@ -110,6 +116,7 @@ class Batches:
                 deduplicate=self.config.deduplicate,
                 ranks=ranks,
                 prompts=dataset.prompts,
+                row_data=row_data,
             )
             yield PreparedBatch(dataset, chosen, texts, inputs)
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from sbert.inputs.texts import records_of
 from sbert.losses.module import run_check
 from sbert.losses.signature import Loss, Signature
+from sbert.training.row_data import RowData, as_row_data, digest
 
 _LABEL_NAMES = ("label", "labels", "score", "scores")
 
@@ -23,7 +24,8 @@ _LABEL_NAMES = ("label", "labels", "score", "scores")
 class Rows:
     """The texts and labels of a data set, with the columns in the order in which the loss takes them.
 
-    All rows are read and checked at once, and kept in memory.
+    All rows are read and checked at once, and kept in memory. ``row_data`` holds the data's columns that the loss takes
+    by name; ``Signature`` has the rule.
 
     Args:
         data: Tuples of texts with the label last; or dicts, such as those of ``datasets.Dataset``; or a data frame or
@@ -68,14 +70,22 @@ class Rows:
         if not listed:
             raise ValueError(f"{name} has no rows; pass at least one")
         keys: list[str] = []
+        self.row_data: RowData = {}
         if isinstance(listed[0], Mapping):
             label = self._find_label(list(listed[0]), columns, label)
             keys = self._find_columns(list(listed[0]), columns, label)
+            by_name = self._find_row_data(list(listed[0]), [*keys, label])
+            self.row_data = {
+                key: as_row_data([self._cell(row, number, key) for number, row in enumerate(listed)]) for key in by_name
+            }
             wanted = keys if label is None else [*keys, label]
             listed = [[self._cell(row, number, key) for key in wanted] for number, row in enumerate(listed)]
             labelled = label is not None
         elif columns is not None or label is not None:
             raise ValueError(f"{name} has rows without names, so columns= and label= name nothing; leave them out")
+        elif self.signature.row_data and not self.signature.collates:
+            needed = self.signature.row_data[0]
+            raise ValueError(f"{name} has rows without names, but {self.signature.name} takes {needed!r}; pass dicts")
         else:
             labelled = self._check_tuples(listed)
         self._columns = [list(column) for column in zip(*listed, strict=True)]
@@ -108,21 +118,23 @@ class Rows:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of all texts and labels, by which a checkpoint recognizes the data."""
-        digest = hashlib.blake2b(digest_size=16)
+        """A digest of all texts, labels and row data, by which a checkpoint recognizes the data."""
+        found = hashlib.blake2b(digest_size=16)
         for column in self._columns:
             for text in column:
-                digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+                found.update(text.encode("utf-8", "surrogatepass") + b"\0")
         if self.labels is not None:
-            digest.update(self.labels.numpy().tobytes())
-        return digest.hexdigest()
+            found.update(self.labels.numpy().tobytes())
+        found.update(digest(self.row_data))
+        return found.hexdigest()
 
     # ---------------------------------------------------------------------------------------------- rows with names
 
     def _both(self, keys: Sequence[Any]) -> str:
         """What the loss takes and what the data has, for errors."""
-        labels = " and labels" if "labels" in self.signature.extras else ""
-        return f"{self.signature.name} takes {self.signature}{labels}; {self.name} has {', '.join(map(str, keys))}"
+        named = [*(["labels"] if "labels" in self.signature.extras else []), *self.signature.row_data]
+        takes = " and ".join([str(self.signature), *named])
+        return f"{self.signature.name} takes {takes}; {self.name} has {', '.join(map(str, keys))}"
 
     def _find_label(self, keys: list[Any], columns: Sequence[str] | None, label: str | None) -> str | None:
         """The key of the labels: the given one, or the only key with a usual name; None if there are no labels."""
@@ -133,7 +145,8 @@ class Rows:
             return None
         if label is not None:
             return label
-        known = [key for key in keys if key in _LABEL_NAMES and key not in (columns or ())]
+        others = {*(columns or ()), *loss.row_data}
+        known = [key for key in keys if key in _LABEL_NAMES and key not in others]
         if len(known) > 1 or (loss.needs_labels and not known):
             which = "which of them" if known else "none"
             raise ValueError(f"{self._both(keys)}: {which} is the label? pass label=")
@@ -142,7 +155,8 @@ class Rows:
     def _find_columns(self, keys: list[Any], columns: Sequence[str] | None, label: str | None) -> list[str]:
         """The keys of the texts, in the order of the loss's columns: the given ones, or those with matching names."""
         if columns is None:
-            return self._match_names([key for key in keys if key != label], keys)
+            by_name = {label, *self.signature.row_data, *self.signature.settings}
+            return self._match_names([key for key in keys if key not in by_name], keys)
         wanted = [key for key in [*columns, label] if key is not None]
         missing = [key for key in wanted if key not in keys]
         if missing:
@@ -154,6 +168,14 @@ class Rows:
             raise ValueError(f"{self._both(keys)}; columns= names {names}; name one column for each of the loss's")
         return list(columns)
 
+    def _find_row_data(self, keys: list[Any], others: list[str | None]) -> list[str]:
+        """The keys of the row data: those that the loss needs, and those of its settings that the data has."""
+        loss = self.signature
+        missing = [name for name in loss.row_data if name not in keys]
+        if missing and not loss.collates:  # Its ``collate`` may add them.
+            raise ValueError(f"{self._both(keys)}: there is no {missing[0]!r}; add this column, or rename the loss's")
+        return [name for name in (*loss.row_data, *loss.settings) if name in keys and name not in others]
+
     def _match_names(self, candidates: list[Any], keys: list[Any]) -> list[str]:
         """The candidates with the names of the loss's columns, followed by further ones, such as negative_1."""
         loss = self.signature
@@ -161,12 +183,6 @@ class Rows:
         further = [key for key in candidates if key not in matched]
         pattern = re.compile(rf"{(loss.more or '').removesuffix('s')}s?[_-]?\d*")
         surplus = [key for key in further if loss.more is None or not pattern.fullmatch(str(key))]
-        settings = [key for key in surplus if key in loss.settings]
-        if settings:
-            raise ValueError(
-                f"{self._both(keys)}: {settings[0]!r} has a default and is a setting of the loss; remove the default to"
-                " make it a column, or leave the column out of the data"
-            )
         if surplus or len(matched) < len(loss.columns) or not candidates:
             texts = [key for key in further if key not in _LABEL_NAMES]
             fits = not matched and len(texts) == len(loss.columns)

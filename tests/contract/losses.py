@@ -48,7 +48,7 @@ class Row:
 
     ``labels`` are whole numbers or float64, whose values float32 holds exactly; None for a loss without. ``idle`` are
     batches that teach it nothing, by their rows and labels; ``one_answer`` is a loss that one label teaches nothing,
-    though a batch of it has a gradient.
+    though a batch of it has a gradient. ``row_data`` is what else it takes of each row.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Row:
     labels: Labels
     idle: tuple[tuple[int, list[int] | None], ...] = ()
     one_answer: bool = False
+    row_data: Callable[[int, Generator], dict[str, Tensor]] = lambda rows, generator: {}
 
     def __str__(self) -> str:
         return self.name
@@ -115,6 +116,17 @@ def plain(first: Tensor, second: Tensor, labels: Tensor | None = None) -> Tensor
 
 def plain_ranking(anchor: Tensor, positive: Tensor) -> Tensor:
     return (anchor - positive).abs().sum()
+
+
+def plain_weighted(anchor: Tensor, positive: Tensor, *, weight: Tensor, group: Tensor, scale: float = 2.0) -> Tensor:
+    """A function of row data: pairs of rows of one group are weighted, and the order of the rows matters."""
+    same = group[:, None] == group
+    order = torch.arange(1, len(weight) + 1, dtype=anchor.dtype, device=anchor.device)
+    return scale * (same * weight * order * ((anchor @ positive.T) ** 2)).mean()
+
+
+def weights_and_groups(rows: int, generator: Generator) -> dict[str, Tensor]:
+    return {"weight": _exact(torch.rand(rows, generator=generator)), "group": torch.arange(rows) % max(1, rows // 2)}
 
 
 def _softmax(pieces: tuple[str, ...]) -> Callable[[int], SoftmaxLoss]:
@@ -194,4 +206,12 @@ LOSSES = [
     Row("WeightedSum-ranking", lambda dim: WeightedSum((AnglELoss(), 1.0), (_Ranking(), 1.0)), 2, grades, ((1, [3]),)),
     Row("plain", lambda dim: plain, 2, grades),
     Row("plain-ranking", lambda dim: plain_ranking, 2, none),
+    Row("plain-weighted", lambda dim: plain_weighted, 2, none, row_data=weights_and_groups),
+    Row(
+        "MatryoshkaLoss-plain-weighted",
+        lambda dim: MatryoshkaLoss(WeightedSum((plain_weighted, 1.0), (_Ranking(), 0.5)), [dim // 2, dim]),
+        2,
+        none,
+        row_data=weights_and_groups,
+    ),
 ]

@@ -56,9 +56,9 @@ def gradients(row: Row, model: SentenceEncoder, deduplicate: bool = True, **opti
     """The loss's value, and the gradients of all weights as one vector: the model's, then the loss's."""
     model, loss = copy.deepcopy(model), loss_of(row)
     ranks = options.get("ranks", Ranks())
-    batch = TrainingBatch.of(
-        model, texts(row.columns), Signature.of(loss), labels(row), deduplicate=deduplicate, ranks=ranks
-    )
+    row_data = row.row_data(BATCH, torch.Generator().manual_seed(4))
+    given = {"deduplicate": deduplicate, "ranks": ranks, "row_data": row_data}
+    batch = TrainingBatch.of(model, texts(row.columns), Signature.of(loss), labels(row), **given)
     torch.manual_seed(3)
     value = backward(model, loss, batch, **options)
     ranks.reduce(model.parameters(), mean=False)

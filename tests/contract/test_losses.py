@@ -25,13 +25,14 @@ every = pytest.mark.parametrize("row", LOSSES, ids=str)
 def sample(
     row: Row, dtype: torch.dtype = torch.float64, rows: int = ROWS
 ) -> tuple[Any, list[Tensor], dict[str, Tensor]]:
-    """The loss in float64, its columns, its labels."""
+    """The loss in float64, its columns, its labels and row data."""
     torch.manual_seed(0)
     loss = row.make(DIM)
     generator = torch.Generator().manual_seed(1)
     columns = [torch.randn(rows, DIM, generator=generator).to(dtype).requires_grad_() for _ in range(row.columns)]
     labels = row.labels(rows, DIM, generator)
-    return loss.double() if isinstance(loss, nn.Module) else loss, columns, {} if labels is None else {"labels": labels}
+    extras = {} if labels is None else {"labels": labels}
+    return loss.double() if isinstance(loss, nn.Module) else loss, columns, extras | row.row_data(rows, generator)
 
 
 def with_gradients(loss: Callable[..., Tensor], columns: list[Tensor], extras: dict[str, Tensor]) -> list[Tensor]:
@@ -268,6 +269,11 @@ REFERENCES: dict[str, Callable[[Any, list[list[Vector]], Any], float]] = {
     "plain": lambda loss, columns, labels: mean(
         (math.dist(u, v) ** 2 - label) ** 2 for u, v, label in zip(*columns, labels, strict=True)
     ),
+    "plain_weighted": lambda loss, columns, labels, weight, group: mean(
+        2 * (group[i] == group[j]) * weight[j] * (j + 1) * dot(u, v) ** 2
+        for i, u in enumerate(columns[0])
+        for j, v in enumerate(columns[1])
+    ),
     "plain_ranking": lambda loss, columns, labels: (
         -sum(similarity("manhattan", u, v) for u, v in zip(*columns, strict=True))
     ),
@@ -277,13 +283,17 @@ REFERENCES: dict[str, Callable[[Any, list[list[Vector]], Any], float]] = {
 def reference(loss: Any, columns: list[list[Vector]], labels: Any, **given: Any) -> float:
     if isinstance(loss, WeightedSum):
         parts = zip(loss.losses, loss.weights, strict=True)
-        return sum(weight * reference(part, columns, labels, **given) for part, weight in parts)
+        taken = [{name: given[name] for name in given if name in Signature.of(part).by_name} for part in loss.losses]
+        return sum(
+            weight * reference(part, columns, labels, **own) for (part, weight), own in zip(parts, taken, strict=True)
+        )
     if isinstance(loss, MatryoshkaLoss):
         total = 0.0
         for dim, weight in zip(loss.dims, loss.weights, strict=True):
             short = [[vector[:dim] for vector in column] for column in columns]
             vectors = isinstance(loss.losses[0], losses.MSELoss)
-            total += weight * reference(loss.losses[0], short, [label[:dim] for label in labels] if vectors else labels)
+            shortened = [label[:dim] for label in labels] if vectors else labels
+            total += weight * reference(loss.losses[0], short, shortened, **given)
         return total
     return REFERENCES[getattr(loss, "__name__", type(loss).__name__)](loss, columns, labels, **given)
 
@@ -291,8 +301,8 @@ def reference(loss: Any, columns: list[list[Vector]], labels: Any, **given: Any)
 @every
 def test_is_its_formula(row: Row) -> None:
     loss, columns, extras = sample(row)
-    labels = extras["labels"].tolist() if extras else None
-    expected = reference(loss, [column.tolist() for column in columns], labels)
+    given = {name: extra.tolist() for name, extra in extras.items()}
+    expected = reference(loss, [column.tolist() for column in columns], given.pop("labels", None), **given)
     assert loss(*columns, **extras).item() == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
@@ -641,7 +651,7 @@ LABELLED = [row for row in LOSSES if row.name in {name for name, *_ in WRONG}]
 @pytest.mark.parametrize("row", [row for row in LOSSES if not row.name.startswith("plain")], ids=str)
 def test_good_labels_pass(row: Row) -> None:
     loss, _, extras = sample(row)
-    if extras:
+    if "labels" in extras:
         loss.check_labels(extras["labels"])
     else:
         assert "labels" not in Signature.of(loss).extras
