@@ -15,6 +15,9 @@ parameters are those of the data's columns; ``sbert.training.Signature`` has the
 | single texts and a class | ``BatchAllTripletLoss``, ``BatchHardTripletLoss``, ``BatchSemiHardTripletLoss`` |
 | scores or vectors of a teacher | ``MarginMSELoss``, ``DistillKLDivLoss``, ``MSELoss`` |
 | pairs for a ``sbert.CrossEncoder`` | ``CrossEntropyLoss``, ``BinaryCrossEntropyLoss``, ``SquaredErrorLoss`` |
+| a query, documents and their grades, for a ``CrossEncoder`` | ``LambdaLoss``, ``RankNetLoss``, ``ListMLELoss`` |
+| the same with a teacher's scores | ``ListNetLoss``, ``ScoreMarginMSELoss`` |
+| the same with the relevant document first | ``LocalizedContrastiveLoss`` |
 
 Two wrappers take other losses: ``MatryoshkaLoss`` trains vectors that can be truncated, and ``WeightedSum`` adds
 losses.
@@ -72,6 +75,8 @@ add rows with other labels.
 from sbert.losses.classification import SoftmaxLoss
 from sbert.losses.contrastive import ContrastiveLoss, OnlineContrastiveLoss
 from sbert.losses.distillation import DistillKLDivLoss, MarginMSELoss, MSELoss
+from sbert.losses.lambda_loss import LambdaLoss, RankNetLoss
+from sbert.losses.lists import ListMLELoss, ListNetLoss, LocalizedContrastiveLoss, ScoreMarginMSELoss
 from sbert.losses.ranking import MultipleNegativesRankingLoss
 from sbert.losses.regression import AnglELoss, CoSENTLoss, CosineSimilarityLoss
 from sbert.losses.scores import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
@@ -89,11 +94,17 @@ __all__ = [
     "CosineSimilarityLoss",
     "CrossEntropyLoss",
     "DistillKLDivLoss",
+    "LambdaLoss",
+    "ListMLELoss",
+    "ListNetLoss",
+    "LocalizedContrastiveLoss",
     "MSELoss",
     "MarginMSELoss",
     "MatryoshkaLoss",
     "MultipleNegativesRankingLoss",
     "OnlineContrastiveLoss",
+    "RankNetLoss",
+    "ScoreMarginMSELoss",
     "SoftmaxLoss",
     "SquaredErrorLoss",
     "TripletLoss",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,15 +19,22 @@ from sbert.losses import (
     CoSENTLoss,
     CosineSimilarityLoss,
     DistillKLDivLoss,
+    LambdaLoss,
+    ListMLELoss,
+    ListNetLoss,
+    LocalizedContrastiveLoss,
     MarginMSELoss,
     MatryoshkaLoss,
     MSELoss,
     MultipleNegativesRankingLoss,
     OnlineContrastiveLoss,
+    RankNetLoss,
+    ScoreMarginMSELoss,
     SoftmaxLoss,
     TripletLoss,
     WeightedSum,
 )
+from sbert.losses.lambda_loss import WEIGHTINGS
 
 Labels = Callable[[int, int, Generator], Tensor | None]  # of rows, dim and a generator
 
@@ -46,6 +54,8 @@ CONCATENATIONS = [
 class Row:
     """A loss for vectors of a given width.
 
+    The vectors of a row are scores of a query's documents for the losses ``of_lists``.
+
     ``labels`` are whole numbers or float64, whose values float32 holds exactly; None for a loss without. ``idle`` are
     batches that teach it nothing, by their rows and labels; ``one_answer`` is a loss that one label teaches nothing,
     though a batch of it has a gradient. ``row_data`` is what else it takes of each row.
@@ -57,6 +67,7 @@ class Row:
     labels: Labels
     idle: tuple[tuple[int, list[int] | None], ...] = ()
     one_answer: bool = False
+    of_lists: bool = False
     row_data: Callable[[int, Generator], dict[str, Tensor]] = lambda rows, generator: {}
 
     def __str__(self) -> str:
@@ -96,6 +107,13 @@ def grades(rows: int, dim: int, generator: Generator) -> Tensor:
 
 def vectors(rows: int, dim: int, generator: Generator) -> Tensor:
     return _exact(torch.randn(rows, dim, generator=generator))
+
+
+def relevance(rows: int, dim: int, generator: Generator) -> Tensor:
+    """0 to 3 for each document; the first document is relevant, the last is not."""
+    labels = torch.randint(4, (rows, dim), generator=generator)
+    labels[:, 0], labels[:, -1] = 3, 0
+    return labels
 
 
 def scores(count: int | None) -> Labels:
@@ -204,6 +222,20 @@ LOSSES = [
     ),
     Row("MatryoshkaLoss-alone", lambda dim: MatryoshkaLoss(_Ranking(), [dim, dim // 2]), 2, none, ALONE),
     Row("WeightedSum-ranking", lambda dim: WeightedSum((AnglELoss(), 1.0), (_Ranking(), 1.0)), 2, grades, ((1, [3]),)),
+    *(
+        Row(f"{type(loss).__name__}-{name}", lambda dim, loss=loss: copy.deepcopy(loss), 1, relevance, of_lists=True)
+        for name, loss in {
+            "": ListNetLoss(),
+            "teacher": ListNetLoss(0.5),
+            "mle": ListMLELoss(),
+            "position-aware": ListMLELoss(True),
+            "margins": ScoreMarginMSELoss(),
+            "pairs": RankNetLoss(),
+            "top": RankNetLoss(2.0, k=3),
+            **{weighting: LambdaLoss(weighting) for weighting in WEIGHTINGS},
+        }.items()
+    ),
+    Row("LocalizedContrastiveLoss", lambda dim: LocalizedContrastiveLoss(), 1, none, of_lists=True),
     Row("plain", lambda dim: plain, 2, grades),
     Row("plain-ranking", lambda dim: plain_ranking, 2, none),
     Row("plain-weighted", lambda dim: plain_weighted, 2, none, row_data=weights_and_groups),

@@ -20,6 +20,8 @@ from tests.contract.losses import CLASSES, CONCATENATIONS, LOSSES, MARGINS, NARR
 
 ROWS, DIM = 9, 8
 every = pytest.mark.parametrize("row", LOSSES, ids=str)
+# The losses of lists are compared in tests/losses/test_lists.py.
+of_vectors = pytest.mark.parametrize("row", [row for row in LOSSES if not row.of_lists], ids=str)
 
 
 def sample(
@@ -84,6 +86,8 @@ def test_matryoshka(row: Row) -> None:
     if "Softmax" in row.name or "softmax" in row.name:
         with pytest.raises(ValueError, match=r"vectors have dim 4, but SoftmaxLoss was made with dim=8; pass dim=4"):
             both(*columns, **extras)
+        return
+    if row.of_lists:  # Documents are not dimensions.
         return
     if row.name.startswith("MatryoshkaLoss") and row.name != "MatryoshkaLoss-plain":
         with pytest.raises(ValueError, match="dims contains 8, but the vectors have dim 4; pass at most 4"):
@@ -298,7 +302,7 @@ def reference(loss: Any, columns: list[list[Vector]], labels: Any, **given: Any)
     return REFERENCES[getattr(loss, "__name__", type(loss).__name__)](loss, columns, labels, **given)
 
 
-@every
+@of_vectors
 def test_is_its_formula(row: Row) -> None:
     loss, columns, extras = sample(row)
     given = {name: extra.tolist() for name, extra in extras.items()}
@@ -424,7 +428,7 @@ def against_peer(loss: Any, other: Any, columns: list[Tensor], extras: dict[str,
     torch.testing.assert_close(results[0], results[1], rtol=0, atol=1e-6)
 
 
-@every
+@of_vectors
 def test_agrees_with_sentence_transformers(row: Row) -> None:
     from sentence_transformers.sentence_transformer import losses as peer
 

@@ -1,0 +1,212 @@
+"""Losses of lists: a reranker's scores of one query and several documents, all documents of a query at once."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sbert.losses.checks import check_finite, check_temperature, checked_labels, same_shape
+from sbert.losses.module import LossModule
+
+
+class ListLoss(LossModule):
+    """What the losses of a query's documents share: checks of the scores, the labels and the mask.
+
+    The scores are one matrix (queries, documents), or one column (queries, 1) for each document. Queries with fewer
+    documents are filled up; ``mask`` is False there, and such scores and labels count for nothing.
+    """
+
+    def present(self, scores: tuple[Tensor, ...], mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Check the shapes; return the scores, at least float32 and 0 where there is no document, and the mask.
+
+        Shape:
+            Output: twice (queries, documents).
+
+        Raises:
+            ValueError: If the shapes do not match.
+            TypeError: If the mask is not boolean.
+        """
+        matrix = torch.cat(same_shape(self, *scores), 1)  # (queries, documents)
+        if mask is None:
+            return matrix, torch.ones_like(matrix, dtype=torch.bool)
+        name = type(self).__name__
+        if mask.dtype != torch.bool:
+            raise TypeError(f"{name} was given a mask of {mask.dtype}; pass a boolean one, True where a document is")
+        if mask.shape != matrix.shape:
+            raise ValueError(f"{name} takes a mask of shape {tuple(matrix.shape)}, not {tuple(mask.shape)}")
+        return matrix.masked_fill(~mask, 0), mask
+
+    def checked(
+        self, scores: tuple[Tensor, ...], labels: Tensor | None, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The same with the labels, in the dtype of the scores and 0 where there is no document.
+
+        Shape:
+            Output: scores, labels and mask, each (queries, documents).
+
+        Raises:
+            ValueError: If the shapes do not match, or the loss rejects a label.
+            TypeError: If the mask is not boolean.
+        """
+        matrix, mask = self.present(scores, mask)
+        if isinstance(labels, Tensor) and labels.shape == matrix.shape:
+            labels = labels.masked_fill(~mask, 0)
+        return matrix, checked_labels(self, labels, tuple(matrix.shape)).to(matrix.dtype), mask
+
+    def check_labels(self, labels: Tensor) -> None:
+        """Raise unless every label is finite."""
+        check_finite(self, labels)
+
+
+class ListNetLoss(ListLoss):
+    """Cross-entropy between the distributions over a query's documents by the labels and by the scores.
+
+        loss = mean_q -sum_d softmax(labels_q / t)_d log softmax(scores_q)_d
+
+    With the scores of a stronger reranker as labels, this is distillation.
+
+    Args:
+        temperature: t, divides the labels. Smaller values give the best documents more weight.
+
+    Shape:
+        scores: (queries, documents), or a column (queries, 1) for each document. labels: (queries, documents), any
+        finite numbers. mask: (queries, documents), True where there is a document. Output: scalar.
+
+    Raises:
+        ValueError: If ``temperature`` is not positive, a label is not finite, or the shapes do not match.
+        TypeError: If the mask is not boolean.
+
+    References:
+        Cao et al., 2007, section 4.2 and equation 4 (top one probability). https://doi.org/10.1145/1273496.1273513
+
+    Example:
+        >>> scores, labels = torch.tensor([[2.0, 0.0, 9.0]]), torch.tensor([[1.0, 0.0, 0.0]])
+        >>> ListNetLoss()(scores, labels=labels, mask=torch.tensor([[True, True, False]])).round(decimals=4)
+        tensor(0.6648)
+    """
+
+    def __init__(self, temperature: float = 1.0) -> None:
+        super().__init__()
+        self.temperature: float = check_temperature(temperature)
+
+    def forward(self, *scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+        matrix, labels, mask = self.checked(scores, labels, mask)
+        expected = (labels / self.temperature).masked_fill(~mask, -torch.inf).softmax(1)
+        lowest = torch.finfo(matrix.dtype).min  # Not -inf, as 0 * inf is NaN.
+        return F.cross_entropy(matrix.masked_fill(~mask, lowest), expected)
+
+
+class ListMLELoss(ListLoss):
+    """Likelihood of the order of a query's documents by their labels, drawn without replacement by their scores.
+
+        loss = mean_q -sum_i w_i log( exp(s_i) / sum_{j >= i} exp(s_j) )
+
+    The documents of a query are numbered from 1 to n by descending labels; equal labels keep the order of the data.
+
+    Args:
+        position_aware: Whether early positions count more: w_i = (2^(n - i) - 1) / sum_j (2^(n - j) - 1). Otherwise
+            all w_i = 1. The paper does not divide by the sum.
+
+    Shape:
+        scores: (queries, documents), or a column (queries, 1) for each document. labels: (queries, documents), any
+        finite numbers. mask: (queries, documents), True where there is a document. Output: scalar.
+
+    Raises:
+        ValueError: If a label is not finite, or the shapes do not match.
+        TypeError: If the mask is not boolean.
+
+    References:
+        Xia et al., 2008, section 4.2 (likelihood loss). https://doi.org/10.1145/1390156.1390306
+        Lan et al., 2014, equation 6 (position-aware). https://auai.org/uai2014/proceedings/individuals/164.pdf
+
+    Example:
+        >>> scores, labels = torch.tensor([[0.0, 2.0]]), torch.tensor([[0.0, 1.0]])
+        >>> ListMLELoss()(scores, labels=labels).round(decimals=4)
+        tensor(0.1269)
+    """
+
+    def __init__(self, position_aware: bool = False) -> None:
+        super().__init__()
+        self.position_aware: bool = position_aware
+
+    def forward(self, *scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+        matrix, labels, mask = self.checked(scores, labels, mask)
+        order = labels.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
+        counts, places = mask.sum(1, keepdim=True), torch.arange(1, matrix.shape[1] + 1, device=matrix.device)
+        present = places <= counts  # (queries, documents): documents first, what fills up last
+        ordered = matrix.gather(1, order)
+        remaining = ordered.masked_fill(~present, torch.finfo(ordered.dtype).min).flip(1).logcumsumexp(1).flip(1)
+        weights = present.to(ordered.dtype)
+        if self.position_aware:
+            # Divided by 2^n, which no power exceeds.
+            weights = weights * (torch.exp2(-places.to(ordered.dtype)) - torch.exp2(-counts.to(ordered.dtype)))
+            weights = weights / weights.sum(1, keepdim=True).clamp(min=torch.finfo(ordered.dtype).tiny)
+        return (weights * (remaining - ordered).masked_fill(~present, 0)).sum(1).mean()
+
+
+class LocalizedContrastiveLoss(ListLoss):
+    """Cross-entropy of the first document of each query, the relevant one, against its other documents.
+
+        loss = mean_q -log( exp(s_q1 / t) / sum_d exp(s_qd / t) )
+
+    The others are hard negatives, documents of other queries in the batch, or both.
+
+    Args:
+        temperature: t, divides the scores. Smaller values give hard negatives more weight.
+
+    Shape:
+        scores: (queries, documents), or a column (queries, 1) for each document. mask: (queries, documents), True
+        where there is a document. Output: scalar.
+
+    Raises:
+        ValueError: If ``temperature`` is not positive, or the shapes do not match.
+        TypeError: If the mask is not boolean.
+
+    References:
+        Gao et al., 2021, Rethink training of BERT rerankers, equation 5. https://arxiv.org/abs/2101.08751
+
+    Example:
+        >>> LocalizedContrastiveLoss()(torch.tensor([[2.0, 0.0]])).round(decimals=4)
+        tensor(0.1269)
+    """
+
+    def __init__(self, temperature: float = 1.0) -> None:
+        super().__init__()
+        self.temperature: float = check_temperature(temperature)
+
+    def forward(self, *scores: Tensor, mask: Tensor | None = None) -> Tensor:
+        matrix, mask = self.present(scores, mask)
+        matrix = (matrix / self.temperature).masked_fill(~mask, torch.finfo(matrix.dtype).min)
+        return (matrix.logsumexp(1) - matrix[:, 0]).mean()
+
+
+class ScoreMarginMSELoss(ListLoss):
+    """Mean squared difference between the margins of a reranker's scores and those of its teacher's.
+
+        loss = mean over queries q and documents d > 1 of ((s_q1 - s_qd) - (labels_q1 - labels_qd))^2
+
+    The first document of a query is the relevant one. ``MarginMSELoss`` is the same for vectors.
+
+    Shape:
+        scores: (queries, documents), or a column (queries, 1) for each document. labels: (queries, documents), the
+        teacher's scores. mask: (queries, documents), True where there is a document. Output: scalar.
+
+    Raises:
+        ValueError: If there is one document only, a label is not finite, or the shapes do not match.
+        TypeError: If the mask is not boolean.
+
+    References:
+        Hofstätter et al., 2020, equation 2. https://arxiv.org/abs/2010.02666
+
+    Example:
+        >>> ScoreMarginMSELoss()(torch.tensor([[3.0, 1.0]]), labels=torch.tensor([[5.0, 4.0]]))
+        tensor(1.)
+    """
+
+    def forward(self, *scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+        matrix, labels, mask = self.checked(scores, labels, mask)
+        if matrix.shape[1] < 2:
+            raise ValueError("ScoreMarginMSELoss was given one document per query; pass at least two, for a margin")
+        errors = (matrix - labels)[:, :1] - (matrix - labels)[:, 1:]  # (queries, documents - 1)
+        return (errors.square() * mask[:, 1:]).sum() / mask[:, 1:].sum().clamp(min=1)

@@ -1,0 +1,228 @@
+"""Losses of lists: against sentence-transformers and plain loops, masks, and a cross-encoder with several documents."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sbert import CrossEncoder
+from sbert.losses import LambdaLoss, ListMLELoss, ListNetLoss, LocalizedContrastiveLoss, RankNetLoss, ScoreMarginMSELoss
+from sbert.losses.lambda_loss import WEIGHTINGS
+from sbert.losses.module import Data
+from sbert.training import Signature, TrainingBatch, backward
+from tests import small
+
+COUNTS = [5, 1, 3, 4]  # Documents of each query.
+MASK = torch.arange(5) < torch.tensor(COUNTS)[:, None]
+
+
+def sample(binary: bool = False) -> tuple[Tensor, Tensor]:
+    """Scores and grades, some of them equal, in an order of their own; what fills up holds senseless numbers."""
+    generator = torch.Generator().manual_seed(0)
+    scores = 3 * torch.randn(4, 5, generator=generator, dtype=torch.float64)
+    labels = torch.randint(2 if binary else 4, (4, 5), generator=generator).double()
+    return scores.masked_fill(~MASK, 1e6).requires_grad_(), labels.masked_fill(~MASK, -7.0)
+
+
+class Reader:
+    """Stands for a cross-encoder of sentence-transformers: the score of a pair is known."""
+
+    num_labels, device = 1, torch.device("cpu")
+
+    def __init__(self, scores: Tensor) -> None:
+        self.scores = scores
+
+    def preprocess(self, pairs: list[tuple[str, str]], **options: Any) -> dict[str, Any]:
+        return {"pairs": pairs}
+
+    def __call__(self, features: dict[str, Any]) -> dict[str, Tensor]:
+        scores = [self.scores[int(query), int(document)] for query, document in features["pairs"]]
+        return {"scores": torch.stack(scores)[:, None]}
+
+
+def theirs(make: Callable[[Any, Any], Any], scores: Tensor, labels: Tensor) -> Tensor:
+    from sentence_transformers.cross_encoder import losses as peer
+
+    documents = [[str(place) for place in range(count)] for count in COUNTS]
+    ragged = [row[:count] for row, count in zip(labels, COUNTS, strict=True)]
+    value: Tensor = make(peer, Reader(scores))([[str(row) for row in range(4)], documents], ragged)
+    return value
+
+
+PEERS: dict[str, tuple[Any, Callable[[Any, Any], Any]]] = {
+    "ListNet": (ListNetLoss(), lambda peer, model: peer.ListNetLoss(model)),
+    "ListMLE": (ListMLELoss(), lambda peer, model: peer.ListMLELoss(model, respect_input_order=False)),
+    "PListMLE": (ListMLELoss(True), lambda peer, model: peer.PListMLELoss(model, respect_input_order=False)),
+    "RankNet": (RankNetLoss(2.0), lambda peer, model: peer.RankNetLoss(model, sigma=2.0, reduction_log="natural")),
+    "RankNet@2": (RankNetLoss(k=2), lambda peer, model: peer.RankNetLoss(model, k=2, reduction_log="natural")),
+    **{
+        f"{name}@{k}": (
+            LambdaLoss(name, 1.5, k),
+            lambda peer, model, k=k, theirs=theirs: peer.LambdaLoss(model, getattr(peer, theirs)(), k, 1.5),
+        )
+        for name, theirs in {
+            "none": "NoWeightingScheme",
+            "ndcg_loss1": "NDCGLoss1Scheme",
+            "ndcg_loss2": "NDCGLoss2Scheme",
+            "ndcg_loss2++": "NDCGLoss2PPScheme",
+            "lambda_rank": "LambdaRankScheme",
+        }.items()
+        for k in (None, 2)
+    },
+}
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_agrees_with_sentence_transformers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Value and gradient to 1e-9, in float64, to which its losses are held by force."""
+    loss, make = PEERS[name]
+    scores, labels = sample()
+    value = loss(scores, labels=labels, mask=MASK)
+    with monkeypatch.context() as patch:
+        patch.setattr(Tensor, "float", Tensor.double)
+        torch.set_default_dtype(torch.float64)
+        try:
+            expected = theirs(make, scores, labels)
+        finally:
+            torch.set_default_dtype(torch.float32)
+    found = [value, *torch.autograd.grad(value, scores)]
+    torch.testing.assert_close(found, [expected, *torch.autograd.grad(expected, scores)], rtol=1e-9, atol=1e-9)
+    assert found[1][~MASK].eq(0).all()
+
+
+def ranks(scores: list[float]) -> list[int]:
+    return [1 + sum(other > score for other in scores) for score in scores]
+
+
+def reciprocal(order: list[int], labels: list[float]) -> float:
+    """1 / the rank of the first relevant document, where ``order`` has the rank of each document."""
+    return max([1 / rank for rank, label in zip(order, labels, strict=True) if label > 0], default=0.0)
+
+
+def loops(loss: Any, scores: list[list[float]], labels: list[list[float]]) -> float:
+    """The losses that sentence-transformers lacks, or has for its own models only."""
+    found, count = 0.0, 0
+    for s, y in zip(scores, labels, strict=True):
+        rank = ranks(s)
+        if isinstance(loss, LocalizedContrastiveLoss):
+            found += math.log(math.fsum(math.exp((other - s[0]) / loss.temperature) for other in s))
+            count += 1
+        elif isinstance(loss, ScoreMarginMSELoss):
+            found += math.fsum(((s[0] - a) - (y[0] - b)) ** 2 for a, b in zip(s[1:], y[1:], strict=True))
+            count += len(s) - 1
+        else:
+            for i, j in [(i, j) for i in range(len(s)) for j in range(len(s)) if y[i] > y[j]]:
+                swapped = list(rank)
+                swapped[i], swapped[j] = rank[j], rank[i]
+                change = abs(reciprocal(swapped, y) - reciprocal(rank, y)) if y[j] <= 0 else 0.0
+                weight = change if loss.weighting == "lambda_mrr" else y[i] - y[j]
+                found += weight * math.log2(1 + math.exp(s[j] - s[i]))
+                count += 1
+    return found / count
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [LambdaLoss("lambda_mrr"), LambdaLoss("arp_loss2"), LocalizedContrastiveLoss(0.5), ScoreMarginMSELoss()],
+    ids=repr,
+)
+@pytest.mark.parametrize("binary", [False, True])
+def test_is_its_formula(loss: Any, binary: bool) -> None:
+    scores, labels = sample(binary)
+    given = {"mask": MASK} if isinstance(loss, LocalizedContrastiveLoss) else {"mask": MASK, "labels": labels}
+    ragged = [[row[:count] for row, count in zip(m.tolist(), COUNTS, strict=True)] for m in (scores, labels)]
+    assert loss(scores, **given).item() == pytest.approx(loops(loss, *ragged), rel=1e-12)
+    inside = scores.detach().masked_fill(~MASK, 0).requires_grad_()
+    assert torch.autograd.gradcheck(lambda matrix: loss(matrix, **given), inside)
+
+
+def test_every_weighting_is_tested() -> None:
+    tested = {loss.weighting for loss, _ in PEERS.values() if isinstance(loss, LambdaLoss)}
+    assert tested | {"lambda_mrr", "arp_loss2"} == set(WEIGHTINGS)
+
+
+def test_a_weighting_of_ones_own() -> None:
+    scores, labels = sample()
+    own = LambdaLoss(lambda ranking: 2 * (ranking.labels[:, :, None] - ranking.labels[:, None]).abs())
+    found = own(scores, labels=labels, mask=MASK)
+    torch.testing.assert_close(found, 2 * LambdaLoss("arp_loss2")(scores, labels=labels, mask=MASK))
+
+
+def test_a_teacher_with_a_temperature() -> None:
+    scores, labels = sample()
+    expected = ListNetLoss()(scores, labels=labels / 0.3, mask=MASK)
+    torch.testing.assert_close(ListNetLoss(0.3)(scores, labels=labels, mask=MASK), expected)
+
+
+def test_long_lists_are_finite() -> None:
+    """The powers of position-aware weights exceed what float32 holds."""
+    scores = torch.randn(2, 2000, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    labels = torch.arange(2000.0).repeat(2, 1)
+    value = ListMLELoss(True)(scores, labels=labels)
+    assert value.isfinite()
+    assert torch.autograd.grad(value, scores)[0].isfinite().all()
+    torch.testing.assert_close(value.double(), ListMLELoss(True)(scores.double(), labels=labels), rtol=1e-5, atol=0)
+
+
+def test_what_does_not_fit_is_named() -> None:
+    scores, labels = torch.zeros(2, 3), torch.zeros(2, 3)
+    with pytest.raises(TypeError, match=r"ListNetLoss was given a mask of torch\.int64; pass a boolean one"):
+        ListNetLoss()(scores, labels=labels, mask=torch.ones(2, 3, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"RankNetLoss takes a mask of shape \(2, 3\), not \(2, 2\)"):
+        RankNetLoss()(scores, labels=labels, mask=torch.ones(2, 2, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"ListMLELoss takes labels of shape \(2, 3\) for these columns, not \(3,\)"):
+        ListMLELoss()(scores, labels=labels[0])
+    with pytest.raises(ValueError, match=r"labels\[1, 2\] is -1; LambdaLoss takes grades of 0 or more; subtract"):
+        LambdaLoss()(scores, labels=torch.tensor([[0.0, 1, 2], [0, 1, -1]]))
+    with pytest.raises(ValueError, match="ScoreMarginMSELoss was given one document per query; pass at least two"):
+        ScoreMarginMSELoss()(scores[:, :1], labels=labels[:, :1])
+    with pytest.raises(ValueError, match="weighting 'ndcg' is unknown; pass a function, or one of none, arp_loss2"):
+        LambdaLoss("ndcg")
+    for settings in ({"sigma": 0.0}, {"k": 0}):
+        with pytest.raises(ValueError, match=r"(sigma|k)=0"):
+            RankNetLoss(**settings)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="documents of each query have equal labels, which teaches RankNetLoss"):
+        RankNetLoss().check_data(Data(2, 2, torch.ones(2, 3)))
+    RankNetLoss().check_data(Data(2, 2, torch.eye(2)))
+
+
+# ----------------------------------------------------------------------------------- one query and several documents
+
+
+@pytest.fixture(scope="module")
+def reranker(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
+    torch.manual_seed(0)
+    return CrossEncoder(small.bert(tmp_path_factory.mktemp("model") / "bert"), device="cpu").double().eval()
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [ListNetLoss(), ListMLELoss(True), LambdaLoss(), RankNetLoss(), LocalizedContrastiveLoss(), ScoreMarginMSELoss()],
+    ids=lambda loss: type(loss).__name__,
+)
+def test_a_cross_encoder_reads_lists(loss: Any, reranker: CrossEncoder) -> None:
+    """Each document is a column; one that fills up counts for nothing."""
+    words = small.CORPUS[1].split()
+    documents = [[" ".join(words[k : k + 2 + i]) for k in range(3)] for i in range(4)]
+    pairs = [tuple((words[i], document) for document in row) for i, row in enumerate(documents)]
+    pairs[1] = (*pairs[1][:2], pairs[1][0])
+    mask = torch.ones(4, 3, dtype=torch.bool)
+    mask[1, 2] = False
+    labels = torch.tensor([[1, 0, 2], [0, 1, 9], [3, 0, 0], [0, 2, 1]])
+    found = []
+    for options in ({"chunk_tokens": 10_000}, {"chunk_tokens": 20}, {"chunk_tokens": 20, "cached": True}):
+        ours = copy.deepcopy(reranker)
+        signature = Signature.of(loss)
+        given = labels if "labels" in signature.extras else None
+        batch = TrainingBatch.of(ours, pairs, signature, given, prompts=[""] * 3, row_data={"mask": mask})
+        value = backward(ours, loss, batch, **options)
+        found.append([value, torch.cat([p.grad.flatten() for p in ours.parameters() if p.grad is not None])])
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-10, atol=1e-10)
+    assert found[0][1].abs().max() > 1e-4
