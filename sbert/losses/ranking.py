@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -18,28 +19,27 @@ from sbert.losses.module import Data, LossModule
 _ROWS = 512
 
 
-def _same_text(texts: Tensor, part: slice) -> Tensor:
-    """Mask of the candidates with the same text as the row's positive or anchor, or that are positives of that anchor.
+# For each name in ``contrast``, the columns whose rows are compared: 0 the anchor, 1 the positive, 2 all negatives.
+_CONTRASTS = {
+    "anchor-anchor": (0, 0),
+    "positive-anchor": (1, 0),
+    "positive-positive": (1, 1),
+    "positive-negative": (1, 2),
+}
+_HARDNESS_MODES = ("all", "in_batch", "hard")
+
+
+def _same_text(texts: Tensor, column: int, part: slice) -> Tensor:
+    """Mask of the texts of a column that are a row's anchor or positive, or belong to a row with one of them.
 
     Shape:
-        texts: (rows, columns), equal ids for equal texts. Output: (part rows, candidates), boolean.
+        texts: (rows, columns), equal ids for equal texts. Output: (part rows, rows), boolean.
     """
     anchor, positive = texts[part, :1], texts[part, 1:2]  # each (part rows, 1)
-    candidates = texts[:, 1:].T.reshape(-1)  # (candidates,): the positives, then each column of negatives
-    same = (candidates == positive) | (candidates == anchor)
-    same[:, : len(texts)] |= anchor == texts[:, 0]
+    same = (texts[:, column] == anchor) | (texts[:, column] == positive)
+    if column < 2:
+        same |= (positive, anchor)[column] == texts[:, 1 - column]
     return same
-
-
-def _more_similar(guide: Tensor, margin: float, part: slice) -> Tensor:
-    """Mask of the candidates whose similarity to the anchor, by the guide, is above that of the positive minus margin.
-
-    Shape:
-        guide: (rows, columns, guide_dim). Output: (part rows, candidates), boolean.
-    """
-    anchor, candidates = guide[part, 0], guide[:, 1:].transpose(0, 1).flatten(0, 1)
-    scores: Tensor = cos_sim(anchor, candidates)  # (part rows, candidates)
-    return scores > scores.diagonal(part.start)[:, None] - margin
 
 
 class MultipleNegativesRankingLoss(LossModule):
@@ -54,8 +54,16 @@ class MultipleNegativesRankingLoss(LossModule):
 
     - with ``texts``: candidates with the same text as the row's positive or anchor, and the positives of rows with
       the same anchor;
-    - with ``guide``: candidates whose cosine with the anchor, by the vectors of the guide model, is above that of the
-      row's positive minus ``guide_margin``.
+    - with ``guide``: candidates whose similarity, by the cosine of the guide model's vectors, is above that of the
+      row's anchor and positive minus ``guide_margin``.
+
+    | loss in the literature | settings |
+    |---|---|
+    | GISTEmbed, with ``guide`` | ``contrast=("anchor-anchor", "positive-positive")`` |
+    | bidirectional, of Jina v2 | ``symmetric=True`` |
+    | improved contrastive loss, of GTE | ``contrast`` with all four names |
+    | hardness-weighted, of LLaVE | ``hardness=9, hardness_mode="in_batch"`` |
+    | hardness-weighted, of EmbeddingGemma | ``hardness=5, hardness_mode="hard"`` |
 
     Args:
         temperature: t, divides the similarity. Smaller values give hard candidates more weight.
@@ -63,19 +71,31 @@ class MultipleNegativesRankingLoss(LossModule):
         symmetric: Whether to average with the loss in the other direction: each positive's anchor against all anchors
             in the batch.
         guide_margin: Subtracted from the guide's cosine of the positive. Greater values remove more candidates.
+        relative_margin: Whether ``guide_margin`` is a share of that cosine: cos - abs(cos) * margin.
+        contrast: Further similarities in the sum below the fraction: ``"anchor-anchor"``, ``"positive-positive"`` and
+            ``"positive-negative"`` of different rows, and ``"positive-anchor"`` of all rows.
+        hardness: a; for a candidate c_j that is weighted, s(a_i, c_j) / t + a s(a_i, c_j) stands in the sum, without a
+            gradient in the second term.
+        hardness_mode: Which candidates are weighted: ``"in_batch"``, those of other rows; ``"hard"``, the row's own
+            negatives; or ``"all"`` of them.
 
     Shape:
         Each column: (rows, dim). texts: (rows, columns), integer ids, equal for equal texts.
         guide: (rows, columns, guide_dim). Output: scalar.
 
     Raises:
-        ValueError: If ``temperature`` is not positive, the similarity is unknown, or the shapes do not match.
+        ValueError: If a setting is unknown or out of range, or the shapes do not match.
         TypeError: If ``texts`` are not integers.
 
     References:
         Henderson et al., 2017, section 4.4. https://arxiv.org/abs/1705.00652
         van den Oord et al., 2018, section 2.3 (InfoNCE). https://arxiv.org/abs/1807.03748
-        Solatorio, 2024 (guide). https://arxiv.org/abs/2402.16829
+        Solatorio, 2024, section 3 (GISTEmbed). https://arxiv.org/abs/2402.16829
+        de Souza P. Moreira et al., 2024, section 3 (margins). https://arxiv.org/abs/2407.15831
+        Günther et al., 2024, equation 2 (bidirectional). https://arxiv.org/abs/2310.19923
+        Li et al., 2023, section 3.3 (GTE). https://arxiv.org/abs/2308.03281
+        Lan et al., 2025, equation 5 (LLaVE). https://arxiv.org/abs/2503.04812
+        Schechter Vera et al., 2025, section 2.2 (EmbeddingGemma). https://arxiv.org/abs/2509.20354
 
     Example:
         >>> anchor = torch.eye(2)
@@ -89,14 +109,29 @@ class MultipleNegativesRankingLoss(LossModule):
         similarity: str = "cosine",
         symmetric: bool = False,
         guide_margin: float = 0.0,
+        relative_margin: bool = False,
+        contrast: Sequence[str] = (),
+        hardness: float = 0.0,
+        hardness_mode: str = "all",
     ) -> None:
         super().__init__()
         if not math.isfinite(guide_margin):
             raise ValueError(f"guide_margin={guide_margin} is not finite; pass a difference of cosines such as 0.1")
+        if isinstance(contrast, str) or set(contrast) - set(_CONTRASTS) or len(set(contrast)) < len(contrast):
+            raise ValueError(f"contrast={contrast!r}; pass a tuple of some of {', '.join(_CONTRASTS)}, each once")
+        if not 0 <= hardness < math.inf or hardness_mode not in _HARDNESS_MODES:
+            raise ValueError(
+                f"hardness={hardness}, hardness_mode={hardness_mode!r}; pass 0 or more, and one of"
+                f" {', '.join(_HARDNESS_MODES)}"
+            )
         self.temperature: float = check_temperature(temperature)
         self.similarity: str = check_similarity(similarity)
         self.symmetric: bool = symmetric
         self.guide_margin: float = guide_margin
+        self.relative_margin: bool = relative_margin
+        self.contrast: tuple[str, ...] = tuple(contrast)
+        self.hardness: float = hardness
+        self.hardness_mode: str = hardness_mode
 
     def forward(
         self,
@@ -108,43 +143,69 @@ class MultipleNegativesRankingLoss(LossModule):
     ) -> Tensor:
         columns = same_shape(self, anchor, positive, *negatives)
         self._check_extras(texts, guide, (len(anchor), len(columns)))
-        loss = self._direction(columns, texts, guide)
-        if not self.symmetric:
-            return loss
-        swapped = [None if extra is None else extra[:, [1, 0]] for extra in (texts, guide)]
-        return (loss + self._direction([columns[1], columns[0]], *swapped)) / 2
+        if guide is not None:
+            # In bfloat16, the cosines of equal texts would differ by up to 0.01.
+            guide = guide.to(torch.promote_types(guide.dtype, torch.float32))
+        blocks = [(0, column) for column in range(1, len(columns))]
+        for name in self.contrast:
+            query, column = _CONTRASTS[name]
+            blocks += [(query, each) for each in ([column] if column < 2 else range(2, len(columns)))]
+        loss = self._direction(blocks, columns, texts, guide)
+        return (loss + self._direction([(1, 0)], columns, texts, guide)) / 2 if self.symmetric else loss
 
-    def _direction(self, columns: list[Tensor], texts: Tensor | None, guide: Tensor | None) -> Tensor:
-        """The loss of the first column against all others; the second column has the positives."""
-        candidates, rows = torch.cat(columns[1:]), len(columns[0])
+    def _direction(
+        self, blocks: list[tuple[int, int]], columns: list[Tensor], texts: Tensor | None, guide: Tensor | None
+    ) -> Tensor:
+        """The mean cross-entropy of all rows; each block compares two columns, the first block has the positives."""
+        rows = len(columns[0])
         parts = [slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS)]
         # With several parts, the backward pass computes the scores again: only those of one part are in memory.
         again = partial(checkpoint, self._sum, use_reentrant=False, preserve_rng_state=False)
         sum_of = self._sum if len(parts) == 1 else again
-        return torch.stack([sum_of(columns[0][part], candidates, part, texts, guide) for part in parts]).sum() / rows
+        return torch.stack([sum_of(blocks, columns, part, texts, guide) for part in parts]).sum() / rows
 
     def _sum(
-        self, anchors: Tensor, candidates: Tensor, part: slice, texts: Tensor | None, guide: Tensor | None
+        self,
+        blocks: list[tuple[int, int]],
+        columns: list[Tensor],
+        part: slice,
+        texts: Tensor | None,
+        guide: Tensor | None,
     ) -> Tensor:
         """The sum of the losses of the rows in ``part``."""
-        scores: Tensor = SIMILARITIES[self.similarity](anchors, candidates)  # (part rows, candidates)
-        scores = scores / self.temperature
-        if texts is not None or guide is not None:
-            scores = scores.masked_fill(self._mask(texts, guide, part), -torch.inf)
-        own = torch.arange(part.start, part.stop, device=scores.device)
-        return F.cross_entropy(scores, own, reduction="sum")
+        rows = torch.arange(len(columns[0]), device=columns[0].device)
+        own = rows[part, None] == rows  # (part rows, rows)
+        scores = []
+        for query, column in blocks:
+            similarities: Tensor = SIMILARITIES[self.similarity](columns[query][part], columns[column])
+            block = similarities / self.temperature  # (part rows, rows)
+            if self.hardness and query == 0 and column > 0:
+                block = block + self.hardness * similarities.detach() * self._weighted(column, own)
+            scores.append(block.masked_fill(self._left_out(query, column, own, part, texts, guide), -torch.inf))
+        return F.cross_entropy(torch.cat(scores, 1), rows[part], reduction="sum")
+
+    def _weighted(self, column: int, own: Tensor) -> Tensor:
+        """Mask of the candidates of a column that are weighted by their hardness, (part rows, rows)."""
+        if self.hardness_mode == "hard":
+            return own & (column > 1)
+        return ~own if self.hardness_mode == "in_batch" or column == 1 else torch.ones_like(own)
 
     @torch.no_grad()
-    def _mask(self, texts: Tensor | None, guide: Tensor | None, part: slice) -> Tensor:
-        """Mask of the candidates to remove, (part rows, candidates)."""
-        masks = [] if texts is None else [_same_text(texts, part)]
+    def _left_out(
+        self, query: int, column: int, own: Tensor, part: slice, texts: Tensor | None, guide: Tensor | None
+    ) -> Tensor:
+        """Mask of the rows of a column that are no candidates, (part rows, rows)."""
+        out = torch.zeros_like(own)
+        if texts is not None:
+            out |= _same_text(texts, column, part)
         if guide is not None:
-            # In bfloat16, the cosines of equal texts would differ by up to 0.01.
-            exact = guide.to(torch.promote_types(guide.dtype, torch.float32))
-            masks.append(_more_similar(exact, self.guide_margin, part))
-        mask = torch.stack(masks).any(0)
-        mask.diagonal(part.start).fill_(False)
-        return mask
+            # The diagonal of all: a candidate with the text of the positive has the same cosine, to the last bit.
+            positive = cos_sim(guide[part, 0], guide[:, 1]).diagonal(part.start)[:, None]  # (part rows, 1)
+            margin = self.guide_margin * positive.abs() if self.relative_margin else self.guide_margin
+            out |= cos_sim(guide[part, query], guide[:, column]) > positive - margin
+        if query + column == 1:  # An anchor and its own positive.
+            return out & ~own
+        return out | own if query == column or query == 1 else out
 
     def check_data(self, data: Data) -> None:
         """Raise unless a row has a candidate other than its positive."""

@@ -171,6 +171,7 @@ def _all(loss: type, columns: int, labels: Labels, margins: dict[str, float], id
 
 
 NARROW = {"euclidean": 1.0, "cosine": 0.5, "manhattan": 2.0}
+CONTRASTS = ("anchor-anchor", "positive-anchor", "positive-positive", "positive-negative")
 _Ranking = MultipleNegativesRankingLoss
 
 LOSSES = [
@@ -196,6 +197,17 @@ LOSSES = [
     Row("MultipleNegativesRankingLoss-manhattan", lambda dim: _Ranking(1.0, "manhattan"), 3, none),
     Row("MultipleNegativesRankingLoss-symmetric", lambda dim: _Ranking(symmetric=True), 2, none, ALONE),
     Row("MultipleNegativesRankingLoss-symmetric-1", lambda dim: _Ranking(symmetric=True), 3, none),
+    Row("MultipleNegativesRankingLoss-contrast-anchors", lambda dim: _Ranking(contrast=CONTRASTS[:1]), 2, none, ALONE),
+    Row("MultipleNegativesRankingLoss-contrast-2", lambda dim: _Ranking(contrast=CONTRASTS), 4, none),
+    *(
+        Row(
+            f"MultipleNegativesRankingLoss-{mode}",
+            lambda dim, mode=mode: _Ranking(hardness=5, hardness_mode=mode),
+            4,
+            none,
+        )
+        for mode in ("all", "in_batch", "hard")
+    ),
     Row("MarginMSELoss", lambda dim: MarginMSELoss(), 3, scores(None)),
     Row("MarginMSELoss-cosine-2", lambda dim: MarginMSELoss("cosine"), 4, scores(2)),
     Row("MSELoss-1", lambda dim: MSELoss(), 1, vectors),

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from sbert import losses
 from sbert.losses import MatryoshkaLoss, MultipleNegativesRankingLoss, WeightedSum
 from sbert.training import Signature
-from tests.contract.losses import CLASSES, CONCATENATIONS, LOSSES, MARGINS, NARROW, Row, plain, plain_ranking
+from tests.contract.losses import CLASSES, CONCATENATIONS, CONTRASTS, LOSSES, MARGINS, NARROW, Row, plain, plain_ranking
 
 ROWS, DIM = 9, 8
 every = pytest.mark.parametrize("row", LOSSES, ids=str)
@@ -63,6 +63,8 @@ def test_scalar_and_finite(row: Row, dtype: torch.dtype) -> None:
 @every
 def test_gradcheck(row: Row) -> None:
     loss, columns, extras = sample(row, rows=4)
+    if getattr(loss, "hardness", 0):
+        return  # It has a term without a gradient, and is compared with sentence-transformers.
     parameters = list(loss.parameters()) if isinstance(loss, nn.Module) else []
     assert torch.autograd.gradcheck(lambda *inputs: loss(*inputs[: row.columns], **extras), [*columns, *parameters])
 
@@ -209,21 +211,35 @@ def batch_triplet_loss(loss: Any, columns: list[list[Vector]], labels: Any) -> f
     return mean(terms)
 
 
-def ranking_loss(
-    loss: Any, columns: list[list[Vector]], labels: Any, left_out: Any = lambda i, j, swap: False
-) -> float:
-    """``left_out`` says whether candidate j is left out for row i, in the other direction with ``swap``."""
+LeftOut = Callable[[int, int, int, int], bool]
 
-    def direction(anchors: list[Vector], candidates: list[Vector], swap: bool) -> float:
+
+def ranking_loss(
+    loss: Any, columns: list[list[Vector]], labels: Any, left_out: LeftOut = lambda i, j, q, c: False
+) -> float:
+    """``left_out`` says whether row j of column c is left out for row i of column q."""
+    rows, negatives = range(len(columns[0])), range(2, len(columns))
+    further = dict(zip(CONTRASTS, ([(0, 0)], [(1, 0)], [(1, 1)], [(1, c) for c in negatives]), strict=True))
+
+    def direction(blocks: list[tuple[int, int]]) -> float:
         values = []
-        for i, anchor in enumerate(anchors):
-            kept = [j for j in range(len(candidates)) if j == i or not left_out(i, j, swap)]
-            scores = [similarity(loss.similarity, anchor, candidates[j]) / loss.temperature for j in kept]
-            values.append(-log_softmax(scores, kept.index(i)))
+        for i in rows:
+            scores = []
+            for (q, c), j in [(block, j) for block in blocks for j in rows]:
+                if i == j and (q == c or (q == 1 and c > 1)):  # other rows only
+                    continue
+                if left_out(i, j, q, c) and not (i == j and q + c == 1):  # but a pair stays
+                    continue
+                found = similarity(loss.similarity, columns[q][i], columns[c][j])
+                weighted = {"hard": i == j and c > 1, "in_batch": i != j, "all": i != j or c > 1}[loss.hardness_mode]
+                hardness = loss.hardness * (q == 0 and c > 0 and weighted)
+                scores.append(found / loss.temperature + hardness * found)
+            own = similarity(loss.similarity, columns[0][i], columns[1][i]) / loss.temperature
+            values.append(math.log(math.fsum(map(math.exp, scores))) - own)
         return mean(values)
 
-    value = direction(columns[0], [vector for column in columns[1:] for vector in column], False)
-    return (value + direction(columns[1], columns[0], True)) / 2 if loss.symmetric else value
+    value = direction([(0, 1), *((0, c) for c in negatives), *(b for name in loss.contrast for b in further[name])])
+    return (value + direction([(1, 0)])) / 2 if loss.symmetric else value
 
 
 def margin_loss(loss: Any, columns: list[list[Vector]], labels: Any) -> float:
@@ -391,6 +407,17 @@ def peers() -> dict[str, Callable[[Any, Any], Any]]:
     for suffix in ("", "-1", "-3", "-symmetric", "-symmetric-1"):
         settings = both if "symmetric" in suffix else {}
         found[ranking + suffix] = lambda peer, loss, s=settings: peer.MultipleNegativesRankingLoss(Given(), **s)
+    modes = {"all": "all_negatives", "in_batch": "in_batch_negatives", "hard": "hard_negatives"}
+    found[f"{ranking}-contrast-anchors"] = lambda peer, loss: peer.MultipleNegativesRankingLoss(
+        Given(), directions=("query_to_doc", "query_to_query")
+    )
+    found[f"{ranking}-contrast-2"] = lambda peer, loss: peer.MultipleNegativesRankingLoss(
+        Given(), directions=("query_to_doc", "query_to_query", "doc_to_query", "doc_to_doc")
+    )
+    for mode, theirs in modes.items():
+        found[f"{ranking}-{mode}"] = lambda peer, loss, m=theirs: peer.MultipleNegativesRankingLoss(
+            Given(), hardness_mode=m, hardness_strength=5.0
+        )
     for name in NARROW:
         found[f"TripletLoss-{name}"] = lambda peer, loss, n=name: peer.TripletLoss(Given(), triples[n], NARROW[n])
         for kind in ("ContrastiveLoss", "OnlineContrastiveLoss"):
@@ -410,8 +437,10 @@ def peers() -> dict[str, Callable[[Any, Any], Any]]:
     return found
 
 
-def against_peer(loss: Any, other: Any, columns: list[Tensor], extras: dict[str, Tensor], **features: Tensor) -> None:
-    """Value and gradients, at the columns and at the losses' own parameters, to 1e-6."""
+def against_peer(
+    loss: Any, other: Any, columns: list[Tensor], extras: dict[str, Tensor], atol: float = 1e-6, **features: Tensor
+) -> None:
+    """Value and gradients, at the columns and at the losses' own parameters."""
 
     def peer(*columns: Tensor) -> Tensor:
         rows = [
@@ -425,7 +454,7 @@ def against_peer(loss: Any, other: Any, columns: list[Tensor], extras: dict[str,
         [value, *torch.autograd.grad(value, [*columns, *weights])]
         for value, weights in zip((loss(*columns, **extras, **features), peer(*columns)), parameters, strict=True)
     ]
-    torch.testing.assert_close(results[0], results[1], rtol=0, atol=1e-6)
+    torch.testing.assert_close(results[0], results[1], rtol=0, atol=atol)
 
 
 @of_vectors
@@ -455,17 +484,22 @@ def guide_vectors(columns: int, dtype: torch.dtype = torch.float64) -> Tensor:
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.3, -0.2])
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("contrast", [(), CONTRASTS[:1], CONTRASTS[2:3], CONTRASTS[::2]], ids=str)
 @pytest.mark.parametrize("columns", [2, 3])
-def test_guide_agrees_with_sentence_transformers(columns: int, margin: float) -> None:
+def test_guide_agrees_with_sentence_transformers(columns: int, contrast: Any, relative: bool, margin: float) -> None:
     from sentence_transformers.sentence_transformer import losses as peer
 
+    if contrast and margin < 0:
+        return  # Theirs then takes an anchor for its own negative.
     _, vectors, _ = sample(LOSSES[[row.name for row in LOSSES].index("MultipleNegativesRankingLoss-1")])
-    loss = MultipleNegativesRankingLoss(temperature=0.1, guide_margin=margin)
-    other = peer.GISTEmbedLoss(
-        Given(), Given("guide"), 0.1, margin=margin, contrast_anchors=False, contrast_positives=False
-    )
+    loss = MultipleNegativesRankingLoss(0.1, guide_margin=margin, relative_margin=relative, contrast=contrast)
+    names = {"contrast_anchors": "anchor-anchor", "contrast_positives": "positive-positive"}
+    given = {theirs: ours in contrast for theirs, ours in names.items()}
+    strategy = "relative" if relative else "absolute"
+    other = peer.GISTEmbedLoss(Given(), Given("guide"), 0.1, margin=margin, margin_strategy=strategy, **given)
     guide = guide_vectors(columns)
-    against_peer(loss, other, vectors[:columns], {}, guide=guide)
+    against_peer(loss, other, vectors[:columns], {}, 1e-9, guide=guide)
     assert loss(*vectors[:columns], guide=guide) < loss(*vectors[:columns]), "nothing was left out"
 
 
@@ -523,18 +557,16 @@ def texts_of(columns: int) -> Tensor:
     return texts
 
 
-def left_out(texts: Tensor | None, guide: Tensor | None, margin: float) -> Callable[[int, int, bool], bool]:
-    def decide(i: int, j: int, swap: bool) -> bool:
-        order = [1, 0] if swap else list(range((texts if texts is not None else guide).shape[1]))  # type: ignore[union-attr]
-        row, column = j % ROWS, 1 + j // ROWS
+def left_out(texts: Tensor | None, guide: Tensor | None, margin: Callable[[float], float]) -> LeftOut:
+    ids, vectors = [None if given is None else given.tolist() for given in (texts, guide)]
+
+    def decide(i: int, j: int, q: int, c: int) -> bool:
         out = False
-        if texts is not None:
-            rows = [[line[k] for k in order] for line in texts.tolist()]
-            out |= rows[row][column] in (rows[i][0], rows[i][1]) or (column == 1 and rows[row][0] == rows[i][0])
-        if guide is not None:
-            vectors = [[line[k] for k in order] for line in guide.tolist()]
+        if ids is not None:
+            out |= ids[j][c] in ids[i][:2] or (c < 2 and ids[j][1 - c] == ids[i][1 - c])
+        if vectors is not None:
             own = similarity("cosine", vectors[i][0], vectors[i][1])
-            out |= similarity("cosine", vectors[i][0], vectors[row][column]) > own - margin
+            out |= similarity("cosine", vectors[i][q], vectors[j][c]) > own - margin(own)
         return out
 
     return decide
@@ -543,16 +575,17 @@ def left_out(texts: Tensor | None, guide: Tensor | None, margin: float) -> Calla
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("given", ["texts", "guide", "both"])
 @pytest.mark.parametrize("columns", [2, 3, 4])
-def test_what_is_left_out(columns: int, given: str, symmetric: bool) -> None:
+@pytest.mark.parametrize("contrast", [(), CONTRASTS], ids=["", "contrast"])
+def test_what_is_left_out(columns: int, given: str, symmetric: bool, contrast: tuple[str, ...]) -> None:
     """Values as from the plain loop, and no gradient but from those candidates that are kept."""
     _, vectors, _ = sample(next(row for row in LOSSES if row.name == "MultipleNegativesRankingLoss-3"))
     vectors = vectors[:columns]
-    loss = MultipleNegativesRankingLoss(temperature=0.5, symmetric=symmetric, guide_margin=0.1)
+    loss = MultipleNegativesRankingLoss(temperature=0.5, symmetric=symmetric, guide_margin=0.1, contrast=contrast)
     texts = texts_of(columns) if given != "guide" else None
     guide = guide_vectors(columns) if given != "texts" else None
     before = [None if extra is None else extra.clone() for extra in (texts, guide)]
     value = loss(*vectors, texts=texts, guide=guide)
-    decide = left_out(texts, guide, 0.1)
+    decide = left_out(texts, guide, lambda own: 0.1)
     expected = ranking_loss(loss, [column.tolist() for column in vectors], None, decide)
     assert value.item() == pytest.approx(expected, rel=1e-12)
     assert value < loss(*vectors), "nothing was left out"
@@ -741,6 +774,16 @@ def test_columns_that_are_lacking() -> None:
             "similarity 'cos' is unknown; pass one of cosine, dot",
         ),
         (lambda: MultipleNegativesRankingLoss(guide_margin=NAN), "guide_margin=nan is not finite"),
+        (
+            lambda: MultipleNegativesRankingLoss(hardness=-1.0),
+            "hardness=-1.0, hardness_mode='all'; pass 0 or more",
+        ),
+        (lambda: MultipleNegativesRankingLoss(hardness_mode="x"), "hardness_mode='x'; pass 0 or more, and one of all,"),
+        (
+            lambda: MultipleNegativesRankingLoss(contrast=["anchor"]),
+            "contrast=['anchor']; pass a tuple of some of",
+        ),
+        (lambda: MultipleNegativesRankingLoss(contrast="anchor-anchor"), "contrast='anchor-anchor'; pass a tuple"),
         (lambda: losses.MarginMSELoss("l2"), "similarity 'l2' is unknown"),
         (lambda: losses.TripletLoss("dot"), "distance 'dot' is unknown; pass one of euclidean, cosine, manhattan"),
         (lambda: losses.TripletLoss(margin=-1.0), "margin=-1.0 is negative"),
