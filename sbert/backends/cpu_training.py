@@ -47,6 +47,8 @@ class CpuTraining:
             return "torch.compile makes its own graph"
         if any(getattr(module, "gradient_checkpointing", False) for module in walk(network)):
             return "gradient checkpointing needs the modules"
+        if any(module._compiled_call_impl is not None for module in walk(network)):
+            return "its layers are compiled"
         if watched(network, ALL):
             return "hooks are to see its modules run"
         backbone = describe(network)

@@ -70,8 +70,26 @@ folder ``examples`` run in a minute without any data, and take ``--data`` for th
 from sbert.distributed.ranks import Ranks
 from sbert.losses.signature import Signature
 from sbert.training.backward import TrainingBatch, backward
+from sbert.training.callbacks import AveragedWeights, Callback, EarlyStopping, Progress, PushToHub
 from sbert.training.config import TrainingConfig
 from sbert.training.dataset import Rows
+from sbert.training.trackers import MLflow, TensorBoard, WandB
 from sbert.training.trainer import Trainer
 
-__all__ = ["Trainer", "TrainingConfig", "backward", "Signature", "Rows", "TrainingBatch", "Ranks"]
+__all__ = [
+    "Trainer",
+    "TrainingConfig",
+    "backward",
+    "Signature",
+    "Rows",
+    "TrainingBatch",
+    "Ranks",
+    "Callback",
+    "Progress",
+    "EarlyStopping",
+    "AveragedWeights",
+    "PushToHub",
+    "TensorBoard",
+    "WandB",
+    "MLflow",
+]

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from sbert.inputs.arguments import check_choice, check_count, check_number, check_positive, check_seed, known_arguments
 from sbert.inputs.prompts import Prompts
+from sbert.training.optimizers import OPTIMIZERS, SCHEDULES, Groups
 from sbert.training.sampling import MIXES, SAMPLERS
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
 
     from sbert.training.dataset import Rows
 
+    Optimizer = str | Callable[[Groups], torch.optim.Optimizer]
+    Schedule = str | Callable[[float], float]
     Sampler = str | Callable[[Rows, int, np.random.Generator], Sequence[Any]]
 
 
@@ -38,12 +42,26 @@ class TrainingConfig:
         prompts: The prompts of the columns: a dict from a column's name, in the data or the loss, to the name of one
             of the model's prompts, a text, or ``""`` for none; or one of these for all columns. Required if the model
             has a default prompt, which may not be meant for every column. A guide uses its own prompts of these names.
-        learning_rate: Peak learning rate of AdamW.
-        warmup: Fraction of the steps in which the learning rate rises linearly; then it falls linearly to 0. As
+        optimizer: ``"adamw"``; ``"adamw_8bit"`` (bitsandbytes); ``"adafactor"``; ``"muon"``, which trains the matrices,
+            beside AdamW for embedding tables, biases and normalization layers; or a function from groups of parameters
+            (dicts of ``params``, ``lr`` and ``weight_decay``) to an optimizer.
+        learning_rate: Peak learning rate.
+        learning_rates: Other peak learning rates by pattern of the weights' names, such as ``{"loss.*": 1e-3,
+            "0.auto_model.encoder.layer.[0-5].*": 1e-5}``; the names are those of ``model.named_parameters()``, and
+            those of a loss begin with ``loss.``. The last pattern that matches counts.
+        freeze: Patterns of names of weights that are not trained.
+        betas: The two decay rates of AdamW. Default: 0.9 and 0.999.
+        eps: The term that AdamW adds to the denominator. Default: 1e-8.
+        warmup: Fraction of the steps in which the learning rate rises linearly; or, as an int, their number. As in
             ``transformers.get_linear_schedule_with_warmup``, but one step ahead during warm-up: there, the first step
             has a learning rate of 0 and trains nothing.
-        weight_decay: Weight decay of AdamW, for all weights except biases and normalization layers.
+        schedule: The learning rate after warm-up: ``"linear"`` or ``"cosine"``, which fall to 0, ``"constant"``; or a
+            function from the share of these steps that is done, 0 to 1, to a factor.
+        weight_decay: Weight decay, for all weights except biases and normalization layers.
         max_gradient_norm: Gradients are clipped to this norm; None for no clipping.
+        gradient_checkpointing: Whether to compute each layer of transformers twice instead of storing what its
+            gradient needs: less memory for a third more time. ``chunk_tokens`` saves more where batches are large.
+        compile: Whether to compile the layers of transformers with ``torch.compile``, which takes minutes at first.
         dtype: Dtype of the transformer's computation, ``"float32"`` or ``"bfloat16"``; weights and losses are float32.
         seed: Seed of the order of the rows and of dropout.
         sampler: ``"random"``; ``"no_duplicates"``: no text occurs twice in a batch; ``"group_by_label"``: each label
@@ -53,8 +71,9 @@ class TrainingConfig:
             ``"proportional"`` to their sizes.
         log_every: Steps between two lines of the history.
         evaluate_every: Steps between two evaluations, if there is an evaluator; by default one epoch.
-        metric: Name of the evaluator's score that decides which model is the best (higher is better); by default the
-            first.
+        evaluate_first: Whether to evaluate before the first step, too.
+        metric: Name of the evaluator's score that decides which model is the best; by default the first.
+        minimize: Whether a lower score of that name is better, as for a loss.
         checkpoint_every: Steps between two checkpoints; by default one epoch.
         keep: Number of checkpoints to keep, the newest ones.
         sharded: Whether to shard weights, gradients and the optimizer's state over the ranks (FSDP2). The model stays
@@ -79,17 +98,27 @@ class TrainingConfig:
     chunk_tokens: int | None = None
     deduplicate: bool = True
     prompts: Prompts | None = None
+    optimizer: Optimizer = "adamw"
     learning_rate: float = 2e-5
+    learning_rates: Mapping[str, float] | None = None
+    freeze: Sequence[str] = ()
+    betas: tuple[float, float] | None = None
+    eps: float | None = None
     warmup: float = 0.1
+    schedule: Schedule = "linear"
     weight_decay: float = 0.01
     max_gradient_norm: float | None = 1.0
+    gradient_checkpointing: bool = False
+    compile: bool = False
     dtype: str = "float32"
     seed: int = 0
     sampler: Sampler = "random"
     mix: str = "round_robin"
     log_every: int = 10
     evaluate_every: int | None = None
+    evaluate_first: bool = False
     metric: str | None = None
+    minimize: bool = False
     checkpoint_every: int | None = None
     keep: int = 2
     sharded: bool = False
@@ -107,8 +136,7 @@ class TrainingConfig:
             optional = name in ("epochs", "max_gradient_norm")
             if not (optional and value is None) and check_number(name, value) <= 0:
                 raise ValueError(f"{name}={value} is not positive; pass a number above 0")
-        if not 0 <= check_number("warmup", self.warmup) <= 1:
-            raise ValueError(f"warmup={self.warmup} is not a fraction of the steps; pass a number of 0 to 1")
+        self._check_optimizer()
         if check_number("weight_decay", self.weight_decay) < 0:
             raise ValueError(f"weight_decay={self.weight_decay} is negative; pass 0 or more")
         check_seed(self.seed)
@@ -123,18 +151,43 @@ class TrainingConfig:
         if self.sharded and self.output is None:
             raise ValueError("sharded=True leaves the model sharded over the ranks; pass output= to save it as a whole")
 
+    def _check_optimizer(self) -> None:
+        warm = check_number("warmup", self.warmup)
+        if warm < 0 or (warm > 1 and not isinstance(self.warmup, int)):
+            raise ValueError(f"warmup={warm} is not a fraction of the steps; pass 0.0 to 1.0, or an int of steps")
+        for name, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                check_choice(name, value, list(known))
+            elif not callable(value):
+                raise TypeError(f"{name} is of type {type(value).__name__}; pass a name or a function")
+        for pattern, rate in (self.learning_rates or {}).items():
+            if check_number(f"learning_rates[{pattern!r}]", rate) <= 0:
+                raise ValueError(f"learning_rates[{pattern!r}]={rate} is not positive; to train nothing, use freeze=")
+        if isinstance(self.freeze, str):
+            raise TypeError(f"freeze is the str {self.freeze!r}; pass a list of patterns")
+        if (self.betas is not None or self.eps is not None) and self.optimizer not in ("adamw", "adamw_8bit", "muon"):
+            raise ValueError("betas and eps are settings of AdamW; set those of another optimizer in a function")
+        if self.sharded and self.optimizer != "adamw":
+            raise ValueError("sharded=True divides the state of AdamW alone; leave optimizer= out")
+
     def rate(self, step: int, total: int) -> float:
         """The learning rate of a step, counted from 0, in a run of ``total`` steps.
 
         Example:
             >>> config = TrainingConfig(learning_rate=1.0, warmup=0.4)
-            >>> [config.rate(step, 5) for step in range(5)]
-            [0.5, 1.0, 1.0, 0.6666666666666666, 0.3333333333333333]
+            >>> [round(config.rate(step, 5), 3) for step in range(5)]
+            [0.5, 1.0, 1.0, 0.667, 0.333]
         """
-        warm = math.ceil(self.warmup * total)
+        return self.learning_rate * self.factor(step, total)
+
+    def factor(self, step: int, total: int) -> float:
+        """The factor of all learning rates at a step, counted from 0, in a run of ``total`` steps."""
+        warm = self.warmup if isinstance(self.warmup, int) else math.ceil(self.warmup * total)
         if step < warm:
-            return self.learning_rate * (step + 1) / warm
-        return self.learning_rate * (total - step) / max(1, total - warm)
+            return (step + 1) / warm
+        schedule = SCHEDULES[self.schedule] if isinstance(self.schedule, str) else self.schedule
+        return schedule((step - warm) / max(1, total - warm))
 
 
 TrainingConfig.__init__ = known_arguments(TrainingConfig.__init__)  # type: ignore[method-assign]

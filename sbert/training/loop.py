@@ -6,9 +6,10 @@ import copy
 import json
 import math
 import time
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,9 @@ from sbert.pipeline.run import ahead
 from sbert.training import checkpoint
 from sbert.training.backward import backward
 from sbert.training.batches import Batches, PreparedBatch
+from sbert.training.callbacks import Callback, Callbacks, Progress
 from sbert.training.config import TrainingConfig
+from sbert.training.layers import prepared_layers
 from sbert.training.log import Log
 from sbert.training.random_state import seed_step
 from sbert.training.sampling import name_of
@@ -36,7 +39,10 @@ from sbert.training.sparse_embeddings import EmbeddingGradients
 from sbert.training.weights import Weights
 
 # Settings that may change when training resumes, since they do not change the weights.
-_FREE = ("output", "keep", "log_every", "checkpoint_every", "evaluate_every", "metric", "timeout")
+_FREE = {
+    *("output", "keep", "log_every", "checkpoint_every", "evaluate_every", "evaluate_first", "metric", "minimize"),
+    *("timeout", "freeze"),  # What is frozen is compared by its weights.
+}
 
 
 @dataclass(eq=False, repr=False)
@@ -47,7 +53,8 @@ class Run:
         model: The model to train, in place.
         batches: The batches of all epochs.
         config: The settings of the training.
-        evaluator: Measures the model; None for no evaluation.
+        evaluator: Measures the model, or several evaluators by name; None for no evaluation.
+        callbacks: What is called after steps, evaluations and checkpoints.
         ranks: The processes that train together.
         resume: Whether to continue from the newest checkpoint, if there is one.
         show_progress_bar: Whether to show a progress bar; None to decide by the terminal.
@@ -59,7 +66,8 @@ class Run:
     model: Any
     batches: Batches
     config: TrainingConfig
-    evaluator: Evaluate | None
+    evaluator: Evaluate | Mapping[str, Evaluate] | None
+    callbacks: list[Callback]
     ranks: Ranks
     resume: bool
     show_progress_bar: bool | None
@@ -75,8 +83,12 @@ class Run:
             if isinstance(module, Transformer):
                 module.materialize()  # First of all: the layers below must be those that will be trained.
         self.modes: list[tuple[nn.Module, bool]] = [(module, module.training) for module in model.modules()]
+        self.undo: ExitStack = prepared_layers(model, config)
         self.weights: Weights = Weights(model, {name: dataset.rows.loss for name, dataset in batches.datasets.items()})
         self.setup: dict[str, Any] = self._setup()
+        progress = Progress(model, self.total, self.setup["settings"], self.folder)
+        self.told: Callbacks = Callbacks(self.callbacks, progress)
+        self.setup["callbacks"] = self.told.names
         # The files of a model hold whole weights.
         self.to_save: Any = copy.deepcopy(model).to("cpu") if config.sharded else model
         state, tensors = self._restore()
@@ -88,12 +100,16 @@ class Run:
             [] if output is None or config.sharded else used_last(model.parameters(), output, ranks)
         )
         del output  # And its graph.
-        self.optimizer: torch.optim.Optimizer = self.weights.optimizer(config.weight_decay, tensors)
+        self.optimizers: list[torch.optim.Optimizer] = self.weights.optimizers(config, tensors, state["optimizer"])
+        for group in self._groups():
+            group.setdefault("peak", group["lr"])
         # With gradient caching, the rows of all chunks would take more memory than the whole gradient.
         sparse = ranks.world == 1 and config.chunk_tokens is None
         self.embedding_gradients: EmbeddingGradients = EmbeddingGradients(model.modules() if sparse else ())
         self.step: int = int(state["step"])
         self.best: list[Any] | None = state["best"]  # The metric and its value.
+        self.told.progress.step, self.told.progress.stopped = self.step, state["stopped"]
+        self.told.restore(tensors, state["callback"])
         self.texts: int = 0
         self.truncated: int = 0
         path = self.folder / "history.jsonl" if self.folder is not None and ranks.first else None
@@ -113,7 +129,8 @@ class Run:
     def _setup(self) -> dict[str, Any]:
         """What must be the same when training resumes, as JSON stores it."""
         settings = {name: value for name, value in asdict(self.config).items() if name not in _FREE}
-        settings["sampler"] = name_of(self.config.sampler)
+        for name in ("sampler", "optimizer", "schedule"):
+            settings[name] = name_of(settings[name])
         del settings["prompts"]  # Their texts are compared below.
         losses, data, prompts = {}, {}, {}
         for name, dataset in self.batches.datasets.items():
@@ -130,7 +147,8 @@ class Run:
     def _restore(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Restore the weights from the checkpoint, if there is one; return its state and tensors."""
         tensors: dict[str, Tensor] = {}
-        state: dict[str, Any] = {"step": 0, "waiting": [], "best": None}
+        state: dict[str, Any] = {"step": 0, "waiting": [], "best": None, "stopped": False}
+        state |= {"optimizer": {}, "callback": {}}
         if self.saved is not None:
             tensors, state = checkpoint.read(self.saved)
             for what, expected in self.setup.items():
@@ -160,24 +178,41 @@ class Run:
         first = self.step * config.accumulation
         batches = self.batches.prepared(first, self.total * config.accumulation, self.ranks)
         with closing(ahead(batches)) as coming:
-            while self.step < self.total:
+            if config.evaluate_first and self.step == 0:
+                self._evaluate()
+            while not self._ended():
                 started = time.perf_counter()
                 with self.ranks.at(self.step + 1):
                     self._step(list(islice(coming, config.accumulation)), started)
-                last = self.step == self.total
-                if self.evaluator is not None and (last or self.step % evaluate_every == 0):
-                    self._evaluate(self.evaluator)
-                if self.folder is not None and (last or self.step % checkpoint_every == 0):
+                if self._ended() or self.step % evaluate_every == 0:
+                    self._evaluate()
+                if self.folder is not None and (self._ended() or self.step % checkpoint_every == 0):
                     self._save_checkpoint(self.folder / "checkpoints")
         if self.folder is not None:
             self._gather()
             self.ranks.run_on_main(lambda: self._save_model("final"))
+        self._tell("on_end", path=None if self.folder is None else self.folder / "final")
         if self.truncated:
             warn(
                 f"{self.truncated} of {self.texts} texts were truncated to max_seq_length={self.model.max_seq_length}"
                 " tokens; raise max_seq_length, or split long texts"
             )
         return self.log.history
+
+    def _ended(self) -> bool:
+        """Whether all steps are done, or a callback has ended the run."""
+        stopped = int(self.told.progress.stopped)
+        if self.told and self.ranks.world > 1:
+            stopped = self.ranks.all_max(stopped, self.model.device)
+        return self.step == self.total or bool(stopped)
+
+    def _tell(self, event: str, **news: Any) -> None:
+        self.told.progress.step = self.step
+        if self.told:
+            self.ranks.run_on_main(lambda: self.told.call(event, **news))
+
+    def _groups(self) -> Iterator[dict[str, Any]]:
+        return (group for optimizer in self.optimizers for group in optimizer.param_groups)
 
     def _step(self, batches: list[PreparedBatch], started: float) -> None:
         config = self.config
@@ -190,15 +225,18 @@ class Run:
         norm = self._clip()
         if not math.isfinite(value + norm):
             raise FloatingPointError(self._not_finite(batches, value, norm))
-        rate = config.rate(self.step, self.total)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        factor, rate = config.factor(self.step, self.total), config.rate(self.step, self.total)
+        for group in self._groups():
+            group["lr"] = group["peak"] * factor
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
         self.step += 1
         seconds = time.perf_counter() - started
+        figures = {"loss": value, "learning_rate": rate, "gradient_norm": norm}
+        self._tell("on_step", figures={**figures, "sentences_per_second": sentences / seconds})
         with checkpoint.naming_last_good(self.log.path or Path(), self.saved):
-            self.log.step(self.step, value, rate, norm, sentences, seconds, last=self.step == self.total)
+            self.log.step(self.step, value, rate, norm, sentences, seconds, last=self._ended())
 
     def _accumulate(self, batches: list[PreparedBatch], buckets: GradientBuckets) -> tuple[float, int]:
         """Add up the gradients of the batches; return the mean loss and the number of sentences."""
@@ -255,11 +293,19 @@ class Run:
         if self.config.sharded:
             self.to_save.load_state_dict({name: whole(value) for name, value in self.model.state_dict().items()})
 
-    def _evaluate(self, evaluator: Evaluate) -> None:
+    def _evaluate(self) -> None:
+        """Run the evaluators, if there are any."""
+        if self.evaluator is None:
+            return
         self._gather()
-        device = self.model.device
-        result = self.ranks.together(lambda: self._measure(evaluator, self.to_save.to(device)))
-        self.ranks.run_on_main(lambda: self._record(result))
+        several = self.evaluator if isinstance(self.evaluator, Mapping) else {"": self.evaluator}
+        scores: dict[str, float] = {}
+        for name, evaluator in several.items():
+            measure = partial(self._measure, evaluator, self.to_save.to(self.model.device))
+            result = self.ranks.together(measure)
+            found = dict(result) if isinstance(result, Mapping) else {"score": float(result)}
+            scores |= {f"{name}_{metric}" if name else metric: float(score) for metric, score in found.items()}
+        self.ranks.run_on_main(lambda: self._record(scores))
 
     def _measure(self, evaluator: Evaluate, model: Any) -> float | Mapping[str, float]:
         with evaluating(model):
@@ -267,18 +313,21 @@ class Run:
                 return evaluator(model, ranks=self.ranks)
             return evaluator(model) if self.ranks.first else {}  # A plain function knows nothing of ranks.
 
-    def _record(self, result: float | Mapping[str, float]) -> None:
+    def _record(self, scores: dict[str, float]) -> None:
         """Log the scores of an evaluation, and save the model if it is the best so far."""
-        scores = dict(result) if isinstance(result, Mapping) else {"score": float(result)}
         metric = self.config.metric or next(iter(scores))
         if metric not in scores:
             raise ValueError(f"metric={metric!r} is not among the evaluator's {', '.join(scores)}")
         with checkpoint.naming_last_good(self.log.path or Path(), self.saved):
-            self.log.add({"step": self.step, "evaluation": {name: float(score) for name, score in scores.items()}})
-        best = self.best[1] if self.best is not None and self.best[0] == metric else -math.inf
-        if scores[metric] > best:  # False for NaN.
-            self.best = [metric, float(scores[metric])]
+            self.log.add({"step": self.step, "evaluation": scores})
+        sign = -1 if self.config.minimize else 1
+        best = sign * self.best[1] if self.best is not None and self.best[0] == metric else -math.inf
+        improved = sign * scores[metric] > best  # False for NaN.
+        if improved:
+            self.best = [metric, scores[metric]]
             self._save_model("best")
+        self.told.progress.step = self.step
+        self.told.call("on_evaluate", figures=scores, improved=improved)
 
     def _save_model(self, name: str) -> None:
         if self.folder is not None:
@@ -287,17 +336,23 @@ class Run:
 
     def _save_checkpoint(self, folder: Path) -> None:
         self._gather()
-        tensors = self.weights.tensors(self.optimizer)
+        tensors, numbers = self.weights.optimizer_state(self.optimizers)
+        tensors |= self.weights.tensors()
         state = {**self.setup, "step": self.step, "waiting": self.log.waiting, "best": self.best}
+        state |= {"stopped": self.told.progress.stopped, "optimizer": numbers}
 
         def write() -> None:
-            self.saved = checkpoint.write(folder, self.step, self.to_save, tensors, state, self.config.keep)
+            more, state["callback"] = self.told.state()
+            self.saved = checkpoint.write(folder, self.step, self.to_save, tensors | more, state, self.config.keep)
 
         self.ranks.run_on_main(write)
+        self._tell("on_save", path=self.saved)
 
     def close(self) -> None:
         """Restore the state of the model before the run, except for its weights."""
         self.log.close()
-        self.optimizer.zero_grad()
+        self.undo.close()
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
         for module, mode in self.modes:
             module.training = mode

@@ -14,6 +14,7 @@ from sbert.inputs.prompts import by_column, column_prompts
 from sbert.losses.module import Data, run_check
 from sbert.losses.signature import Loss
 from sbert.training.batches import Batches, Dataset
+from sbert.training.callbacks import Callback, as_callbacks
 from sbert.training.config import TrainingConfig
 from sbert.training.dataset import Rows
 from sbert.training.loop import Run
@@ -40,8 +41,9 @@ class Trainer:
             named columns; or several of these, by name.
         loss: The loss; or one loss for each data set, by name.
         config: The settings of the training.
-        evaluator: A function of the model that returns one score, or several by name. The model with the best score
-            is saved.
+        evaluator: A function of the model that returns one score, or several by name; or several such functions by
+            name, whose scores are then called ``name_score``. The model with the best score is saved.
+        callbacks: What is called after steps, evaluations and checkpoints, such as ``EarlyStopping``.
         columns: The data's columns in the order of the loss's columns, if their names differ; or these by data set.
         label: The data's column of labels, if it is not called label or score; or this by data set.
         guide: A model whose vectors are passed to losses that take ``guide``.
@@ -70,14 +72,16 @@ class Trainer:
         loss: Loss | Mapping[str, Loss],
         config: TrainingConfig | None = None,
         *,
-        evaluator: Evaluate | None = None,
+        evaluator: Evaluate | Mapping[str, Evaluate] | None = None,
+        callbacks: Callback | Iterable[Callback] = (),
         columns: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
         label: str | Mapping[str, str] | None = None,
         guide: SentenceEncoder | None = None,
     ) -> None:
         self.model: SentenceEncoder | Any = model
         self.config: TrainingConfig = config or TrainingConfig()
-        self.evaluator: Evaluate | None = evaluator
+        self.evaluator: Evaluate | Mapping[str, Evaluate] | None = evaluator
+        self.callbacks: list[Callback] = as_callbacks(callbacks)
         by_name = dict(data) if isinstance(data, Mapping) else {"data": data}
         if not by_name:
             raise ValueError("there are no data sets; pass at least one")
@@ -175,7 +179,8 @@ class Trainer:
         ranks = Ranks.join(self.model.device.type, self.config.timeout)
         ranks.place(self.model)
         with preserved(self.model.device):
-            run = Run(self.model, self.batches, self.config, self.evaluator, ranks, resume, show_progress_bar)
+            watchers = self.evaluator, self.callbacks
+            run = Run(self.model, self.batches, self.config, *watchers, ranks, resume, show_progress_bar)
             try:
                 return run.train()
             finally:

@@ -1,9 +1,9 @@
-"""The weights of a training run by name, those of the model and of the losses, with their optimizer."""
+"""The weights of a training run by name, those of the model and of the losses, with their optimizers."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from sbert.losses.signature import Loss
-from sbert.training import checkpoint
+from sbert.training import checkpoint, optimizers
+from sbert.training.config import TrainingConfig
 from sbert.training.sharding import like, whole
 
 
@@ -50,36 +51,64 @@ class Weights:
                 digest.update(name.encode() + parameter.detach().flatten()[:64].float().cpu().numpy().tobytes())
         return digest.hexdigest()
 
-    def optimizer(self, weight_decay: float, tensors: Mapping[str, Tensor]) -> torch.optim.Optimizer:
-        """AdamW over all parameters that are not frozen, with its state from the tensors of a checkpoint.
+    def trained(self) -> dict[str, nn.Parameter]:
+        """The parameters that are not frozen: those of the model by their names there, those of losses as ``loss.…``.
 
         Raises:
             ValueError: If all parameters are frozen.
         """
-        trained = {name: value for name, value in self._both.named_parameters() if value.requires_grad}
-        if not trained:
-            raise ValueError("nothing is trained: no weight of the model or the loss has requires_grad=True")
-        groups: dict[tuple[str, float], list[nn.Parameter]] = {}
-        for name, parameter in trained.items():
-            decay = weight_decay if parameter.ndim > 1 else 0.0
-            groups.setdefault((name.partition(".")[0], decay), []).append(parameter)
-        optimizer = torch.optim.AdamW(
-            [{"params": group, "weight_decay": decay} for (_, decay), group in groups.items()], fused=True
-        )
-        for key, value in tensors.items():
-            name, _, state = key.removeprefix("optimizer.").rpartition(".")
-            if key.startswith("optimizer.") and name in trained:
-                optimizer.state[trained[name]][state] = like(value, trained[name])
-        return optimizer
-
-    def tensors(self, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-        """All tensors of a checkpoint, unsharded: the weights, and the optimizer's state as ``optimizer.NAME.KEY``."""
-        states = {
-            f"optimizer.{name}.{key}": value
-            for name, parameter in self._both.named_parameters()
-            for key, value in optimizer.state.get(parameter, {}).items()
+        found = {
+            name.removeprefix("model."): value for name, value in self._both.named_parameters() if value.requires_grad
         }
-        return {name: whole(value) for name, value in (states | self.changing()).items()}
+        if not found:
+            raise ValueError("nothing is trained: no weight of the model or the loss has requires_grad=True")
+        return found
+
+    def optimizers(
+        self, config: TrainingConfig, tensors: Mapping[str, Tensor], values: Mapping[str, Any]
+    ) -> list[torch.optim.Optimizer]:
+        """The optimizers of all parameters that are not frozen, with their state from a checkpoint.
+
+        Args:
+            config: The settings.
+            tensors: Tensors of the checkpoint.
+            values: Numbers of the checkpoint.
+        """
+        parameters = self.trained()
+        made = optimizers.make(config, optimizers.groups(config, self._both, parameters))
+        owner = {part: each for each in made for group in each.param_groups for part in group["params"]}
+        for source in (tensors, values):
+            for key, value in source.items():
+                name, _, state = key.removeprefix("optimizer.").rpartition(".")
+                if key.startswith("optimizer.") and (part := parameters.get(name.removeprefix("model."))) is not None:
+                    found = like(value, part) if isinstance(value, Tensor) else value
+                    owner[part].state[part][state] = found
+        return made
+
+    def optimizer_state(self, made: Sequence[torch.optim.Optimizer]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The state of the optimizers as ``optimizer.NAME.KEY``: tensors, unsharded, and numbers.
+
+        Raises:
+            TypeError: If a value is neither.
+        """
+        tensors, values = {}, {}
+        for name, parameter in self._both.named_parameters():
+            for each in made:
+                for key, value in each.state.get(parameter, {}).items():
+                    if isinstance(value, Tensor):
+                        tensors[f"optimizer.{name}.{key}"] = whole(value)
+                    elif value is None or isinstance(value, (bool, int, float)):
+                        values[f"optimizer.{name}.{key}"] = value
+                    else:
+                        raise TypeError(
+                            f"the optimizer's state {key!r} of {name} is of type {type(value).__name__}, which no"
+                            " checkpoint can hold; use an optimizer whose state is tensors and numbers"
+                        )
+        return tensors, values
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The weights of a checkpoint, unsharded."""
+        return {name: whole(value) for name, value in self.changing().items()}
 
     def restore(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
         """Copy the weights of a checkpoint into the model and the losses.
@@ -88,7 +117,7 @@ class Weights:
             ValueError: If a name or a shape differs.
         """
         present = self.changing()
-        saved = {name: value for name, value in tensors.items() if not name.startswith("optimizer.")}
+        saved = {name: value for name, value in tensors.items() if name.startswith(("model.", "loss."))}
         shapes = [{name: list(value.shape) for name, value in weights.items()} for weights in (saved, present)]
         checkpoint.check_same(path, "weight", *shapes)
         with torch.no_grad():

@@ -284,7 +284,7 @@ def test_a_sampler_of_ones_own(model: SentenceEncoder) -> None:
         ({"epochs": 2, "steps": 10}, "epochs and steps both say how long"),
         ({"sharded": True}, "pass output= to save it"),
         ({"learning_rate": float("nan")}, "learning_rate=nan"),
-        ({"warmup": 2}, "warmup=2 is not a fraction of the steps; pass a number of 0 to 1"),
+        ({"warmup": 2.0}, "warmup=2.0 is not a fraction of the steps; pass 0.0 to 1.0, or an int of steps"),
         ({"mix": "random"}, "mix='random' is unknown"),
         ({"dtype": "float16"}, "dtype='float16' is unknown; pass one of 'float32', 'bfloat16'"),
         ({"dtype": "half"}, "dtype='half' is unknown"),

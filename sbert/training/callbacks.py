@@ -1,0 +1,269 @@
+"""Callbacks: what a trainer calls at the steps, evaluations and checkpoints of a run, and some that are ready."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from sbert.inputs.arguments import check_count
+
+# What a checkpoint holds of a callback: tensors, and values that JSON can hold.
+State = dict[str, Any]
+
+
+@dataclass
+class Progress:
+    """Where a training run is, as its callbacks see it.
+
+    Args:
+        model: The model in training.
+        total: Number of steps of the whole run.
+        settings: The settings of the run, as JSON stores them.
+        folder: The output folder, if there is one.
+        step: Number of finished steps.
+        figures: After a step: ``loss``, ``learning_rate``, ``gradient_norm`` and ``sentences_per_second``; after an
+            evaluation: its scores; else none.
+        path: The folder that was written: a checkpoint, or the model of the end.
+        improved: Whether the evaluation was the best so far.
+        stopped: Whether the run ends after this step.
+    """
+
+    model: Any
+    total: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    folder: Path | None = None
+    step: int = 0
+    figures: Mapping[str, float] = field(default_factory=dict)
+    path: Path | None = None
+    improved: bool = False
+    stopped: bool = False
+
+    def stop(self) -> None:
+        """End the run after this step, as if it were the last: with an evaluation, a checkpoint and the final model."""
+        self.stopped = True
+
+
+class Callback:
+    """What a ``Trainer`` calls while it trains; a subclass overrides what it needs.
+
+    Of several processes, only the first one calls it. What ``state`` returns is in every checkpoint, so a run that is
+    resumed goes on as if it had not been stopped. ``on_save`` comes after its checkpoint was written, so what changes
+    there is in the next one.
+
+    Example:
+        >>> class Print(Callback):
+        ...     def on_step(self, progress):
+        ...         print(progress.step, "of", progress.total)
+        >>> rows = [("A cat sleeps.", "A kitten naps."), ("Taxes rise.", "Taxes go up.")]
+        >>> def loss(anchor, positive): return 1 - torch.cosine_similarity(anchor, positive).mean()
+        >>> trainer = Trainer(SentenceEncoder(minilm), rows, loss, callbacks=[Print()])
+        >>> _ = trainer.fit(show_progress_bar=False)
+        1 of 1
+    """
+
+    def on_step(self, progress: Progress) -> None:
+        """Called after each step."""
+
+    def on_evaluate(self, progress: Progress) -> None:
+        """Called after each evaluation."""
+
+    def on_save(self, progress: Progress) -> None:
+        """Called after each checkpoint was written."""
+
+    def on_end(self, progress: Progress) -> None:
+        """Called at the end, after the final model was written."""
+
+    def state(self) -> State:
+        """What a checkpoint has to hold: tensors, and values that JSON can hold, by name."""
+        return {}
+
+    def restore(self, state: State) -> None:
+        """Set what ``state`` returned when the checkpoint was written."""
+
+
+class EarlyStopping(Callback):
+    """Ends a run when evaluations no longer improve.
+
+    Args:
+        patience: Number of evaluations in a row without an improvement after which the run ends.
+
+    Example:
+        >>> EarlyStopping(patience=3).patience
+        3
+    """
+
+    def __init__(self, patience: int = 3) -> None:
+        self.patience: int = check_count("patience", patience)
+        self._waited = 0
+
+    def on_evaluate(self, progress: Progress) -> None:
+        """Count the evaluations since the best one."""
+        self._waited = 0 if progress.improved else self._waited + 1
+        if self._waited >= self.patience:
+            progress.stop()
+
+    def state(self) -> State:
+        """The count."""
+        return {"waited": self._waited}
+
+    def restore(self, state: State) -> None:
+        """Set the count."""
+        self._waited = int(state["waited"])
+
+
+class AveragedWeights(Callback):
+    r"""A second model, whose weights are an exponential moving average of those in training.
+
+    .. math:: a_t = d_t\, a_{t-1} + (1 - d_t)\, w_t, \quad d_t = \min(d, (1 + t) / (10 + t))
+
+    The average is saved in ``output/averaged`` at the end, and is ``model`` afterwards.
+
+    Args:
+        decay: The factor d; closer to 1 for a longer memory.
+
+    References:
+        Polyak and Juditsky, 1992, Acceleration of Stochastic Approximation by Averaging. The smaller factor of the
+        first steps is that of TensorFlow's ``ExponentialMovingAverage``.
+
+    Example:
+        >>> AveragedWeights(decay=0.99).decay
+        0.99
+    """
+
+    def __init__(self, decay: float = 0.999) -> None:
+        if not 0 <= decay < 1:
+            raise ValueError(f"decay={decay} is not a factor of an average; pass a number from 0 to below 1")
+        self.decay: float = decay
+        self.model: Any = None
+        self._restored: State = {}
+
+    def on_step(self, progress: Progress) -> None:
+        """Move the average towards the weights of this step."""
+        if self.model is None:
+            self.model = copy.deepcopy(progress.model).requires_grad_(False).eval()
+            for name, value in self._restored.items():
+                self._averaged()[name].copy_(value)
+            if not self._restored:
+                return
+        factor = min(self.decay, (1 + progress.step) / (10 + progress.step))
+        current = dict([*progress.model.named_parameters(), *progress.model.named_buffers()])
+        for name, average in self._averaged().items():
+            if average.is_floating_point():
+                average.lerp_(current[name].detach(), 1 - factor)
+            else:
+                average.copy_(current[name])
+
+    def _averaged(self) -> dict[str, Tensor]:
+        return dict([*self.model.named_parameters(), *self.model.named_buffers()])
+
+    def on_end(self, progress: Progress) -> None:
+        """Save the average."""
+        if progress.folder is not None and self.model is not None:
+            self.model.save(progress.folder / "averaged")
+
+    def state(self) -> State:
+        """The average."""
+        return {} if self.model is None else self._averaged()
+
+    def restore(self, state: State) -> None:
+        """Keep the average for the first step, which makes the model."""
+        self._restored = state
+
+
+class PushToHub(Callback):
+    """Uploads the model to the Hugging Face hub: at the end, and after each checkpoint if that is wanted.
+
+    Args:
+        repo_id: Repository, as ``"name/model"``; created if it does not exist.
+        checkpoints: Whether to upload after each checkpoint, too.
+        private: Whether a new repository is private.
+
+    Example:
+        >>> PushToHub("me/my-model").repo_id
+        'me/my-model'
+    """
+
+    def __init__(self, repo_id: str, *, checkpoints: bool = False, private: bool | None = None) -> None:
+        self.repo_id: str = repo_id
+        self._checkpoints, self._private = checkpoints, private
+
+    def on_save(self, progress: Progress) -> None:
+        """Upload the model of a checkpoint."""
+        if self._checkpoints:
+            self._push(progress, f"Step {progress.step}")
+
+    def on_end(self, progress: Progress) -> None:
+        """Upload the final model."""
+        self._push(progress, f"The model after {progress.step} steps")
+
+    def _push(self, progress: Progress, message: str) -> None:
+        progress.model.push_to_hub(self.repo_id, private=self._private, commit_message=message)
+
+
+class Callbacks:
+    """The callbacks of a run, called one after the other on the first process.
+
+    Args:
+        callbacks: The callbacks, in the order in which they are called.
+        progress: What they are told.
+    """
+
+    def __init__(self, callbacks: list[Callback], progress: Progress) -> None:
+        self._callbacks = callbacks
+        self.progress: Progress = progress
+
+    def __bool__(self) -> bool:
+        return bool(self._callbacks)
+
+    def call(self, event: str, **news: Any) -> None:
+        """Call one method of each, such as ``"on_step"``, after the news were set on the progress."""
+        for name, value in {"figures": {}, "path": None, "improved": False, **news}.items():
+            setattr(self.progress, name, value)
+        for callback in self._callbacks:
+            getattr(callback, event)(self.progress)
+
+    @property
+    def names(self) -> list[str]:
+        """The classes of those that keep a state, which a resumed run must have, too."""
+        kinds = [type(each) for each in self._callbacks]
+        return [kind.__name__ for kind in kinds if kind.state is not Callback.state]
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The tensors and the other values that a checkpoint holds, by ``callback.NUMBER.NAME``."""
+        kept = [each for each in self._callbacks if type(each).state is not Callback.state]
+        found = {f"callback.{i}.{name}": value for i, each in enumerate(kept) for name, value in each.state().items()}
+        tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
+        return tensors, {name: value for name, value in found.items() if name not in tensors}
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        """Give each callback its state of a checkpoint."""
+        kept = [each for each in self._callbacks if type(each).state is not Callback.state]
+        for number, callback in enumerate(kept):
+            prefix = f"callback.{number}."
+            state = {
+                name.removeprefix(prefix): value
+                for source in (tensors, values)
+                for name, value in source.items()
+                if name.startswith(prefix)
+            }
+            if state:
+                callback.restore(state)
+
+
+def as_callbacks(given: Any) -> list[Callback]:
+    """A list of callbacks.
+
+    Raises:
+        TypeError: If an element is not a ``Callback``.
+    """
+    listed = [given] if isinstance(given, Callback) else list(given)
+    for number, each in enumerate(listed):
+        if not isinstance(each, Callback):
+            what = each.__name__ if isinstance(each, type) else type(each).__name__
+            raise TypeError(f"callbacks[{number}] is {what}; pass instances of sbert.training.Callback")
+    return listed

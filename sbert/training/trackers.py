@@ -1,0 +1,156 @@
+"""Callbacks that send the figures of a training run to programs that draw them."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from sbert.inputs.extras import missing
+from sbert.training.callbacks import Callback, Progress, State
+
+
+class _Figures(Callback):
+    """Sends the figures of steps and evaluations to a program that draws them."""
+
+    def on_step(self, progress: Progress) -> None:
+        """Send what is known of the step."""
+        self._send("train", progress)
+
+    def on_evaluate(self, progress: Progress) -> None:
+        """Send the scores."""
+        self._send("evaluation", progress)
+
+    def _send(self, group: str, progress: Progress) -> None:
+        finite = {f"{group}/{name}": value for name, value in progress.figures.items() if math.isfinite(value)}
+        self.log(finite, progress)
+
+    def log(self, figures: dict[str, float], progress: Progress) -> None:
+        """Send figures by name."""
+        raise NotImplementedError
+
+
+class TensorBoard(_Figures):
+    """Writes the figures for TensorBoard; see them with ``tensorboard --logdir FOLDER``.
+
+    Args:
+        folder: Where to write. Default: ``tensorboard`` in the output folder.
+
+    Example:
+        >>> TensorBoard("runs/first").folder
+        'runs/first'
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self.folder: str | None = None if folder is None else os.fspath(folder)
+        self._writer: Any = None
+
+    def log(self, figures: dict[str, float], progress: Progress) -> None:
+        """Write figures of this step."""
+        if self._writer is None:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError as error:
+                raise missing("TensorBoard()", "tensorboard", "train") from error
+            folder = self.folder or os.fspath((progress.folder or Path()) / "tensorboard")
+            # After a resume, steps that run again replace those after the checkpoint.
+            self._writer = SummaryWriter(folder, purge_step=progress.step)
+        for name, value in figures.items():
+            self._writer.add_scalar(name, value, progress.step)
+
+    def on_save(self, progress: Progress) -> None:  # noqa: ARG002
+        """Write what is waiting."""
+        if self._writer is not None:
+            self._writer.flush()
+
+    def on_end(self, progress: Progress) -> None:  # noqa: ARG002
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+class WandB(_Figures):
+    """Sends the figures and the settings to Weights & Biases. A resumed run goes on as the same run.
+
+    Args:
+        options: Arguments of ``wandb.init``, such as ``project``, ``name`` and ``mode="offline"``.
+
+    Example:
+        >>> WandB(project="cats", mode="offline").options["project"]
+        'cats'
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self.options: dict[str, Any] = options
+        self._run: Any = None
+        self._id: str | None = None
+
+    def log(self, figures: dict[str, float], progress: Progress) -> None:
+        """Send figures of this step."""
+        if self._run is None:
+            try:
+                import wandb
+            except ImportError as error:
+                raise missing("WandB()", "wandb", "train") from error
+            same = {} if self._id is None else {"id": self._id, "resume": "allow"}
+            self._run = wandb.init(config=dict(progress.settings), **{**self.options, **same})
+            self._id = self._run.id
+        self._run.log(figures, step=progress.step)
+
+    def on_end(self, progress: Progress) -> None:  # noqa: ARG002
+        """Finish the run."""
+        if self._run is not None:
+            self._run.finish()
+
+    def state(self) -> State:
+        """The id of the run."""
+        return {"id": self._id}
+
+    def restore(self, state: State) -> None:
+        """Go on with the run of this id."""
+        self._id = state["id"]
+
+
+class MLflow(_Figures):
+    """Sends the figures and the settings to MLflow. A resumed run goes on as the same run.
+
+    Args:
+        options: Arguments of ``mlflow.start_run``, such as ``run_name`` and ``experiment_id``.
+
+    Example:
+        >>> MLflow(run_name="cats").options["run_name"]
+        'cats'
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self.options: dict[str, Any] = options
+        self._id: str | None = None
+        self._client: Any = None
+
+    def log(self, figures: dict[str, float], progress: Progress) -> None:
+        """Send figures of this step."""
+        if self._client is None:
+            try:
+                import mlflow
+            except ImportError as error:
+                raise missing("MLflow()", "mlflow", "train") from error
+            same = {} if self._id is None else {"run_id": self._id}
+            started = mlflow.start_run(**{**self.options, **same})
+            if self._id is None:
+                mlflow.log_params({name: str(value)[:500] for name, value in progress.settings.items()})
+            self._id, self._client = started.info.run_id, mlflow
+        self._client.log_metrics(figures, step=progress.step)
+
+    def on_end(self, progress: Progress) -> None:  # noqa: ARG002
+        """Finish the run."""
+        if self._client is not None:
+            self._client.end_run()
+
+    def state(self) -> State:
+        """The id of the run."""
+        return {"id": self._id}
+
+    def restore(self, state: State) -> None:
+        """Go on with the run of this id."""
+        self._id = state["id"]
