@@ -28,7 +28,7 @@ from sbert.training import (
     WandB,
     checkpoint,
 )
-from tests.training.test_training import fit, model, pairs, ranking, same_weights, weights
+from tests.training.test_training import fit, model, pairs, ranking, weights
 
 __all__ = ["model"]  # A fixture.
 
@@ -131,6 +131,9 @@ def test_checkpointing_gives_the_same_gradients(model: SentenceEncoder, tmp_path
 def test_compiled_layers_give_nearly_the_same(model: SentenceEncoder, tmp_path: Path, monkeypatch: Any) -> None:
     model.save(tmp_path / "m")
     plain, compiled = loaded(tmp_path / "m"), loaded(tmp_path / "m")
+    for module in [*plain.modules(), *compiled.modules()]:
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0  # Masks are drawn in another order.
     graphs: list[Any] = []
     original = torch.nn.Module.compile
 
@@ -139,11 +142,11 @@ def test_compiled_layers_give_nearly_the_same(model: SentenceEncoder, tmp_path: 
         return graph.forward
 
     monkeypatch.setattr(torch.nn.Module, "compile", lambda self: original(self, backend=backend))
-    fit(plain, pairs(12, False), ranking, steps=2)
-    fit(compiled, pairs(12, False), ranking, steps=2, compile=True)
+    fit(plain, pairs(12, False), ranking, steps=2, optimizer=torch.optim.SGD)
+    fit(compiled, pairs(12, False), ranking, steps=2, optimizer=torch.optim.SGD, compile=True)
     assert graphs
     assert all(layer._compiled_call_impl is None for layer in compiled[0].auto_model.encoder.layer)
-    same_weights(plain, compiled)
+    assert torch.allclose(weights(plain), weights(compiled), atol=1e-6)
 
 
 def test_frozen_weights_stay_and_others_have_rates_of_their_own(model: SentenceEncoder, tmp_path: Path) -> None:
