@@ -74,16 +74,21 @@ add rows with other labels.
 
 from sbert.losses.classification import SoftmaxLoss
 from sbert.losses.contrastive import ContrastiveLoss, OnlineContrastiveLoss
+from sbert.losses.contrastive_tension import ContrastiveTensionLoss
 from sbert.losses.distillation import DistillKLDivLoss, MarginMSELoss, MSELoss
+from sbert.losses.embedding_distillation import EmbeddingDistillationLoss
 from sbert.losses.lambda_loss import LambdaLoss, RankNetLoss
 from sbert.losses.lists import ListMLELoss, ListNetLoss, LocalizedContrastiveLoss, ScoreMarginMSELoss
+from sbert.losses.mega_batch import MegaBatchMarginLoss
 from sbert.losses.ranking import MultipleNegativesRankingLoss
 from sbert.losses.regression import AnglELoss, CoSENTLoss, CosineSimilarityLoss
+from sbert.losses.regularization import GlobalOrthogonalRegularizationLoss
 from sbert.losses.scores import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
 from sbert.losses.triplets import BatchAllTripletLoss, BatchHardTripletLoss, BatchSemiHardTripletLoss, TripletLoss
-from sbert.losses.wrappers import MatryoshkaLoss, WeightedSum
+from sbert.losses.wrappers import AdaptiveLayerLoss, MatryoshkaLoss, WeightedSum
 
 __all__ = [
+    "AdaptiveLayerLoss",
     "AnglELoss",
     "BatchAllTripletLoss",
     "BatchHardTripletLoss",
@@ -91,9 +96,12 @@ __all__ = [
     "BinaryCrossEntropyLoss",
     "CoSENTLoss",
     "ContrastiveLoss",
+    "ContrastiveTensionLoss",
     "CosineSimilarityLoss",
     "CrossEntropyLoss",
     "DistillKLDivLoss",
+    "EmbeddingDistillationLoss",
+    "GlobalOrthogonalRegularizationLoss",
     "LambdaLoss",
     "ListMLELoss",
     "ListNetLoss",
@@ -101,6 +109,7 @@ __all__ = [
     "MSELoss",
     "MarginMSELoss",
     "MatryoshkaLoss",
+    "MegaBatchMarginLoss",
     "MultipleNegativesRankingLoss",
     "OnlineContrastiveLoss",
     "RankNetLoss",

@@ -104,18 +104,20 @@ class MarginMSELoss(LossModule):
 class DistillKLDivLoss(LossModule):
     """KL divergence between the teacher's and the student's distribution over the candidates of each row.
 
-        loss = t^2 mean_i KL( softmax(labels_i / t) || softmax(s(a_i, c_i) / t) )
+        loss = t^2 mean_i KL( softmax(labels_i / t') || softmax(s(a_i, c_i) / t) )
 
     The candidates c of a row are its positive and its negatives. The factor t^2 makes the size of the gradient
     independent of the temperature.
 
     Args:
-        temperature: t, divides the scores of both. Greater values make both distributions flatter.
+        temperature: t, divides the student's scores. Greater values make the distribution flatter.
+        teacher_temperature: t', divides the teacher's scores; by default t. A value that suits their spread.
         similarity: s, ``"dot"``, ``"cosine"``, ``"euclidean"`` or ``"manhattan"``; the last two are negative distances.
 
     Shape:
         Each column: (rows, dim). labels: (rows, 1 + negatives), the teacher's scores of the positive and of each
-        negative, before the softmax. Output: scalar.
+        negative, before the softmax. mask: (rows, 1 + negatives), boolean; candidates where it is False, such as false
+        negatives, are excluded from both distributions. Output: scalar.
 
     Raises:
         ValueError: If a setting is unknown or not positive, there are no negatives, a label is not finite, or the
@@ -132,17 +134,29 @@ class DistillKLDivLoss(LossModule):
         tensor(0.0601)
     """
 
-    def __init__(self, temperature: float = 1.0, similarity: str = "dot") -> None:
+    def __init__(
+        self, temperature: float = 1.0, similarity: str = "dot", teacher_temperature: float | None = None
+    ) -> None:
         super().__init__()
         self.temperature: float = check_temperature(temperature)
+        self.teacher_temperature: float = check_temperature(teacher_temperature or temperature)
         self.similarity: str = check_similarity(similarity)
 
-    def forward(self, anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor) -> Tensor:
+    def forward(
+        self, anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor, mask: Tensor | None = None
+    ) -> Tensor:
         _check_negatives(self, negatives, "the distribution over one candidate is always 1")
         columns = same_shape(self, anchor, positive, *negatives)
         labels = checked_labels(self, labels, (len(anchor), 1 + len(negatives))).to(columns[0].dtype)
-        student = F.log_softmax(_candidate_scores(columns, self.similarity) / self.temperature, 1)
-        teacher = F.log_softmax(labels / self.temperature, 1)  # (rows, 1 + negatives)
+        student = _candidate_scores(columns, self.similarity) / self.temperature  # (rows, 1 + negatives)
+        teacher = labels / self.teacher_temperature
+        if mask is not None:
+            if mask.dtype != torch.bool or mask.shape != student.shape:
+                found = f"{mask.dtype} of shape {tuple(mask.shape)}"
+                raise ValueError(f"mask is {found}; pass a boolean one of shape {tuple(student.shape)}")
+            # Not -inf, as 0 * inf is NaN.
+            student, teacher = (each.masked_fill(~mask, torch.finfo(each.dtype).min / 2) for each in (student, teacher))
+        student, teacher = student.log_softmax(1), teacher.log_softmax(1)
         return self.temperature**2 * F.kl_div(student, teacher, reduction="batchmean", log_target=True)
 
     def check_labels(self, labels: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Losses that combine other losses: MatryoshkaLoss, WeightedSum."""
+"""Losses that combine other losses: MatryoshkaLoss, AdaptiveLayerLoss, WeightedSum."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.checks import same_shape
+from sbert.losses.checks import check_temperature, same_shape
 from sbert.losses.module import Data, LossModule, run_check
 from sbert.losses.signature import Loss, Signature
 
@@ -110,6 +111,78 @@ class MatryoshkaLoss(_Combination):
                 given["labels"] = vectors[..., :dim]
             values.append(weight * self.losses[0](*(column[:, :dim] for column in columns), **given))
         return torch.stack(values).sum()
+
+
+class AdaptiveLayerLoss(_Combination):
+    """A loss on the vectors of every layer, so that a model is useful with its first layers alone.
+
+        loss = w_L l(x_L) + mean over l < L of w_l l(x_l) + k t KL( softmax(x_L / t) || softmax(x_l / t) )
+
+    The columns hold the vectors x_1 to x_L of all layers side by side: a loss sees vectors only, and ``sbert.losses``
+    shows the encoder that returns them. The Kullback-Leibler divergence is the mean over all vectors, and has no
+    gradient at x_L, from which the other layers learn.
+
+    With a ``MatryoshkaLoss`` as the loss, this is 2d-Matryoshka: vectors that can be truncated, of every layer.
+    Here all layers count in every step; the paper draws one.
+
+    Args:
+        loss: A loss module, or a function of columns.
+        layers: L, the number of layers.
+        weights: w, one weight for each layer, the last layer last; by default all 1.
+        kl_weight: k; 0 leaves the divergence out.
+        kl_temperature: t.
+
+    Shape:
+        Each column: (rows, layers * dim). labels, texts, guide and row data: as the loss takes them. Output: scalar.
+
+    Raises:
+        ValueError: If a setting is invalid, or the vectors cannot be divided into so many layers.
+        TypeError: If the loss is not callable, or does not take an extra that was given.
+
+    References:
+        Li et al., 2024, section 3 (2d-Matryoshka). https://arxiv.org/abs/2402.14776
+
+    Example:
+        >>> from sbert.losses import CosineSimilarityLoss
+        >>> loss = AdaptiveLayerLoss(CosineSimilarityLoss(), layers=2, kl_weight=0)
+        >>> second = torch.tensor([[1.0, 0.0, 0.0, 1.0]])  # The first layer sees equal texts, the last does not.
+        >>> loss(torch.tensor([[1.0, 0.0, 1.0, 0.0]]), second, labels=torch.tensor([1.0]))
+        tensor(1.)
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        layers: int,
+        weights: Sequence[float] | None = None,
+        kl_weight: float = 1.0,
+        kl_temperature: float = 0.3,
+    ) -> None:
+        weights = (1.0,) * layers if weights is None else weights
+        if layers < 2 or len(weights) != layers:
+            raise ValueError(
+                f"{len(weights)} weights for layers={layers}; pass 2 layers or more, and a weight for each"
+            )
+        if not 0 <= kl_weight < math.inf:
+            raise ValueError(f"kl_weight={kl_weight} is negative or not finite; pass 0 or more")
+        super().__init__([loss], weights)
+        self.layers: int = layers
+        self.kl_weight: float = kl_weight
+        self.kl_temperature: float = check_temperature(kl_temperature)
+
+    def forward(self, *columns: Tensor, **extras: Any) -> Tensor:
+        given, columns = self._given(extras), tuple(same_shape(self, *columns))
+        if columns[0].shape[1] % self.layers:
+            raise ValueError(f"vectors of dim {columns[0].shape[1]} are not those of {self.layers} layers side by side")
+        layers = list(zip(*(column.chunk(self.layers, 1) for column in columns), strict=True))
+        values = [weight * self.losses[0](*x, **given) for x, weight in zip(layers, self.weights, strict=True)]
+        loss = values[-1] + torch.stack(values[:-1]).mean()
+        if not self.kl_weight:
+            return loss
+        *logs, last = [(torch.cat(x) / self.kl_temperature).log_softmax(1) for x in layers]
+        target = last.detach()
+        divergences = [F.kl_div(log, target, reduction="batchmean", log_target=True) for log in logs]
+        return loss + self.kl_weight * self.kl_temperature * torch.stack(divergences).mean()
 
 
 class WeightedSum(_Combination):

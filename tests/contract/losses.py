@@ -11,20 +11,25 @@ import torch
 from torch import Generator, Tensor
 
 from sbert.losses import (
+    AdaptiveLayerLoss,
     AnglELoss,
     BatchAllTripletLoss,
     BatchHardTripletLoss,
     BatchSemiHardTripletLoss,
     ContrastiveLoss,
+    ContrastiveTensionLoss,
     CoSENTLoss,
     CosineSimilarityLoss,
     DistillKLDivLoss,
+    EmbeddingDistillationLoss,
+    GlobalOrthogonalRegularizationLoss,
     LambdaLoss,
     ListMLELoss,
     ListNetLoss,
     LocalizedContrastiveLoss,
     MarginMSELoss,
     MatryoshkaLoss,
+    MegaBatchMarginLoss,
     MSELoss,
     MultipleNegativesRankingLoss,
     OnlineContrastiveLoss,
@@ -100,6 +105,11 @@ def cosines(rows: int, dim: int, generator: Generator) -> Tensor:
     return _exact(torch.rand(rows, generator=generator) * 2 - 1)
 
 
+def several_vectors(rows: int, dim: int, generator: Generator) -> Tensor:
+    """Vectors of a teacher for each of two columns, of another dimension."""
+    return _exact(torch.randn(rows, 2, dim - 3, generator=generator))
+
+
 def grades(rows: int, dim: int, generator: Generator) -> Tensor:
     """0 to 5 by halves, so that some are equal."""
     return torch.randint(11, (rows,), generator=generator).double() / 2
@@ -145,6 +155,11 @@ def plain_weighted(anchor: Tensor, positive: Tensor, *, weight: Tensor, group: T
 
 def weights_and_groups(rows: int, generator: Generator) -> dict[str, Tensor]:
     return {"weight": _exact(torch.rand(rows, generator=generator)), "group": torch.arange(rows) % max(1, rows // 2)}
+
+
+def masks(rows: int, generator: Generator) -> dict[str, Tensor]:
+    """Which of three candidates count: at least one."""
+    return {"mask": torch.rand(rows, 3, generator=generator) < torch.tensor([2, 0.5, 0.7])}
 
 
 def _softmax(pieces: tuple[str, ...]) -> Callable[[int], SoftmaxLoss]:
@@ -234,6 +249,35 @@ LOSSES = [
     ),
     Row("MatryoshkaLoss-alone", lambda dim: MatryoshkaLoss(_Ranking(), [dim, dim // 2]), 2, none, ALONE),
     Row("WeightedSum-ranking", lambda dim: WeightedSum((AnglELoss(), 1.0), (_Ranking(), 1.0)), 2, grades, ((1, [3]),)),
+    Row("DistillKLDivLoss-2", lambda dim: DistillKLDivLoss(0.5, "cosine", 2.0), 4, scores(3)),
+    Row("DistillKLDivLoss-mask", lambda dim: DistillKLDivLoss(), 4, scores(3), row_data=masks),
+    *(
+        Row(f"EmbeddingDistillationLoss-{name}", lambda dim, n=name: EmbeddingDistillationLoss(distance=n), 2, vectors)
+        for name in ("cosine", "euclidean", "manhattan", "mse")
+    ),
+    *(
+        Row(
+            f"EmbeddingDistillationLoss-projection-{name}",
+            lambda dim, n=name: EmbeddingDistillationLoss(dim, dim - 3, n),
+            2,
+            several_vectors,
+        )
+        for name in ("cosine", "euclidean", "mse")
+    ),
+    Row("ContrastiveTensionLoss", lambda dim: ContrastiveTensionLoss(), 1, none, ALONE),
+    Row("MegaBatchMarginLoss", lambda dim: MegaBatchMarginLoss(), 2, none, ALONE),
+    Row("GlobalOrthogonalRegularizationLoss", lambda dim: GlobalOrthogonalRegularizationLoss(2.0, 0.5), 2, none, ALONE),
+    Row("AdaptiveLayerLoss", lambda dim: AdaptiveLayerLoss(_Ranking(), 2, [0.5, 2.0], 0), 3, none),
+    Row(
+        "AdaptiveLayerLoss-divergence", lambda dim: AdaptiveLayerLoss(CosineSimilarityLoss(), 4, None, 0.1), 2, cosines
+    ),
+    Row(
+        "AdaptiveLayerLoss-2d",
+        lambda dim: AdaptiveLayerLoss(MatryoshkaLoss(_Ranking(), [dim // 2, dim // 4]), 2, None, 0.1),
+        2,
+        none,
+        ALONE,
+    ),
     *(
         Row(f"{type(loss).__name__}-{name}", lambda dim, loss=loss: copy.deepcopy(loss), 1, relevance, of_lists=True)
         for name, loss in {

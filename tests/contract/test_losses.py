@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert import losses
-from sbert.losses import MatryoshkaLoss, MultipleNegativesRankingLoss, WeightedSum
+from sbert.losses import AdaptiveLayerLoss, MatryoshkaLoss, MultipleNegativesRankingLoss, WeightedSum
 from sbert.training import Signature
 from tests.contract.losses import CLASSES, CONCATENATIONS, CONTRASTS, LOSSES, MARGINS, NARROW, Row, plain, plain_ranking
 
@@ -63,7 +63,7 @@ def test_scalar_and_finite(row: Row, dtype: torch.dtype) -> None:
 @every
 def test_gradcheck(row: Row) -> None:
     loss, columns, extras = sample(row, rows=4)
-    if getattr(loss, "hardness", 0):
+    if getattr(loss, "hardness", 0) or getattr(loss, "kl_weight", 0):
         return  # It has a term without a gradient, and is compared with sentence-transformers.
     parameters = list(loss.parameters()) if isinstance(loss, nn.Module) else []
     assert torch.autograd.gradcheck(lambda *inputs: loss(*inputs[: row.columns], **extras), [*columns, *parameters])
@@ -85,19 +85,17 @@ def test_matryoshka(row: Row) -> None:
     torch.testing.assert_close(MatryoshkaLoss(loss, [DIM])(*columns, **extras), expected, rtol=0, atol=0)
     half = [column[:, : DIM // 2] for column in columns]
     both = MatryoshkaLoss(loss, [DIM // 2, DIM], [0.25, 2.0])
-    if "Softmax" in row.name or "softmax" in row.name:
-        with pytest.raises(ValueError, match=r"vectors have dim 4, but SoftmaxLoss was made with dim=8; pass dim=4"):
+    if "Softmax" in row.name or "softmax" in row.name or "projection" in row.name:
+        with pytest.raises(ValueError, match=r"vectors have dim 4, but \w+ was made with dim=8; pass dim=4"):
             both(*columns, **extras)
         return
     if row.of_lists:  # Documents are not dimensions.
         return
-    if row.name.startswith("MatryoshkaLoss") and row.name != "MatryoshkaLoss-plain":
-        with pytest.raises(ValueError, match="dims contains 8, but the vectors have dim 4; pass at most 4"):
+    if row.name.startswith(("MatryoshkaLoss", "AdaptiveLayerLoss-2d")) and row.name != "MatryoshkaLoss-plain":
+        with pytest.raises(ValueError, match=r"dims contains [84], but the vectors have dim [42]; pass at most [42]"):
             both(*columns, **extras)
         return
-    short = (
-        {"labels": extras["labels"][:, : DIM // 2]} if "MSELoss-" in row.name and "Margin" not in row.name else extras
-    )
+    short = {"labels": extras["labels"][:, : DIM // 2]} if Signature.of(loss).labels_are_vectors else extras
     value = 2 * expected + 0.25 * loss(*half, **short)
     torch.testing.assert_close(both(*columns, **extras), value, rtol=0, atol=1e-12)
 
@@ -251,14 +249,57 @@ def margin_loss(loss: Any, columns: list[list[Vector]], labels: Any) -> float:
     return mean(errors)
 
 
-def divergence_loss(loss: Any, columns: list[list[Vector]], labels: Any) -> float:
+def divergence(teacher: Vector, student: Vector) -> float:
+    return math.fsum(
+        math.exp(log_softmax(teacher, k)) * (log_softmax(teacher, k) - log_softmax(student, k))
+        for k in range(len(teacher))
+    )
+
+
+def divergence_loss(loss: Any, columns: list[list[Vector]], labels: Any, mask: Any = None) -> float:
     total = 0.0
-    for (anchor, *candidates), teacher in zip(zip(*columns, strict=True), labels, strict=True):
-        student = [similarity(loss.similarity, anchor, vector) / loss.temperature for vector in candidates]
-        teacher = [score / loss.temperature for score in teacher]
-        for k in range(len(candidates)):
-            total += math.exp(log_softmax(teacher, k)) * (log_softmax(teacher, k) - log_softmax(student, k))
+    for i, ((anchor, *candidates), scores) in enumerate(zip(zip(*columns, strict=True), labels, strict=True)):
+        kept = [k for k in range(len(scores)) if mask is None or mask[i][k]]
+        student = [similarity(loss.similarity, anchor, candidates[k]) / loss.temperature for k in kept]
+        total += divergence([scores[k] / loss.teacher_temperature for k in kept], student)
     return loss.temperature**2 * total / len(labels)
+
+
+def embedding_loss(loss: Any, columns: list[list[Vector]], labels: Any) -> float:
+    found = []
+    for c, column in enumerate(columns):
+        for vector, label in zip(column, labels, strict=True):
+            if loss.projection is not None:
+                weight, bias = loss.projection.weight.tolist(), loss.projection.bias.tolist()
+                vector, label = [dot(w, vector) + b for w, b in zip(weight, bias, strict=True)], label[c]
+            mse = loss.distance == "mse"
+            found.append(math.dist(vector, label) ** 2 / len(label) if mse else distance(loss.distance, vector, label))
+    return mean(found)
+
+
+def tension_loss(loss: Any, columns: list[list[Vector]], labels: Any) -> float:
+    half = DIM // 2
+    first, second = [vector[:half] for vector in columns[0]], [vector[half:] for vector in columns[0]]
+    scores = [[math.exp(loss.log_scale.item()) * similarity("cosine", u, v) for v in second] for u in first]
+    both = (scores, [list(column) for column in zip(*scores, strict=True)])
+    return mean(-log_softmax(row, i) for matrix in both for i, row in enumerate(matrix))
+
+
+def mega_batch_loss(loss: Any, columns: list[list[Vector]], labels: Any) -> float:
+    cosines = [[similarity("cosine", a, p) for p in columns[1]] for a in columns[0]]
+    return mean(
+        max(loss.positive_margin - row[i], 0) + max(max(row[:i] + row[i + 1 :]) - loss.negative_margin, 0)
+        for i, row in enumerate(cosines)
+    )
+
+
+def orthogonal_loss(loss: Any, columns: list[list[Vector]], labels: Any) -> float:
+    found = []
+    for column in columns:
+        cosines = [similarity("cosine", u, v) for u in column for v in column if u is not v]
+        spread = max(mean(c * c for c in cosines) - 1 / DIM, 0)
+        found.append(loss.mean_weight * mean(cosines) ** 2 + loss.second_moment_weight * spread)
+    return mean(found)
 
 
 REFERENCES: dict[str, Callable[[Any, list[list[Vector]], Any], float]] = {
@@ -286,6 +327,10 @@ REFERENCES: dict[str, Callable[[Any, list[list[Vector]], Any], float]] = {
         for x, y in zip(u, v, strict=True)
     ),
     "DistillKLDivLoss": divergence_loss,
+    "EmbeddingDistillationLoss": embedding_loss,
+    "ContrastiveTensionLoss": tension_loss,
+    "MegaBatchMarginLoss": mega_batch_loss,
+    "GlobalOrthogonalRegularizationLoss": orthogonal_loss,
     "plain": lambda loss, columns, labels: mean(
         (math.dist(u, v) ** 2 - label) ** 2 for u, v, label in zip(*columns, labels, strict=True)
     ),
@@ -307,6 +352,13 @@ def reference(loss: Any, columns: list[list[Vector]], labels: Any, **given: Any)
         return sum(
             weight * reference(part, columns, labels, **own) for (part, weight), own in zip(parts, taken, strict=True)
         )
+    if isinstance(loss, AdaptiveLayerLoss):
+        dim = len(columns[0][0]) // loss.layers
+        blocks = [[[v[k * dim : (k + 1) * dim] for v in column] for column in columns] for k in range(loss.layers)]
+        *values, last = (w * reference(loss.losses[0], x, labels) for w, x in zip(loss.weights, blocks, strict=True))
+        *logs, target = [[[x / loss.kl_temperature for x in v] for column in block for v in column] for block in blocks]
+        far = mean(divergence(y, x) for log in logs for x, y in zip(log, target, strict=True))
+        return last + mean(values) + loss.kl_weight * loss.kl_temperature * far
     if isinstance(loss, MatryoshkaLoss):
         total = 0.0
         for dim, weight in zip(loss.dims, loss.weights, strict=True):
@@ -358,6 +410,44 @@ class Given(nn.Module):
         from transformers import PreTrainedTokenizerFast
 
         return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"a": 0}, unk_token="a")))
+
+
+class Half(nn.Module):
+    """One of two models, whose vectors stand side by side."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"sentence_embedding": features["vectors"].chunk(2, 1)[self.number]}
+
+
+class Summed(nn.Module):
+    """A loss of sentence-transformers that returns its terms by name."""
+
+    def __init__(self, loss: Any) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, features: Any, labels: Any) -> Tensor:
+        return torch.stack(list(self.loss(features, labels).values())).sum()
+
+
+def tension_peer(peer: Any, loss: Any) -> Any:
+    other = peer.ContrastiveTensionLossInBatchNegatives(Given()).double()
+    other.model1, other.model2 = Half(0), Half(1)
+    return other
+
+
+def embedding_peer(distance: str, projected: bool) -> Callable[[Any, Any], Any]:
+    def make(peer: Any, loss: Any) -> Any:
+        other = peer.EmbedDistillLoss(Given(), distance, DIM - 3 if projected else None).double()
+        if projected:
+            other.projection.load_state_dict(loss.projection.state_dict())
+        return other
+
+    return make
 
 
 def softmax_peer(pieces: tuple[str, ...]) -> Callable[[Any, Any], Any]:
@@ -414,6 +504,17 @@ def peers() -> dict[str, Callable[[Any, Any], Any]]:
     found[f"{ranking}-contrast-2"] = lambda peer, loss: peer.MultipleNegativesRankingLoss(
         Given(), directions=("query_to_doc", "query_to_query", "doc_to_query", "doc_to_doc")
     )
+    found["DistillKLDivLoss-2"] = lambda peer, loss: peer.DistillKLDivLoss(
+        Given(), util.pairwise_cos_sim, student_temperature=0.5, teacher_temperature=2.0
+    )
+    found["ContrastiveTensionLoss"] = tension_peer
+    found["MegaBatchMarginLoss"] = lambda peer, loss: peer.MegaBatchMarginLoss(Given(), use_mini_batched_version=False)
+    found["GlobalOrthogonalRegularizationLoss"] = lambda peer, loss: Summed(
+        peer.GlobalOrthogonalRegularizationLoss(Given(), mean_weight=2.0, second_moment_weight=0.5)
+    )
+    for ours, theirs in {"cosine": "cosine", "euclidean": "l2", "mse": "mse"}.items():
+        found[f"EmbeddingDistillationLoss-{ours}"] = embedding_peer(theirs, False)
+        found[f"EmbeddingDistillationLoss-projection-{ours}"] = embedding_peer(theirs, True)
     for mode, theirs in modes.items():
         found[f"{ranking}-{mode}"] = lambda peer, loss, m=theirs: peer.MultipleNegativesRankingLoss(
             Given(), hardness_mode=m, hardness_strength=5.0
@@ -463,19 +564,31 @@ def test_agrees_with_sentence_transformers(row: Row) -> None:
 
     known = peers()
     if row.name not in known:
-        kinds = ("plain", "WeightedSum", "MatryoshkaLoss-MSE", "MatryoshkaLoss-plain")
+        kinds = ("plain", "WeightedSum", "MatryoshkaLoss-MSE", "MatryoshkaLoss-plain", "DistillKLDivLoss-mask")
+        kinds += ("EmbeddingDistillationLoss-manhattan", "AdaptiveLayerLoss")  # See tests/losses/test_layers.py.
         assert row.name.startswith(kinds), "no peer, and no reason"
         return
     loss, columns, extras = sample(row)
     other = known[row.name](peer, loss)
-    if "Contrastive" in row.name and "cosine" not in row.name:
+    if "ContrastiveLoss" in row.name and "cosine" not in row.name:
         # Its distances are of a - b + 1e-6. Taking the 1e-6 away beforehand leaves that of a - b.
         inner, shifted = other, [columns[0] - 1e-6, columns[1]]
         value = inner([{"vectors": column} for column in shifted], extras["labels"])
         results = [with_gradients(loss, columns, extras), [value, *torch.autograd.grad(value, columns)]]
         torch.testing.assert_close(results[0], results[1], rtol=0, atol=1e-6)
         return
-    against_peer(loss, other, columns, extras)
+    exact = (
+        "Embedding",
+        "Tension",
+        "Mega",
+        "Orthogonal",
+        "DistillKLDivLoss-2",
+        "contrast",
+        "-all",
+        "-in_batch",
+        "-hard",
+    )
+    against_peer(loss, other, columns, extras, 1e-9 if any(part in row.name for part in exact) else 1e-6)
 
 
 def guide_vectors(columns: int, dtype: torch.dtype = torch.float64) -> Tensor:

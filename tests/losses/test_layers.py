@@ -1,0 +1,210 @@
+"""What a user's encoder returns for losses of several models or layers, and a decoder fed by ``collate``: few lines."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sbert import Pooling, SentenceEncoder, TokenBatch, TokenEmbeddings, Trainer, TrainingConfig, Transformer
+from sbert.losses import AdaptiveLayerLoss, ContrastiveTensionLoss, MatryoshkaLoss, MultipleNegativesRankingLoss
+from sbert.training import Ranks, Signature, TrainingBatch, backward
+from tests import small
+
+WORDS = small.CORPUS[1].split()
+PAIRS = [(" ".join(WORDS[i : i + 4]), " ".join(WORDS[i + 2 : i + 5])) for i in range(6)]
+
+
+class AllLayers(Transformer):
+    """The vectors of all layers, side by side."""
+
+    first = 1  # Without the embeddings below.
+
+    @property
+    def dim(self) -> int:
+        return super().dim * (1 - self.first + int(self.network.config.num_hidden_layers))
+
+    def forward(self, batch: TokenBatch) -> TokenEmbeddings:
+        ids, mask = batch.padded()
+        output = self.materialize()(ids, attention_mask=mask.long(), output_hidden_states=True)
+        return batch.embeddings(torch.cat(output.hidden_states[self.first :], -1)[mask])
+
+
+class Twins(Transformer):
+    """The vectors of two copies of a network, side by side; the second is the model to keep."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.second = copy.deepcopy(Transformer(self.materialize(), self.tokenizer))
+
+    @property
+    def dim(self) -> int:
+        return 2 * super().dim
+
+    def forward(self, batch: TokenBatch) -> TokenEmbeddings:
+        both = [super().forward(batch).values, self.second(batch).values]
+        return batch.embeddings(torch.cat(both, 1))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    return Path(small.bert(tmp_path_factory.mktemp("model") / "bert"))
+
+
+class AllStates(AllLayers):
+    """The same with the embeddings below the first layer, which sentence-transformers takes for a layer."""
+
+    first = 0
+
+
+def test_adaptive_layers_agree_with_sentence_transformers(folder: Path) -> None:
+    """2d-Matryoshka: value and gradients of all weights, in float64."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import losses as peer
+    from sentence_transformers.sentence_transformer import modules
+
+    reader = modules.Transformer(str(folder))
+    theirs = SentenceTransformer(modules=[reader, modules.Pooling(16, "mean")], device="cpu").double().eval()
+    inner = peer.MatryoshkaLoss(theirs, peer.MultipleNegativesRankingLoss(theirs), [16, 8])
+    other = peer.AdaptiveLayerLoss(theirs, inner, -1, 0.7, kl_div_weight=0.5, layer_weighting=lambda layer: 1.0 + layer)
+    expected = other([theirs.preprocess(list(column)) for column in zip(*PAIRS, strict=True)], None)
+    expected.backward()
+
+    ours = SentenceEncoder(AllStates(folder), Pooling("mean"), device="cpu").double().eval()
+    ranking = MatryoshkaLoss(MultipleNegativesRankingLoss(), [16, 8])
+    loss = AdaptiveLayerLoss(ranking, layers=3, weights=[1.0, 2.0, 0.7], kl_weight=2 * 0.5)  # Theirs is a sum.
+    value = backward(ours, loss, TrainingBatch.of(ours, PAIRS, Signature.of(loss)))
+    torch.testing.assert_close(value, expected.detach(), rtol=0, atol=1e-9)
+    gradients = {name: p.grad for name, p in ours[0].network.named_parameters() if p.grad is not None}
+    known = {name: p.grad for name, p in reader.auto_model.named_parameters() if p.grad is not None}
+    assert gradients.keys() == known.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, known[name], rtol=0, atol=1e-9)
+
+
+def test_every_layer_is_trained(folder: Path) -> None:
+    loss = AdaptiveLayerLoss(MatryoshkaLoss(MultipleNegativesRankingLoss(), [16, 8]), layers=2)
+    model = SentenceEncoder(AllLayers(folder), Pooling("mean"), device="cpu")
+    assert model.encode(PAIRS[0][0]).shape == (32,)
+    last = SentenceEncoder(Transformer(folder), Pooling("mean"), device="cpu")
+    np.testing.assert_allclose(model.encode(PAIRS[0][0])[16:], last.encode(PAIRS[0][0]), atol=1e-6)
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    Trainer(model, PAIRS, loss, TrainingConfig(steps=1, batch_size=6)).fit(show_progress_bar=False)
+    changed = {name for name, value in model.named_parameters() if not torch.equal(value, before[name])}
+    assert any("layer.0" in name for name in changed)
+    assert any("layer.1" in name for name in changed)
+
+
+def test_twins_are_trained_apart(folder: Path) -> None:
+    model = SentenceEncoder(Twins(folder), Pooling("mean"), device="cpu")
+    first, second = model[0].network, model[0].second
+    Trainer(model, [(a,) for a, _ in PAIRS], ContrastiveTensionLoss(), TrainingConfig(steps=2, batch_size=6)).fit(
+        show_progress_bar=False
+    )
+    weights = [dict(each.named_parameters()) for each in (first, second.network)]
+    assert weights[0].keys() == weights[1].keys()
+    assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    kept = SentenceEncoder(second, Pooling("mean"), device="cpu")
+    text = PAIRS[0][0]
+    np.testing.assert_allclose(kept.encode(text), model.encode(text)[16:], atol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------- noise and token ids
+
+
+class TSDAE(nn.Module):
+    """A decoder rebuilds a text from the vector of what is left of it (Wang et al., 2021)."""
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        super().__init__()
+        from transformers import BertConfig, BertLMHeadModel
+
+        self.tokenize = encoder[0].tokenize
+        config = BertConfig(
+            **{**encoder[0].auto_model.config.to_dict(), "is_decoder": True, "add_cross_attention": True}
+        )
+        self.decoder = BertLMHeadModel(config)
+
+    def collate(self, texts: list[tuple[str, ...]], generator: np.random.Generator) -> tuple[Any, dict[str, Any]]:
+        ids = [torch.tensor(row) for row in self.tokenize([text for (text,) in texts])]
+        words = [text.split() for (text,) in texts]
+        kept = [[word for word in row if generator.random() > 0.6] or row[:1] for row in words]
+        return [(" ".join(row),) for row in kept], {"ids": nn.utils.rnn.pad_sequence(ids, batch_first=True)}
+
+    def forward(self, sentence: Tensor, *, ids: Tensor) -> Tensor:
+        scores = self.decoder(ids[:, :-1], encoder_hidden_states=sentence[:, None], use_cache=False).logits
+        return F.cross_entropy(scores.flatten(0, 1), ids[:, 1:].flatten(), ignore_index=0)
+
+
+TEXTS = [(" ".join(WORDS[i : i + 5]),) for i in range(8)]
+
+
+def fit(folder: Path, output: Path, **settings: Any) -> SentenceEncoder:
+    torch.manual_seed(1)
+    model = SentenceEncoder(Transformer(folder), Pooling("cls"), device="cpu")
+    loss = TSDAE(model)
+    resume = settings.pop("resume", False)
+    config = TrainingConfig(output=output, batch_size=4, learning_rate=1e-3, checkpoint_every=3, keep=9, **settings)
+    history = Trainer(model, TEXTS, loss, config).fit(resume=resume, show_progress_bar=False)
+    assert history[-1]["step"] == settings["steps"]
+    return model
+
+
+def test_tsdae_trains_and_resumes(folder: Path, tmp_path: Path) -> None:
+    """The noise is that of the step, so an interrupted run goes on with the same noise."""
+    whole = fit(folder, tmp_path / "run", steps=6)
+    shutil.rmtree(sorted((tmp_path / "run" / "checkpoints").iterdir())[-1])
+    again = fit(folder, tmp_path / "run", steps=6, resume=True)
+    for one, other in zip(whole.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, other)
+    start = SentenceEncoder(Transformer(folder), Pooling("cls"), device="cpu")
+    assert any(not torch.equal(a, b) for a, b in zip(start.parameters(), whole.parameters(), strict=True))
+
+
+def test_noise_is_seeded_and_the_same_for_all(folder: Path) -> None:
+    model = SentenceEncoder(Transformer(folder), Pooling("cls"), device="cpu")
+    loss = TSDAE(model)
+    trainer = Trainer(model, TEXTS, loss, TrainingConfig(batch_size=4))
+    runs = [list(trainer.batches.prepared(0, 4, ranks)) for ranks in (Ranks(), Ranks(), Ranks(1, 2))]
+    texts = [[batch.texts for batch in run] for run in runs]
+    assert texts[0] == texts[1] == texts[2]
+    assert [batch.texts for batch in trainer.batches.prepared(2, 4, Ranks())] == texts[0][2:]
+    assert len({str(each) for each in texts[0]}) == 4  # Other noise in every batch.
+    batch = runs[0][0]
+    assert batch.inputs.extras["ids"].shape[0] == 4
+    assert len(batch.inputs.tokens.lengths) <= 4
+
+
+def test_a_collate_that_adds_too_little_is_named(folder: Path) -> None:
+    def loss(sentence: Tensor, *, ids: Tensor) -> Tensor:
+        return sentence.mean()
+
+    loss.collate = lambda texts, generator: (texts, {})  # type: ignore[attr-defined]
+    model = SentenceEncoder(Transformer(folder), Pooling("mean"), device="cpu")
+    with pytest.raises(ValueError, match=r"loss takes 'ids', which is missing in row_data=\[\]"):
+        Trainer(model, TEXTS, loss, TrainingConfig(steps=1)).fit(show_progress_bar=False)
+
+
+def test_collate_within_other_losses(folder: Path) -> None:
+    """The wrapper passes it on; the gradient cache and deduplication change nothing."""
+    model = SentenceEncoder(Transformer(folder), Pooling("cls"), device="cpu").double().eval()
+    torch.manual_seed(0)
+    inner = TSDAE(model).double().eval()
+    loss = MatryoshkaLoss(inner, [16])
+    signature = Signature.of(loss)
+    assert signature.collates == (inner.collate,)
+    texts, row_data = signature.collates[0](TEXTS + TEXTS[:2], np.random.default_rng(0))
+    found = []
+    for options in ({"chunk_tokens": 10_000}, {"chunk_tokens": 12, "cached": True}):
+        ours = copy.deepcopy(model)
+        value = backward(ours, loss, TrainingBatch.of(ours, texts, signature, row_data=row_data), **options)
+        found.append([value, torch.cat([p.grad.flatten() for p in ours.parameters() if p.grad is not None])])
+    torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-10)
