@@ -8,19 +8,21 @@ parameters are those of the data's columns; ``sbert.training.Signature`` has the
 | data | loss |
 |---|---|
 | two texts and a score | ``CoSENTLoss``, ``AnglELoss``, ``CosineSimilarityLoss`` |
-| a question and its answer, with or without hard negatives | ``MultipleNegativesRankingLoss`` |
+| a question and its answer, with or without hard negatives | ``MultipleNegativesRankingLoss``, also as GISTEmbed |
+| a question and its answer, in batches of hundreds | ``MegaBatchMarginLoss`` |
 | anchor, positive, negative | ``TripletLoss``, or ``MultipleNegativesRankingLoss`` |
 | two texts, and whether they belong together | ``OnlineContrastiveLoss``, ``ContrastiveLoss`` |
 | two texts and a class, such as entailment | ``SoftmaxLoss``, with any concatenation of the paper's ablation |
+| single texts | ``ContrastiveTensionLoss``, or each text twice with ``MultipleNegativesRankingLoss`` (SimCSE) |
 | single texts and a class | ``BatchAllTripletLoss``, ``BatchHardTripletLoss``, ``BatchSemiHardTripletLoss`` |
-| scores or vectors of a teacher | ``MarginMSELoss``, ``DistillKLDivLoss``, ``MSELoss`` |
+| scores or vectors of a teacher | ``MarginMSELoss``, ``DistillKLDivLoss``; ``MSELoss``, ``EmbeddingDistillationLoss`` |
 | pairs for a ``sbert.CrossEncoder`` | ``CrossEntropyLoss``, ``BinaryCrossEntropyLoss``, ``SquaredErrorLoss`` |
 | a query, documents and their grades, for a ``CrossEncoder`` | ``LambdaLoss``, ``RankNetLoss``, ``ListMLELoss`` |
 | the same with a teacher's scores | ``ListNetLoss``, ``ScoreMarginMSELoss`` |
 | the same with the relevant document first | ``LocalizedContrastiveLoss`` |
 
-Two wrappers take other losses: ``MatryoshkaLoss`` trains vectors that can be truncated, and ``WeightedSum`` adds
-losses.
+Three wrappers take other losses: ``MatryoshkaLoss`` trains vectors that can be truncated, ``AdaptiveLayerLoss`` layers
+that can be left out, and ``WeightedSum`` adds losses, such as ``GlobalOrthogonalRegularizationLoss`` to any other.
 
 >>> from sbert.losses import CosineSimilarityLoss
 >>> loss = CosineSimilarityLoss()
@@ -56,6 +58,70 @@ tensor(0.)
 It may also have two methods: ``check_labels(labels)`` raises for labels that it does not take, and
 ``check_data(data)`` for data that can teach it nothing: ``data.rows`` is the number of rows of the largest batch,
 ``data.columns`` the number of columns of text, and ``data.labels`` are all labels.
+
+## Data of the rows
+
+Parameters after ``*`` are columns of the data that are not text, and arrive as they stand: a weight, an id, a list of
+scores. One with a default is a setting if the data has no such column.
+
+>>> def weighted(anchor, positive, *, weight, power=1.0):
+...     return (weight**power * (1 - torch.cosine_similarity(anchor, positive))).mean()
+>>> rows = [{**pair, "weight": 1 / (1 + i)} for i, pair in enumerate(pairs)]
+>>> trainer = Trainer(SentenceEncoder(device="cpu"), rows, weighted, TrainingConfig(steps=1))
+>>> trainer.fit()[-1]["step"]
+1
+
+## Noise and token ids
+
+A method ``collate(texts, generator)`` gets the texts of each row of a batch, and returns the texts to encode and
+further row data, by name. The random numbers are those of the batch, in every process and after a resume. TSDAE trains
+without labels: a decoder rebuilds a text from the vector of what noise left of it.
+
+>>> class TSDAE(torch.nn.Module):
+...     def __init__(self, tokenize, decoder):
+...         super().__init__()
+...         self.tokenize, self.decoder = tokenize, decoder
+...     def collate(self, texts, generator):
+...         ids = [torch.tensor(row) for row in self.tokenize([text for text, in texts])]
+...         words = [text.split() for text, in texts]
+...         noisy = [[word for word in row if generator.random() > 0.6] or row[:1] for row in words]
+...         padded = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
+...         return [(" ".join(row),) for row in noisy], {"ids": padded}
+...     def forward(self, sentence, *, ids):
+...         output = self.decoder(ids[:, :-1], encoder_hidden_states=sentence[:, None], use_cache=False)
+...         return F.cross_entropy(output.logits.flatten(0, 1), ids[:, 1:].flatten(), ignore_index=0)
+>>> from transformers import BertConfig, BertLMHeadModel
+>>> encoder = SentenceEncoder(device="cpu")
+>>> size = {"num_hidden_layers": 1, "is_decoder": True, "add_cross_attention": True}
+>>> decoder = BertLMHeadModel(BertConfig.from_dict({**encoder[0].auto_model.config.to_dict(), **size}))
+>>> texts = [(f"There are {i} cats.",) for i in range(8)]
+>>> Trainer(encoder, texts, TSDAE(encoder[0].tokenize, decoder), TrainingConfig(steps=1)).fit()[-1]["step"]
+1
+
+## Several layers, several models
+
+A loss sees vectors only. Where it needs those of all layers, or of two models, the encoder returns them side by side:
+
+>>> from sbert import Pooling, Transformer
+>>> from sbert.losses import AdaptiveLayerLoss, MatryoshkaLoss, MultipleNegativesRankingLoss
+>>> class AllLayers(Transformer):
+...     @property
+...     def dim(self):
+...         return super().dim * self.network.config.num_hidden_layers
+...     def forward(self, batch):
+...         ids, mask = batch.padded()
+...         output = self.materialize()(ids, attention_mask=mask.long(), output_hidden_states=True)
+...         return batch.embeddings(torch.cat(output.hidden_states[1:], -1)[mask])
+>>> layers = SentenceEncoder(AllLayers(minilm), Pooling("mean"))
+>>> loss = AdaptiveLayerLoss(MatryoshkaLoss(MultipleNegativesRankingLoss(), [384, 128]), layers=6)  # 2d-Matryoshka
+>>> Trainer(layers, pairs[:8], loss, TrainingConfig(steps=1, batch_size=8)).fit()[-1]["step"]
+1
+>>> del layers[0].auto_model.encoder.layer[3:]  # Three layers are enough.
+>>> SentenceEncoder(Transformer(layers[0].auto_model, layers[0].tokenizer), Pooling("mean")).encode("A cat.").shape
+(384,)
+
+``ContrastiveTensionLoss`` takes the vectors of two copies in the same way: an encoder that runs ``self.second``, a
+``copy.deepcopy`` of its network, after its own, and concatenates both.
 
 ## Pitfalls: rows that teach nothing
 

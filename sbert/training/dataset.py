@@ -242,7 +242,7 @@ class Rows:
                 label = np.asarray(value.tolist() if isinstance(value, Tensor) else value)
             except ValueError:  # A list of lists of different lengths.
                 label = np.asarray(None)
-            if label.dtype.kind not in "biuf" or label.ndim > 1:
+            if label.dtype.kind not in "biuf" or label.ndim > 2:
                 raise TypeError(
                     f"{where} is {value!r:.40} of type {type(value).__name__}; pass a number (the index of a class, a"
                     " score) or a list of numbers"

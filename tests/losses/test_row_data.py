@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
-from sbert.losses import MatryoshkaLoss, WeightedSum
+from sbert.losses import EmbeddingDistillationLoss, MatryoshkaLoss, WeightedSum
 from sbert.training import Signature
 from sbert.training.dataset import Rows
 from tests import small
@@ -102,6 +102,15 @@ def test_other_row_data_is_other_data() -> None:
     for name, value in (("weight", 7.0), ("tags", ["y"]), ("id", "other")):
         changed = [*second[:-1], {**second[-1], name: value}]
         assert Rows(changed, weighted).fingerprint != Rows(first, weighted).fingerprint
+
+
+def test_a_label_may_be_a_vector_of_each_column() -> None:
+    loss = EmbeddingDistillationLoss()
+    data = Rows([("a", "b", [[1.0, 2.0], [3.0, 4.0]]), ("c", "d", torch.ones(2, 2))], loss)
+    assert data.labels.shape == (2, 2, 2)
+    assert loss(torch.ones(2, 2), torch.ones(2, 2), labels=data.labels) > 0
+    with pytest.raises(TypeError, match=r"the label is .* pass a number"):
+        Rows([("a", "b", [[[1.0]]])], loss)
 
 
 def test_pairs_for_a_cross_encoder_have_row_data() -> None:
