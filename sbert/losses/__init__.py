@@ -59,6 +59,30 @@ It may also have two methods: ``check_labels(labels)`` raises for labels that it
 ``check_data(data)`` for data that can teach it nothing: ``data.rows`` is the number of rows of the largest batch,
 ``data.columns`` the number of columns of text, and ``data.labels`` are all labels.
 
+A module may have weights of its own, which are trained and kept in checkpoints. ArcFace (Deng et al., 2019) asks that
+each vector be nearer to the vector of its class than to any other, by an angle:
+
+>>> class ArcFace(torch.nn.Module):
+...     def __init__(self, dim, classes, margin=0.5, scale=64.0):
+...         super().__init__()
+...         self.margin, self.scale = margin, scale
+...         self.classes = torch.nn.Parameter(torch.randn(classes, dim))
+...     def forward(self, sentence, labels):
+...         cosines = F.normalize(sentence) @ F.normalize(self.classes).T  # (rows, classes)
+...         angles = cosines.clamp(-1 + 1e-6, 1 - 1e-6).acos()
+...         own = F.one_hot(labels, len(self.classes))
+...         return F.cross_entropy(self.scale * (angles + self.margin * own).cos(), labels)
+>>> labelled = [("The cat sleeps.", 0), ("Taxes rise.", 1), ("A kitten naps.", 0), ("Prices rise.", 1)]
+>>> Trainer(SentenceEncoder(device="cpu"), labelled, ArcFace(256, 2), TrainingConfig(steps=1)).fit()[-1]["step"]
+1
+
+SimCSE (Gao et al., 2021) needs no loss of its own, but rows with the same text twice, and a model with dropout:
+
+>>> from sbert.losses import MultipleNegativesRankingLoss
+>>> twice = [(text, text) for text, _ in labelled]
+>>> Trainer(SentenceEncoder(minilm), twice, MultipleNegativesRankingLoss(), TrainingConfig(steps=1)).fit()[-1]["step"]
+1
+
 ## Data of the rows
 
 Parameters after ``*`` are columns of the data that are not text, and arrive as they stand: a weight, an id, a list of
@@ -67,8 +91,17 @@ scores. One with a default is a setting if the data has no such column.
 >>> def weighted(anchor, positive, *, weight, power=1.0):
 ...     return (weight**power * (1 - torch.cosine_similarity(anchor, positive))).mean()
 >>> rows = [{**pair, "weight": 1 / (1 + i)} for i, pair in enumerate(pairs)]
->>> trainer = Trainer(SentenceEncoder(device="cpu"), rows, weighted, TrainingConfig(steps=1))
->>> trainer.fit()[-1]["step"]
+>>> Trainer(SentenceEncoder(device="cpu"), rows, weighted, TrainingConfig(steps=1)).fit()[-1]["step"]
+1
+
+So the scores of two teachers, for instance, are two columns, each a list with a number for each candidate:
+
+>>> def two_teachers(anchor, positive, *negatives, small, large):
+...     student = torch.stack([torch.cosine_similarity(anchor, text) for text in (positive, *negatives)], 1)
+...     teacher = (small.softmax(1) + large.softmax(1)) / 2  # (rows, candidates)
+...     return F.kl_div((student / 0.05).log_softmax(1), teacher, reduction="batchmean")
+>>> rows = [{**pair, "negative": "Taxes rise.", "small": [2.0, 0.5], "large": [9.0, 1.0]} for pair in pairs]
+>>> Trainer(SentenceEncoder(device="cpu"), rows, two_teachers, TrainingConfig(steps=1)).fit()[-1]["step"]
 1
 
 ## Noise and token ids
@@ -103,7 +136,7 @@ without labels: a decoder rebuilds a text from the vector of what noise left of 
 A loss sees vectors only. Where it needs those of all layers, or of two models, the encoder returns them side by side:
 
 >>> from sbert import Pooling, Transformer
->>> from sbert.losses import AdaptiveLayerLoss, MatryoshkaLoss, MultipleNegativesRankingLoss
+>>> from sbert.losses import AdaptiveLayerLoss, MatryoshkaLoss
 >>> class AllLayers(Transformer):
 ...     @property
 ...     def dim(self):

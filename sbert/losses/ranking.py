@@ -145,7 +145,7 @@ class MultipleNegativesRankingLoss(LossModule):
         self._check_extras(texts, guide, (len(anchor), len(columns)))
         if guide is not None:
             # In bfloat16, the cosines of equal texts would differ by up to 0.01.
-            guide = guide.to(torch.promote_types(guide.dtype, torch.float32))
+            guide = guide.detach().to(torch.promote_types(guide.dtype, torch.float32))
         blocks = [(0, column) for column in range(1, len(columns))]
         for name in self.contrast:
             query, column = _CONTRASTS[name]
@@ -175,37 +175,35 @@ class MultipleNegativesRankingLoss(LossModule):
         """The sum of the losses of the rows in ``part``."""
         rows = torch.arange(len(columns[0]), device=columns[0].device)
         own = rows[part, None] == rows  # (part rows, rows)
+        limit = None if guide is None else self._limit(guide, part)
         scores = []
         for query, column in blocks:
             similarities: Tensor = SIMILARITIES[self.similarity](columns[query][part], columns[column])
             block = similarities / self.temperature  # (part rows, rows)
             if self.hardness and query == 0 and column > 0:
                 block = block + self.hardness * similarities.detach() * self._weighted(column, own)
-            scores.append(block.masked_fill(self._left_out(query, column, own, part, texts, guide), -torch.inf))
+            masks = [own] if query == column or (query == 1 and column > 1) else []
+            if texts is not None:
+                masks.append(_same_text(texts, column, part))
+            if guide is not None and limit is not None:
+                masks.append(cos_sim(guide[part, query], guide[:, column]) > limit)
+            if masks:
+                out = torch.stack(masks).any(0)  # (part rows, rows): no candidates
+                block = block.masked_fill(out & ~own if query + column == 1 else out, -torch.inf)
+            scores.append(block)
         return F.cross_entropy(torch.cat(scores, 1), rows[part], reduction="sum")
+
+    def _limit(self, guide: Tensor, part: slice) -> Tensor:
+        """The guide's cosine above which a candidate is left out, (part rows, 1)."""
+        # The diagonal of all: a candidate with the text of the positive has the same cosine, to the last bit.
+        positive = cos_sim(guide[part, 0], guide[:, 1]).diagonal(part.start)[:, None]
+        return positive - self.guide_margin * (positive.abs() if self.relative_margin else 1)
 
     def _weighted(self, column: int, own: Tensor) -> Tensor:
         """Mask of the candidates of a column that are weighted by their hardness, (part rows, rows)."""
         if self.hardness_mode == "hard":
             return own & (column > 1)
         return ~own if self.hardness_mode == "in_batch" or column == 1 else torch.ones_like(own)
-
-    @torch.no_grad()
-    def _left_out(
-        self, query: int, column: int, own: Tensor, part: slice, texts: Tensor | None, guide: Tensor | None
-    ) -> Tensor:
-        """Mask of the rows of a column that are no candidates, (part rows, rows)."""
-        out = torch.zeros_like(own)
-        if texts is not None:
-            out |= _same_text(texts, column, part)
-        if guide is not None:
-            # The diagonal of all: a candidate with the text of the positive has the same cosine, to the last bit.
-            positive = cos_sim(guide[part, 0], guide[:, 1]).diagonal(part.start)[:, None]  # (part rows, 1)
-            margin = self.guide_margin * positive.abs() if self.relative_margin else self.guide_margin
-            out |= cos_sim(guide[part, query], guide[:, column]) > positive - margin
-        if query + column == 1:  # An anchor and its own positive.
-            return out & ~own
-        return out | own if query == column or query == 1 else out
 
     def check_data(self, data: Data) -> None:
         """Raise unless a row has a candidate other than its positive."""

@@ -1071,7 +1071,7 @@ def test_ranking_in_parts_is_ranking_at_once(similarity: str, symmetric: bool, m
         "texts": torch.randint(6, (7, count), generator=generator),
         "guide": torch.randn(7, count, 3, generator=generator, dtype=torch.float64),
     }
-    loss = MultipleNegativesRankingLoss(0.5, similarity, symmetric=symmetric)
+    loss = MultipleNegativesRankingLoss(0.5, similarity, symmetric=symmetric, contrast=CONTRASTS, hardness=0.5)
     for names in ([], ["texts"], ["guide"], ["texts", "guide"]):
         given = {name: extras[name] for name in names}
         found = []
