@@ -158,10 +158,12 @@ A loss sees vectors only. Where it needs those of all layers, or of two models, 
 
 ## Pitfalls: rows that teach nothing
 
-Some losses compare the rows of a batch: MultipleNegativesRankingLoss without negatives needs two rows, CoSENTLoss and
-AnglELoss two of different labels, OnlineContrastiveLoss two, the batch triplet losses two of one label and one of
-another. Losses with a classifier or of scores (SoftmaxLoss, CrossEntropyLoss, BinaryCrossEntropyLoss,
-SquaredErrorLoss) need labels that differ, or one answer would be right for all texts. All others learn from any row:
+Some losses compare the rows of a batch: MultipleNegativesRankingLoss without negatives, ContrastiveTensionLoss and
+GlobalOrthogonalRegularizationLoss need two rows, CoSENTLoss and AnglELoss two of different labels,
+OnlineContrastiveLoss two, the batch triplet losses two of one label and one of another. RankNetLoss and LambdaLoss
+need queries whose documents have different labels. Losses with a classifier or of scores (SoftmaxLoss,
+CrossEntropyLoss, BinaryCrossEntropyLoss, SquaredErrorLoss) need labels that differ, or one answer would be right for
+all texts. All others learn from any row:
 CosineSimilarityLoss and ContrastiveLoss from labels that are all 1, too, which draw texts together and none apart, so
 add rows with other labels.
 

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sbert.functional import cos_sim, pairwise_similarity
-from sbert.losses.checks import check_several, same_shape
-from sbert.losses.module import Data, LossModule
+from sbert.losses.checks import same_shape
+from sbert.losses.module import LossModule
 
 # Rows scored at a time in the search for negatives, which needs no gradient.
 _ROWS = 512
@@ -72,7 +72,3 @@ class MegaBatchMarginLoss(LossModule):
             cosines.diagonal(start).fill_(-math.inf)
             found.append(cosines.argmax(1))
         return torch.cat(found)
-
-    def check_data(self, data: Data) -> None:
-        """Raise unless a batch has two rows."""
-        check_several(self, data)

@@ -261,7 +261,7 @@ LOSSES = [
         several_vectors,
     ),
     Row("ContrastiveTensionLoss", lambda dim: ContrastiveTensionLoss(), 1, none, ALONE),
-    Row("MegaBatchMarginLoss", lambda dim: MegaBatchMarginLoss(), 2, none, ALONE),
+    Row("MegaBatchMarginLoss", lambda dim: MegaBatchMarginLoss(), 2, none),
     Row("GlobalOrthogonalRegularizationLoss", lambda dim: GlobalOrthogonalRegularizationLoss(2.0, 0.5), 2, none, ALONE),
     Row("AdaptiveLayerLoss", lambda dim: AdaptiveLayerLoss(_Ranking(), 2, [0.5, 2.0], 0), 3, none),
     Row(
@@ -270,9 +270,8 @@ LOSSES = [
     Row(
         "AdaptiveLayerLoss-2d",
         lambda dim: AdaptiveLayerLoss(MatryoshkaLoss(_Ranking(), [dim // 2, dim // 4]), 2, None, 0.1),
-        2,
+        3,
         none,
-        ALONE,
     ),
     *(
         Row(f"{type(loss).__name__}-{name}", lambda dim, loss=loss: copy.deepcopy(loss), 1, relevance, of_lists=True)
@@ -291,7 +290,7 @@ LOSSES = [
     Row("plain-weighted", lambda dim: plain_weighted, 2, none, row_data=weights_and_groups),
     Row(
         "MatryoshkaLoss-plain-weighted",
-        lambda dim: MatryoshkaLoss(WeightedSum((plain_weighted, 1.0), (_Ranking(), 0.5)), [dim // 2, dim]),
+        lambda dim: MatryoshkaLoss(WeightedSum((plain_weighted, 1.0), (plain_ranking, 0.5)), [dim // 2, dim]),
         2,
         none,
         row_data=weights_and_groups,

@@ -143,8 +143,7 @@ def test_18_a_default_makes_a_setting_everywhere(loss: Any) -> None:
         assert fit(model(), RANKING, made)[-1]["loss"] > 0
     setting = Signature.of(loss).settings[0]
     named = [{"anchor": "a boat", "positive": "lake", setting: "fox"}]
-    with pytest.raises(ValueError, match=f"'{setting}' has a default and is a setting"):
-        Rows(named, loss)
+    assert Rows(named, loss).row_data == {setting: ["fox"]}  # Not text for the model.
 
 
 def test_18_columns_behind_what_is_no_column_are_refused() -> None:
@@ -204,6 +203,7 @@ def test_18_losses_of_other_columns_do_not_add_up() -> None:
 
 
 NEEDED = {"CrossEntropyLoss": "classes", "SoftmaxLoss": "dim, classes", "MatryoshkaLoss": "loss, dims"}
+NEEDED["AdaptiveLayerLoss"] = "loss, layers"
 
 
 @pytest.mark.parametrize("name", losses.__all__)
@@ -268,7 +268,7 @@ def test_19_what_teaches_is_no_error(row: Row) -> None:
     extras = {} if labels is None else {"labels": labels[:1].expand(labels.shape).float()}
     if row.labels.__name__ in ("classes", "binary"):
         extras = {"labels": labels[:1].expand(3) + (row.labels.__name__ == "binary")}
-    value = loss(*columns, **extras)
+    value = loss(*columns, **extras, **row.row_data(3, torch.Generator().manual_seed(2)))
     assert any(gradient.any() for gradient in torch.autograd.grad(value, columns, allow_unused=True))
     check = getattr(loss, "check_data", lambda data: None)
     for rows in (1, 3):
