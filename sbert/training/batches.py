@@ -13,9 +13,9 @@ import torch
 from sbert.distributed.ranks import Ranks
 from sbert.training.backward import TrainingBatch
 from sbert.training.config import TrainingConfig
-from sbert.training.dataset import Rows
+from sbert.training.lazy_rows import AnyRows, StreamedRows
 from sbert.training.row_data import of_rows
-from sbert.training.sampling import SAMPLERS, Batch, interleave, name_of
+from sbert.training.sampling import SAMPLERS, Batch, name_of, takes_epoch, turns
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
@@ -31,7 +31,7 @@ class Dataset:
         guide_prompts: The text before each column for the guide; None if the loss takes no guide.
     """
 
-    rows: Rows
+    rows: AnyRows
     prompts: list[str]
     guide_prompts: list[str] | None = None
 
@@ -70,40 +70,79 @@ class Batches:
     guide: SentenceEncoder | None
     _plans: dict[int, list[tuple[str, Batch]]] = field(default_factory=dict)  # Of the last epoch only.
 
+    @property
+    def streamed(self) -> bool:
+        """Whether a data set is a stream, so that there are no epochs."""
+        return any(isinstance(dataset.rows, StreamedRows) for dataset in self.datasets.values())
+
     def epoch(self, epoch: int) -> list[tuple[str, Batch]]:
         """The batches of an epoch: for each, the name of its data set and the indices of its rows."""
+        if self.streamed:
+            raise ValueError("a stream has no epochs; pass data with a length")
         if epoch not in self._plans:
-            self._plans = {epoch: self._plan(epoch)}
+            self._plans = {epoch: [(name, rows) for name, rows, _ in self._in_turns(epoch)]}
         return self._plans[epoch]
 
-    def _plan(self, epoch: int) -> list[tuple[str, Batch]]:
-        sampler = self.config.sampler
+    def _in_turns(self, epoch: int) -> Iterator[tuple[str, Batch, list[Any] | None]]:
+        """The batches of an epoch, of one data set after the other; endless with a stream."""
+        names, mix = list(self.datasets), self.config.mix
+        first = [
+            None if isinstance(self.datasets[name].rows, StreamedRows) else self._plan(name, epoch, 0) for name in names
+        ]
+        sources = [self._passes(name, epoch, plan) for name, plan in zip(names, first, strict=True)]
+        weights = [mix[name] for name in names] if isinstance(mix, Mapping) else mix
+        counts = [None if plan is None else len(plan) for plan in first]
+        for turn in turns(counts, weights, np.random.default_rng([self.config.seed, epoch])):
+            yield names[turn], *next(sources[turn])
+
+    def _passes(self, name: str, epoch: int, first: list[Batch] | None) -> Iterator[tuple[Batch, list[Any] | None]]:
+        """The batches of a data set, one pass after the other; those of a stream with their rows."""
+        for again in count():
+            rows = self.datasets[name].rows
+            if isinstance(rows, StreamedRows):
+                size, generator = self.config.size_of(name), self._generator(name, epoch, again)
+                found = rows.batches(size, self.config.shuffle_buffer, generator)
+                yield from (batch for batch in found if not self.config.drop_last or len(batch[0]) == size)
+            else:
+                yield from ((batch, None) for batch in (self._plan(name, epoch, again) if again else first or []))
+
+    def _generator(self, name: str, epoch: int, again: int) -> np.random.Generator:
+        seed = [self.config.seed, epoch, list(self.datasets).index(name)]
+        return np.random.default_rng([*seed, again] if again else seed)
+
+    def _plan(self, name: str, epoch: int, again: int) -> list[Batch]:
+        """The batches of one pass over a data set."""
+        rows: Any = self.datasets[name].rows
+        config = self.config
+        sampler, size = config.sampler_of(name), config.size_of(name)
         sample = SAMPLERS[sampler] if isinstance(sampler, str) else sampler
-        plans = []
-        for number, dataset in enumerate(self.datasets.values()):
-            generator = np.random.default_rng([self.config.seed, epoch, number])
-            plans.append([np.asarray(batch) for batch in sample(dataset.rows, self.config.batch_size, generator)])
-            if not plans[-1]:
-                raise ValueError(
-                    f"sampler={name_of(sampler)!r} makes no batch of {dataset.rows.name}; pass another, or more rows"
-                )
-        names = list(self.datasets)
-        order = np.random.default_rng([self.config.seed, epoch])
-        remaining = [iter(plan) for plan in plans]
-        turns = interleave([len(plan) for plan in plans], self.config.mix, order)
-        return [(names[turn], next(remaining[turn])) for turn in turns]
+        more = {"epoch": epoch} if takes_epoch(sample) else {}
+        plan = [np.asarray(batch) for batch in sample(rows, size, self._generator(name, epoch, again), **more)]
+        plan = [batch for batch in plan if not config.drop_last or len(batch) == size]
+        if not plan:
+            raise ValueError(f"sampler={name_of(sampler)!r} makes no batch of {name}; pass another, or more rows")
+        return plan
+
+    def _all(self) -> Iterator[tuple[str, Batch, list[Any] | None]]:
+        if self.streamed:
+            yield from self._in_turns(0)
+        for epoch in count():
+            yield from ((name, rows, None) for name, rows in self.epoch(epoch))
 
     def prepared(self, start: int, stop: int, ranks: Ranks) -> Iterator[PreparedBatch]:
         """The batches from number ``start`` to before ``stop``, counted over all epochs, tokenized."""
-        stream = (batch for epoch in count() for batch in self.epoch(epoch))
-        for number, (name, chosen) in enumerate(islice(stream, start, stop), start):
+        for number, (name, chosen, values) in enumerate(islice(self._all(), start, stop), start):
             dataset = self.datasets[name]
-            rows = dataset.rows
-            texts = [rows.inputs(row) for row in chosen.tolist()]
-            labels = None if rows.labels is None else rows.labels[torch.from_numpy(chosen)]
+            source = dataset.rows
+            if isinstance(source, StreamedRows):
+                rows, places = source.at(chosen, values or [])
+            else:
+                rows, places = source.at(chosen)
+            texts = [rows.inputs(row) for row in places.tolist()]
+            labels = None if rows.labels is None else rows.labels[torch.from_numpy(places)]
             if labels is not None and labels.is_floating_point():
                 labels = labels.to(self.model.dtype)
-            row_data = of_rows(rows.row_data, chosen, self.model.dtype)
+            row_data = of_rows(rows.row_data, places, self.model.dtype)
             for collate in rows.signature.collates:
                 # The same random numbers in every process, and after a resume.
                 texts, more = collate(texts, np.random.default_rng([self.config.seed, number]))

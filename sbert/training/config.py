@@ -14,14 +14,11 @@ from sbert.training.optimizers import OPTIMIZERS, SCHEDULES, Groups
 from sbert.training.sampling import MIXES, SAMPLERS
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
-
-    from sbert.training.dataset import Rows
 
     Optimizer = str | Callable[[Groups], torch.optim.Optimizer]
     Schedule = str | Callable[[float], float]
-    Sampler = str | Callable[[Rows, int, np.random.Generator], Sequence[Any]]
+    Sampler = str | Callable[..., Sequence[Any]]  # Of the rows, the batch size and a generator.
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,8 @@ class TrainingConfig:
         epochs: Number of passes over the data, which may be a fraction; by default 1.
         steps: Total number of optimizer steps, instead of epochs.
         batch_size: Rows per batch, over all ranks: more ranks change the speed, but not the training, except for the
-            random numbers of dropout.
+            random numbers of dropout. For several data sets: one number, or a dict by name.
+        drop_last: Whether to leave out batches with fewer rows.
         accumulation: Batches per optimizer step (gradient accumulation), each weighted by its rows.
         chunk_tokens: Turns gradient caching on: at most this many tokens pass through the model at once, so a batch
             of any size needs only the memory of one chunk. The gradients are the same.
@@ -66,9 +64,11 @@ class TrainingConfig:
         seed: Seed of the order of the rows and of dropout.
         sampler: ``"random"``; ``"no_duplicates"``: no text occurs twice in a batch; ``"group_by_label"``: each label
             of a batch occurs there at least twice; ``"length"``: rows of similar length; or a function from ``Rows``,
-            the batch size and a NumPy generator to the batches of an epoch, as indices of rows.
-        mix: For several data sets: ``"round_robin"``, one batch of each in turn until the smallest ends, or
-            ``"proportional"`` to their sizes.
+            the batch size and a NumPy generator to the batches of an epoch, as indices of rows; it may have a parameter
+            ``epoch``. For several data sets: one sampler, or a dict by name.
+        mix: For several data sets: ``"round_robin"``, one batch of each in turn until the smallest ends;
+            ``"proportional"`` to their sizes; or a dict of weights by name, from which each batch's data set is drawn.
+        shuffle_buffer: Rows of a stream from which the next one is drawn at random; 1 for the order of the stream.
         log_every: Steps between two lines of the history.
         evaluate_every: Steps between two evaluations, if there is an evaluator; by default one epoch.
         evaluate_first: Whether to evaluate before the first step, too.
@@ -93,7 +93,8 @@ class TrainingConfig:
     output: str | os.PathLike[str] | None = None
     epochs: float | None = None
     steps: int | None = None
-    batch_size: int = 16
+    batch_size: int | Mapping[str, int] = 16
+    drop_last: bool = False
     accumulation: int = 1
     chunk_tokens: int | None = None
     deduplicate: bool = True
@@ -112,8 +113,9 @@ class TrainingConfig:
     compile: bool = False
     dtype: str = "float32"
     seed: int = 0
-    sampler: Sampler = "random"
-    mix: str = "round_robin"
+    sampler: Sampler | Mapping[str, Sampler] = "random"
+    mix: str | Mapping[str, float] = "round_robin"
+    shuffle_buffer: int = 10_000
     log_every: int = 10
     evaluate_every: int | None = None
     evaluate_first: bool = False
@@ -125,8 +127,9 @@ class TrainingConfig:
     timeout: float = 600.0
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "accumulation", "log_every", "keep"):
+        for name in ("accumulation", "log_every", "keep", "shuffle_buffer"):
             check_count(name, getattr(self, name))
+        self._check_batches()
         for name in ("steps", "chunk_tokens", "evaluate_every", "checkpoint_every"):
             check_positive(name, getattr(self, name))
         if self.epochs is not None and self.steps is not None:
@@ -142,14 +145,39 @@ class TrainingConfig:
         check_seed(self.seed)
         if self.prompts is not None and not isinstance(self.prompts, (str, Mapping)):
             raise TypeError(f"prompts is of type {type(self.prompts).__name__}; pass a dict of columns, or one str")
-        check_choice("mix", self.mix, MIXES)
-        if isinstance(self.sampler, str):
-            check_choice("sampler", self.sampler, list(SAMPLERS))
-        elif not callable(self.sampler):
-            raise TypeError(f"sampler is of type {type(self.sampler).__name__}; pass a name or a function")
         check_choice("dtype", self.dtype, ("float32", "bfloat16"))
         if self.sharded and self.output is None:
             raise ValueError("sharded=True leaves the model sharded over the ranks; pass output= to save it as a whole")
+
+    def size_of(self, name: str) -> int:
+        """Rows per batch of a data set."""
+        return self.batch_size[name] if isinstance(self.batch_size, Mapping) else self.batch_size
+
+    def sampler_of(self, name: str) -> Sampler:
+        """The sampler of a data set."""
+        return self.sampler[name] if isinstance(self.sampler, Mapping) else self.sampler
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Raise a ValueError if a setting by data set names others than these."""
+        for setting in ("batch_size", "sampler", "mix"):
+            value = getattr(self, setting)
+            if isinstance(value, Mapping) and set(value) != set(names):
+                given, known = (", ".join(map(repr, sorted(each))) or "none" for each in (value, names))
+                raise ValueError(f"{setting} names {given}, but the data sets are {known}; name each of them")
+
+    def _check_batches(self) -> None:
+        sizes = self.batch_size if isinstance(self.batch_size, Mapping) else {"": self.batch_size}
+        for name, size in sizes.items():
+            check_count(f"batch_size[{name!r}]" if name else "batch_size", size)
+        for sampler in self.sampler.values() if isinstance(self.sampler, Mapping) else [self.sampler]:
+            if isinstance(sampler, str):
+                check_choice("sampler", sampler, list(SAMPLERS))
+            elif not callable(sampler):
+                raise TypeError(f"sampler is of type {type(sampler).__name__}; pass a name or a function")
+        if isinstance(self.mix, str):
+            check_choice("mix", self.mix, MIXES)
+        elif not all(check_number(f"mix[{name!r}]", weight) > 0 for name, weight in self.mix.items()):
+            raise ValueError(f"mix={self.mix!r} has a weight that is not positive; leave that data set out")
 
     def _check_optimizer(self) -> None:
         warm = check_number("warmup", self.warmup)

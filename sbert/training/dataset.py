@@ -17,6 +17,7 @@ from sbert.inputs.texts import records_of
 from sbert.losses.module import run_check
 from sbert.losses.signature import Loss, Signature
 from sbert.training.row_data import RowData, as_row_data, digest
+from sbert.training.sampling import Batch
 
 _LABEL_NAMES = ("label", "labels", "score", "scores")
 
@@ -110,6 +111,14 @@ class Rows:
     def texts(self, row: int) -> tuple[str, ...]:
         """The texts of a row, one per column."""
         return tuple(column[row] for column in self._columns)
+
+    def many(self, rows: Batch) -> list[tuple[str, ...]]:
+        """The texts of several rows."""
+        return [self.texts(row) for row in rows.tolist()]
+
+    def at(self, rows: Batch) -> tuple[Rows, Batch]:
+        """Rows in memory that contain these, and their indices there."""
+        return self, rows
 
     def inputs(self, row: int) -> tuple[Any, ...]:
         """The inputs of the model for a row: its texts, or for a cross-encoder one tuple of all texts."""

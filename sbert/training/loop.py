@@ -76,7 +76,7 @@ class Run:
         model, batches, config, ranks = self.model, self.batches, self.config, self.ranks
         self.folder: Path | None = None if config.output is None else Path(config.output)
         self.saved: Path | None = self._find_checkpoint()
-        an_epoch = len(batches.epoch(0))
+        an_epoch = (config.steps or 1) * config.accumulation if batches.streamed else len(batches.epoch(0))
         self.epoch_steps: int = max(1, round(an_epoch / config.accumulation))
         self.total: int = config.steps or max(1, round(an_epoch * (config.epochs or 1) / config.accumulation))
         for module in list(model.modules()):
@@ -129,8 +129,13 @@ class Run:
     def _setup(self) -> dict[str, Any]:
         """What must be the same when training resumes, as JSON stores it."""
         settings = {name: value for name, value in asdict(self.config).items() if name not in _FREE}
-        for name in ("sampler", "optimizer", "schedule"):
+        for name in ("optimizer", "schedule"):
             settings[name] = name_of(settings[name])
+        samplers = self.config.sampler
+        if isinstance(samplers, Mapping):
+            settings["sampler"] = {name: name_of(each) for name, each in samplers.items()}
+        else:
+            settings["sampler"] = name_of(samplers)
         del settings["prompts"]  # Their texts are compared below.
         losses, data, prompts = {}, {}, {}
         for name, dataset in self.batches.datasets.items():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count, cycle
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import numpy as np
@@ -14,12 +16,17 @@ import numpy.typing as npt
 from sbert.inputs.arguments import warn
 
 if TYPE_CHECKING:
-    from sbert.training.dataset import Rows
+    from sbert.training.dataset import Rows as RowsInMemory
+    from sbert.training.lazy_rows import IndexedRows
+
+    Rows = RowsInMemory | IndexedRows
 
 Batch = npt.NDArray[np.int64]  # Indices of rows.
 
 # Batches whose rows are sorted by length together: similar lengths in a batch, but other batches in every epoch.
 _POOL = 50
+# Rows whose texts are read together, and told apart.
+_TOGETHER = 200_000
 
 
 def random(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[Batch]:
@@ -29,7 +36,8 @@ def random(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[
 
 def length(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[Batch]:
     """Batches of rows with similar lengths, in random order."""
-    sizes = np.fromiter((sum(map(len, rows.texts(row))) for row in range(len(rows))), np.int64, len(rows))
+    texts = (row for part in _blocks(np.arange(len(rows)), _TOGETHER) for row in rows.many(part))
+    sizes = np.fromiter((sum(map(len, row)) for row in texts), np.int64, len(rows))
     batches = []
     for pool in _blocks(generator.permutation(len(rows)), batch_size * _POOL):
         batches += _blocks(pool[np.argsort(sizes[pool], kind="stable")], batch_size)
@@ -42,20 +50,9 @@ def no_duplicates(rows: Rows, batch_size: int, generator: np.random.Generator) -
     Each row is added to the first batch with room after the last batch that has any of its texts. If a text occurs
     in more rows than there are full batches, further batches are added for it, and stay small.
     """
-    last: dict[str, int] = {}  # For each text, the last batch that has it.
-    batches: list[list[int]] = []
-    with_room: list[int] = []  # The batches that are not full, in order.
-    for row in generator.permutation(len(rows)).tolist():
-        texts = set(rows.texts(row))
-        place = bisect_right(with_room, max(last.get(text, -1) for text in texts))
-        if place == len(with_room):
-            with_room.append(len(batches))
-            batches.append([])
-        batch = with_room[place]
-        batches[batch].append(row)
-        if len(batches[batch]) == batch_size:
-            del with_room[place]
-        last.update(dict.fromkeys(texts, batch))
+    batches: list[Batch] = []
+    for part in _blocks(generator.permutation(len(rows)), _TOGETHER):
+        batches += _without_duplicates(part, rows.many(part), batch_size)
     needed = -(-len(rows) // batch_size)
     if len(batches) > 1.1 * needed + 1:
         _warn_once(
@@ -63,6 +60,23 @@ def no_duplicates(rows: Rows, batch_size: int, generator: np.random.Generator) -
             f"a text occurs in so many rows that {len(batches)} batches are needed instead of {needed}, many of them"
             " small; remove some of its rows",
         )
+    return batches
+
+
+def _without_duplicates(rows: Batch, texts: list[tuple[str, ...]], batch_size: int) -> list[Batch]:
+    last: dict[str, int] = {}  # For each text, the last batch that has it.
+    batches: list[list[int]] = []
+    with_room: list[int] = []  # The batches that are not full, in order.
+    for row, several in zip(rows.tolist(), map(set, texts), strict=True):
+        place = bisect_right(with_room, max(last.get(text, -1) for text in several))
+        if place == len(with_room):
+            with_room.append(len(batches))
+            batches.append([])
+        batch = with_room[place]
+        batches[batch].append(row)
+        if len(batches[batch]) == batch_size:
+            del with_room[place]
+        last.update(dict.fromkeys(several, batch))
     return [np.array(batch) for batch in batches]
 
 
@@ -140,23 +154,37 @@ def name_of(sampler: object) -> str:
     return sampler if isinstance(sampler, str) else getattr(sampler, "__name__", type(sampler).__name__)
 
 
-def interleave(counts: Sequence[int], mix: str, generator: np.random.Generator) -> Batch:
-    """The order of the data sets over an epoch: for each batch, the index of its data set.
+def takes_epoch(sampler: Callable[..., Any]) -> bool:
+    """Whether a sampler has a parameter ``epoch``, for an order that changes in the course of the training."""
+    try:
+        return "epoch" in inspect.signature(sampler).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def turns(counts: Sequence[int | None], mix: str | Sequence[float], generator: np.random.Generator) -> Iterator[int]:
+    """The order of the data sets: for each batch of an epoch, the index of its data set; endless with a stream.
 
     Args:
-        counts: Number of batches of each data set.
-        mix: ``"round_robin"`` or ``"proportional"``.
-        generator: Source of the random order, for ``"proportional"``.
+        counts: Number of batches of each data set; None for a stream.
+        mix: ``"round_robin"``, ``"proportional"``, or the weight of each data set.
+        generator: Source of the random order.
 
     Example:
-        >>> interleave([3, 2], "round_robin", np.random.default_rng(0)).tolist()
+        >>> list(turns([3, 2], "round_robin", np.random.default_rng(0)))
         [0, 1, 0, 1]
-        >>> sorted(interleave([3, 2], "proportional", np.random.default_rng(0)).tolist())
+        >>> sorted(turns([3, 2], "proportional", np.random.default_rng(0)))
         [0, 0, 0, 1, 1]
     """
+    known = [number for number in counts if number is not None]
     if mix == "round_robin":
-        return np.tile(np.arange(len(counts)), min(counts))
-    return generator.permutation(np.repeat(np.arange(len(counts)), counts))
+        yield from cycle(range(len(counts))) if len(known) < len(counts) else [*range(len(counts))] * min(known)
+    elif mix == "proportional":
+        yield from generator.permutation(np.repeat(np.arange(len(known)), known)).tolist()
+    else:
+        shares = np.cumsum(mix) / np.sum(mix)
+        for _ in count() if len(known) < len(counts) else range(sum(known)):
+            yield int(np.searchsorted(shares, generator.random(), side="right"))
 
 
 def _blocks(order: Batch, size: int) -> list[Batch]:

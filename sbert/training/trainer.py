@@ -16,7 +16,7 @@ from sbert.losses.signature import Loss
 from sbert.training.batches import Batches, Dataset
 from sbert.training.callbacks import Callback, as_callbacks
 from sbert.training.config import TrainingConfig
-from sbert.training.dataset import Rows
+from sbert.training.lazy_rows import AnyRows, IndexedRows, StreamedRows, rows_of_data
 from sbert.training.loop import Run
 from sbert.training.random_state import preserved
 from sbert.training.sampling import Batch
@@ -38,7 +38,8 @@ class Trainer:
     Args:
         model: A ``SentenceEncoder`` or a ``CrossEncoder``.
         data: An iterable of rows, each a tuple of texts with the label last, or a dict; or a data frame or table with
-            named columns; or several of these, by name.
+            named columns; or several of these, by name. A ``datasets.Dataset`` stays on the disk, and each row is read
+            when a batch needs it. An iterable without a length that can be iterated again is streamed, for ``steps=``.
         loss: The loss; or one loss for each data set, by name.
         config: The settings of the training.
         evaluator: A function of the model that returns one score, or several by name; or several such functions by
@@ -86,9 +87,12 @@ class Trainer:
         if not by_name:
             raise ValueError("there are no data sets; pass at least one")
         tables = [
-            Rows(given, _loss_of(loss, name), _of(columns, name), _of(label, name), name, pairs=model.is_cross_encoder)
+            rows_of_data(
+                given, _loss_of(loss, name), _of(columns, name), _of(label, name), name, pairs=model.is_cross_encoder
+            )
             for name, given in by_name.items()
         ]
+        self.config.check_names(list(by_name))
         for rows in tables:
             _check_data(rows, self.config)
         if not model.is_cross_encoder and any(map(_repeats, tables)) and not _has_dropout(model):
@@ -124,11 +128,11 @@ class Trainer:
                     f" {', '.join(map(repr, sorted(known)))}{meant}"
                 )
 
-    def _prompts(self, rows: Rows) -> list[str]:
+    def _prompts(self, rows: AnyRows) -> list[str]:
         """The text before each column."""
         return [""] if rows.pairs else column_prompts(self.model, self.config.prompts, rows.names)
 
-    def _guide_prompts(self, guide: SentenceEncoder | None, rows: Rows) -> list[str] | None:
+    def _guide_prompts(self, guide: SentenceEncoder | None, rows: AnyRows) -> list[str] | None:
         """The guide's prompts with the given names, if the loss takes a guide; no prompt for other names."""
         if guide is None or "guide" not in rows.signature.extras:
             return None
@@ -187,12 +191,21 @@ class Trainer:
                 run.close()
 
 
-def _check_data(rows: Rows, config: TrainingConfig) -> None:
+def _check_data(rows: AnyRows, config: TrainingConfig) -> None:
     """Raise the loss's own error for data from which it cannot learn."""
-    # A sampler of the caller's may make batches of any size.
-    largest = min(config.batch_size, len(rows)) if isinstance(config.sampler, str) else len(rows)
+    size, sampler = config.size_of(rows.name), config.sampler_of(rows.name)
+    if isinstance(rows, StreamedRows):
+        if config.steps is None or sampler != "random" or config.mix == "proportional":
+            raise ValueError(
+                f"{rows.name} is a stream, whose length is not known; pass steps=, and neither a sampler nor"
+                " mix='proportional'; or pass data with a length"
+            )
+        largest = size
+    else:  # A sampler of the caller's may make batches of any size.
+        largest = min(size, len(rows)) if isinstance(sampler, str) else len(rows)
+    labels = rows.head.labels if isinstance(rows, IndexedRows) else rows.labels
     try:
-        run_check(rows.loss, Data(largest, len(rows.names), rows.labels))
+        run_check(rows.loss, Data(largest, len(rows.names), labels))
     except ValueError as error:
         raise ValueError(f"{rows.name}: {error}") from error
 
@@ -210,7 +223,7 @@ def _loss_of(loss: Loss | Mapping[str, Loss], name: str) -> Loss:
     return loss[name]
 
 
-def _repeats(rows: Rows) -> bool:
+def _repeats(rows: AnyRows) -> bool:
     """Whether each of the first 100 rows holds the same text twice, as for two dropout views of it (SimCSE)."""
     return all(len(set(texts)) < len(texts) for texts in map(rows.texts, range(min(100, len(rows)))))
 

@@ -27,7 +27,7 @@ from sbert.losses import (
 )
 from sbert.training import Rows, Signature
 from sbert.training import sparse_embeddings as tables
-from sbert.training.sampling import group_by_label, interleave, length, no_duplicates
+from sbert.training.sampling import group_by_label, length, no_duplicates, turns
 from sbert.training.weights import Weights
 from tests import small
 from tests.backends.test_packed import transformer
@@ -231,8 +231,8 @@ def test_rows_of_like_length() -> None:
 
 def test_mixes() -> None:
     generator = np.random.default_rng(0)
-    assert interleave([2, 5, 3], "round_robin", generator).tolist() == [0, 1, 2, 0, 1, 2]
-    mixed = interleave([20, 50], "proportional", generator)
+    assert list(turns([2, 5, 3], "round_robin", generator)) == [0, 1, 2, 0, 1, 2]
+    mixed = np.array(list(turns([20, 50], "proportional", generator)))
     assert np.bincount(mixed).tolist() == [20, 50]
     assert 0 < mixed[:35].sum() < 35
 
