@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakSet
 
 import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sbert.training.dataset import Rows as RowsInMemory
     from sbert.training.lazy_rows import IndexedRows
 
-    Rows = RowsInMemory | IndexedRows
+    Rows: TypeAlias = RowsInMemory | IndexedRows
 
 Batch = npt.NDArray[np.int64]  # Indices of rows.
 
