@@ -227,6 +227,16 @@ def backward(
     return value.detach()
 
 
+@torch.no_grad()
+def value_of(model: nn.Module, loss: Callable[..., Tensor], batch: TrainingBatch, chunk_tokens: int | None) -> float:
+    """The loss of a batch on one rank, without a gradient; the arguments are those of ``backward``."""
+    device = batch.columns.device
+    chunks = plan(batch.tokens.lengths, chunk_tokens or default_batch_tokens(device))
+    vectors = torch.cat([model(batch.tokens.batch(rows).to(device)).float() for rows in chunks])
+    place = torch.from_numpy(np.argsort(np.concatenate(chunks))).to(device)
+    return float(loss(*vectors[place[batch.columns]].unbind(1), **batch.extras))
+
+
 def _check_value(value: object, loss: object) -> None:
     name = getattr(loss, "__name__", type(loss).__name__)
     if not isinstance(value, Tensor) or value.ndim:

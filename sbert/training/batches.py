@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from sbert.distributed.ranks import Ranks
-from sbert.training.backward import TrainingBatch
+from sbert.distributed.ranks import ALONE, Ranks
+from sbert.training.backward import TrainingBatch, value_of
 from sbert.training.config import TrainingConfig
 from sbert.training.lazy_rows import AnyRows, StreamedRows
 from sbert.training.row_data import of_rows
@@ -158,6 +158,16 @@ class Batches:
                 row_data=row_data,
             )
             yield PreparedBatch(dataset, chosen, texts, inputs)
+
+    def mean_losses(self) -> dict[str, float]:
+        """The mean loss of each data set over all of its batches of the first epoch, by name, without a gradient."""
+        sums = {name: (0.0, 0) for name in self.datasets}
+        for batch in self.prepared(0, len(self.epoch(0)), ALONE):
+            inputs = self.with_guide(batch, ALONE)
+            value = value_of(self.model, batch.dataset.rows.loss, inputs, self.config.chunk_tokens)
+            total, rows = sums[batch.dataset.rows.name]
+            sums[batch.dataset.rows.name] = total + value * inputs.rows, rows + inputs.rows
+        return {name: total / rows for name, (total, rows) in sums.items()}
 
     def with_guide(self, batch: PreparedBatch, ranks: Ranks) -> TrainingBatch:
         """Move a batch to the model's device, and add the guide's vectors if the loss takes them."""

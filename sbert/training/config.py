@@ -63,9 +63,9 @@ class TrainingConfig:
         dtype: Dtype of the transformer's computation, ``"float32"`` or ``"bfloat16"``; weights and losses are float32.
         seed: Seed of the order of the rows and of dropout.
         sampler: ``"random"``; ``"no_duplicates"``: no text occurs twice in a batch; ``"group_by_label"``: each label
-            of a batch occurs there at least twice; ``"length"``: rows of similar length; or a function from ``Rows``,
-            the batch size and a NumPy generator to the batches of an epoch, as indices of rows; it may have a parameter
-            ``epoch``. For several data sets: one sampler, or a dict by name.
+            of a batch occurs there at least twice; ``"length"``: rows of similar length; ``"in_order"``; or a function
+            from ``Rows``, the batch size and a NumPy generator to the batches of an epoch, as indices of rows; it may
+            have a parameter ``epoch``. For several data sets: one sampler, or a dict by name.
         mix: For several data sets: ``"round_robin"``, one batch of each in turn until the smallest ends;
             ``"proportional"`` to their sizes; or a dict of weights by name, from which each batch's data set is drawn.
         shuffle_buffer: Rows of a stream from which the next one is drawn at random; 1 for the order of the stream.
@@ -73,7 +73,7 @@ class TrainingConfig:
         evaluate_every: Steps between two evaluations, if there is an evaluator; by default one epoch.
         evaluate_first: Whether to evaluate before the first step, too.
         metric: Name of the evaluator's score that decides which model is the best; by default the first.
-        minimize: Whether a lower score of that name is better, as for a loss.
+        minimize: Whether a lower score of that name is better; by default, if the name ends with "loss".
         checkpoint_every: Steps between two checkpoints; by default one epoch.
         keep: Number of checkpoints to keep, the newest ones.
         sharded: Whether to shard weights, gradients and the optimizer's state over the ranks (FSDP2). The model stays
@@ -120,7 +120,7 @@ class TrainingConfig:
     evaluate_every: int | None = None
     evaluate_first: bool = False
     metric: str | None = None
-    minimize: bool = False
+    minimize: bool | None = None
     checkpoint_every: int | None = None
     keep: int = 2
     sharded: bool = False

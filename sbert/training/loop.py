@@ -325,7 +325,8 @@ class Run:
             raise ValueError(f"metric={metric!r} is not among the evaluator's {', '.join(scores)}")
         with checkpoint.naming_last_good(self.log.path or Path(), self.saved):
             self.log.add({"step": self.step, "evaluation": scores})
-        sign = -1 if self.config.minimize else 1
+        lower = metric.endswith("loss") if self.config.minimize is None else self.config.minimize
+        sign = -1 if lower else 1
         best = sign * self.best[1] if self.best is not None and self.best[0] == metric else -math.inf
         improved = sign * scores[metric] > best  # False for NaN.
         if improved:

@@ -34,6 +34,11 @@ def random(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[
     return _blocks(generator.permutation(len(rows)), batch_size)
 
 
+def in_order(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[Batch]:
+    """Rows in the order of the data."""
+    return _blocks(np.arange(len(rows)), batch_size)
+
+
 def length(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[Batch]:
     """Batches of rows with similar lengths, in random order."""
     texts = (row for part in _blocks(np.arange(len(rows)), _TOGETHER) for row in rows.many(part))
@@ -143,6 +148,7 @@ SAMPLERS: dict[str, Callable[[Rows, int, np.random.Generator], list[Batch]]] = {
     "no_duplicates": no_duplicates,
     "group_by_label": group_by_label,
     "length": length,
+    "in_order": in_order,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -44,6 +45,8 @@ class Trainer:
         config: The settings of the training.
         evaluator: A function of the model that returns one score, or several by name; or several such functions by
             name, whose scores are then called ``name_score``. The model with the best score is saved.
+        evaluation_data: Rows whose loss is one more score, ``loss``; or several data sets by the names of those in
+            ``data``, whose scores are called ``name_loss``.
         callbacks: What is called after steps, evaluations and checkpoints, such as ``EarlyStopping``.
         columns: The data's columns in the order of the loss's columns, if their names differ; or these by data set.
         label: The data's column of labels, if it is not called label or score; or this by data set.
@@ -74,6 +77,7 @@ class Trainer:
         config: TrainingConfig | None = None,
         *,
         evaluator: Evaluate | Mapping[str, Evaluate] | None = None,
+        evaluation_data: Iterable[Any] | Mapping[str, Iterable[Any]] | None = None,
         callbacks: Callback | Iterable[Callback] = (),
         columns: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
         label: str | Mapping[str, str] | None = None,
@@ -81,35 +85,51 @@ class Trainer:
     ) -> None:
         self.model: SentenceEncoder | Any = model
         self.config: TrainingConfig = config or TrainingConfig()
-        self.evaluator: Evaluate | Mapping[str, Evaluate] | None = evaluator
         self.callbacks: list[Callback] = as_callbacks(callbacks)
         by_name = dict(data) if isinstance(data, Mapping) else {"data": data}
         if not by_name:
             raise ValueError("there are no data sets; pass at least one")
-        tables = [
-            rows_of_data(
-                given, _loss_of(loss, name), _of(columns, name), _of(label, name), name, pairs=model.is_cross_encoder
-            )
-            for name, given in by_name.items()
-        ]
         self.config.check_names(list(by_name))
-        for rows in tables:
-            _check_data(rows, self.config)
-        if not model.is_cross_encoder and any(map(_repeats, tables)) and not _has_dropout(model):
-            warn(
-                "rows hold the same text twice, and the model has no dropout, so both get the same vector and teach"
-                " nothing; use a model with dropout, or other pairs"
+
+        def tables(given: Mapping[str, Any]) -> list[AnyRows]:
+            named = ((name, _loss_of(loss, name), _of(columns, name), _of(label, name)) for name in given)
+            pairs = model.is_cross_encoder
+            return [rows_of_data(given[name], *others, name, pairs=pairs) for name, *others in named]
+
+        rows = tables(by_name)
+        self._check(rows)
+        self.batches: Batches = Batches(model, self._datasets(rows, guide), self.config, guide)
+        self.evaluator: Evaluate | Mapping[str, Evaluate] | None = evaluator
+        if evaluation_data is not None:
+            several = isinstance(evaluation_data, Mapping)
+            held_out = tables(
+                dict(evaluation_data) if isinstance(evaluation_data, Mapping) else {"data": evaluation_data}
             )
-        self._check_prompts({name for rows in tables for names in rows.names for name in names})
-        datasets = {rows.name: Dataset(rows, self._prompts(rows), self._guide_prompts(guide, rows)) for rows in tables}
-        if guide is not None and all(dataset.guide_prompts is None for dataset in datasets.values()):
-            raise ValueError("no loss takes a guide; leave guide= out, or use a loss that takes one")
-        self.batches: Batches = Batches(model, datasets, self.config, guide)
+            config = replace(self.config, sampler="in_order", mix="proportional", drop_last=False)
+            batches = Batches(model, self._datasets(held_out, guide), config, guide)
+            self.evaluator = _with_losses(evaluator, batches, several)
         if model.dtype not in (torch.float32, torch.float64):
             raise ValueError(
                 f"the model's weights are {model.dtype}, too imprecise for small steps; load it with dtype='float32',"
                 " and pass TrainingConfig(dtype='bfloat16') to compute in bfloat16"
             )
+
+    def _check(self, tables: list[AnyRows]) -> None:
+        """Raise for data that does not fit the loss, the prompts or the settings."""
+        for rows in tables:
+            _check_data(rows, self.config)
+        if not self.model.is_cross_encoder and any(map(_repeats, tables)) and not _has_dropout(self.model):
+            warn(
+                "rows hold the same text twice, and the model has no dropout, so both get the same vector and teach"
+                " nothing; use a model with dropout, or other pairs"
+            )
+        self._check_prompts({name for rows in tables for names in rows.names for name in names})
+
+    def _datasets(self, tables: list[AnyRows], guide: SentenceEncoder | None) -> dict[str, Dataset]:
+        found = {rows.name: Dataset(rows, self._prompts(rows), self._guide_prompts(guide, rows)) for rows in tables}
+        if guide is not None and all(dataset.guide_prompts is None for dataset in found.values()):
+            raise ValueError("no loss takes a guide; leave guide= out, or use a loss that takes one")
+        return found
 
     def _check_prompts(self, known: set[str]) -> None:
         """Raise for prompts that the model does not take, or of columns that no data has."""
@@ -208,6 +228,19 @@ def _check_data(rows: AnyRows, config: TrainingConfig) -> None:
         run_check(rows.loss, Data(largest, len(rows.names), labels))
     except ValueError as error:
         raise ValueError(f"{rows.name}: {error}") from error
+
+
+def _with_losses(
+    evaluator: Evaluate | Mapping[str, Evaluate] | None, batches: Batches, several: bool
+) -> Mapping[str, Evaluate]:
+    """Evaluators by name, and one that measures the loss of data."""
+
+    def losses(_: Any) -> dict[str, float]:
+        found = batches.mean_losses()
+        return {f"{name}_loss": value for name, value in found.items()} if several else {"loss": found["data"]}
+
+    given = evaluator if isinstance(evaluator, Mapping) else {} if evaluator is None else {"": evaluator}
+    return {**given, "evaluation": losses}
 
 
 def _of(value: Value | Mapping[str, Value] | None, name: str) -> Value | None:

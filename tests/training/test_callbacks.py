@@ -28,7 +28,7 @@ from sbert.training import (
     WandB,
     checkpoint,
 )
-from tests.training.test_training import fit, model, pairs, ranking, weights
+from tests.training.test_training import fit, model, pairs, ranking, regression, weights
 
 __all__ = ["model"]  # A fixture.
 
@@ -331,3 +331,16 @@ def test_uploads(model: SentenceEncoder, tmp_path: Path, monkeypatch: Any) -> No
     config = TrainingConfig(tmp_path / "o", steps=4, checkpoint_every=2)
     Trainer(model, pairs(8, False), ranking, config, callbacks=PushToHub("me/cats", checkpoints=True)).fit()
     assert sent == [("me/cats", "Step 2"), ("me/cats", "Step 4"), ("me/cats", "The model after 4 steps")]
+
+
+def test_the_loss_of_held_out_rows_is_a_score(model: SentenceEncoder, tmp_path: Path) -> None:
+    rows = pairs(22)
+    config = TrainingConfig(tmp_path / "o", steps=2, batch_size=4, evaluate_every=1, learning_rate=1e-2)
+    trainer = Trainer(model, pairs(8), regression, config, evaluation_data=rows)
+    history = trainer.fit(show_progress_bar=False)
+    found = [entry["evaluation"]["evaluation_loss"] for entry in history if "evaluation" in entry]
+    vectors = [model.encode([row[column] for row in rows], convert_to_tensor=True) for column in (0, 1)]
+    labels = torch.tensor([row[2] for row in rows])
+    assert found[-1] == pytest.approx(float(regression(*vectors, labels)), abs=1e-5)
+    best = checkpoint.read(tmp_path / "o/checkpoints/step-00000002")[1]["best"]
+    assert best == ["evaluation_loss", min(found)], "a lower loss is better"
