@@ -161,7 +161,7 @@ class Batches:
 
     def mean_losses(self) -> dict[str, float]:
         """The mean loss of each data set over all of its batches of the first epoch, by name, without a gradient."""
-        sums = {name: (0.0, 0) for name in self.datasets}
+        sums = dict.fromkeys(self.datasets, (0.0, 0))
         for batch in self.prepared(0, len(self.epoch(0)), ALONE):
             inputs = self.with_guide(batch, ALONE)
             value = value_of(self.model, batch.dataset.rows.loss, inputs, self.config.chunk_tokens)
