@@ -115,7 +115,7 @@ a similarity is given by its name.
 | ``CachedMultipleNegativesRankingLoss`` | other form | the same loss with ``sbert.TrainingConfig(chunk_tokens=4096)``, which works for every loss |
 | ``MultipleNegativesSymmetricRankingLoss`` | other form | ``sbert.losses.MultipleNegativesRankingLoss(symmetric=True)`` |
 | ``CachedMultipleNegativesSymmetricRankingLoss`` | other form | the same, with ``chunk_tokens`` |
-| ``GISTEmbedLoss`` | other form | ``sbert.losses.MultipleNegativesRankingLoss(temperature=0.01)`` with ``guide=`` of ``sbert.Trainer`` |
+| ``GISTEmbedLoss`` | other form | ``sbert.losses.MultipleNegativesRankingLoss(temperature=0.01, contrast=("anchor-anchor", "positive-positive"))`` with ``guide=`` of ``sbert.Trainer`` |
 | ``CachedGISTEmbedLoss`` | other form | the same, with ``chunk_tokens`` |
 | ``CosineSimilarityLoss``, ``CoSENTLoss``, ``AnglELoss`` | same | |
 | ``SoftmaxLoss`` | same | ``sbert.losses.SoftmaxLoss(dim, classes)`` |
@@ -126,12 +126,13 @@ a similarity is given by its name.
 | ``MSELoss``, ``MarginMSELoss``, ``DistillKLDivLoss`` | same | |
 | ``MatryoshkaLoss`` | same | ``sbert.losses.MatryoshkaLoss(loss, dims)`` |
 | ``TripletDistanceMetric``, ``SiameseDistanceMetric``, ``BatchHardTripletLossDistanceFunction`` | other form | names: "cosine", "euclidean", "manhattan" |
-| ``EmbedDistillLoss`` | other form | ``sbert.losses.MSELoss`` for "mse"; the others are three lines of a loss of your own |
-| ``AdaptiveLayerLoss``, ``Matryoshka2dLoss`` | not here | they train the inner layers, and a loss sees only the vectors |
-| ``DenoisingAutoEncoderLoss`` | not here | it needs a decoder |
-| ``ContrastiveTensionLoss``, ``ContrastiveTensionLossInBatchNegatives``, ``ContrastiveTensionDataLoader`` | not here | SimCSE does the same with less: rows (text, text) |
-| ``MegaBatchMarginLoss`` | not here | ``sbert.search.mine_hard_negatives`` finds the hard negatives of the whole data set |
-| ``GlobalOrthogonalRegularizationLoss`` | not here | a function of yours, in a ``sbert.losses.WeightedSum`` |
+| ``EmbedDistillLoss`` | other form | ``sbert.losses.EmbeddingDistillationLoss(dim, teacher_dim)`` |
+| ``AdaptiveLayerLoss`` | same | ``sbert.losses.AdaptiveLayerLoss(loss, layers)``, with an encoder that returns all layers |
+| ``Matryoshka2dLoss`` | other form | ``sbert.losses.AdaptiveLayerLoss(sbert.losses.MatryoshkaLoss(loss, dims), layers)`` |
+| ``DenoisingAutoEncoderLoss`` | other form | TSDAE, with a decoder, is fifteen lines in the guide of ``sbert.losses`` |
+| ``ContrastiveTensionLoss``, ``ContrastiveTensionLossInBatchNegatives``, ``ContrastiveTensionDataLoader`` | other form | ``sbert.losses.ContrastiveTensionLoss()``, with negatives from the batch and an encoder that returns both models' vectors |
+| ``MegaBatchMarginLoss`` | same | |
+| ``GlobalOrthogonalRegularizationLoss`` | same | |
 
 ## Training
 
@@ -148,7 +149,7 @@ a similarity is given by its name.
 | ``SentenceTransformerDataCollator``, ``CrossEncoderDataCollator`` | not here | the trainer takes rows of texts |
 | ``SentencesDataset``, ``SentenceLabelDataset``, ``NoDuplicatesDataLoader`` | other form | rows, and ``sbert.TrainingConfig(sampler="no_duplicates")`` or "group_by_label" |
 | ``ParallelSentencesDataset`` | other form | rows (text, translation, vector of the teacher) for ``sbert.losses.MSELoss`` |
-| ``DenoisingAutoEncoderDataset`` | not here | its loss is not here |
+| ``DenoisingAutoEncoderDataset`` | other form | a method ``collate`` of the loss, as the guide of ``sbert.losses`` shows |
 | ``mine_hard_negatives``, ``quantize_embeddings``, ``LoggingHandler``, ``SimilarityFunction`` | other form | see util |
 | ``resolve_ids`` | not here | replace the ids by the texts before training |
 | ``SentenceTransformerModelCardData``, ``CrossEncoderModelCardData`` | not here | edit the README.md of the saved folder |
@@ -306,18 +307,20 @@ Of both classes: ``save``, ``push_to_hub``, ``similarity``, ``evaluate``, ``fit`
 
 160 pieces of scripts for sentence-transformers, of one to eight statements besides the imports, are run with both
 libraries, and the results are compared to 1e-5: what a call returns, and the vectors of a model after training.
-156 give the same. The others:
+157 give the same. The others:
 
 | piece | why |
 |---|---|
 | ``pairwise_angle_sim`` | the angle is computed inside ``AnglELoss``, and there is no function for it |
 | ``quantize_embeddings to uint8`` | int8 takes as many bytes and has the same precision |
 | ``MSEEvaluator`` | not offered: it is one line of NumPy |
-| ``GISTEmbedLoss(model, guide=SentenceTransformer(folder, device='cpu'))`` | an anchor is compared with positives and negatives, not with other anchors; equal with ``contrast_anchors=False, contrast_positives=False`` |
 
 Some names have a counterpart in the tables and are not in the package of their names, so a script has to be edited
 there: ``all_gather``, ``all_gather_padded``, ``all_gather_with_grad``, ``get_rank``, ``get_world_size``,
-``is_dist_initialized``, ``EmbedDistillLoss``, ``Module``, ``InputModule``, ``NanoBEIREvaluator``,
+``is_dist_initialized``, ``EmbedDistillLoss``, ``AdaptiveLayerLoss``, ``Matryoshka2dLoss``,
+``DenoisingAutoEncoderLoss``, ``ContrastiveTensionLoss``, ``ContrastiveTensionLossInBatchNegatives``,
+``ContrastiveTensionDataLoader``, ``MegaBatchMarginLoss``, ``GlobalOrthogonalRegularizationLoss``,
+``DenoisingAutoEncoderDataset``, ``Module``, ``InputModule``, ``NanoBEIREvaluator``,
 ``DefaultBatchSampler``, ``MultiDatasetDefaultBatchSampler``, ``ParallelSentencesDataset``, ``STSDataReader``,
 ``STSBenchmarkDataReader``, ``NLIDataReader``, ``TripletReader``, ``LabelSentenceReader``, ``PairedFilesReader``,
 ``CEBinaryAccuracyEvaluator``, ``CESoftmaxAccuracyEvaluator``, ``CEF1Evaluator``, ``CrossEncoderNanoBEIREvaluator``.

@@ -556,8 +556,4 @@ DIFFERENT: dict[str, str] = {
     "pairwise_angle_sim": "the angle is computed inside ``AnglELoss``, and there is no function for it",
     "quantize_embeddings to uint8": "int8 takes as many bytes and has the same precision",
     "MSEEvaluator": "not offered: it is one line of NumPy",
-    "GISTEmbedLoss(model, guide=SentenceTransformer(folder, device='cpu'))": (
-        "an anchor is compared with positives and negatives, not with other anchors; equal with"
-        " ``contrast_anchors=False, contrast_positives=False``"
-    ),
 }

@@ -210,6 +210,24 @@ LOSSES: list[tuple[str, int, Any, Any]] = [
     ("MSELoss", SINGLE, torch.arange(32.0).view(4, 8) / 32, lambda losses: {}),
     ("MarginMSELoss", TRIPLE, [0.1, 0.9, 0.5, 0.3], lambda losses: {}),
     ("DistillKLDivLoss", TRIPLE, [[1.0, 2.0], [0.3, 0.1], [2.0, 5.0], [0.0, 1.0]], lambda losses: {"temperature": 2.0}),
+    (
+        "DistillKLDivLoss",
+        TRIPLE,
+        [[1.0, 2.0], [0.3, 0.1], [2.0, 5.0], [0.0, 1.0]],
+        lambda losses: {"student_temperature": 0.5, "teacher_temperature": 2.0},
+    ),
+    (
+        "MultipleNegativesRankingLoss",
+        TRIPLE,
+        None,
+        lambda losses: {"directions": ("query_to_doc", "query_to_query", "doc_to_query", "doc_to_doc")},
+    ),
+    (
+        "MultipleNegativesRankingLoss",
+        TRIPLE,
+        None,
+        lambda losses: {"hardness_mode": "all_negatives", "hardness_strength": 5.0},
+    ),
 ]
 
 
@@ -239,14 +257,20 @@ def test_other_losses() -> None:
     assert guided.temperature == 0.01
     for name in ("CachedMultipleNegativesSymmetricRankingLoss",):
         assert getattr(losses, name)(model).symmetric
-    with pytest.warns(UserWarning, match="anchors are not compared"):
-        losses.CachedGISTEmbedLoss(model, guide=model)
+    cached = losses.CachedGISTEmbedLoss(model, guide=model, margin_strategy="relative", contrast_positives=False)
+    assert (cached.contrast, cached.relative_margin) == (("anchor-anchor",), True)
     assert losses.CoSENTLoss(model, scale=10, similarity_fct=ours.util.pairwise_cos_sim).temperature == 0.1
     assert losses.MultipleNegativesRankingLoss(model, similarity_fct=ours.util.dot_score).similarity == "dot"
     with pytest.raises(ValueError, match="compares by cosine"):
         losses.CoSENTLoss(model, similarity_fct=ours.util.pairwise_dot_score)
-    with pytest.raises(ValueError, match="hardness_mode"):
-        losses.MultipleNegativesRankingLoss(model, hardness_mode="all_negatives")
+    hard = losses.MultipleNegativesRankingLoss(model, hardness_mode="hard_negatives", hardness_strength=5.0)
+    assert (hard.hardness, hard.hardness_mode) == (5.0, "hard")
+    with pytest.raises(ValueError, match=r"directions=\('query_to_doc', 'doc_to_doc'\) and partition_mode='per_dir"):
+        losses.MultipleNegativesRankingLoss(
+            model, directions=("query_to_doc", "doc_to_doc"), partition_mode="per_direction"
+        )
+    distilled = losses.DistillKLDivLoss(model, temperature=2.0, student_temperature=0.5)
+    assert (distilled.temperature, distilled.teacher_temperature) == (0.5, 2.0)
     with pytest.raises(TypeError, match="takes model, scale"):
         losses.CoSENTLoss(model, temperature=2)
 

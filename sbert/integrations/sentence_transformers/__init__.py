@@ -12,8 +12,8 @@
 
 What is not offered is an error that says what to use instead; ``sbert.integrations.switching`` has all names. What has
 another meaning here keeps it: texts that are not ``str`` are refused, the learning rate is one step ahead during
-warm-up, ``mine_hard_negatives`` counts ranks among candidates only, ``GISTEmbedLoss`` compares anchors with positives
-and negatives only, and ``eval_dataset`` is measured by its negative loss, ``-loss``, since higher is better.
+warm-up, ``mine_hard_negatives`` counts ranks among candidates only, and ``eval_dataset`` is measured by its negative
+loss, ``-loss``, since higher is better.
 """
 
 from __future__ import annotations

@@ -12,17 +12,24 @@ from typing import Any
 from torch import nn
 
 from sbert import losses
-from sbert.inputs.arguments import warn
 from sbert.integrations.sentence_transformers.forms import Form, absent, factories
 from sbert.integrations.sentence_transformers.names import DistanceMetric
 
 _CHUNKS = " mini_batch_size=chunk mini_batch_num_tokens=chunk_tokens show_progress_bar=-"
 _GATHER = " gather_across_devices=-"  # The trainer always does.
 _SCALED = "scale=temperature similarity_fct=similarity"
-_MODES = f"{_GATHER} directions partition_mode=partition hardness_mode! hardness_strength!"
+_MODES = f"{_GATHER} directions partition_mode=partition hardness_mode hardness_strength"
 _DISTANCE = "distance_metric=distance margin"
 _GUIDED = "guide temperature"
-_CONTRAST = f" margin_strategy! margin=guide_margin contrast_anchors contrast_positives{_GATHER}"
+_CONTRAST = f" margin_strategy=strategy margin=guide_margin contrast_anchors contrast_positives{_GATHER}"
+
+
+_DIRECTIONS = {
+    "query_to_query": ["anchor-anchor"],
+    "doc_to_query": ["positive-anchor"],
+    "doc_to_doc": ["positive-positive", "positive-negative"],
+}
+_HARDNESS = {"in_batch_negatives": "in_batch", "hard_negatives": "hard", "all_negatives": "all"}
 
 
 def for_trainer(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,25 +54,41 @@ def settings(loss: Any) -> dict[str, Any]:
     return {name: value for one in inner for name, value in getattr(one, "for_trainer", {}).items()}
 
 
-def _ranking(directions: Any = ("query_to_doc",), partition: str = "joint", **options: Any) -> nn.Module:
-    known = {
-        (("query_to_doc",), "joint"): False,
-        (("query_to_doc",), "per_direction"): False,
-        (("query_to_doc", "doc_to_query"), "per_direction"): True,
-    }
-    given = tuple(directions), partition
-    if given not in known:
+def _ranking(
+    directions: Any = ("query_to_doc",),
+    partition: str = "joint",
+    hardness_mode: str | None = None,
+    hardness_strength: float = 0.0,
+    **options: Any,
+) -> nn.Module:
+    symmetric = partition == "per_direction" and set(directions) == {"query_to_doc", "doc_to_query"}
+    others = [] if symmetric else [name for name in directions if name != "query_to_doc"]
+    if others and (partition != "joint" or "query_to_doc" not in directions):
         raise ValueError(
-            f"directions={given[0]} and partition_mode={partition!r} are not supported; write a loss of your own"
+            f"directions={tuple(directions)} and partition_mode={partition!r} are not supported; write a loss of your"
+            " own"
         )
-    return losses.MultipleNegativesRankingLoss(**{"symmetric": known[given], **options})
+    contrast = [pair for name in others for pair in _DIRECTIONS[name]]
+    hardness = {"hardness": hardness_strength, "hardness_mode": _HARDNESS[hardness_mode]} if hardness_mode else {}
+    return losses.MultipleNegativesRankingLoss(**{"symmetric": symmetric, "contrast": contrast, **hardness, **options})
 
 
-def _guided(contrast_anchors: bool = True, contrast_positives: bool = True, **options: Any) -> nn.Module:
-    if contrast_anchors or contrast_positives:
-        warn("anchors are not compared with anchors, nor positives with positives; pass contrast_anchors=False and"
-             " contrast_positives=False for the same loss in sentence-transformers")  # fmt: skip
-    return losses.MultipleNegativesRankingLoss(**options)
+def _guided(
+    contrast_anchors: bool = True, contrast_positives: bool = True, strategy: str = "absolute", **options: Any
+) -> nn.Module:
+    both = {"anchor-anchor": contrast_anchors, "positive-positive": contrast_positives}
+    contrast = [name for name, wanted in both.items() if wanted]
+    return losses.MultipleNegativesRankingLoss(contrast=contrast, relative_margin=strategy == "relative", **options)
+
+
+def _divergence(
+    temperature: float = 1.0,
+    student_temperature: float | None = None,
+    teacher_temperature: float | None = None,
+    **options: Any,
+) -> nn.Module:
+    teacher = teacher_temperature or temperature
+    return losses.DistillKLDivLoss(student_temperature or temperature, teacher_temperature=teacher, **options)
 
 
 def _cosent(similarity: str = "cosine", **options: Any) -> nn.Module:
@@ -111,7 +134,7 @@ FORMS = {
     "MSELoss": _form(losses.MSELoss, "projection_dim!"),
     "MarginMSELoss": _form(losses.MarginMSELoss, "similarity_fct=similarity"),
     "DistillKLDivLoss": _form(
-        losses.DistillKLDivLoss, "similarity_fct=similarity temperature student_temperature! teacher_temperature!"
+        _divergence, "similarity_fct=similarity temperature student_temperature teacher_temperature"
     ),
     "MatryoshkaLoss": _form(
         losses.MatryoshkaLoss, "loss matryoshka_dims=dims matryoshka_weights=weights n_dims_per_step!"
