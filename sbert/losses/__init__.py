@@ -85,8 +85,9 @@ SimCSE (Gao et al., 2021) needs no loss of its own, but rows with the same text 
 
 ## Data of the rows
 
-Parameters after ``*`` are columns of the data that are not text, and arrive as they stand: a weight, an id, a list of
-scores. One with a default is a setting if the data has no such column.
+Parameters after ``*`` are columns of the data that are not encoded, and arrive as they stand: a weight, an id, a list
+of scores, or a text; one that ``columns=`` of the trainer names is encoded as well. A parameter with a default is a
+setting if the data has no such column.
 
 >>> def weighted(anchor, positive, *, weight, power=1.0):
 ...     return (weight**power * (1 - torch.cosine_similarity(anchor, positive))).mean()

@@ -30,7 +30,8 @@ class Signature:
     - ``labels``, ``texts`` and ``guide`` are extras, with or without a default, passed by name.
     - A parameter after ``*`` without a default is row data: the data's column of that name, such as a weight, an id or
       a list of scores, passed by name. Numbers, and lists of as many numbers in each row, arrive as one tensor
-      (rows, ...) in the model's dtype if they are fractions; anything else as the list of the rows' values.
+      (rows, ...) in the model's dtype if they are fractions; anything else as the list of the rows' values. Where data
+      does not fit in memory, this is decided for each batch.
     - Any other parameter with a default is row data if the data has a column of that name, else a setting.
     - A loss may have a method ``collate(texts, generator)``, which changes the texts of a batch before they are
       tokenized, or adds row data: see ``sbert.losses``.

@@ -183,7 +183,8 @@ class Rows:
         missing = [name for name in loss.row_data if name not in keys]
         if missing and not loss.collates:  # Its ``collate`` may add them.
             raise ValueError(f"{self._both(keys)}: there is no {missing[0]!r}; add this column, or rename the loss's")
-        return [name for name in (*loss.row_data, *loss.settings) if name in keys and name not in others]
+        settings = [name for name in loss.settings if name not in others]
+        return [name for name in (*loss.row_data, *settings) if name in keys]
 
     def _match_names(self, candidates: list[Any], keys: list[Any]) -> list[str]:
         """The candidates with the names of the loss's columns, followed by further ones, such as negative_1."""

@@ -76,6 +76,21 @@ def test_row_data_arrives_as_it_stands(model: SentenceEncoder, loss: Any, option
         assert seen["scale"] == 0.5  # No such column: a setting.
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_row_data_of_data_that_is_read_later(model: SentenceEncoder, streamed: bool) -> None:
+    import datasets
+
+    data = datasets.Dataset.from_list(rows())
+    given = data.to_iterable_dataset() if streamed else data
+    SEEN.clear()
+    Trainer(model, given, weighted, TrainingConfig(batch_size=4, steps=3)).fit(show_progress_bar=False)
+    expected = {row["id"]: row for row in rows()}
+    assert len({name for seen in SEEN for name in seen["id"]}) == 12
+    for seen in SEEN:
+        assert seen["weight"].tolist() == [expected[name]["weight"] for name in seen["id"]]
+        assert seen["teacher"].tolist() == [expected[name]["teacher"] for name in seen["id"]]
+
+
 def test_a_setting_is_row_data_if_the_data_has_its_column() -> None:
     data = [{**row, "temperature": 2.5} for row in rows()]
     assert Rows(data, weighted).row_data["temperature"].tolist() == [2.5] * 12
@@ -83,6 +98,15 @@ def test_a_setting_is_row_data_if_the_data_has_its_column() -> None:
     # A column that columns= takes as text is no row data.
     taken = Rows([{"a": "x", "temperature": "y"}], lambda one, two, temperature=1: 0, columns=["a", "temperature"])
     assert (taken.row_data, taken.texts(0)) == ({}, ("x", "y"))
+
+
+def test_texts_arrive_as_texts_where_they_are_asked_for() -> None:
+    def loss(anchor: Tensor, positive: Tensor, *, question: list[str]) -> Tensor:
+        return anchor.sum()
+
+    data = [{"question": "a boat", "answer": "a lake"}, {"question": "a fox", "answer": "red"}]
+    taken = Rows(data, loss, columns=["question", "answer"])
+    assert (taken.texts(1), taken.row_data) == (("a fox", "red"), {"question": ["a boat", "a fox"]})
 
 
 def test_what_is_missing_is_named() -> None:
