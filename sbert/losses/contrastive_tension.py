@@ -32,7 +32,7 @@ class ContrastiveTensionLoss(LossModule):
         ValueError: If a setting is invalid, or the vectors cannot be halved.
 
     References:
-        Carlsson et al., 2021, section 3 (with sampled pairs). https://openreview.net/forum?id=Ov_sMNau-PF
+        Carlsson et al., 2021 (with sampled pairs). https://openreview.net/forum?id=Ov_sMNau-PF
         Radford et al., 2021, figure 3 (both directions in the batch, t trained). https://arxiv.org/abs/2103.00020
 
     Example:

@@ -132,7 +132,7 @@ class RankNetLoss(_PairLoss):
         TypeError: If the mask is not boolean.
 
     References:
-        Burges et al., 2005, equations 3 to 5. https://doi.org/10.1145/1102351.1102363
+        Burges et al., 2005, section 3. https://doi.org/10.1145/1102351.1102363
 
     Example:
         >>> RankNetLoss()(torch.tensor([[0.0, 2.0]]), labels=torch.tensor([[0.0, 1.0]])).round(decimals=4)
@@ -172,8 +172,8 @@ class LambdaLoss(_PairLoss):
         TypeError: If the mask is not boolean.
 
     References:
-        Wang et al., 2018, equations 8 to 18. https://doi.org/10.1145/3269206.3271784
-        Burges, 2010, section 4 (LambdaRank, for any metric).
+        Wang et al., 2018 (the weightings of nDCG and ARP; equation 18 for k). https://doi.org/10.1145/3269206.3271784
+        Burges, 2010, section 4 (LambdaRank, for any metric); Donmez et al., 2009 (for MRR).
         https://www.microsoft.com/en-us/research/publication/from-ranknet-to-lambdarank-to-lambdamart-an-overview/
 
     Example:

@@ -78,7 +78,7 @@ class ListNetLoss(ListLoss):
         TypeError: If the mask is not boolean.
 
     References:
-        Cao et al., 2007, section 4.2 and equation 4 (top one probability). https://doi.org/10.1145/1273496.1273513
+        Cao et al., 2007 (ListNet, with top one probabilities). https://doi.org/10.1145/1273496.1273513
 
     Example:
         >>> scores, labels = torch.tensor([[2.0, 0.0, 9.0]]), torch.tensor([[1.0, 0.0, 0.0]])
@@ -92,8 +92,8 @@ class ListNetLoss(ListLoss):
 
     def forward(self, *scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         matrix, labels, mask = self.checked(scores, labels, mask)
-        expected = (labels / self.temperature).masked_fill(~mask, -torch.inf).softmax(1)
         lowest = torch.finfo(matrix.dtype).min  # Not -inf, as 0 * inf is NaN.
+        expected = (labels / self.temperature).masked_fill(~mask, lowest).softmax(1) * mask
         return F.cross_entropy(matrix.masked_fill(~mask, lowest), expected)
 
 
@@ -117,8 +117,8 @@ class ListMLELoss(ListLoss):
         TypeError: If the mask is not boolean.
 
     References:
-        Xia et al., 2008, section 4.2 (likelihood loss). https://doi.org/10.1145/1390156.1390306
-        Lan et al., 2014, equation 6 (position-aware). https://auai.org/uai2014/proceedings/individuals/164.pdf
+        Xia et al., 2008 (the likelihood loss). https://doi.org/10.1145/1390156.1390306
+        Lan et al., 2014 (position-aware). https://auai.org/uai2014/proceedings/individuals/164.pdf
 
     Example:
         >>> scores, labels = torch.tensor([[0.0, 2.0]]), torch.tensor([[0.0, 1.0]])
@@ -164,7 +164,8 @@ class LocalizedContrastiveLoss(ListLoss):
         TypeError: If the mask is not boolean.
 
     References:
-        Gao et al., 2021, Rethink training of BERT rerankers, equation 5. https://arxiv.org/abs/2101.08751
+        Gao et al., 2021, Rethink training of BERT rerankers (localized contrastive estimation).
+        https://arxiv.org/abs/2101.08751
 
     Example:
         >>> LocalizedContrastiveLoss()(torch.tensor([[2.0, 0.0]])).round(decimals=4)
@@ -197,7 +198,7 @@ class ScoreMarginMSELoss(ListLoss):
         TypeError: If the mask is not boolean.
 
     References:
-        Hofstätter et al., 2020, equation 2. https://arxiv.org/abs/2010.02666
+        Hofstätter et al., 2020. https://arxiv.org/abs/2010.02666
 
     Example:
         >>> ScoreMarginMSELoss()(torch.tensor([[3.0, 1.0]]), labels=torch.tensor([[5.0, 4.0]]))

@@ -35,7 +35,7 @@ class MegaBatchMarginLoss(LossModule):
         ValueError: If the margins are not in order, or the shapes do not match.
 
     References:
-        Wieting and Gimpel, 2018, section 4.1 and equation 1 (mega-batches; one margin between both cosines).
+        Wieting and Gimpel, 2018 (mega-batches; there with one margin, between both cosines).
         https://aclanthology.org/P18-1042
 
     Example:

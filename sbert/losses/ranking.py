@@ -90,12 +90,12 @@ class MultipleNegativesRankingLoss(LossModule):
     References:
         Henderson et al., 2017, section 4.4. https://arxiv.org/abs/1705.00652
         van den Oord et al., 2018, section 2.3 (InfoNCE). https://arxiv.org/abs/1807.03748
-        Solatorio, 2024, section 3 (GISTEmbed). https://arxiv.org/abs/2402.16829
-        de Souza P. Moreira et al., 2024, section 3 (margins). https://arxiv.org/abs/2407.15831
-        Günther et al., 2024, equation 2 (bidirectional). https://arxiv.org/abs/2310.19923
-        Li et al., 2023, section 3.3 (GTE). https://arxiv.org/abs/2308.03281
+        Solatorio, 2024 (GISTEmbed). https://arxiv.org/abs/2402.16829
+        de Souza P. Moreira et al., 2024 (both kinds of margins). https://arxiv.org/abs/2407.15831
+        Günther et al., 2024 (bidirectional). https://arxiv.org/abs/2310.19923
+        Li et al., 2023 (GTE). https://arxiv.org/abs/2308.03281
         Lan et al., 2025, equation 5 (LLaVE). https://arxiv.org/abs/2503.04812
-        Schechter Vera et al., 2025, section 2.2 (EmbeddingGemma). https://arxiv.org/abs/2509.20354
+        Schechter Vera et al., 2025 (EmbeddingGemma). https://arxiv.org/abs/2509.20354
 
     Example:
         >>> anchor = torch.eye(2)

@@ -33,7 +33,7 @@ class GlobalOrthogonalRegularizationLoss(LossModule):
         ValueError: If a weight is negative or both are 0, or the shapes do not match.
 
     References:
-        Zhang et al., 2017, section 3.2, equation 6. https://arxiv.org/abs/1708.06320
+        Zhang et al., 2017 (global orthogonal regularization). https://arxiv.org/abs/1708.06320
 
     Example:
         >>> GlobalOrthogonalRegularizationLoss()(torch.ones(2, 4))

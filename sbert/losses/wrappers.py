@@ -140,7 +140,7 @@ class AdaptiveLayerLoss(_Combination):
         TypeError: If the loss is not callable, or does not take an extra that was given.
 
     References:
-        Li et al., 2024, section 3 (2d-Matryoshka). https://arxiv.org/abs/2402.14776
+        Li et al., 2024 (2d-Matryoshka). https://arxiv.org/abs/2402.14776
 
     Example:
         >>> from sbert.losses import CosineSimilarityLoss

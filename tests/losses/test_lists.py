@@ -160,6 +160,17 @@ def test_a_teacher_with_a_temperature() -> None:
     torch.testing.assert_close(ListNetLoss(0.3)(scores, labels=labels, mask=MASK), expected)
 
 
+@pytest.mark.parametrize("loss", [ListNetLoss(), ListMLELoss(True), RankNetLoss(), LambdaLoss(), ScoreMarginMSELoss()])
+def test_a_query_without_documents_is_worth_nothing(loss: Any) -> None:
+    scores, labels = torch.randn(2, 3).requires_grad_(), torch.tensor([[1.0, 0.0, 2.0]] * 2)
+    mask = torch.tensor([[True] * 3, [False] * 3])
+    value = loss(scores, labels=labels, mask=mask)
+    share = 2 if isinstance(loss, (ListNetLoss, ListMLELoss)) else 1  # A mean over queries, or over pairs.
+    torch.testing.assert_close(value, loss(scores[:1], labels=labels[:1]) / share)
+    assert not torch.autograd.grad(value, scores)[0][1].any()
+    assert LocalizedContrastiveLoss()(scores, mask=mask) == LocalizedContrastiveLoss()(scores[:1]) / 2
+
+
 def test_long_lists_are_finite() -> None:
     """The powers of position-aware weights exceed what float32 holds."""
     scores = torch.randn(2, 2000, generator=torch.Generator().manual_seed(0)).requires_grad_()
