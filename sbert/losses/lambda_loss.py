@@ -19,7 +19,7 @@ class Ranking(NamedTuple):
     """A query's documents in the order of the model's scores, from which a weighting is computed.
 
     Args:
-        labels: The labels, 0 where there is no document.
+        labels: The labels, 0 at padding.
         gains: (2^label - 1) / maxDCG.
         discounts: log2(1 + rank).
 

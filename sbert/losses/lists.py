@@ -14,11 +14,11 @@ class ListLoss(LossModule):
     """What the losses of a query's documents share: checks of the scores, the labels and the mask.
 
     The scores are one matrix (queries, documents), or one column (queries, 1) for each document. Queries with fewer
-    documents are filled up; ``mask`` is False there, and such scores and labels count for nothing.
+    documents are padded; ``mask`` is False at padding, whose scores and labels count for nothing.
     """
 
-    def present(self, scores: tuple[Tensor, ...], mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Check the shapes; return the scores, at least float32 and 0 where there is no document, and the mask.
+    def matrix_and_mask(self, scores: tuple[Tensor, ...], mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Check the shapes; return the scores, at least float32 and 0 at padding, and the mask.
 
         Shape:
             Output: twice (queries, documents).
@@ -40,7 +40,7 @@ class ListLoss(LossModule):
     def checked(
         self, scores: tuple[Tensor, ...], labels: Tensor | None, mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The same with the labels, in the dtype of the scores and 0 where there is no document.
+        """The same with the labels, in the dtype of the scores and 0 at padding.
 
         Shape:
             Output: scores, labels and mask, each (queries, documents).
@@ -49,7 +49,7 @@ class ListLoss(LossModule):
             ValueError: If the shapes do not match, or the loss rejects a label.
             TypeError: If the mask is not boolean.
         """
-        matrix, mask = self.present(scores, mask)
+        matrix, mask = self.matrix_and_mask(scores, mask)
         if isinstance(labels, Tensor) and labels.shape == matrix.shape:
             labels = labels.masked_fill(~mask, 0)
         return matrix, checked_labels(self, labels, tuple(matrix.shape)).to(matrix.dtype), mask
@@ -134,15 +134,15 @@ class ListMLELoss(ListLoss):
         matrix, labels, mask = self.checked(scores, labels, mask)
         order = labels.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
         counts, places = mask.sum(1, keepdim=True), torch.arange(1, matrix.shape[1] + 1, device=matrix.device)
-        present = places <= counts  # (queries, documents): documents first, what fills up last
+        documents = places <= counts  # (queries, documents): padding last
         ordered = matrix.gather(1, order)
-        remaining = ordered.masked_fill(~present, torch.finfo(ordered.dtype).min).flip(1).logcumsumexp(1).flip(1)
-        weights = present.to(ordered.dtype)
+        remaining = ordered.masked_fill(~documents, torch.finfo(ordered.dtype).min).flip(1).logcumsumexp(1).flip(1)
+        weights = documents.to(ordered.dtype)
         if self.position_aware:
             # Divided by 2^n, which no power exceeds.
             weights = weights * (torch.exp2(-places.to(ordered.dtype)) - torch.exp2(-counts.to(ordered.dtype)))
             weights = weights / weights.sum(1, keepdim=True).clamp(min=torch.finfo(ordered.dtype).tiny)
-        return (weights * (remaining - ordered).masked_fill(~present, 0)).sum(1).mean()
+        return (weights * (remaining - ordered).masked_fill(~documents, 0)).sum(1).mean()
 
 
 class LocalizedContrastiveLoss(ListLoss):
@@ -177,7 +177,7 @@ class LocalizedContrastiveLoss(ListLoss):
         self.temperature: float = check_temperature(temperature)
 
     def forward(self, *scores: Tensor, mask: Tensor | None = None) -> Tensor:
-        matrix, mask = self.present(scores, mask)
+        matrix, mask = self.matrix_and_mask(scores, mask)
         matrix = (matrix / self.temperature).masked_fill(~mask, torch.finfo(matrix.dtype).min)
         return (matrix.logsumexp(1) - matrix[:, 0]).mean()
 

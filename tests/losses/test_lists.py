@@ -23,7 +23,7 @@ MASK = torch.arange(5) < torch.tensor(COUNTS)[:, None]
 
 
 def sample(binary: bool = False) -> tuple[Tensor, Tensor]:
-    """Scores and grades, some of them equal, in an order of their own; what fills up holds senseless numbers."""
+    """Scores and grades, some of them equal, in no order; padding holds senseless numbers."""
     generator = torch.Generator().manual_seed(0)
     scores = 3 * torch.randn(4, 5, generator=generator, dtype=torch.float64)
     labels = torch.randint(2 if binary else 4, (4, 5), generator=generator).double()
@@ -218,7 +218,7 @@ def reranker(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
     ids=lambda loss: type(loss).__name__,
 )
 def test_a_cross_encoder_reads_lists(loss: Any, reranker: CrossEncoder) -> None:
-    """Each document is a column; one that fills up counts for nothing."""
+    """Each document is a column; padding counts for nothing."""
     words = small.CORPUS[1].split()
     documents = [[" ".join(words[k : k + 2 + i]) for k in range(3)] for i in range(4)]
     pairs = [tuple((words[i], document) for document in row) for i, row in enumerate(documents)]
