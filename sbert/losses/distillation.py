@@ -111,8 +111,8 @@ class DistillKLDivLoss(LossModule):
 
     Args:
         temperature: t, divides the student's scores. Greater values make the distribution flatter.
-        teacher_temperature: t', divides the teacher's scores; by default t. A value that suits their spread.
         similarity: s, ``"dot"``, ``"cosine"``, ``"euclidean"`` or ``"manhattan"``; the last two are negative distances.
+        teacher_temperature: t', divides the teacher's scores; by default t. Suit it to their spread.
 
     Shape:
         Each column: (rows, dim). labels: (rows, 1 + negatives), the teacher's scores of the positive and of each
@@ -139,7 +139,9 @@ class DistillKLDivLoss(LossModule):
     ) -> None:
         super().__init__()
         self.temperature: float = check_temperature(temperature)
-        self.teacher_temperature: float = check_temperature(teacher_temperature or temperature)
+        self.teacher_temperature: float = check_temperature(
+            temperature if teacher_temperature is None else teacher_temperature
+        )
         self.similarity: str = check_similarity(similarity)
 
     def forward(

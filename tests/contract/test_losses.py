@@ -881,6 +881,11 @@ def test_columns_that_are_lacking() -> None:
         (lambda: losses.CoSENTLoss(0), "temperature=0 is not positive"),
         (lambda: losses.AnglELoss(NAN), "temperature=nan is not positive"),
         (lambda: losses.DistillKLDivLoss(-1.0), "temperature=-1.0 is not positive"),
+        (lambda: losses.DistillKLDivLoss(teacher_temperature=0.0), "temperature=0.0 is not positive"),
+        (
+            lambda: losses.DistillKLDivLoss()(*[torch.ones(2, 3)] * 3, labels=torch.ones(2, 2), mask=torch.ones(2, 2)),
+            "mask is torch.float32 of shape (2, 2); pass a boolean one of shape (2, 2)",
+        ),
         (lambda: MultipleNegativesRankingLoss(math.inf), "temperature=inf is not positive"),
         (
             lambda: MultipleNegativesRankingLoss(similarity="cos"),

@@ -87,8 +87,8 @@ def _divergence(
     teacher_temperature: float | None = None,
     **options: Any,
 ) -> nn.Module:
-    teacher = teacher_temperature or temperature
-    return losses.DistillKLDivLoss(student_temperature or temperature, teacher_temperature=teacher, **options)
+    student, teacher = (temperature if own is None else own for own in (student_temperature, teacher_temperature))
+    return losses.DistillKLDivLoss(student, teacher_temperature=teacher, **options)
 
 
 def _cosent(similarity: str = "cosine", **options: Any) -> nn.Module:
