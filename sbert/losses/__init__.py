@@ -136,9 +136,13 @@ without labels: a decoder rebuilds a text from the vector of what noise left of 
 
 A loss sees vectors only. Where it needs those of all layers, or of two models, the encoder returns them side by side:
 
->>> from sbert import Pooling, Transformer
+>>> from sbert import Pooling, Transformer, register_module
 >>> from sbert.losses import AdaptiveLayerLoss, MatryoshkaLoss
->>> class AllLayers(Transformer):
+>>> @register_module
+... class AllLayers(Transformer):
+...     def __init__(self, model):
+...         super().__init__(model)
+...         self.config = {"model": str(model)}  # With this, checkpoints save it.
 ...     @property
 ...     def dim(self):
 ...         return super().dim * self.network.config.num_hidden_layers

@@ -13,7 +13,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert import Pooling, SentenceEncoder, TokenBatch, TokenEmbeddings, Trainer, TrainingConfig, Transformer
+from sbert import (
+    Pooling,
+    SentenceEncoder,
+    TokenBatch,
+    TokenEmbeddings,
+    Trainer,
+    TrainingConfig,
+    Transformer,
+    register_module,
+)
 from sbert.losses import AdaptiveLayerLoss, ContrastiveTensionLoss, MatryoshkaLoss, MultipleNegativesRankingLoss
 from sbert.training import Ranks, Signature, TrainingBatch, backward
 from tests import small
@@ -22,10 +31,15 @@ WORDS = small.CORPUS[1].split()
 PAIRS = [(" ".join(WORDS[i : i + 4]), " ".join(WORDS[i + 2 : i + 5])) for i in range(6)]
 
 
-class AllLayers(Transformer):
+@register_module
+class EveryLayer(Transformer):
     """The vectors of all layers, side by side."""
 
     first = 1  # Without the embeddings below.
+
+    def __init__(self, model: Path | str) -> None:
+        super().__init__(model)
+        self.config = {"model": str(model)}
 
     @property
     def dim(self) -> int:
@@ -59,7 +73,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(small.bert(tmp_path_factory.mktemp("model") / "bert"))
 
 
-class AllStates(AllLayers):
+class EveryState(EveryLayer):
     """The same with the embeddings below the first layer, which sentence-transformers takes for a layer."""
 
     first = 0
@@ -78,7 +92,7 @@ def test_adaptive_layers_agree_with_sentence_transformers(folder: Path) -> None:
     expected = other([theirs.preprocess(list(column)) for column in zip(*PAIRS, strict=True)], None)
     expected.backward()
 
-    ours = SentenceEncoder(AllStates(folder), Pooling("mean"), device="cpu").double().eval()
+    ours = SentenceEncoder(EveryState(folder), Pooling("mean"), device="cpu").double().eval()
     ranking = MatryoshkaLoss(MultipleNegativesRankingLoss(), [16, 8])
     loss = AdaptiveLayerLoss(ranking, layers=3, weights=[1.0, 2.0, 0.7], kl_weight=2 * 0.5)  # Theirs is a sum.
     value = backward(ours, loss, TrainingBatch.of(ours, PAIRS, Signature.of(loss)))
@@ -90,17 +104,25 @@ def test_adaptive_layers_agree_with_sentence_transformers(folder: Path) -> None:
         torch.testing.assert_close(gradient, known[name], rtol=0, atol=1e-9)
 
 
-def test_every_layer_is_trained(folder: Path) -> None:
+@pytest.mark.filterwarnings("ignore:not every program reads")
+def test_every_layer_is_trained(folder: Path, tmp_path: Path) -> None:
     loss = AdaptiveLayerLoss(MatryoshkaLoss(MultipleNegativesRankingLoss(), [16, 8]), layers=2)
-    model = SentenceEncoder(AllLayers(folder), Pooling("mean"), device="cpu")
+    model = SentenceEncoder(EveryLayer(folder), Pooling("mean"), device="cpu")
     assert model.encode(PAIRS[0][0]).shape == (32,)
     last = SentenceEncoder(Transformer(folder), Pooling("mean"), device="cpu")
     np.testing.assert_allclose(model.encode(PAIRS[0][0])[16:], last.encode(PAIRS[0][0]), atol=1e-6)
     before = {name: value.clone() for name, value in model.named_parameters()}
-    Trainer(model, PAIRS, loss, TrainingConfig(steps=1, batch_size=6)).fit(show_progress_bar=False)
+    config = TrainingConfig(steps=2, batch_size=6, output=tmp_path, checkpoint_every=1)
+    Trainer(model, PAIRS, loss, config).fit(show_progress_bar=False)
     changed = {name for name, value in model.named_parameters() if not torch.equal(value, before[name])}
     assert any("layer.0" in name for name in changed)
     assert any("layer.1" in name for name in changed)
+    shutil.rmtree(tmp_path / "checkpoints" / "step-00000002")
+    resumed = SentenceEncoder(EveryLayer(folder), Pooling("mean"), device="cpu")
+    Trainer(resumed, PAIRS, loss, config).fit(resume=True, show_progress_bar=False)
+    saved = SentenceEncoder(tmp_path / "final", device="cpu")
+    for other in (resumed, saved):
+        assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
 
 
 def test_twins_are_trained_apart(folder: Path) -> None:
