@@ -116,7 +116,7 @@ without labels: a decoder rebuilds a text from the vector of what noise left of 
 ...         super().__init__()
 ...         self.tokenize, self.decoder = tokenize, decoder
 ...     def collate(self, texts, generator):
-...         ids = [torch.tensor(row) for row in self.tokenize([text for text, in texts])]
+...         ids = [torch.tensor(row[:128]) for row in self.tokenize([text for text, in texts])]
 ...         words = [text.split() for text, in texts]
 ...         noisy = [[word for word in row if generator.random() > 0.6] or row[:1] for row in words]
 ...         padded = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)

@@ -156,7 +156,7 @@ class TSDAE(nn.Module):
         self.decoder = BertLMHeadModel(config)
 
     def collate(self, texts: list[tuple[str, ...]], generator: np.random.Generator) -> tuple[Any, dict[str, Any]]:
-        ids = [torch.tensor(row) for row in self.tokenize([text for (text,) in texts])]
+        ids = [torch.tensor(row[:128]) for row in self.tokenize([text for (text,) in texts])]
         words = [text.split() for (text,) in texts]
         kept = [[word for word in row if generator.random() > 0.6] or row[:1] for row in words]
         return [(" ".join(row),) for row in kept], {"ids": nn.utils.rnn.pad_sequence(ids, batch_first=True)}
