@@ -52,8 +52,8 @@ class MultipleNegativesRankingLoss(LossModule):
 
     False negatives are removed from the sum, but never the row's own positive:
 
-    - with ``texts``: candidates with the same text as the row's positive or anchor, and the positives of rows with
-      the same anchor;
+    - with ``texts``: candidates with the same text as the row's positive or anchor, the positives of rows with the
+      same anchor, and the anchors of rows with the same positive;
     - with ``guide``: candidates whose similarity, by the cosine of the guide model's vectors, is above that of the
       row's anchor and positive minus ``guide_margin``.
 
