@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -13,7 +17,7 @@ tags:
 - sentence-similarity
 - feature-extraction
 - sbert
----
+{metadata}---
 
 # {title}
 
@@ -43,14 +47,33 @@ vectors = model.encode(["One sentence.", "Another one."])
 print(model.similarity(vectors, vectors))
 ```
 
-Saved by sbert {version}. Its author can add the training data, the licence and the limitations here.
+{training}Saved by sbert {version}. Its author can add {missing} and the limitations here.
 """
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a card says of the training of a model.
+
+    Args:
+        base: Name or folder of the model at the start; empty if it was made in memory.
+        sections: The text.
+        results: The scores of the last evaluation.
+    """
+
+    base: str
+    sections: str
+    results: Mapping[str, float]
 
 
 def card(name: str, model: Any) -> str:
     """A short model card with the facts that the encoder itself provides."""
     limit = model.max_seq_length
+    trained: Training | None = getattr(model, "trained", None)
     return _CARD.format(
+        metadata=_metadata(trained, name) if trained else "",
+        training=f"{trained.sections}\n\n" if trained else "",
+        missing="the licence" if trained else "the training data, the licence",
         title=name.rpartition("/")[2],
         name=name,
         dim=model.get_sentence_embedding_dimension(),
@@ -60,3 +83,16 @@ def card(name: str, model: Any) -> str:
         modules=model,
         version=version("sbert"),
     )
+
+
+def _metadata(trained: Training, name: str) -> str:
+    """Lines of YAML: the base model, and the results in the form that the hub indexes. Strings are written as JSON."""
+    lines = [f"base_model: {json.dumps(trained.base)}"] if trained.base else []
+    results = {metric: value for metric, value in trained.results.items() if math.isfinite(value)}
+    if results:
+        lines += ["model-index:", f"- name: {json.dumps(name)}", "  results:", "  - task:"]
+        lines += ["      type: sentence-similarity", "    dataset:", "      type: unknown", "      name: held-out data"]
+        lines.append("    metrics:")
+    for metric, value in results.items():
+        lines += [f"    - type: {json.dumps(metric)}", f"      name: {json.dumps(metric)}", f"      value: {value!r}"]
+    return "".join(f"{line}\n" for line in lines)

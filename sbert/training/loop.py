@@ -29,6 +29,7 @@ from sbert.training import checkpoint
 from sbert.training.backward import backward
 from sbert.training.batches import Batches, PreparedBatch
 from sbert.training.callbacks import Callback, Callbacks, Progress
+from sbert.training.card import training_card
 from sbert.training.config import TrainingConfig
 from sbert.training.layers import prepared_layers
 from sbert.training.log import Log
@@ -74,6 +75,7 @@ class Run:
 
     def __post_init__(self) -> None:
         model, batches, config, ranks = self.model, self.batches, self.config, self.ranks
+        self.base: str = getattr(model, "name_or_path", "")
         self.folder: Path | None = None if config.output is None else Path(config.output)
         self.saved: Path | None = self._find_checkpoint()
         an_epoch = (config.steps or 1) * config.accumulation if batches.streamed else len(batches.epoch(0))
@@ -337,6 +339,8 @@ class Run:
 
     def _save_model(self, name: str) -> None:
         if self.folder is not None:
+            about = self.base, self.batches.datasets, self.config, self.log.history
+            self.to_save.trained = training_card(*about, self.model.device, self.ranks.world)
             with checkpoint.naming_last_good(self.folder / name, self.saved):
                 self.to_save.save(self.folder / name)
 

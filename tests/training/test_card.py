@@ -1,0 +1,64 @@
+"""The card of a trained model: what it says, and that the hub can read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from huggingface_hub import ModelCard, repocard_data
+from huggingface_hub.repocard import metadata_load
+
+from sbert import SentenceEncoder, Trainer, TrainingConfig
+from sbert.losses import MultipleNegativesRankingLoss, SoftmaxLoss
+from sbert.training.card import cell
+from tests.training.test_training import model, pairs
+
+__all__ = ["model"]  # A fixture.
+
+
+def test_the_card_of_a_trained_model(model: SentenceEncoder, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model.name_or_path = "org/base"
+    odd = [("a | b\n<script>alert(1)</script>", "**bold** [x](http://y) `code` $x$", 1), ("c", "d", 0)] * 4
+    data = {"odd": odd, "plain": pairs(8, False)}
+    losses = {"odd": SoftmaxLoss(16, 2), "plain": MultipleNegativesRankingLoss(temperature=0.03)}
+    config = TrainingConfig(tmp_path / "o", steps=4, evaluate_first=True, evaluate_every=2, learning_rate=1e-4)
+    scores = iter([{"spearman": 0.25, "nan": float("nan")}, {"spearman": 0.5}, {"spearman": 0.75, "nan": 1.0}])
+    Trainer(model, data, losses, config, evaluator=lambda _: next(scores)).fit(show_progress_bar=False)
+    file = tmp_path / "o/final/README.md"
+    text = file.read_text(encoding="utf-8")
+    assert "**odd**: 8 rows, such as" in text
+    assert (
+        "| a &#124; b &lt;script&gt;alert(1)&lt;/script&gt; | &#42;&#42;bold&#42;&#42; &#91;x&#93;(http://y) " in text
+    )
+    assert "MultipleNegativesRankingLoss(temperature=0.03" in text
+    assert "arxiv.org/abs/1908.10084" in text, "the source of the loss"
+    assert "| spearman | 0.2500 | 0.7500 |" in text
+    assert "| `learning&#95;rate` | 0.0001 |" in text or "| `learning_rate` | 0.0001 |" in text
+    assert str(tmp_path) not in text
+    metadata = metadata_load(file)
+    assert metadata["base_model"] == "org/base"
+    (name, results) = repocard_data.model_index_to_eval_results(metadata["model-index"])
+    assert (name, {result.metric_type: result.metric_value for result in results}) == (
+        "final",
+        {"spearman": 0.75, "nan": 1.0},
+    )
+    assert ModelCard(text).data.base_model == "org/base"
+    again = SentenceEncoder(tmp_path / "o/final", device="cpu")
+    assert again.verify()
+
+
+def test_a_model_that_was_not_trained_here_says_nothing_of_training(model: SentenceEncoder, tmp_path: Path) -> None:
+    model.save(tmp_path / "m")
+    text = (tmp_path / "m/README.md").read_text(encoding="utf-8")
+    assert "## Training" not in text
+    assert "base_model" not in text
+    assert "can add the training data, the licence and the limitations" in text
+
+
+@pytest.mark.parametrize("text", ["x" * 500, "a\tb\nc", "<!-- -->", "| --- |", "\\| \\`", "문장 \u2028 line"])
+def test_cells_stay_in_their_table(text: str) -> None:
+    found = cell(text)
+    assert not {"|", "\n", "<", "`"} & set(found)
+    assert len(text) < 500 or found.endswith("…")
