@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -340,10 +341,12 @@ class CrossEncoder(ScorerAliases, nn.Module):
         """Train in place with a ``Trainer``, and return its history.
 
         Args:
-            data: Rows of two texts and a label, a data frame or table of them; or several datasets, by name.
+            data: Rows of two texts and a label, or, for losses of lists, of a query, a list of documents and a list of
+                labels; a data frame or table of them; or several datasets, by name.
             loss: ``"bce"`` (binary cross-entropy, for one score and labels of 0 to 1; the default), ``"mse"``
                 (squared error of what ``predict`` returns), ``"cross_entropy"`` (the default for several classes), or
-                any function ``loss(scores, labels)``; or one for each dataset, by name.
+                any function ``loss(scores, labels)``, or ``loss(*scores, labels, mask=None)`` of lists; or one for each
+                dataset, by name.
             config: How to train.
             evaluator: A function from a model to a number, or to several by name; the best model by it is saved.
             columns: The data's columns of the first and the second text, if they are not named so; or by dataset.
@@ -358,6 +361,11 @@ class CrossEncoder(ScorerAliases, nn.Module):
         Example:
             >>> rows = [("A cat sleeps.", "A kitten naps.", 1.0), ("A cat sleeps.", "Taxes rise.", 0.0)]
             >>> CrossEncoder(minilm).fit(rows, config=TrainingConfig(steps=2), show_progress_bar=False)[-1]["step"]
+            2
+            >>> from sbert.losses import LambdaLoss
+            >>> ranked = [("Who sleeps?", ["A cat sleeps.", "Taxes rise.", "It rains."], [2, 0, 0])]
+            >>> ranker = CrossEncoder(minilm)
+            >>> ranker.fit(ranked, LambdaLoss(), TrainingConfig(steps=2), show_progress_bar=False)[-1]["step"]
             2
         """
         if isinstance(loss, Mapping):
@@ -406,6 +414,38 @@ class CrossEncoder(ScorerAliases, nn.Module):
         """
         with replacing(Path(path), check_replaceable) as folder:
             self.write(folder, Path(path).name)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        token: str | bool | None = None,
+        private: bool | None = None,
+        commit_message: str = "Add model",
+        revision: str | None = None,
+    ) -> str:
+        """Upload the model to the Hugging Face hub, with a short model card.
+
+        Args:
+            repo_id: Repository, as ``"name/model"``; created if it does not exist.
+            token: Access token. Default: that of ``hf auth login``.
+            private: Whether a new repository is private.
+            commit_message: Message of the commit.
+            revision: Branch; created if it does not exist.
+
+        Returns:
+            The URL of the commit.
+
+        Raises:
+            ValueError: If the activation cannot be saved.
+
+        Example:
+            >>> scorer.push_to_hub("me/my-reranker")  # doctest: +SKIP
+            'https://huggingface.co/me/my-reranker/commit/…'
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            self.write(Path(folder), repo_id)
+            return hub.upload(Path(folder), repo_id, token, private, commit_message, revision)
 
     def write(self, folder: Path, name: str) -> None:
         """Write the files of the model to an existing folder.

@@ -232,9 +232,8 @@ An evaluator is called with the model and gives a dict of figures, whose names h
 |---|---|---|
 | ``predict``, ``rank`` | same | |
 | ``num_labels``, ``max_length``, ``max_seq_length``, ``activation_fn``, ``device``, ``dtype`` | same | |
-| ``save``, ``save_pretrained``, ``evaluate`` | same | |
+| ``save``, ``save_pretrained``, ``push_to_hub``, ``save_to_hub``, ``evaluate`` | same | |
 | ``fit``, ``old_fit`` | other form | ``sbert.CrossEncoder.fit(rows)`` takes rows of two texts and a label |
-| ``push_to_hub``, ``save_to_hub`` | not here | save it, and upload the folder with huggingface_hub |
 | ``model``, ``transformers_model``, ``config`` | other name | ``auto_model`` and ``auto_model.config`` |
 | ``tokenizer`` | same | |
 | ``processor`` | other name | ``tokenizer`` |

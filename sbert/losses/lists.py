@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -154,13 +158,16 @@ class LocalizedContrastiveLoss(ListLoss):
 
     Args:
         temperature: t, divides the scores. Smaller values give hard negatives more weight.
+        in_batch: Number of documents of other queries that a ``Trainer`` adds to each query, drawn at random from its
+            batch; ``math.inf`` for all. A document that is listed for the same query in any row of the batch is not
+            added. Each of them is one more pair to score.
 
     Shape:
         scores: (queries, documents), or a column (queries, 1) for each document. mask: (queries, documents), True
         where there is a document. Output: scalar.
 
     Raises:
-        ValueError: If ``temperature`` is not positive, or the shapes do not match.
+        ValueError: If ``temperature`` is not positive, ``in_batch`` is negative, or the shapes do not match.
         TypeError: If the mask is not boolean.
 
     References:
@@ -172,9 +179,28 @@ class LocalizedContrastiveLoss(ListLoss):
         tensor(0.1269)
     """
 
-    def __init__(self, temperature: float = 1.0) -> None:
+    def __init__(self, temperature: float = 1.0, in_batch: float = 0) -> None:
         super().__init__()
         self.temperature: float = check_temperature(temperature)
+        if in_batch != math.inf and (in_batch < 0 or in_batch != int(in_batch)):
+            raise ValueError(f"in_batch={in_batch} is not a number of documents; pass 0 or more, or math.inf for all")
+        self.in_batch: float = in_batch
+
+    def collate(
+        self, texts: list[tuple[Any, ...]], generator: np.random.Generator
+    ) -> tuple[list[tuple[Any, ...]], dict[str, Any]]:
+        """Add documents of other queries to each row of pairs (query, document)."""
+        documents = list(dict.fromkeys(document for row in texts for _, document in row))
+        own: dict[str, set[str]] = {}
+        for query, document in (pair for row in texts for pair in row):
+            own.setdefault(query, set()).add(document)
+
+        def added(query: str) -> list[tuple[str, str]]:
+            others = [document for document in documents if document not in own[query]]
+            count = int(min(self.in_batch, len(others)))
+            return [(query, others[place]) for place in np.sort(generator.permutation(len(others))[:count])]
+
+        return [(*row, *added(row[0][0])) for row in texts] if self.in_batch else texts, {}
 
     def forward(self, *scores: Tensor, mask: Tensor | None = None) -> Tensor:
         matrix, mask = self.matrix_and_mask(scores, mask)

@@ -136,24 +136,48 @@ class Signature:
     def of_pairs(self) -> Signature:
         """The columns that the data needs if the loss takes the scores of a cross-encoder.
 
-        Such a loss has one column, the scores; the data has two columns, the texts of each pair.
+        A loss with one column of scores takes pairs, rows of two texts. A loss with ``*scores``, one column for each
+        document, takes rows of a query and a list of documents; where the lists of a batch differ in length, they are
+        padded, and the loss is given ``mask``, if it has this parameter.
 
         Raises:
-            TypeError: If the loss does not take exactly one column.
+            TypeError: If the loss takes other columns.
             ValueError: If it takes ``texts`` or ``guide``, which pairs do not have.
 
         Example:
             >>> Signature.of(lambda scores, labels: scores.sum()).of_pairs().columns
             ('first', 'second')
+            >>> Signature.of(lambda *scores, labels, mask=None: scores[0].sum()).of_pairs().columns
+            ('query', 'documents')
         """
-        if len(self.columns) != 1:
-            raise TypeError(f"{self.name} takes {self}; a cross-encoder gives one column, so take scores alone")
+        if len(self.columns) != (not self.takes_lists):
+            raise TypeError(
+                f"{self.name} takes {self}; a cross-encoder gives one column, so take scores alone; or *scores, for"
+                " rows of a query and a list of documents"
+            )
         unavailable = sorted(self.extras - {"labels"})
         if unavailable:
             raise ValueError(
                 f"{self.name} takes {unavailable[0]}, which belongs to the vectors of texts; a cross-encoder has none"
             )
-        return replace(self, columns=("first", "second"), more=None)
+        if not self.takes_lists:
+            return replace(self, columns=("first", "second"), more=None)
+        settings, row_data = (
+            tuple(name for name in names if name != "mask") for names in (self.settings, self.row_data)
+        )
+        extras = self.extras | {"mask"}.intersection(self.settings + self.row_data)
+        columns = ("query", "documents")
+        return replace(self, columns=columns, more=None, extras=extras, settings=settings, row_data=row_data)
+
+    @property
+    def takes_lists(self) -> bool:
+        """Whether the loss takes any number of columns and names none of them, such as the scores of documents.
+
+        Example:
+            >>> Signature.of(lambda *scores, labels: scores[0].sum()).takes_lists
+            True
+        """
+        return not self.columns and self.more is not None
 
     @property
     def by_name(self) -> frozenset[str]:

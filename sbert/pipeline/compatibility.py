@@ -206,6 +206,11 @@ class Aliases:
         """``save``."""
         self.save(path, **options)
 
+    def save_to_hub(self: Any, repo_id: str, **options: Any) -> str:
+        """``push_to_hub``."""
+        url: str = self.push_to_hub(repo_id, **options)
+        return url
+
     def evaluate(self: Any, evaluator: Callable[..., Any], output_path: str | None = None) -> Any:
         """``evaluator(model)``; its metrics are added to ``metrics.csv`` in the folder ``output_path``."""
         return evaluator(self) if output_path is None else evaluator(self, output=Path(output_path) / "metrics.csv")
@@ -213,11 +218,6 @@ class Aliases:
 
 class EncoderAliases(Aliases):
     """What ``SentenceTransformer`` calls otherwise than ``SentenceEncoder``."""
-
-    def save_to_hub(self: Any, repo_id: str, **options: Any) -> str:
-        """``push_to_hub``."""
-        url: str = self.push_to_hub(repo_id, **options)
-        return url
 
     def get_embedding_dimension(self: Any) -> int:
         """``get_sentence_embedding_dimension``."""

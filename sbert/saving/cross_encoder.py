@@ -13,6 +13,7 @@ from sbert.backends import huggingface
 from sbert.modules.dense import ACTIVATIONS
 from sbert.saving.codecs.transformer import write_network
 from sbert.saving.format import MODULES, SETTINGS
+from sbert.saving.model_card import Training, metadata
 from sbert.storage.files import JsonObject, UnreadableError, read_json, read_object, write_json
 from sbert.storage.folders import read_whole
 
@@ -135,7 +136,15 @@ def _read_network(
 
 
 _CARD = """\
-# {name}
+---
+library_name: sentence-transformers
+pipeline_tag: {task}
+tags:
+- cross-encoder
+- sbert
+{metadata}---
+
+# {title}
 
 Scores pairs of texts; {classes} per pair.
 
@@ -145,7 +154,7 @@ from sbert import CrossEncoder
 model = CrossEncoder("{name}")
 model.predict([("A cat sleeps.", "A kitten naps."), ("A cat sleeps.", "Taxes rise.")])
 ```
-"""
+{training}"""
 
 
 def write_cross_encoder(folder: Path, name: str, model: Any) -> None:
@@ -164,5 +173,14 @@ def write_cross_encoder(folder: Path, name: str, model: Any) -> None:
     config = read_object(folder / "config.json")
     config.pop(_OLD_KEY, None)
     write_json(folder / "config.json", {**config, _KEY: {_NAME: kind}})
-    scores = "one score" if model.classes == 1 else f"{model.classes} scores"
-    (folder / "README.md").write_text(_CARD.format(name=name, classes=scores), encoding="utf-8")
+    task = "text-ranking" if model.classes == 1 else "text-classification"
+    trained: Training | None = getattr(model, "trained", None)
+    card = _CARD.format(
+        task=task,
+        metadata=metadata(trained, name, task),
+        title=name.rpartition("/")[2],
+        name=name,
+        classes="one score" if model.classes == 1 else f"{model.classes} scores",
+        training=f"\n{trained.sections}\n" if trained else "",
+    )
+    (folder / "README.md").write_text(card, encoding="utf-8")

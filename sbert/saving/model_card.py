@@ -71,7 +71,7 @@ def card(name: str, model: Any) -> str:
     limit = model.max_seq_length
     trained: Training | None = getattr(model, "trained", None)
     return _CARD.format(
-        metadata=_metadata(trained, name) if trained else "",
+        metadata=metadata(trained, name),
         training=f"{trained.sections}\n\n" if trained else "",
         missing="the licence" if trained else "the training data, the licence",
         title=name.rpartition("/")[2],
@@ -85,13 +85,21 @@ def card(name: str, model: Any) -> str:
     )
 
 
-def _metadata(trained: Training, name: str) -> str:
-    """Lines of YAML: the base model, and the results in the form that the hub indexes. Strings are written as JSON."""
+def metadata(trained: Training | None, name: str, task: str = "sentence-similarity") -> str:
+    """Lines of YAML: the base model, and the results in the form that the hub indexes. Strings are written as JSON.
+
+    Args:
+        trained: What is known of the training; None for nothing, which needs no lines.
+        name: Name of the model.
+        task: What the hub calls the task of the model.
+    """
+    if trained is None:
+        return ""
     lines = [f"base_model: {json.dumps(trained.base)}"] if trained.base else []
     results = {metric: value for metric, value in trained.results.items() if math.isfinite(value)}
     if results:
         lines += ["model-index:", f"- name: {json.dumps(name)}", "  results:", "  - task:"]
-        lines += ["      type: sentence-similarity", "    dataset:", "      type: unknown", "      name: held-out data"]
+        lines += [f"      type: {task}", "    dataset:", "      type: unknown", "      name: held-out data"]
         lines.append("    metrics:")
     for metric, value in results.items():
         lines += [f"    - type: {json.dumps(metric)}", f"      name: {json.dumps(metric)}", f"      value: {value!r}"]

@@ -63,13 +63,14 @@ class TrainingBatch:
 
         Args:
             model: The model, whose method ``tokens`` tokenizes texts.
-            texts: One tuple per row, all of the same length, of texts or, for a cross-encoder, of pairs of texts.
+            texts: One tuple per row, of texts or, for a cross-encoder, of pairs of texts; all of the same length,
+                unless the loss takes ``mask``, which is then False where a row ends before the longest one.
             signature: The signature of the loss.
             labels: Labels of the rows, if the loss takes them.
             deduplicate: Whether to encode a text that occurs in several rows only once. A text that occurs twice in
                 one row is always encoded twice, for two dropout views (SimCSE); the second views are shared, too.
             ranks: The processes that share the batch; this one encodes its own rows.
-            prompts: The text before each column; by default none.
+            prompts: The text before each column, or one for all columns; by default none.
             row_data: What the loss takes beside the texts and labels: the data of the rows of all ranks, by name.
 
         Raises:
@@ -77,10 +78,15 @@ class TrainingBatch:
                 columns use it.
         """
         if prompts is None:
-            prompts = column_prompts(model, None, [(name,) for name in signature.names(len(texts[0]))])
+            names = signature.names(1 if model.is_cross_encoder else len(texts[0]))
+            prompts = column_prompts(model, None, [(name,) for name in names])
+        counts = np.array([len(row) for row in texts])
+        mask = np.arange(counts.max()) < counts[:, None]  # (rows, columns)
+        if not mask.all() and "mask" not in signature.extras:
+            raise ValueError(f"rows have {counts.min()} to {counts.max()} texts, and {signature.name} takes no mask")
         own = texts[ranks.rank :: ranks.world]
         encoded = own or texts[:1]  # A rank without rows encodes a row as well, so that all ranks take the same steps.
-        rows = [list(zip(prompts, row, strict=True)) for row in encoded]
+        rows = [list(zip([*prompts] * (len(row) if len(prompts) == 1 else 1), row, strict=True)) for row in encoded]
         # Each text with its prompt, and how often it has occurred in its row before.
         flat = [(pair, row[:place].count(pair)) for row in rows for place, pair in enumerate(row)]
         places = np.arange(len(flat))
@@ -94,10 +100,14 @@ class TrainingBatch:
             raise ValueError(f"{signature.name} takes {missing[0]!r}, which is missing in row_data={list(row_data)}")
         if labels is not None:
             extras["labels"] = labels
+        if "mask" in signature.extras:
+            extras["mask"] = torch.from_numpy(mask)
+            extras |= {} if labels is None else {"labels": labels[:, : len(mask[0])]}
         if "texts" in signature.extras:
             extras["texts"] = torch.tensor([[_text_id(text) for text in row] for row in texts])
-        columns = torch.from_numpy(places[: len(own) * len(texts[0])]).view(len(own), len(texts[0]))
-        return cls(tokens, columns, len(texts), extras)
+        columns = np.zeros_like(mask[ranks.rank :: ranks.world], np.int64)  # Padding is the first text.
+        columns[mask[ranks.rank :: ranks.world]] = places[: counts[ranks.rank :: ranks.world].sum()]
+        return cls(tokens, torch.from_numpy(columns), len(texts), extras)
 
     def to(self, device: torch.device) -> TrainingBatch:
         """Move the columns and extras to a device; the tokens are moved later, chunk by chunk."""

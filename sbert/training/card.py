@@ -75,18 +75,11 @@ def _data(datasets: Mapping[str, Dataset]) -> str:
         rows = dataset.rows
         head = rows if isinstance(rows, Rows) else rows.head
         count = "a stream of rows" if isinstance(rows, StreamedRows) else f"{len(rows):,} rows"
-        lines = [list(map(cell, head.texts(row))) for row in range(min(_SHOWN, len(head)))]
+        lines = [list(map(cell, head.cells(row))) for row in range(min(_SHOWN, len(head)))]
         columns = [cell(names[0]) for names in rows.names]
-        if head.labels is not None:
-            columns.append("label")
-            for line, label in zip(lines, head.labels, strict=False):
-                line.append(_number(label))
+        columns += [] if head.labels is None else ["label"]
         parts += [f"**{cell(name)}**: {count}, such as", _table(columns, lines)]
     return "\n\n".join(parts)
-
-
-def _number(label: torch.Tensor) -> str:
-    return f"{label.item():g}" if label.ndim == 0 else f"{len(label)} numbers"
 
 
 def _losses(datasets: Mapping[str, Dataset]) -> str:

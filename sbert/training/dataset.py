@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,12 @@ class Rows:
         """The texts of a row, one per column."""
         return tuple(column[row] for column in self._columns)
 
+    def cells(self, row: int) -> tuple[str, ...]:
+        """The texts and the label of a row as a table shows them."""
+        label = None if self.labels is None else self.labels[row]
+        shown = () if label is None else (f"{len(label)} numbers" if label.ndim else f"{label.item():g}",)
+        return *self.texts(row), *shown
+
     def many(self, rows: Batch) -> list[tuple[str, ...]]:
         """The texts of several rows."""
         return [self.texts(row) for row in rows.tolist()]
@@ -129,13 +136,15 @@ class Rows:
     def fingerprint(self) -> str:
         """A digest of all texts, labels and row data, by which a checkpoint recognizes the data."""
         found = hashlib.blake2b(digest_size=16)
-        for column in self._columns:
-            for text in column:
-                found.update(text.encode("utf-8", "surrogatepass") + b"\0")
+        for text in self._all_texts():
+            found.update(text.encode("utf-8", "surrogatepass") + b"\0")
         if self.labels is not None:
             found.update(self.labels.numpy().tobytes())
         found.update(digest(self.row_data))
         return found.hexdigest()
+
+    def _all_texts(self) -> Iterable[str]:
+        return chain.from_iterable(self._columns)
 
     # ---------------------------------------------------------------------------------------------- rows with names
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from sbert.losses.signature import Loss, Signature
 from sbert.training.dataset import Rows
+from sbert.training.list_rows import ListRows
 from sbert.training.sampling import Batch
 
 _CHUNK = 10_000  # Rows that are read together where all are read.
@@ -43,7 +44,7 @@ class _Lazy:
 
     def loaded(self, rows: Iterable[Any], name: str) -> Rows:
         """Some rows in memory, matched and checked."""
-        return Rows(list(rows), self.loss, name=name, **self._options)
+        return _in_memory(list(rows), self.loss, name=name, **self._options)
 
     def inputs(self, row: int) -> tuple[Any, ...]:
         """As ``Rows.inputs``, of one of the first rows."""
@@ -140,6 +141,10 @@ def _shuffled(items: Iterable[Any], size: int, generator: np.random.Generator) -
         yield buffer[place]
 
 
+def _in_memory(data: Any, loss: Loss, *args: Any, pairs: bool, **options: Any) -> Rows:
+    return (ListRows if pairs and Signature.of(loss).takes_lists else Rows)(data, loss, *args, pairs=pairs, **options)
+
+
 def _records(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
@@ -159,4 +164,4 @@ def rows_of_data(data: Any, *args: Any, **options: Any) -> AnyRows:
     if hasattr(data, "features") and hasattr(data, "column_names"):  # Of the package datasets.
         return (IndexedRows if isinstance(data, Sized) else StreamedRows)(data, *args, **options)
     is_stream = isinstance(data, Iterable) and not isinstance(data, (Sized, Iterator)) and iter(data) is not data
-    return (StreamedRows if is_stream and not hasattr(data, "collect_schema") else Rows)(data, *args, **options)
+    return (StreamedRows if is_stream and not hasattr(data, "collect_schema") else _in_memory)(data, *args, **options)

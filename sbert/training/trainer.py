@@ -13,7 +13,7 @@ from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import known_arguments_or, nearest_argument, warn
 from sbert.inputs.prompts import by_column, column_prompts
 from sbert.losses.module import Data, run_check
-from sbert.losses.signature import Loss
+from sbert.losses.signature import Loss, Signature
 from sbert.training.batches import Batches, Dataset
 from sbert.training.callbacks import Callback, as_callbacks
 from sbert.training.config import TrainingConfig
@@ -118,6 +118,7 @@ class Trainer:
         """Raise for data that does not fit the loss, the prompts or the settings."""
         for rows in tables:
             _check_data(rows, self.config)
+            _check_classes(rows, self.model)
         if not self.model.is_cross_encoder and any(map(_repeats, tables)) and not _has_dropout(self.model):
             warn(
                 "rows hold the same text twice, and the model has no dropout, so both get the same vector and teach"
@@ -228,6 +229,15 @@ def _check_data(rows: AnyRows, config: TrainingConfig) -> None:
         run_check(rows.loss, Data(largest, len(rows.names), labels))
     except ValueError as error:
         raise ValueError(f"{rows.name}: {error}") from error
+
+
+def _check_classes(rows: AnyRows, model: Any) -> None:
+    """Raise if a loss of lists, which takes one score per document, is given several."""
+    if model.is_cross_encoder and model.classes > 1 and Signature.of(rows.loss).takes_lists:
+        raise ValueError(
+            f"{rows.signature.name} takes one score per document, but the model gives {model.classes}; use a model with"
+            " classes=1"
+        )
 
 
 def _with_losses(

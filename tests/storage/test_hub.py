@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 import torch
 
-from sbert import Dense, Pooling, SentenceEncoder, Transformer
+from sbert import CrossEncoder, Dense, Pooling, SentenceEncoder, Transformer
 from sbert.storage import hub
-from tests import small
+from tests import pairs, small
 
 pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
 SENTENCES = ["a small boat", "lake", ""]
@@ -518,6 +518,27 @@ def test_the_card_of_a_truncated_model(api: Any, models: Models, tmp_path: Path)
     """The vectors that people get are the short ones."""
     SentenceEncoder(models["a"], device="cpu", truncate_dim=4).push_to_hub("me/tiny")
     assert "| Dimensions | 4 |" in (tmp_path / "uploaded" / "README.md").read_text(encoding="utf-8")
+
+
+def test_push_of_a_cross_encoder(api: Any, tmp_path: Path) -> None:
+    model = CrossEncoder(pairs.folder(tmp_path / "reranker"), device="cpu")
+    expected = model.predict(pairs.PAIRS)
+    assert model.push_to_hub("me/tiny", token=SECRET, private=True, revision="v1") == (
+        "https://huggingface.co/me/tiny/commit/12ab"
+    )
+    api.assert_called_once_with(token=SECRET)
+    api.return_value.create_repo.assert_called_once_with("me/tiny", private=True, exist_ok=True)
+    api.return_value.create_branch.assert_called_once_with("me/tiny", branch="v1", exist_ok=True)
+    options = api.return_value.upload_folder.call_args.kwargs
+    assert not Path(options["folder_path"]).exists()
+    again = CrossEncoder(tmp_path / "uploaded", device="cpu")
+    np.testing.assert_array_equal(again.predict(pairs.PAIRS), expected)
+    card = huggingface_hub.ModelCard.load(tmp_path / "uploaded" / "README.md")
+    assert card.data.pipeline_tag == "text-ranking"
+    assert 'model = CrossEncoder("me/tiny")' in card.text
+    model.activation = torch.sigmoid
+    with pytest.raises(ValueError, match="cannot be saved by name"):
+        model.save_to_hub("me/tiny")
 
 
 def test_push_to_a_branch(api: Any, models: Models) -> None:
