@@ -12,6 +12,7 @@ An evaluator holds texts and what is known about them, and measures any model: i
 | ``RerankingEvaluator`` | MAP, MRR and nDCG of each query's own candidates |
 | ``ParaphraseMiningEvaluator`` | whether the most similar of all pairs are those that mean the same |
 | ``TranslationEvaluator`` | whether a sentence and its translation are nearest to each other, both ways |
+| ``MSEEvaluator`` | how near a student's vectors are to a teacher's, also for texts in another language |
 | ``STSSuite`` | Spearman on STS12 to STS16, STS benchmark and SICK |
 | ``TransferSuite`` | accuracy of a logistic regression on MR, CR, SUBJ, MPQA, SST2, TREC and MRPC |
 
@@ -72,6 +73,7 @@ from sbert.evaluation.results import write_line
 from sbert.evaluation.retrieval import RetrievalEvaluator
 from sbert.evaluation.similarity import SimilarityEvaluator
 from sbert.evaluation.sts import STSSuite
+from sbert.evaluation.teacher import MSEEvaluator
 from sbert.evaluation.thresholds import average_precision, best_threshold, threshold_counts
 from sbert.evaluation.transfer import TransferSuite
 from sbert.evaluation.translation import TranslationEvaluator
@@ -81,6 +83,7 @@ from sbert.evaluation.vectors import Vectors
 __all__ = [
     "Evaluator",
     "LabelEvaluator",
+    "MSEEvaluator",
     "PairClassificationEvaluator",
     "ParaphraseMiningEvaluator",
     "RerankingEvaluator",

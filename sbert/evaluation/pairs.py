@@ -46,11 +46,7 @@ class PairEvaluator(Evaluator):
     ) -> None:
         self._first, self._second, self._prompt = texts_of(first, "first"), texts_of(second, "second"), prompt
         same_length(2, first=self._first, second=self._second, **known)
-        names = {"": similarity} if isinstance(similarity, str) else {f"{name}_": name for name in similarity}
-        # By the prefix of the names of their metrics.
-        self._similarities = {prefix: check_similarity(name) for prefix, name in names.items()}
-        if not self._similarities:
-            raise ValueError("similarity is empty; pass the name of one similarity, or several")
+        self._similarities = named_similarities(similarity)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """The metrics for each similarity."""
@@ -60,6 +56,18 @@ class PairEvaluator(Evaluator):
     @abstractmethod
     def metrics(self, similarities: Floats) -> dict[str, float]:
         """The metrics by name, from the similarity of each pair."""
+
+
+def named_similarities(similarity: Similarity) -> dict[str, str]:
+    """The similarities by the prefix of the names of their metrics, which is empty if there is only one as a str.
+
+    Raises:
+        ValueError: If one is unknown, or there are none.
+    """
+    names = {"": similarity} if isinstance(similarity, str) else {f"{name}_": name for name in similarity}
+    if not names:
+        raise ValueError("similarity is empty; pass the name of one similarity, or several")
+    return {prefix: check_similarity(name) for prefix, name in names.items()}
 
 
 def scores_of(vectors: Vectors, first: Sequence[str], second: Sequence[str]) -> Floats:

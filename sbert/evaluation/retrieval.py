@@ -1,4 +1,4 @@
-"""RetrievalEvaluator: whether a model finds the documents that are relevant to a query."""
+"""RetrievalEvaluator: whether a model finds the documents that are relevant to a query, or ranks candidates well."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 
 from sbert.evaluation import ranking
 from sbert.evaluation.evaluator import Evaluator
+from sbert.evaluation.pairs import Similarity, named_similarities, scores_of
 from sbert.evaluation.vectors import Floats, Vectors
-from sbert.functional import check_similarity
+from sbert.functional import SIMILARITIES
 from sbert.inputs.arguments import check_count
 from sbert.inputs.texts import texts_of
 from sbert.search import semantic_search
@@ -38,6 +39,10 @@ class RetrievalEvaluator(Evaluator):
     compared in blocks, one block in memory at a time; a corpus of a single block is shared with other evaluators.
     Documents with equal scores are ranked in the order of the corpus.
 
+    With ``candidates``, the model ranks only the first ``rerank`` candidates of each query, as a reranker after another
+    search; it may then be a ``CrossEncoder``, too. A relevant document that is not among them counts as not found.
+    ``base_ndcg@10`` and so on are the metrics of the candidates in their given order, which equal scores keep.
+
     Args:
         queries: Texts by id.
         corpus: Documents by id.
@@ -49,8 +54,11 @@ class RetrievalEvaluator(Evaluator):
         mrr_at: The values of k for MRR.
         ndcg_at: The values of k for nDCG.
         map_at: The values of k for MAP.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with several, metrics are called
+            ``cosine_ndcg@10`` and so on.
         block: Number of documents per block.
+        candidates: For each query id, the ids of the documents that another search found, best first.
+        rerank: Number of candidates of each query that the model ranks.
         query_prompt: The prompt before every query, instead of the model's prompt for queries: the name of a prompt,
             a text, or ``""`` for none.
         document_prompt: The prompt before every document, instead of the model's prompt for documents.
@@ -81,8 +89,10 @@ class RetrievalEvaluator(Evaluator):
         mrr_at: Sequence[int] = (10,),
         ndcg_at: Sequence[int] = (10,),
         map_at: Sequence[int] = (100,),
-        similarity: str = "cosine",
+        similarity: Similarity = "cosine",
         block: int = 50_000,
+        candidates: Mapping[Any, Sequence[Any]] | None = None,
+        rerank: int = 100,
         query_prompt: str | None = None,
         document_prompt: str | None = None,
     ) -> None:
@@ -97,7 +107,10 @@ class RetrievalEvaluator(Evaluator):
         self._relevant = [graded for graded in known.values() if graded]
         if not self._relevant:
             raise ValueError("no query has a relevant document; pass at least one")
-        self._queries = texts_of([queries[query] for query, graded in known.items() if graded], "the queries")
+        asked = [query for query, graded in known.items() if graded]
+        self._queries = texts_of([queries[query] for query in asked], "the queries")
+        rerank = check_count("rerank", rerank)
+        self._candidates = None if candidates is None else [_listed(q, candidates, places, rerank) for q in asked]
         at = (ndcg_at, accuracy_at, precision_recall_at, precision_recall_at, mrr_at, map_at)
         self._metrics: list[tuple[str, int]] = []  # Each with its k.
         for name, ks in zip(_METRICS, at, strict=True):
@@ -106,19 +119,65 @@ class RetrievalEvaluator(Evaluator):
             self._metrics += [(name, check_count(f"{name}_at", k)) for k in ks]
         if not self._metrics:
             raise ValueError("there is no metric to compute; pass ndcg_at=(10,) or another")
-        self._block, self._similarity = check_count("block", block), check_similarity(similarity)
+        self._block, self._similarities = check_count("block", block), named_similarities(similarity)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """The metrics, each for its values of k."""
-        queries = vectors(self._queries, "query", self._prompts[0])  # (queries, dim)
-        depth = max(k for _, k in self._metrics)
-        places = semantic_search(queries, self._blocks(vectors), depth, similarity=self._similarity).indices
-        ranked = np.array(
-            [[own.get(place, 0.0) for place in row] for own, row in zip(self._relevant, places.tolist(), strict=True)]
-        )  # (queries, depth)
+        if self._candidates is None:
+            return self._figures(self._searched(vectors))
+        ranked = self._reranked(vectors, self._candidates)
+        return {**self._figures(ranked), **self._figures({"base_": self._candidates})}
+
+    def _figures(self, found: Mapping[str, Iterable[Sequence[int]]]) -> dict[str, float]:
+        """The metrics from the indices of the documents that were found for each query, by prefix."""
         # (queries, most relevant documents), padded with 0
         relevant = np.array([*zip_longest(*(own.values() for own in self._relevant), fillvalue=0.0)]).T
-        return {f"{name}@{k}": float(_METRICS[name](ranked, k, relevant).mean()) for name, k in self._metrics}
+        figures = {}
+        for prefix, places in found.items():
+            grades = [[own.get(place, 0.0) for place in row] for own, row in zip(self._relevant, places, strict=True)]
+            ranked = np.array([*zip_longest(*grades, fillvalue=0.0)]).T.reshape(len(grades), -1)  # (queries, depth)
+            for name, k in self._metrics:
+                figures[f"{prefix}{name}@{k}"] = float(_METRICS[name](ranked, k, relevant).mean())
+        return figures
+
+    def _searched(self, vectors: Vectors) -> dict[str, list[list[int]]]:
+        """The indices of the most similar documents of the corpus, by the prefix of each similarity."""
+        queries = vectors(self._queries, "query", self._prompts[0])  # (queries, dim)
+        depth, start = max(k for _, k in self._metrics), 0
+        best: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # Scores and indices, (queries, depth) each.
+        for block in self._blocks(vectors):
+            for prefix, name in self._similarities.items():
+                scores, indices = semantic_search(queries, block, depth, similarity=name)
+                if prefix in best:
+                    scores = np.concatenate([best[prefix][0], scores], 1)
+                    indices = np.concatenate([best[prefix][1], indices + start], 1)
+                order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]  # Equal scores: earlier documents first.
+                best[prefix] = np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
+            start += len(block)
+        return {prefix: indices.tolist() for prefix, (_, indices) in best.items()}
+
+    def _reranked(self, vectors: Vectors, candidates: list[list[int]]) -> dict[str, list[list[int]]]:
+        """The candidates of each query by descending score, by the prefix of each similarity."""
+        if vectors.is_cross_encoder:
+            counts = [len(own) for own in candidates]
+            first = [query for query, count in zip(self._queries, counts, strict=True) for _ in range(count)]
+            scores = scores_of(vectors, first, [self._corpus[place] for own in candidates for place in own])
+            found = {"": np.split(scores, np.cumsum(counts)[:-1])}
+        else:
+            queries = vectors(self._queries, "query", self._prompts[0])
+            # One call that encodes all candidates; later calls read those of one query.
+            vectors([self._corpus[place] for own in candidates for place in own], "document", self._prompts[1])
+            found = {prefix: [] for prefix in self._similarities}
+            for query, own in zip(queries, candidates, strict=True):
+                documents = vectors([self._corpus[place] for place in own], "document", self._prompts[1])
+                for prefix, name in self._similarities.items():
+                    found[prefix].append(SIMILARITIES[name](query, documents)[0])
+        return {
+            prefix: [
+                np.array(own)[np.argsort(-s, kind="stable")].tolist() for own, s in zip(candidates, scores, strict=True)
+            ]
+            for prefix, scores in found.items()
+        }
 
     def _blocks(self, vectors: Vectors) -> Iterator[Floats]:
         if len(self._corpus) <= self._block:
@@ -126,6 +185,16 @@ class RetrievalEvaluator(Evaluator):
             return
         for start in range(0, len(self._corpus), self._block):
             yield vectors.fresh(self._corpus[start : start + self._block], "document", self._prompts[1])
+
+
+def _listed(query: Any, candidates: Mapping[Any, Sequence[Any]], places: Mapping[Any, int], most: int) -> list[int]:
+    """The indices of a query's first candidates in the corpus."""
+    own = candidates.get(query)
+    if not own or isinstance(own, str):
+        raise ValueError(f"candidates[{query!r}] is {own!r}; pass a list of one or more document ids for each query")
+    if unknown := [name for name in own if name not in places]:
+        raise ValueError(f"candidates[{query!r}] names the document {unknown[0]!r}, which is not in the corpus")
+    return [places[name] for name in dict.fromkeys(own)][:most]
 
 
 def _grades(query: Any, judged: Iterable[Any] | Mapping[Any, float], places: Mapping[Any, int]) -> dict[int, float]:

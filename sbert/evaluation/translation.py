@@ -8,8 +8,8 @@ import numpy as np
 
 from sbert.evaluation.checks import columns
 from sbert.evaluation.evaluator import Evaluator
+from sbert.evaluation.pairs import Similarity, named_similarities
 from sbert.evaluation.vectors import Floats, Vectors
-from sbert.functional import check_similarity
 from sbert.search import semantic_search
 
 
@@ -23,7 +23,8 @@ class TranslationEvaluator(Evaluator):
     Args:
         source: The sentences.
         target: The translation of each sentence.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with several, metrics are called
+            ``cosine_mean_accuracy`` and so on.
         prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
@@ -42,22 +43,26 @@ class TranslationEvaluator(Evaluator):
         self,
         source: Iterable[str],
         target: Iterable[str],
-        similarity: str = "cosine",
+        similarity: Similarity = "cosine",
         *,
         prompt: str | None = None,
     ) -> None:
         self._source, self._target = columns(1, source=source, target=target)
-        self._similarity, self._prompt = check_similarity(similarity), prompt
+        self._similarities, self._prompt = named_similarities(similarity), prompt
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """The accuracy of each direction, and their mean."""
         table, half = vectors([*self._source, *self._target], prompt=self._prompt), len(self._source)
-        source, target = table[:half], table[half:]
-        forward = self._accuracy(source, target, self._target)
-        backward = self._accuracy(target, source, self._source)
-        return {"mean_accuracy": (forward + backward) / 2, "source_to_target": forward, "target_to_source": backward}
+        source, target, figures = table[:half], table[half:], {}
+        for prefix, name in self._similarities.items():
+            forward = _accuracy(source, target, self._target, name)
+            backward = _accuracy(target, source, self._source, name)
+            figures[f"{prefix}mean_accuracy"] = (forward + backward) / 2
+            figures |= {f"{prefix}source_to_target": forward, f"{prefix}target_to_source": backward}
+        return figures
 
-    def _accuracy(self, queries: Floats, corpus: Floats, texts: Sequence[str]) -> float:
-        """The fraction of queries whose most similar vector of the corpus is that of the right text."""
-        nearest = semantic_search(queries, corpus, 1, similarity=self._similarity).indices[:, 0]
-        return float(np.mean([texts[place] == right for place, right in zip(nearest, texts, strict=True)]))
+
+def _accuracy(queries: Floats, corpus: Floats, texts: Sequence[str], similarity: str) -> float:
+    """The fraction of queries whose most similar vector of the corpus is that of the right text."""
+    nearest = semantic_search(queries, corpus, 1, similarity=similarity).indices[:, 0]
+    return float(np.mean([texts[place] == right for place, right in zip(nearest, texts, strict=True)]))

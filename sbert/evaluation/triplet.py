@@ -8,9 +8,9 @@ import numpy as np
 
 from sbert.evaluation.checks import columns
 from sbert.evaluation.evaluator import Evaluator
-from sbert.evaluation.pairs import scores_of
+from sbert.evaluation.pairs import Similarity, named_similarities, scores_of
 from sbert.evaluation.vectors import Vectors
-from sbert.functional import check_similarity, pairwise_similarity
+from sbert.functional import pairwise_similarity
 from sbert.inputs.arguments import check_number
 
 
@@ -26,7 +26,8 @@ class TripletEvaluator(Evaluator):
         anchors: The anchors.
         positives: One text for each anchor.
         negatives: One text for each anchor.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with several, the accuracies are called
+            ``cosine_accuracy`` and so on.
         margin: Minimum difference between the two similarities.
         query_prompt: The prompt before every anchor, instead of the model's prompt for queries: the name of a prompt,
             a text, or ``""`` for none.
@@ -49,7 +50,7 @@ class TripletEvaluator(Evaluator):
         anchors: Iterable[str],
         positives: Iterable[str],
         negatives: Iterable[str],
-        similarity: str = "cosine",
+        similarity: Similarity = "cosine",
         margin: float = 0.0,
         *,
         query_prompt: str | None = None,
@@ -59,15 +60,18 @@ class TripletEvaluator(Evaluator):
             1, anchors=anchors, positives=positives, negatives=negatives
         )
         self._prompts = query_prompt, document_prompt
-        self._similarity, self._margin = check_similarity(similarity), check_number("margin", margin)
+        self._similarities, self._margin = named_similarities(similarity), check_number("margin", margin)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        """The accuracy."""
+        """The accuracy of each similarity."""
         others, half = [*self._positives, *self._negatives], len(self._anchors)
         if vectors.is_cross_encoder:
-            scores = scores_of(vectors, [*self._anchors, *self._anchors], others)
+            found = {"": scores_of(vectors, [*self._anchors, *self._anchors], others)}
         else:
             anchors = vectors(self._anchors, "query", self._prompts[0])
-            documents = vectors(others, "document", self._prompts[1])
-            scores = pairwise_similarity(np.concatenate([anchors, anchors]), documents, self._similarity)
-        return {"accuracy": float(np.mean(scores[:half] > scores[half:] + self._margin))}
+            pairs = np.concatenate([anchors, anchors]), vectors(others, "document", self._prompts[1])
+            found = {prefix: pairwise_similarity(*pairs, name) for prefix, name in self._similarities.items()}
+        return {
+            f"{prefix}accuracy": float(np.mean(scores[:half] > scores[half:] + self._margin))
+            for prefix, scores in found.items()
+        }

@@ -13,6 +13,7 @@ from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.evaluation import (
     Evaluator,
     LabelEvaluator,
+    MSEEvaluator,
     PairClassificationEvaluator,
     ParaphraseMiningEvaluator,
     RerankingEvaluator,
@@ -87,6 +88,14 @@ EVALUATORS: dict[str, tuple[Callable[[], Evaluator], str]] = {
         lambda: RetrievalEvaluator(QUERIES, CORPUS, grades(), ndcg_at=(3,), similarity="euclidean", block=7),
         "ndcg@3",
     ),
+    "retrievals": (
+        lambda: RetrievalEvaluator(QUERIES, CORPUS, grades(), similarity=SIMILARITIES, block=7),
+        "cosine_ndcg@10",
+    ),
+    "reranking of candidates": (
+        lambda: RetrievalEvaluator(QUERIES, CORPUS, sets(), candidates={query: [*CORPUS] for query in QUERIES}),
+        "ndcg@10",
+    ),
     "reranking": (lambda: RerankingEvaluator(samples()), "map"),
     "paraphrase mining": (
         lambda: ParaphraseMiningEvaluator(
@@ -96,6 +105,18 @@ EVALUATORS: dict[str, tuple[Callable[[], Evaluator], str]] = {
         "average_precision",
     ),
     "translation": (lambda: TranslationEvaluator(FIRST, [text(i, 1) for i in range(12)]), "mean_accuracy"),
+    "triplets": (
+        lambda: TripletEvaluator(FIRST, [text(i, 1) for i in range(12)], FIRST[1:] + FIRST[:1], SIMILARITIES),
+        "cosine_accuracy",
+    ),
+    "translations": (
+        lambda: TranslationEvaluator(FIRST, [text(i, 1) for i in range(12)], ["dot", "cosine"]),
+        "dot_mean_accuracy",
+    ),
+    "teacher": (
+        lambda: MSEEvaluator([text(i, 1) for i in range(12)], np.eye(DIM)[:12], FIRST),
+        "negative_mse",
+    ),
     "sequence": (
         lambda: SequentialEvaluator({"b": EVALUATORS["translation"][0](), "a": EVALUATORS["similarity"][0]()}),
         "b_mean_accuracy",

@@ -20,6 +20,7 @@ from sbert import CrossEncoder, SentenceEncoder, Trainer, TrainingConfig
 from sbert.evaluation import (
     Evaluator,
     LabelEvaluator,
+    MSEEvaluator,
     PairClassificationEvaluator,
     ParaphraseMiningEvaluator,
     RerankingEvaluator,
@@ -38,6 +39,7 @@ from tests.contract.evaluators import (
     QUERIES,
     SAME,
     SECOND,
+    SIMILARITIES,
     Collapsed,
     Meanings,
     grades,
@@ -80,7 +82,7 @@ def test_figures_are_flat_and_the_first_is_named(make: Make, first: str, model: 
 @ROWS
 def test_a_perfect_model_has_the_best_figures(make: Make, first: str) -> None:
     found = make()(Meanings())
-    assert found[first] == pytest.approx(1)
+    assert found[first] == pytest.approx(0 if first == "negative_mse" else 1)
     assert all(value <= 1 + 1e-6 for value in found.values())
     collapsed = make()(Collapsed())
     assert list(collapsed) == list(found)
@@ -255,6 +257,10 @@ def test_labels_by_the_head_of_a_loss(model: SentenceEncoder, monkeypatch: pytes
 # ------------------------------------------------------------------------------------------------------ refusals
 
 
+def candidates(rerank: int = 100, **ids: Any) -> Evaluator:
+    return RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"0-1"}}, candidates=ids, rerank=rerank)
+
+
 SAMPLE = {"query": "a", "positive": ["b"], "negative": ["c"]}
 
 
@@ -277,7 +283,8 @@ SAMPLE = {"query": "a", "positive": ["b"], "negative": ["c"]}
         (lambda: TripletEvaluator(["a"], ["b"], []), ValueError, "1 anchors, 1 positives, 0 negatives"),
         (lambda: TripletEvaluator(["a"], ["b"], ["c"], margin=math.nan), ValueError, "margin=nan is not finite"),
         (lambda: TripletEvaluator(["a"], ["b"], ["c"], "l2"), ValueError, "similarity 'l2' is unknown"),
-        (lambda: TripletEvaluator(["a"], ["b"], ["c"], ["dot"]), ValueError, "is unknown"),
+        (lambda: TripletEvaluator(["a"], ["b"], ["c"], ["dot", "l2"]), ValueError, "'l2' is unknown"),
+        (lambda: TripletEvaluator(["a"], ["b"], ["c"], []), ValueError, "similarity is empty"),
         (lambda: RetrievalEvaluator({}, CORPUS, {"q": {"0-1"}}), ValueError, "names the query 'q', which has no text"),
         (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"x"}}), ValueError, "the document 'x', which is not in"),
         (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": "0-1"}), TypeError, "is '0-1'; pass a set of ids"),
@@ -295,6 +302,14 @@ SAMPLE = {"query": "a", "positive": ["b"], "negative": ["c"]}
         ),
         (lambda: RetrievalEvaluator(QUERIES, CORPUS, sets(), ndcg_at=10), TypeError, "k for ndcg are 10; pass"),
         (lambda: RetrievalEvaluator(QUERIES, CORPUS, {"q1": {"0-1": "1"}}), TypeError, "has the grade '1' for '0-1'"),
+        (lambda: candidates(q1=["x"]), ValueError, r"candidates\['q1'\] names the document 'x', which is not in"),
+        (lambda: candidates(q1="0-1"), ValueError, r"candidates\['q1'\] is '0-1'; pass a list of one or more"),
+        (lambda: candidates(q2=["0-1"]), ValueError, r"candidates\['q1'\] is None; pass a list"),
+        (lambda: candidates(0, q1=["0-1"]), ValueError, "rerank=0 is too small"),
+        (lambda: MSEEvaluator(["a", "b"], [[1.0]]), ValueError, "2 source, 1 vectors"),
+        (lambda: MSEEvaluator(["a"], [1.0]), ValueError, r"vectors have the shape \(1,\); pass \(texts, dim\)"),
+        (lambda: MSEEvaluator(["a"], [[1.0, math.nan]]), ValueError, r"teacher\[1\] is nan"),
+        (lambda: MSEEvaluator(["a"], [[1.0]], ["a", "b"]), ValueError, "1 source, 2 target"),
         (lambda: RerankingEvaluator([]), ValueError, "there are no samples"),
         (lambda: RerankingEvaluator([SAMPLE, {"query": "a", "positive": ["b"]}]), ValueError, r"\[1\] has the keys"),
         (lambda: RerankingEvaluator([{**SAMPLE, "negative": []}]), ValueError, r"samples\[0\] has no negative text"),
@@ -324,3 +339,56 @@ def test_the_size_of_blocks_changes_nothing(model: SentenceEncoder) -> None:
         whole = RetrievalEvaluator(QUERIES, CORPUS, relevant)(model)
         for block in (1, 7, 36):
             assert RetrievalEvaluator(QUERIES, CORPUS, relevant, block=block)(model) == pytest.approx(whole)
+
+
+# ---------------------------------------------------------------------------------------- several similarities
+
+
+def test_each_of_several_similarities_is_as_alone(model: SentenceEncoder) -> None:
+    for make in (
+        lambda name: RetrievalEvaluator(QUERIES, CORPUS, grades(), similarity=name, block=7),
+        lambda name: RetrievalEvaluator(
+            QUERIES, CORPUS, sets(), similarity=name, candidates={query: [*CORPUS] for query in QUERIES}, ndcg_at=(5,)
+        ),
+        lambda name: TripletEvaluator(FIRST, SECOND, FIRST[::-1], name),
+        lambda name: TranslationEvaluator(FIRST, SECOND, name),
+    ):
+        together = make(SIMILARITIES)(model)
+        for name in SIMILARITIES:
+            for metric, value in make(name)(model).items():
+                if not metric.startswith("base_"):
+                    assert together[f"{name}_{metric}"] == value, (name, metric)
+
+
+# ----------------------------------------------------------------------------------------- candidates of a search
+
+
+def test_candidates_are_reranked_and_what_they_lack_is_not_found(scorer: CrossEncoder) -> None:
+    """By the model's own scores; a second relevant document, which the search missed, halves the recall."""
+    found = ["1-2", "0-1", "2-4", "0-3"]
+    options: dict[str, Any] = {"candidates": {"q1": found}, "mrr_at": (4,), "ndcg_at": (4,)}
+    relevant = {"q1": {"0-1": 1, "2-9": 1}}
+    figures = RetrievalEvaluator(QUERIES, CORPUS, relevant, **options)(scorer)
+    scores = scorer.predict([(QUERIES["q1"], CORPUS[name]) for name in found])
+    rank = 1 + int((scores > scores[1]).sum())
+    assert figures["mrr@4"] == pytest.approx(1 / rank)
+    assert figures["ndcg@4"] == pytest.approx(1 / math.log2(rank + 1) / (1 + 1 / math.log2(3)))
+    assert figures["recall@10"] == figures["base_recall@10"] == 0.5
+    assert (figures["base_mrr@4"], figures["base_accuracy@1"]) == (0.5, 0)
+    one = RetrievalEvaluator(QUERIES, CORPUS, relevant, rerank=1, **options)(scorer)
+    assert one["recall@10"] == one["base_ndcg@4"] == 0
+
+
+# --------------------------------------------------------------------------------------------- teacher and student
+
+
+def test_the_error_of_a_student_is_that_of_numpy(model: SentenceEncoder) -> None:
+    """Also of translations, and with a teacher that is a model."""
+    teacher = Meanings()
+    one, two = (np.stack([teacher.vector(text) for text in FIRST]), model.encode(SECOND))
+    found = MSEEvaluator(FIRST, teacher, SECOND)(model)
+    assert found["negative_mse"] == pytest.approx(-((one - two) ** 2).mean())
+    assert found["cosine"] == pytest.approx(float(np.mean((one * two).sum(1) / np.linalg.norm(two, axis=1))))
+    assert MSEEvaluator(FIRST, one, SECOND)(model) == found
+    with pytest.raises(ValueError, match="student's vectors have dimension 16, the teacher's 3"):
+        MSEEvaluator(FIRST, one[:, :3])(model)
