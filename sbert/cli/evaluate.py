@@ -77,6 +77,25 @@ def _retrieval(arguments: argparse.Namespace) -> Evaluator:
     )
 
 
+def _nanobeir(arguments: argparse.Namespace) -> Evaluator:
+    from sbert.encoder import SentenceEncoder
+    from sbert.evaluation import NanoBEIRSuite
+
+    folder, retriever = Path(arguments.data), None
+    if (folder / "nanobeir").is_dir():
+        folder /= "nanobeir"
+    check_folder(folder)
+    if arguments.retriever is not None:
+        retriever = SentenceEncoder(arguments.retriever, device=arguments.device, dtype=arguments.dtype)
+    return NanoBEIRSuite(
+        folder,
+        rerank=arguments.rerank,
+        retriever=retriever,
+        query_prompt=arguments.query_prompt,
+        document_prompt=arguments.document_prompt,
+    )
+
+
 SUITES: Mapping[str, tuple[Callable[[argparse.Namespace], Evaluator], str]] = {
     "sts": (
         _sts,
@@ -89,7 +108,14 @@ SUITES: Mapping[str, tuple[Callable[[argparse.Namespace], Evaluator], str]] = {
         f" of |u - v| and u * v; with --cross-encoder, of the model's own classes, which are {', '.join(CLASSES)}",
     ),
     "retrieval": (_retrieval, "nDCG, MAP, MRR, recall: a folder in BEIR's layout, or several such folders"),
+    "nanobeir": (
+        _nanobeir,
+        "the same on NanoBEIR, with the mean: repositories of the hub such as sentence-transformers/NanoBEIR-en, in"
+        " Parquet or JSONL. With --cross-encoder, of BM25's best --rerank documents, or of those of --retriever",
+    ),
 }
+# The metrics of the table of NanoBEIR; --json and --output have all.
+_SHOWN = ("ndcg@10", "mrr@10", "map@100", "recall@10", "accuracy@1", "base_ndcg@10")
 
 
 # ------------------------------------------------------------------------------------------------------- command
@@ -114,10 +140,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_dtype(parser)
     parser.add_argument("--suite", required=True, type=_suites, metavar="A,B", help="suites, see below")
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the data")
-    parser.add_argument("--cross-encoder", action="store_true", help="the model is a cross-encoder (sts and nli only)")
+    parser.add_argument(
+        "--cross-encoder", action="store_true", help="the model is a cross-encoder (sts, nli and nanobeir)"
+    )
+    parser.add_argument("--retriever", metavar="MODEL", help="finds what a cross-encoder reranks (nanobeir)")
+    parser.add_argument("--rerank", type=int, default=100, metavar="K", help="documents that it reranks (100)")
     parser.add_argument("--prompt", help="prompt of the texts of sts, transfer and nli: a name or a text")
-    parser.add_argument("--query-prompt", metavar="PROMPT", help="prompt of the queries of retrieval")
-    parser.add_argument("--document-prompt", metavar="PROMPT", help="prompt of the documents of retrieval")
+    parser.add_argument("--query-prompt", metavar="PROMPT", help="prompt of the queries of retrieval and nanobeir")
+    parser.add_argument("--document-prompt", metavar="PROMPT", help="prompt of the documents of retrieval and nanobeir")
     parser.add_argument("--output", metavar="FILE", help="append the results to this file: .csv, else JSONL")
     parser.add_argument("--json", action="store_true", help="print JSON, with fractions instead of percent")
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
@@ -159,8 +189,11 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _check_prompts(arguments: argparse.Namespace) -> None:
-    """Raise a ValueError for a prompt that no suite uses."""
-    retrieval, others = "retrieval" in arguments.suite, set(arguments.suite) - {"retrieval"}
+    """Raise a ValueError for a prompt, or a retriever, that no suite uses."""
+    if arguments.retriever is not None and not (arguments.cross_encoder and "nanobeir" in arguments.suite):
+        raise ValueError("--retriever finds what a cross-encoder reranks: pass --suite nanobeir --cross-encoder, too")
+    searches = {"retrieval", "nanobeir"}
+    retrieval, others = bool(searches & {*arguments.suite}), set(arguments.suite) - searches
     for option, is_used in (("prompt", bool(others)), ("query_prompt", retrieval), ("document_prompt", retrieval)):
         if getattr(arguments, option) is None:
             continue
@@ -192,5 +225,20 @@ def _report(figures: Mapping[str, float], missing: Mapping[str, list[str]], fold
     for suite, absent in missing.items():
         own = {name.removeprefix(f"{suite}_"): x for name, x in figures.items() if name.startswith(f"{suite}_")}
         lines = [suite, *(f"{name:{width}} {100 * value:6.2f}" for name, value in own.items())]
+        if suite == "nanobeir":
+            lines = [suite, *_table(own)]
         blocks.append("\n".join(lines + ([f"not in {folder}: {', '.join(absent)}"] if absent else [])))
     return "\n\n".join(blocks)
+
+
+def _table(figures: Mapping[str, float]) -> list[str]:
+    """The figures of NanoBEIR in percent: one line per data set, and their mean."""
+    columns = [metric for metric in _SHOWN if f"mean_{metric}" in figures]
+    ending = f"_{columns[0]}"
+    sets = [
+        name.removesuffix(ending) for name in figures if name.endswith(ending) and not name.endswith(f"_base{ending}")
+    ]
+    width = max(map(len, sets))
+    head = " " * width + "".join(f"{column:>14}" for column in columns)
+    rows = {name: [100 * figures[f"{name}_{column}"] for column in columns] for name in (*sets[1:], sets[0])}
+    return [head, *(f"{name:{width}}" + "".join(f"{x:14.2f}" for x in own) for name, own in rows.items())]  # Mean last.

@@ -9,6 +9,7 @@ JSONL, JSON and Parquet files. The other readers know the layout in which the fi
 | ``read_nli``, ``read_triplets`` | SNLI, MultiNLI, KorNLI; the triplets of AllNLI |
 | ``read_transfer`` | a task of SentEval with its parts; SICK-E, SNLI and MNLI, too |
 | ``read_retrieval`` | a folder in BEIR's layout: ``RetrievalEvaluator(*read_retrieval(folder))`` |
+| ``read_hub_retrieval`` | the data sets of NanoBEIR and of repositories like it, with the candidates that BM25 found |
 
 They return rows with the names that losses expect (``first``, ``second``, ``label``), and scores from 0 to 1:
 
@@ -31,6 +32,7 @@ A data frame of pandas, polars or Arrow needs no reader: the trainer takes it as
 - A line that does not fit is an error with its number. Nothing is skipped.
 """
 
+from sbert.data.hub_retrieval import HubRetrieval, read_hub_retrieval
 from sbert.data.nli import read_nli, read_triplets
 from sbert.data.records import FORMATS
 from sbert.data.retrieval import Retrieval, read_retrieval
@@ -40,9 +42,11 @@ from sbert.data.transfer import TransferTask, read_transfer
 
 __all__ = [
     "FORMATS",
+    "HubRetrieval",
     "Retrieval",
     "TransferTask",
     "read_classes",
+    "read_hub_retrieval",
     "read_nli",
     "read_retrieval",
     "read_rows",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,19 +59,30 @@ def read_retrieval(folder: Name, split: str = "test") -> Retrieval:
     # A corpus may have millions of documents, so missing files are reported before it is read.
     documents, asked = find(folder, _CORPUS), find(folder, _QUERIES)
     judged = find(folder, [f"qrels/{split}.tsv", *(["qrels.tsv"] if split == "test" else [])])
-    corpus = _texts(documents, ("_id", "doc_id", "id"), titled=True)
-    queries = _texts(asked, ("_id", "query_id", "id"), titled=False)
-    convert, relevant = conversion(None, None), dict[str, dict[str, float]]()
+    corpus = texts_by_id([documents], ("_id", "doc_id", "id"), titled=True)
+    queries = texts_by_id([asked], ("_id", "query_id", "id"), titled=False)
     columns = (("query-id", "query_id", "query"), ("corpus-id", "doc_id", "corpus_id", "doc"), ("score", "grade"))
-    for where, (query, document, grade) in cells(judged, columns):
-        for name, known, path in ((query, queries, asked), (document, corpus, documents)):
-            if name not in known:
-                raise ValueError(f"{where}: the id {name!r} is not in {path.name}; fix or remove the line")
-        if (number := convert(where, grade)) > 0:
-            relevant.setdefault(query, {})[document] = number
+    relevant = judgments(cells(judged, columns), queries, corpus, (asked.name, documents.name))
     if not relevant:
         raise ValueError(f"{judged} has no relevant document; download the file again")
     return Retrieval({name: queries[name] for name in relevant}, corpus, relevant)
+
+
+def judgments(
+    rows: Iterable[tuple[str, list[Any]]],
+    queries: Mapping[str, str],
+    corpus: Mapping[str, str],
+    files: tuple[str, str] = ("queries", "corpus"),
+) -> dict[str, dict[str, float]]:
+    """The grades above 0 by the ids of queries and documents, from rows of both ids and a grade."""
+    convert, relevant = conversion(None, None), dict[str, dict[str, float]]()
+    for where, (query, document, grade) in rows:
+        for name, known, file in zip((query, document), (queries, corpus), files, strict=True):
+            if name not in known:
+                raise ValueError(f"{where}: the id {name!r} is not in {file}; fix or remove the line")
+        if (number := convert(where, grade)) > 0:
+            relevant.setdefault(query, {})[document] = number
+    return relevant
 
 
 def is_retrieval(folder: Name) -> bool:
@@ -79,10 +91,11 @@ def is_retrieval(folder: Name) -> bool:
     return all(located(folder, names) for names in needed)
 
 
-def _texts(path: Path, ids: tuple[str, ...], titled: bool) -> dict[str, str]:
+def texts_by_id(paths: Iterable[Path], ids: tuple[str, ...], titled: bool) -> dict[str, str]:
     """Texts by id. A document may be empty; a query may not."""
     texts: dict[str, str] = {}
-    for where, (name, *parts) in cells(path, (ids, ("text",)), optional=("title",) if titled else ()):
+    title = ("title",) if titled else ()
+    for where, (name, *parts) in (row for path in paths for row in cells(path, (ids, ("text",)), optional=title)):
         key = _id(where, name)
         if key in texts:
             raise ValueError(f"{where}: the id {key!r} occurs twice; fix or remove the line")

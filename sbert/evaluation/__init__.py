@@ -14,6 +14,7 @@ An evaluator holds texts and what is known about them, and measures any model: i
 | ``TranslationEvaluator`` | whether a sentence and its translation are nearest to each other, both ways |
 | ``MSEEvaluator`` | how near a student's vectors are to a teacher's, also for texts in another language |
 | ``STSSuite`` | Spearman on STS12 to STS16, STS benchmark and SICK |
+| ``NanoBEIRSuite`` | nDCG, recall, MRR and MAP on the data sets of NanoBEIR, by a search or by reranking candidates |
 | ``TransferSuite`` | accuracy of a logistic regression on MR, CR, SUBJ, MPQA, SST2, TREC and MRPC |
 
 ``SequentialEvaluator`` runs several of them and encodes each text once:
@@ -66,6 +67,7 @@ The figures are functions of arrays, too: ``ndcg_at``, ``average_precision``, ``
 from sbert.evaluation.classification import LabelEvaluator, PairClassificationEvaluator
 from sbert.evaluation.evaluator import Evaluator, SequentialEvaluator
 from sbert.evaluation.metrics import accuracy, f1, macro_f1, pearson, precision, recall, spearman
+from sbert.evaluation.nanobeir import NanoBEIRSuite
 from sbert.evaluation.paraphrase import ParaphraseMiningEvaluator
 from sbert.evaluation.ranking import average_precision_at, hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank_at
 from sbert.evaluation.reranking import RerankingEvaluator
@@ -84,6 +86,7 @@ __all__ = [
     "Evaluator",
     "LabelEvaluator",
     "MSEEvaluator",
+    "NanoBEIRSuite",
     "PairClassificationEvaluator",
     "ParaphraseMiningEvaluator",
     "RerankingEvaluator",

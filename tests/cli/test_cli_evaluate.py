@@ -16,9 +16,9 @@ import pytest
 from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.cli.main import main
 from sbert.data import read_retrieval, read_transfer
-from sbert.evaluation import RetrievalEvaluator, STSSuite, TransferSuite
+from sbert.evaluation import NanoBEIRSuite, RetrievalEvaluator, STSSuite, TransferSuite
 from tests import small
-from tests.data.test_datasets import beir, lines, objects, put
+from tests.data.test_datasets import beir, hub, lines, objects, put
 from tests.evaluation.test_sts_suite import WORDS
 from tests.evaluation.test_sts_suite import folder as similarities
 
@@ -44,6 +44,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for split in ("train", "dev", "test"):
         pairs = zip(sentences(30, 2), sentences(30, 3), ["entailment", "neutral", "contradiction"] * 10, strict=True)
         put(data / "nli" / f"snli_{split}.tsv", lines(["premise", "hypothesis", "label"], *pairs))
+    for split in ("NanoPets", "NanoBoats"):
+        texts = {name: sentences(20, len(split) + i) for i, name in enumerate(("corpus", "queries"))}
+        rows = {name: [{"_id": f"{i}", "text": text} for i, text in enumerate(own)] for name, own in texts.items()}
+        judged = [{"query-id": f"{i}", "corpus-id": f"{2 * i}"} for i in range(10)]
+        found = [{"query-id": f"{i}", "corpus-ids": [f"{i}", f"{2 * i}", "19"]} for i in range(10)]
+        hub(data / "nanobeir", split, **rows, qrels=judged, bm25=found)
     documents = [{"_id": str(i), "title": "", "text": text} for i, text in enumerate(sentences(20, 4))]
     put(beir(data / "animals") / "corpus.jsonl", objects(*documents))
     judged = [[f"q{i}", 5 * i, 1] for i in range(4)]
@@ -100,6 +106,42 @@ def test_the_table_is_in_percent(folder: Path, run: Run) -> None:
     values = [line for line in out.splitlines() if len(line.split()) == 2]
     assert len(values) == len(found)
     assert len({len(line) for line in values}) == 1  # In columns.
+
+
+def test_nanobeir_of_an_encoder_is_a_search(folder: Path, run: Run) -> None:
+    """All figures are those of the suite; the table has a line per data set, and the mean of them."""
+    found = figures(run("@encoder --suite nanobeir --data @data --json")[1])
+    model = SentenceEncoder(folder / "encoder", device="cpu", dtype="float32")
+    expected = NanoBEIRSuite(folder / "data" / "nanobeir")(model)
+    assert found == pytest.approx({f"nanobeir_{name}": value for name, value in expected.items()})
+    one, two = (expected[f"{name}_ndcg@10"] for name in ("NanoBoats", "NanoPets"))
+    assert expected["mean_ndcg@10"] == pytest.approx((one + two) / 2)
+    written = [line.split() for line in run("@encoder --suite nanobeir --data @data")[1].splitlines()]
+    assert written[1] == ["ndcg@10", "mrr@10", "map@100", "recall@10", "accuracy@1"]
+    assert [row[:2] for row in written[2:]] == [
+        ["NanoBoats", f"{100 * one:.2f}"],
+        ["NanoPets", f"{100 * two:.2f}"],
+        ["mean", f"{50 * (one + two):.2f}"],
+    ]
+
+
+def test_nanobeir_of_a_cross_encoder_reranks(folder: Path, run: Run, tmp_path: Path) -> None:
+    """What BM25 found, or a retriever; a deeper reranking finds no less."""
+    found = figures(run("@ranker --suite nanobeir --data @data --cross-encoder --json")[1])
+    assert found["nanobeir_mean_recall@10"] == found["nanobeir_mean_base_recall@10"] == 1
+    assert found["nanobeir_mean_base_ndcg@10"] != found["nanobeir_mean_ndcg@10"]
+    words = "@ranker --suite nanobeir --data @data --cross-encoder --retriever @encoder --rerank"
+    few, all_of_them = (figures(run(f"{words} {count} --json")[1]) for count in (3, 20))
+    encoder = figures(run("@encoder --suite nanobeir --data @data --json")[1])
+    assert few["nanobeir_mean_base_recall@3"] == encoder["nanobeir_mean_recall@3"]
+    assert few["nanobeir_mean_recall@10"] == encoder["nanobeir_mean_recall@3"]
+    assert all_of_them["nanobeir_mean_base_ndcg@10"] == pytest.approx(encoder["nanobeir_mean_ndcg@10"])
+    written = run(f"{words} 3")[1].splitlines()
+    assert written[1].split()[-1] == "base_ndcg@10"
+    hub(tmp_path, "NanoPets", bm25=[])
+    code, _, err = run("@ranker --suite nanobeir --cross-encoder --data", tmp_path)
+    assert code == 2
+    assert "there are no candidates of NanoPets for a reranker; pass retriever=" in err
 
 
 def test_output_is_a_line_a_run(folder: Path, run: Run, tmp_path: Path) -> None:
@@ -167,6 +209,11 @@ def test_inference_of_a_cross_encoder_is_its_own(folder: Path, run: Run) -> None
         ("@scorer --suite sts --data @data --cross-encoder", "3 scores per pair"),
         ("@ranker --suite nli --data @data --cross-encoder", "classes"),
         ("@nothing --suite sts --data @data", "nothing"),
+        ("@encoder --suite nanobeir --data @bert", "has no data sets; download a repository"),
+        ("@encoder --suite nanobeir --data @nowhere", "nowhere does not exist"),
+        ("@encoder --suite nanobeir --data @data --retriever @encoder", "pass --suite nanobeir --cross-encoder, too"),
+        ("@ranker --suite sts --data @data --cross-encoder --retriever @encoder", "pass --suite nanobeir"),
+        ("@ranker --suite nanobeir --data @data --cross-encoder --rerank 0", "rerank=0 is too small"),
     ],
 )
 def test_refuses(run: Run, line: str, message: str) -> None:
@@ -205,6 +252,6 @@ def test_help_imports_no_torch_and_names_every_suite() -> None:
     check = f"import atexit, sys; atexit.register(lambda: print('torch' in sys.modules)); {code}"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("False\n")
-    for suite in ("sts", "transfer", "nli", "retrieval"):
+    for suite in ("sts", "transfer", "nli", "retrieval", "nanobeir"):
         assert f"\n  {suite} " in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 120

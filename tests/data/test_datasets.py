@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from sbert.data import (
+    read_hub_retrieval,
     read_nli,
     read_retrieval,
     read_sick,
@@ -480,3 +482,88 @@ def test_real_files_have_as_many_rows_as_published(data: Path) -> None:
     assert counts == {"MR": [10662], "TREC": [5452, 500], "MRPC": [4076, 1725]}
     queries, corpus, relevant = read_retrieval(data / "cranfield")
     assert (len(queries), len(corpus), sum(map(len, relevant.values()))) == (225, 1400, 1837)
+
+
+# ------------------------------------------------------------------------------------------ retrieval from the hub
+
+HUB = {
+    "corpus": [{"_id": f"d{i}", "text": f"text {i}"} for i in range(6)],
+    "queries": [{"_id": "q1", "text": "one?"}, {"_id": "q2", "text": "two?"}, {"_id": "q3", "text": "none?"}],
+    "qrels": [{"query-id": "q1", "corpus-id": "d1"}, {"query-id": "q2", "corpus-id": "d2"}],
+    "bm25": [{"query-id": q, "corpus-ids": ["d3", "d1", "d2"]} for q in ("q1", "q2")],
+}
+RELEVANT = {"q1": {"d1": 1}, "q2": {"d2": 1}}
+
+
+def hub(root: Path, split: str, ending: str = "parquet", **other: list[dict[str, Any]]) -> Path:
+    """A repository as the hub has it; the corpus in two parts."""
+    for part, rows in ({**HUB, **other}).items():
+        count = 2 if part == "corpus" else 1
+        for i in range(count if rows else 0):
+            path = root / part / f"{split}-0000{i}-of-0000{count}.{ending}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            own = rows[i * len(rows) // count : (i + 1) * len(rows) // count]
+            if ending == "parquet":
+                pyarrow = pytest.importorskip("pyarrow")
+                importlib.import_module("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(own), path)
+            else:
+                put(path, objects(*own))
+    return root
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "jsonl.gz"])
+def test_a_repository_of_several_data_sets(tmp_path: Path, ending: str) -> None:
+    hub(hub(tmp_path, "NanoPets", ending), "NanoBoats", ending, qrels=[{"query-id": "q3", "corpus-id": ["d0", "d5"]}])
+    put(tmp_path / "README.md", "# Pets")
+    found = read_hub_retrieval(tmp_path)
+    assert list(found) == ["NanoBoats", "NanoPets"]
+    pets = found["NanoPets"]
+    assert pets.queries == {"q1": "one?", "q2": "two?"}
+    assert list(pets.corpus) == [f"d{i}" for i in range(6)]
+    assert pets.relevant == RELEVANT
+    assert pets.candidates == {"q1": ["d3", "d1", "d2"], "q2": ["d3", "d1", "d2"]}
+    assert found["NanoBoats"].relevant == {"q3": {"d0": 1, "d5": 1}}
+    assert list(read_hub_retrieval(tmp_path, ["NanoPets"])) == ["NanoPets"]
+    with pytest.raises(FileNotFoundError, match="has no NanoCars; it has NanoBoats, NanoPets"):
+        read_hub_retrieval(tmp_path, ["NanoPets", "NanoCars"])
+
+
+def test_repositories_of_one_data_set_each(tmp_path: Path) -> None:
+    """As published at first, with BM25's ranking and lists of ids, and in BEIR's layout."""
+    hub(tmp_path / "NanoPets", "train", bm25=[])
+    ranked = [{"query-id": "q1", "positive-corpus-ids": ["d1", "d4"], "bm25-ranked-ids": ["d4", "d1"]}]
+    hub(tmp_path / "NanoBoats-bm25", "train", bm25=[], qrels=[], relevance=ranked)
+    beir(tmp_path / "other")
+    hub(tmp_path / "graded", "test", bm25=[], qrels=[{**row, "score": i} for i, row in enumerate(HUB["qrels"])])
+    found = read_hub_retrieval(tmp_path)
+    assert list(found) == ["NanoBoats-bm25", "NanoPets", "graded", "other"]
+    assert (found["NanoPets"].relevant, found["NanoPets"].candidates) == (RELEVANT, {})
+    assert found["NanoBoats-bm25"].relevant == {"q1": {"d1": 1, "d4": 1}}
+    assert found["NanoBoats-bm25"].candidates == {"q1": ["d4", "d1"]}
+    assert found["graded"].relevant == {"q2": {"d2": 1}}
+    assert found["other"][:3] == read_retrieval(tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("other", "error", "message"),
+    [
+        ({"qrels": []}, FileNotFoundError, "has no qrels of 'NanoPets'"),
+        ({"queries": []}, FileNotFoundError, "has no data sets; download a repository"),
+        ({"qrels": [{"query-id": "q1", "corpus-id": "d9"}]}, ValueError, "row 1: the id 'd9' is not in corpus"),
+        ({"qrels": [{"query-id": "q1", "corpus-id": "d1", "score": 0}]}, ValueError, "has no relevant document"),
+        ({"bm25": [{"query-id": "q1", "corpus-ids": ["d9"]}]}, ValueError, "row 1: the candidates are no list of ids"),
+        ({"corpus": HUB["corpus"] + HUB["corpus"][:1]}, ValueError, "row 4: the id 'd0' occurs twice"),
+        ({"queries": [{"_id": "q1", "text": None}]}, ValueError, "row 1: the text or the title is not a string"),
+    ],
+)
+def test_a_repository_that_is_not_whole(tmp_path: Path, other: Any, error: type[Exception], message: str) -> None:
+    hub(tmp_path, "NanoPets", **other)
+    with pytest.raises(error, match=message):
+        read_hub_retrieval(tmp_path)
+
+
+def test_a_file_of_a_repository_cut_short(tmp_path: Path) -> None:
+    path = hub(tmp_path, "NanoPets") / "qrels" / "NanoPets-00000-of-00001.parquet"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ValueError, match="not a valid Parquet file"):
+        read_hub_retrieval(tmp_path)

@@ -1,0 +1,108 @@
+"""NanoBEIRSuite: retrieval, or the reranking of candidates, on the small data sets of NanoBEIR."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from sbert.data.hub_retrieval import read_hub_retrieval
+from sbert.evaluation.checks import names
+from sbert.evaluation.evaluator import Evaluator
+from sbert.evaluation.pairs import Similarity
+from sbert.evaluation.retrieval import RetrievalEvaluator
+from sbert.evaluation.vectors import Vectors
+from sbert.search import semantic_search
+
+
+class NanoBEIRSuite(Evaluator):
+    r"""nDCG, accuracy, precision, recall, MRR and MAP on the data sets of NanoBEIR, and their means.
+
+    ``mean_ndcg@10`` is the mean over the data sets; ``NanoNQ_ndcg@10`` and so on are those of each. A model with
+    vectors searches the whole corpus. A ``CrossEncoder`` reranks candidates: those that BM25 found, if the folder has
+    them, or those of ``retriever``. A relevant document that is not among them counts as not found, and
+    ``mean_base_ndcg@10`` is the figure of the candidates as they were.
+
+    Args:
+        folder: A folder in the layout of the hub, see ``sbert.data.read_hub_retrieval``.
+        sets: Names of data sets, such as ``"NanoNQ"``; by default all that are in the folder.
+        rerank: Number of candidates that a reranker ranks.
+        retriever: A model with vectors that finds the candidates; by default, BM25's are used.
+        similarity: As in ``RetrievalEvaluator``; the retriever uses the first one.
+        query_prompt: As in ``RetrievalEvaluator``; or a dict of prompts by the names of data sets.
+        document_prompt: The same for documents.
+
+    Raises:
+        FileNotFoundError: If the folder has no data set, or lacks one that ``sets`` names.
+        ValueError: If the data is invalid, or there are no candidates for a reranker.
+
+    References:
+        https://huggingface.co/collections/zeta-alpha-ai/nanobeir
+        Thakur et al., 2021 (BEIR). https://arxiv.org/abs/2104.08663
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> rows = {"corpus": [{"_id": "a", "text": "A kitten naps."}, {"_id": "b", "text": "Taxes rise."}]}
+        >>> rows |= {"queries": [{"_id": "q", "text": "A cat?"}], "qrels": [{"query-id": "q", "corpus-id": "a"}]}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for part, lines in rows.items():
+        ...         (pathlib.Path(folder) / part).mkdir()
+        ...         text = "\n".join(map(json.dumps, lines))
+        ...         _ = (pathlib.Path(folder) / part / "NanoPets-00000-of-00001.jsonl").write_text(text)
+        ...     NanoBEIRSuite(folder)(model)["mean_ndcg@10"]
+        1.0
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        sets: Iterable[str] | None = None,
+        *,
+        rerank: int = 100,
+        retriever: Any = None,
+        similarity: Similarity = "cosine",
+        query_prompt: str | dict[str, str] | None = None,
+        document_prompt: str | dict[str, str] | None = None,
+    ) -> None:
+        data = read_hub_retrieval(folder, None if sets is None else names("sets", sets, ("NanoNQ", "NanoSciFact")))
+        similarity = similarity if isinstance(similarity, str) else list(similarity)
+        main = similarity if isinstance(similarity, str) else similarity[0]
+        self._searches: dict[str, Evaluator] = {}
+        self._rerankings: dict[str, Evaluator] = {}
+        for name, (queries, corpus, relevant, found) in data.items():
+            options: dict[str, Any] = {
+                "similarity": similarity,
+                "query_prompt": query_prompt.get(name) if isinstance(query_prompt, dict) else query_prompt,
+                "document_prompt": document_prompt.get(name) if isinstance(document_prompt, dict) else document_prompt,
+            }
+            self._searches[name] = RetrievalEvaluator(queries, corpus, relevant, **options)
+            if retriever is not None:
+                found = _found(retriever, queries, corpus, rerank, main)
+            if found:
+                options |= {"candidates": found, "rerank": rerank}
+                self._rerankings[name] = RetrievalEvaluator(queries, corpus, relevant, **options)
+
+    def measure(self, vectors: Vectors) -> dict[str, float]:
+        """The means over the data sets, and then the metrics of each."""
+        evaluators = self._rerankings if vectors.is_cross_encoder else self._searches
+        if lacking := [name for name in self._searches if name not in evaluators]:
+            raise ValueError(
+                f"there are no candidates of {', '.join(lacking)} for a reranker; pass retriever=, a SentenceEncoder"
+                " that finds them, or a folder with BM25's, such as sentence-transformers/NanoBEIR-en"
+            )
+        figures = {name: evaluator.measure(vectors) for name, evaluator in evaluators.items()}
+        metrics = next(iter(figures.values()))
+        means = {f"mean_{metric}": float(np.mean([own[metric] for own in figures.values()])) for metric in metrics}
+        return means | {f"{name}_{metric}": value for name, own in figures.items() for metric, value in own.items()}
+
+
+def _found(
+    retriever: Any, queries: dict[str, str], corpus: dict[str, str], count: int, similarity: str
+) -> dict[str, list[str]]:
+    """The ids of the most similar documents for each query, by a model's vectors."""
+    vectors, ids = Vectors(retriever), list(corpus)
+    asked, documents = vectors(list(queries.values()), "query"), vectors(list(corpus.values()), "document")
+    places = semantic_search(asked, documents, count, similarity=similarity).indices
+    return {name: [ids[place] for place in row] for name, row in zip(queries, places.tolist(), strict=True)}
