@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.pairs import scores_of
-from sbert.evaluation.ranking import average_precision_at, ndcg_at, reciprocal_rank_at
+from sbert.evaluation.ranking import average_precision_at, ndcg_at, recall_at, reciprocal_rank_at
 from sbert.evaluation.vectors import Floats, Vectors
 from sbert.functional import SIMILARITIES, check_similarity
-from sbert.inputs.arguments import check_count
+from sbert.inputs.arguments import check_count, check_number
 from sbert.inputs.texts import texts_of
 
 
 class RerankingEvaluator(Evaluator):
     """MAP, MRR and nDCG of the positive texts among each query's own candidates.
 
+    The candidates are positives and negatives; or, with ``documents``, what a retriever found, best first. Then a
+    positive that it missed counts as not found, ``base_map`` and so on are the metrics of its own order, and ``recall``
+    is the fraction of the positives that it found, averaged over the queries: no reranker finds more.
+
     Candidates are ranked by their similarity to the query, or by the scores of a ``CrossEncoder``. Among equal
     scores, negatives come first, so that a model that gives all texts the same vector scores low. Queries are encoded
     with the model's prompt for queries and candidates with its prompt for documents, if it has these.
 
     Args:
-        samples: Dicts with the keys ``query`` (a text), ``positive`` and ``negative`` (lists of texts).
+        samples: Dicts with the keys ``query`` (a text), ``positive`` and ``negative`` (lists of texts), or
+            ``documents`` in place of ``negative``; the same in all samples. ``positive`` may be a dict of grades by
+            text, which nDCG uses as gains. A document that is listed twice counts once.
         k: Number of results that MRR and nDCG use.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
         query_prompt: The prompt before every query, instead of the model's prompt for queries: the name of a prompt,
@@ -32,14 +39,18 @@ class RerankingEvaluator(Evaluator):
         document_prompt: The prompt before every candidate, instead of the model's prompt for documents.
 
     Raises:
-        ValueError: If there are no samples, a sample lacks a key or has no positive or no negative text, or another
-            argument is invalid.
+        ValueError: If there are no samples, a sample lacks a key or has no positive or no negative text, a grade is
+            not above 0 and finite, or another argument is invalid.
         TypeError: If a text is not a str.
 
     Example:
         >>> sample = {"query": "A cat.", "positive": ["A kitten."], "negative": ["Taxes rise.", "It rains."]}
         >>> RerankingEvaluator([sample])(model)
         {'map': 1.0, 'mrr@10': 1.0, 'ndcg@10': 1.0}
+        >>> sample = {"query": "A cat.", "positive": ["A kitten.", "Cats."], "documents": ["It rains.", "A kitten."]}
+        >>> found = RerankingEvaluator([sample])(model)
+        >>> found["map"], found["base_map"], found["recall"]
+        (0.5, 0.25, 0.5)
     """
 
     def __init__(
@@ -54,29 +65,48 @@ class RerankingEvaluator(Evaluator):
         self._prompts = query_prompt, document_prompt
         self._queries: list[str] = []
         self._candidates: list[list[str]] = []
-        self._positives: list[int] = []  # The number of positives, which are the first of the candidates.
+        self._grades: list[list[float]] = []  # Of the candidates.
+        self._relevant: list[list[float]] = []  # The grades of all positives, whether they are candidates or not.
+        self._retrieved = False  # Whether the candidates are those of a retriever.
         for row, sample in enumerate(samples):
-            if not {"query", "positive", "negative"} <= {*sample}:
-                raise ValueError(f"samples[{row}] has the keys {list(sample)}; pass query, positive and negative")
+            self._retrieved = "documents" in sample if row == 0 else self._retrieved
+            other = "documents" if self._retrieved else "negative"
+            if not {"query", "positive", other} <= {*sample} or {"documents", "negative"} <= {*sample}:
+                raise ValueError(f"samples[{row}] has the keys {list(sample)}; pass query, positive and {other}")
             self._queries += texts_of([sample["query"]], f"samples[{row}]['query']")
-            positive, negative = (_candidates(row, sample, key) for key in ("positive", "negative"))
-            self._candidates.append([*positive, *negative])
-            self._positives.append(len(positive))
+            positive, further = _texts(row, sample, "positive"), _texts(row, sample, other)
+            grades = _grades(row, sample["positive"], positive)
+            if self._retrieved:
+                known, further = dict(zip(positive, grades, strict=True)), list(dict.fromkeys(further))
+                self._add(further, [known.get(text, 0.0) for text in further], list(known.values()))
+            else:
+                self._add([*positive, *further], [*grades, *[0.0] * len(further)], grades)
         if not self._queries:
             raise ValueError("there are no samples; pass at least one")
         self._k, self._similarity = check_count("k", k), check_similarity(similarity)
 
+    def _add(self, candidates: list[str], grades: list[float], relevant: list[float]) -> None:
+        self._candidates.append(candidates)
+        self._grades.append(grades)
+        self._relevant.append(relevant)
+
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        """MAP, MRR and nDCG."""
+        """MAP, MRR and nDCG; with the candidates of a retriever, the same of its own order, and its recall."""
         scores = self._scores_of_pairs(vectors) if vectors.is_cross_encoder else self._scores(vectors)
-        ranked = np.zeros((len(scores), max(map(len, scores))))  # (samples, most candidates)
-        for row, own, positive in zip(ranked, scores, self._positives, strict=True):
-            good = np.arange(len(own)) < positive
-            row[: len(own)] = good[np.lexsort([good, -own])]
+        orders = (np.lexsort((np.asarray(grades), -own)) for grades, own in zip(self._grades, scores, strict=True))
+        figures = self._figures([[own[i] for i in order] for own, order in zip(self._grades, orders, strict=True)])
+        if self._retrieved:
+            figures |= {f"base_{name}": value for name, value in self._figures(self._grades).items()}
+            figures["recall"] = float(recall_at(_padded(self._grades), None, _padded(self._relevant)).mean())
+        return figures
+
+    def _figures(self, grades: list[list[float]]) -> dict[str, float]:
+        """The metrics from the grades of the candidates in ranked order."""
+        ranked, relevant = _padded(grades), _padded(self._relevant)
         return {
-            "map": float(average_precision_at(ranked).mean()),
+            "map": float(average_precision_at(ranked, None, relevant).mean()),
             f"mrr@{self._k}": float(reciprocal_rank_at(ranked, self._k).mean()),
-            f"ndcg@{self._k}": float(ndcg_at(ranked, self._k).mean()),
+            f"ndcg@{self._k}": float(ndcg_at(ranked, self._k, relevant).mean()),
         }
 
     def _scores(self, vectors: Vectors) -> list[Floats]:
@@ -94,8 +124,25 @@ class RerankingEvaluator(Evaluator):
         return np.split(scores, np.cumsum(counts)[:-1])
 
 
-def _candidates(row: int, sample: Mapping[str, Any], key: str) -> list[str]:
-    texts = texts_of(sample[key], f"samples[{row}][{key!r}]")
-    if not texts:
+def _padded(rows: list[list[float]]) -> np.ndarray:
+    """Rows of different lengths, padded with 0: (rows, longest)."""
+    columns = np.asarray([*zip_longest(*rows, fillvalue=0.0)], np.float64)
+    return np.ascontiguousarray(columns.T.reshape(len(rows), -1))
+
+
+def _texts(row: int, sample: Mapping[str, Any], key: str) -> list[str]:
+    """The texts of a sample, which may only be missing among the candidates of a retriever."""
+    given = sample[key]
+    texts = texts_of(list(given) if isinstance(given, Mapping) else given, f"samples[{row}][{key!r}]")
+    if not texts and key != "documents":
         raise ValueError(f"samples[{row}] has no {key} text, so all orders are equally good; leave it out")
     return texts
+
+
+def _grades(row: int, given: Any, positive: list[str]) -> list[float]:
+    """The grades of the positives: those of a dict, else 1."""
+    grades = list(given.values()) if isinstance(given, Mapping) else [1.0] * len(positive)
+    for text, grade in zip(positive, grades, strict=True):
+        if check_number(f"samples[{row}]['positive'][{text[:40]!r}]", grade) <= 0:
+            raise ValueError(f"samples[{row}] has the grade {grade} for {text[:40]!r}; pass grades above 0")
+    return grades

@@ -172,6 +172,30 @@ def test_reranking_by_scores_equals_theirs(scorer: CrossEncoder, folder: Path) -
     same(found, expected, {name: name for name in ("map", "mrr@10", "ndcg@10")})
 
 
+def test_reranking_what_a_retriever_found_equals_theirs(scorer: CrossEncoder, folder: Path) -> None:
+    """With their default, by which the missed positives are ranked, too."""
+    from sentence_transformers.cross_encoder import CrossEncoder as Peer
+    from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
+
+    from sbert.integrations.sentence_transformers import cross_encoder_evaluation as ours
+
+    retrieved = [
+        {"query": one["query"], "positive": one["positive"], "documents": [*one["negative"][:3], one["positive"][0]]}
+        for one in samples(2)
+    ]
+    peer = Peer(str(folder / "scorer"), device="cpu", local_files_only=True)
+    found = ours.CrossEncoderRerankingEvaluator(retrieved, name="dev")(scorer)
+    expected = CrossEncoderRerankingEvaluator(retrieved, name="dev")(peer)
+    same(
+        found,
+        expected,
+        {f"dev_{name}": f"dev_{name}" for name in ("map", "mrr@10", "ndcg@10", "base_map", "base_ndcg@10")},
+    )
+    strict = ours.CrossEncoderRerankingEvaluator(retrieved, always_rerank_positives=False)(scorer)
+    assert strict["map"] < found["dev_map"]
+    assert strict["recall"] < 1
+
+
 def test_other_figures_of_scores_equal_theirs(folder: Path) -> None:
     from sentence_transformers.cross_encoder import CrossEncoder as Peer
     from sentence_transformers.cross_encoder import evaluation as theirs

@@ -45,6 +45,35 @@ def test_negatives_come_first_among_equals() -> None:
     assert found == {"map": 0.5, "mrr@10": 0.5, "ndcg@10": pytest.approx(1 / math.log2(3))}
 
 
+def test_what_a_retriever_missed_is_not_found() -> None:
+    found = [text(1), text(0), text(1, 1), text(0)]  # One text twice.
+    missed = {"query": text(0), "positive": {text(0): 3, text(0, 2): 1}, "documents": found}
+    nothing = {"query": text(2), "positive": [text(2)], "documents": []}
+    figures = RerankingEvaluator([missed, nothing])(Meanings())
+    best, expected = 3 + 1 / math.log2(3), 1 / math.log2(3)
+    assert figures == pytest.approx(
+        {
+            "map": (1 / 2) / 2,
+            "mrr@10": 1 / 2,
+            "ndcg@10": 3 / best / 2,
+            "base_map": (1 / 4) / 2,
+            "base_mrr@10": (1 / 2) / 2,
+            "base_ndcg@10": 3 * expected / best / 2,
+            "recall": (1 / 2) / 2,
+        }
+    )
+    with pytest.raises(ValueError, match=r"samples\[1\] has the keys .*; pass query, positive and documents"):
+        RerankingEvaluator([missed, {"query": "a", "positive": ["b"], "negative": ["c"]}])
+    with pytest.raises(ValueError, match=r"samples\[0\] has the keys .*; pass query, positive and documents"):
+        RerankingEvaluator([{**missed, "negative": ["c"]}])
+    with pytest.raises(ValueError, match=r"samples\[0\] has no positive text"):
+        RerankingEvaluator([{**missed, "positive": []}])
+    with pytest.raises(ValueError, match=r"samples\[0\] has the grade 0 for 'b'; pass grades above 0"):
+        RerankingEvaluator([{**missed, "positive": {"b": 0}}])
+    with pytest.raises(TypeError, match=r"samples\[0\]\['positive'\]\['b'\] is 'high'; pass a number"):
+        RerankingEvaluator([{**missed, "positive": {"b": "high"}}])
+
+
 def test_a_sentence_is_right_wherever_it_stands() -> None:
     """Two translations of one sentence; only one of them is the nearest, and both lead back to it."""
     evaluator = TranslationEvaluator([text(0), text(0), text(1)], [text(0, 1), text(0, 2), text(1, 1)])

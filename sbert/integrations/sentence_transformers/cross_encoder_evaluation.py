@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sbert import evaluation
@@ -22,13 +22,23 @@ def _classes(pairs: Sequence[Sequence[str]], labels: Any) -> evaluation.Evaluato
     return made
 
 
+def _reranking(samples: Any, k: int = 10, always_rerank_positives: bool = True) -> evaluation.Evaluator:
+    """With their default, the positives that a retriever missed are ranked after those that it found."""
+    listed = list(samples.values() if isinstance(samples, Mapping) else samples)
+    if always_rerank_positives:
+        listed = [
+            {**one, "documents": [*one["documents"], *one["positive"]]} if "documents" in one else one for one in listed
+        ]
+    return evaluation.RerankingEvaluator(listed, k)
+
+
 _CORRELATION = Kind(_correlation, f"sentence_pairs=pairs scores {COMMON} prompt_name!", "{name}", "spearman")
 _CLASSES = Kind(  # The first metric decides.
     _classes, f"sentence_pairs=pairs labels {COMMON} prompt_name!", "{name}", "", {"macro_f1": "f1_macro"}
 )
 _RERANKING = Kind(
-    evaluation.RerankingEvaluator,
-    f"samples at_k=k always_rerank_positives=- {COMMON} prompt_name!",
+    _reranking,
+    f"samples at_k=k always_rerank_positives {COMMON} prompt_name!",
     "{name}",
     "ndcg@",
 )
