@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class NanoBEIRSuite(Evaluator):
         similarity: As in ``RetrievalEvaluator``; the retriever uses the first one.
         query_prompt: As in ``RetrievalEvaluator``; or a dict of prompts by the names of data sets.
         document_prompt: The same for documents.
+        at: The values of k of the metrics, such as ``ndcg_at=(5, 10)``, as in ``RetrievalEvaluator``.
 
     Raises:
         FileNotFoundError: If the folder has no data set, or lacks one that ``sets`` names.
@@ -65,6 +66,7 @@ class NanoBEIRSuite(Evaluator):
         similarity: Similarity = "cosine",
         query_prompt: str | dict[str, str] | None = None,
         document_prompt: str | dict[str, str] | None = None,
+        **at: Sequence[int],
     ) -> None:
         data = read_hub_retrieval(folder, None if sets is None else names("sets", sets, ("NanoNQ", "NanoSciFact")))
         similarity = similarity if isinstance(similarity, str) else list(similarity)
@@ -73,6 +75,7 @@ class NanoBEIRSuite(Evaluator):
         self._rerankings: dict[str, Evaluator] = {}
         for name, (queries, corpus, relevant, found) in data.items():
             options: dict[str, Any] = {
+                **at,
                 "similarity": similarity,
                 "query_prompt": query_prompt.get(name) if isinstance(query_prompt, dict) else query_prompt,
                 "document_prompt": document_prompt.get(name) if isinstance(document_prompt, dict) else document_prompt,

@@ -555,5 +555,4 @@ result = scorer.predict([row[:2] for row in rows])
 DIFFERENT: dict[str, str] = {
     "pairwise_angle_sim": "the angle is computed inside ``AnglELoss``, and there is no function for it",
     "quantize_embeddings to uint8": "int8 takes as many bytes and has the same precision",
-    "MSEEvaluator": "not offered: it is one line of NumPy",
 }

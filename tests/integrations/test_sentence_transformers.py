@@ -17,6 +17,7 @@ import sbert
 import sbert.integrations.sentence_transformers as ours
 from sbert.integrations.sentence_transformers import losses
 from tests import small
+from tests.data.test_datasets import hub
 
 BOTH = [theirs, ours]
 NAMES = ["sentence_transformers", "sbert.integrations.sentence_transformers"]
@@ -119,6 +120,13 @@ def test_models(folder: str) -> None:
     assert ours.models.LSTM(8, 4).get_word_embedding_dimension() == 8
 
 
+class Teacher:
+    """A model of random vectors."""
+
+    def encode(self, sentences: list[str], **options: Any) -> np.ndarray:
+        return np.random.default_rng(0).random((len(sentences), 16), np.float32)
+
+
 EVALUATIONS: dict[str, Any] = {
     "EmbeddingSimilarityEvaluator": lambda e: e(CORPUS[:3], CORPUS[3:], scores=[0.1, 0.9, 0.4], name="sts-dev"),
     "EmbeddingSimilarityEvaluator several": lambda e: e(
@@ -140,6 +148,7 @@ EVALUATIONS: dict[str, Any] = {
         dict(zip("abcdef", CORPUS, strict=True)), duplicates_list=[("b", "e"), ("c", "f")], name="mine"
     ),
     "TranslationEvaluator": lambda e: e(CORPUS[:3], CORPUS[3:], name="de"),
+    "MSEEvaluator": lambda e: e(CORPUS[:3], CORPUS[3:], teacher_model=Teacher(), name="en-de"),
 }  # fmt: skip
 
 
@@ -155,6 +164,34 @@ def test_evaluators(name: str, models: list[Any], tmp_path: Path) -> None:
     assert primary == named == next(iter(metrics))
     same({key: metrics[key] for key in expected}, expected)
     assert list(tmp_path.glob("*results.csv"))
+
+
+def test_nanobeir(models: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repository of two data sets, as on the hub: the same names and figures, of all or of some."""
+    parts = {"corpus": CORPUS, "queries": QUERIES}
+    rows = {part: [{"_id": str(i), "text": text} for i, text in enumerate(own)] for part, own in parts.items()}
+    for split, step in (("NanoNQ", 1), ("NanoSciFact", 2)):
+        judged = [{"query-id": str(i), "corpus-id": str(step * i)} for i in range(3)]
+        hub(tmp_path / "hub", split, **rows, qrels=judged, bm25=[])
+    configs = [
+        f"- config_name: {part}\n  data_files:\n"
+        + "".join(f"  - split: {name}\n    path: {part}/{name}-*\n" for name in ("NanoNQ", "NanoSciFact"))
+        for part in ("corpus", "queries", "qrels")
+    ]
+    (tmp_path / "hub" / "README.md").write_text("---\nconfigs:\n" + "".join(configs) + "---\n")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    for options in ({}, {"dataset_names": ["nq"], "ndcg_at_k": [1, 3], "query_prompts": "zero "}):
+        found = []
+        for package, model in zip(NAMES, models, strict=True):
+            kinds = module(package, "evaluation" if "sbert" in package else "sentence_transformer.evaluation")
+            evaluator = kinds.NanoBEIREvaluator(
+                **{"dataset_names": ["nq", "scifact"], **options}, dataset_id=str(tmp_path / "hub")
+            )
+            found.append((evaluator(model), evaluator.primary_metric))
+        (expected, primary), (metrics, named) = found
+        assert primary == named
+        assert set(metrics) == set(expected)
+        same({name: metrics[name] for name in expected}, expected)
 
 
 def test_sequential_evaluation(models: list[Any]) -> None:

@@ -138,6 +138,40 @@ def _paraphrases(texts: Mapping[Any, str], pairs: Iterable[Any] | None = None, k
     )
 
 
+class _PercentError(evaluation.MSEEvaluator):
+    """Theirs is a hundred times the error, without the cosine."""
+
+    def measure(self, vectors: evaluation.Vectors) -> dict[str, float]:
+        return {"negative_mse": 100 * super().measure(vectors)["negative_mse"]}
+
+
+_NANOBEIR = (
+    "ClimateFEVER DBPedia FEVER FiQA2018 HotpotQA MSMARCO NFCorpus NQ QuoraRetrieval SCIDOCS ArguAna SciFact Touche2020"
+)
+
+
+def _nanobeir(
+    similarity: str, dataset_names: Iterable[str] | None = None, dataset_id: str = "", **more: Any
+) -> evaluation.Evaluator:
+    """The suite of a folder, or of a repository of the hub, which is downloaded."""
+    folder = dataset_id or "sentence-transformers/NanoBEIR-en"
+    if not os.path.isdir(folder):
+        from huggingface_hub import snapshot_download
+
+        folder = snapshot_download(folder, repo_type="dataset")
+    known = {name.lower(): f"Nano{name}" for name in _NANOBEIR.split()}
+    sets = None if dataset_names is None else [known.get(name.lower(), name) for name in dataset_names]
+    return evaluation.NanoBEIRSuite(folder, sets, similarity=similarity, **more)
+
+
+class NanoEvaluator(NamedEvaluator):
+    """The suite of NanoBEIR with their names of the metrics: of each data set, and of the mean."""
+
+    def _named(self, metric: str, label: str) -> str:
+        data, _, name = metric.rpartition("_")
+        return f"{'NanoBEIR_mean' if data == 'mean' else data}_{label}_{name}"
+
+
 def _labels(dataloader: Any, loss: Any = None) -> evaluation.Evaluator:
     examples = list(dataloader.dataset)
     first, second = ([example.texts[i] for example in examples] for i in (0, 1))
@@ -204,6 +238,22 @@ KINDS = {
         "mean_accuracy",
         {"source_to_target": "src2trg_accuracy", "target_to_source": "trg2src_accuracy"},
     ),
+    "MSEEvaluator": Kind(
+        _PercentError,
+        "source_sentences=source target_sentences=target teacher_model=teacher show_progress_bar=- batch_size=- name"
+        " write_csv=- truncate_dim!",
+        "{name}",
+        "negative_mse",
+    ),
+    "NanoBEIREvaluator": Kind(
+        _nanobeir,
+        "dataset_names dataset_id mrr_at_k=mrr_at ndcg_at_k=ndcg_at accuracy_at_k=accuracy_at"
+        " precision_recall_at_k=precision_recall_at map_at_k=map_at show_progress_bar=- batch_size=- write_csv=-"
+        " truncate_dim score_functions=similarities main_score_function=main aggregate_fn! aggregate_key!"
+        " query_prompts=query_prompt corpus_prompts=document_prompt write_predictions!",
+        "{similarity}_{name}",
+        "mean_ndcg@",
+    ),
     "LabelAccuracyEvaluator": Kind(_labels, "dataloader name softmax_model=loss write_csv=-", "{name}", "accuracy"),
 }
 
@@ -214,7 +264,7 @@ def evaluators(kinds: Mapping[str, Kind]) -> dict[str, Any]:
 
 
 def _named(kind: Kind, called: str, **options: Any) -> NamedEvaluator:
-    return NamedEvaluator(kind, called, options)
+    return (NanoEvaluator if kind.make is _nanobeir else NamedEvaluator)(kind, called, options)
 
 
 globals().update(evaluators(KINDS))

@@ -48,6 +48,8 @@ _ADAMW = "training is with AdamW and a linear schedule"
 _ONLY = {
     "activation_fct": _LOSS,
     "activation_fn": _LOSS,
+    "aggregate_fn": Only(None, "sbert.evaluation.NanoBEIRSuite gives the figures of each data set"),
+    "aggregate_key": Only("mean"),
     "add_transitive_closure": Only(False, "pass all duplicates"),
     "backend": Only("torch", "'sbert export' writes models for other runtimes"),
     "callback": Only(None, "the history of sbert.Trainer has the scores"),
@@ -68,6 +70,7 @@ _ONLY = {
     "size_average": Only(True),
     "tokenizer_args": _LOADED,
     "tokenizer_name_or_path": Only(None, "pass Transformer(model, tokenizer) of sbert.modules"),
+    "truncate_dim": Only(None, "truncate the vectors of teacher and student, which are arrays"),
     "write_predictions": Only(False),
 }
 # By the names of their parameters.
