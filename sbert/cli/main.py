@@ -10,7 +10,20 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from sbert import __version__
-from sbert.cli import cluster, doctor, encode, evaluate, export, info, map, pairs, search, similarity, train  # noqa: A004
+from sbert.cli import (
+    cluster,
+    doctor,
+    encode,
+    evaluate,
+    export,
+    info,
+    map,  # noqa: A004
+    pairs,
+    resume,
+    search,
+    similarity,
+    train,
+)
 from sbert.cli.benchmark import command as benchmark
 
 # Each has a file with add_arguments(parser) and run(arguments).
@@ -22,6 +35,7 @@ _COMMANDS = {
     "cluster": (cluster, "cluster the texts of a file by meaning"),
     "map": (map, "draw the texts of a file as an interactive map"),
     "train": (train, "train a model on rows of texts"),
+    "resume": (resume, "go on with a run of sbert train"),
     "evaluate": (evaluate, "evaluate a model on standard data sets"),
     "export": (export, "write a model for ONNX, OpenVINO, torch.export or llama.cpp"),
     "benchmark": (benchmark, "measure a model's speed here, and that of other libraries"),

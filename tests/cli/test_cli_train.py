@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 import torch
 
-from sbert import Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer, losses
+from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer, losses
 from sbert.cli.main import main
-from sbert.cli.train import LOSSES, _summary
+from sbert.cli.train import _summary
+from sbert.cli.training.keys import KEYS, SETTINGS
+from sbert.cli.training.losses import LOSSES, WRAPPERS
 from sbert.data import read_rows
 from sbert.evaluation import SimilarityEvaluator
 from sbert.training import Signature
@@ -61,6 +63,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(root / "binary.tsv", labelled(24, [0, 1]))
     write(root / "vectors.jsonl", labelled(8, [[0.5] * 16, [0.25] * 16]))
     write(root / "scores.jsonl", labelled(8, [[0.5, 1], [2, 0]]))
+    lists = labelled(8, [[0.5, 1], [2, 0]])
+    write(root / "lists.jsonl", [{**row, "documents": [row["b"], row["c"]]} for row in lists])
     return root
 
 
@@ -94,15 +98,13 @@ def load(folder: Path) -> SentenceEncoder:
 # ------------------------------------------------------------------------------------------------------- losses
 
 
-def test_the_table_holds_every_loss_of_vectors_with_its_columns() -> None:
+def test_the_table_holds_every_loss_with_its_columns() -> None:
     found = {}
-    # Wrappers; losses for encoders of one's own; one that is added to others; and two for which Python is at hand.
-    others = {"MatryoshkaLoss", "WeightedSum", "AdaptiveLayerLoss", "ContrastiveTensionLoss"}
-    others |= {"GlobalOrthogonalRegularizationLoss", "EmbeddingDistillationLoss", "MegaBatchMarginLoss"}
-    for name in set(losses.__all__) - others:
-        made = getattr(losses, name)
-        if "scores" not in inspect.signature(made.forward).parameters:  # Those are for cross-encoders.
-            found[name] = Signature.of(made(dim=4, classes=2) if name == "SoftmaxLoss" else made())
+    for name in set(losses.__all__) - set(WRAPPERS.values()):
+        arguments = {"SoftmaxLoss": {"dim": 4, "classes": 2}, "CrossEntropyLoss": {"classes": 2}}.get(name, {})
+        made = getattr(losses, name)(**arguments)
+        of_scores = "scores" in inspect.signature(made.forward).parameters
+        found[name] = Signature.of(made).of_pairs() if of_scores else Signature.of(made)
     assert {choice.loss for choice in LOSSES.values()} == set(found)
     for choice in LOSSES.values():
         assert ", ".join(choice.columns) == str(found[choice.loss])
@@ -124,6 +126,15 @@ CASES = {
     "mse": "vectors.jsonl a,b",
     "margin-mse": "sts.tsv a,b,c",
     "kl": "scores.jsonl a,b,c",
+    "mega-batch": "nli.tsv a,b",
+    "embedding-distillation": "vectors.jsonl a,b",
+    "contrastive-tension": "nli.tsv a",
+    "orthogonal": "nli.tsv a,b",
+    "bce": "binary.tsv a,b",
+    "cross-entropy": "nli.tsv a,b",
+    "squared-error": "binary.tsv a,b",
+    **dict.fromkeys(["lambda-loss", "ranknet", "listnet", "listmle", "score-margin-mse"], "lists.jsonl a,documents"),
+    "localized-contrastive": "lists.jsonl a,documents",
 }
 
 
@@ -131,11 +142,17 @@ CASES = {
 def test_every_loss_trains(folder: Path, tmp_path: Path, run: Run, name: str) -> None:
     data, columns, *more = CASES[name].split()
     label = [] if LOSSES[name].label == "none" else ["--label", "y"]
+    is_scorer = LOSSES[name].reads != "texts"
+    more += ["--cross-encoder"] * is_scorer
     line = f"--model @bert --data @{data} --columns {columns} --loss {name} --steps 2 --batch-size 24"
     code, said, errors = run(line, *label, *more, "--output", tmp_path / "out")
     assert (code, errors) == (0, "")
     assert f"{tmp_path / 'out' / 'final'}: 2 steps, last loss " in said
-    assert not same(load(tmp_path / "out" / "final"), load(folder / "bert"))
+    made = tmp_path / "out" / "final"
+    if is_scorer:
+        assert CrossEncoder(made, device="cpu").predict(("boat", "lake")).shape == ((3,) if "nli" in data else ())
+    else:
+        assert not same(load(made), load(folder / "bert"))
 
 
 # ------------------------------------------------------------------------------------- the same as in Python
@@ -180,16 +197,15 @@ def test_it_does_what_the_trainer_does(folder: Path, tmp_path: Path, run: Run) -
     assert one.count("evaluation") == 2
 
 
-def test_every_setting_in_the_help_has_the_default_that_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["train", "--help"])
-    said = " ".join(capsys.readouterr().out.split())
+def test_every_setting_is_in_the_table_with_the_default_that_the_help_says() -> None:
     defaults = TrainingConfig()
-    names = "batch_size accumulation learning_rate warmup weight_decay max_gradient_norm dtype seed keep log_every"
-    found = dict(re.findall(r"--([a-z-]+) [A-Z]+ (?:(?!--).)*?\(([0-9a-z.-]+)\)", said))
-    assert found == {name.replace("_", "-"): str(getattr(defaults, name)) for name in names.split()} | {
-        "epochs": "1"
-    }  # Where neither epochs nor steps are given.
+    fields = set(TrainingConfig.__dataclass_fields__)
+    others = {"output", "prompts", "shuffle_buffer", "batch_size", "sampler"}  # shuffle_buffer is for streams.
+    assert set(SETTINGS) == fields - others
+    for name in set(SETTINGS) & fields:
+        said = re.search(r"\(([0-9a-z_.-]+)\)$", KEYS[name].about)
+        if said and name != "epochs":  # 1 where neither epochs nor steps are given.
+            assert said[1] == str(getattr(defaults, name)).lower()
 
 
 @pytest.mark.parametrize(
@@ -311,7 +327,7 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, run: Run, monkeypatch: p
     code, _, errors = run(line, tmp_path / "cut")
     last = tmp_path / "cut" / "checkpoints" / "step-00000004"
     assert code == 130
-    assert errors == f"sbert: interrupted; to continue from {last}, run the same command with --resume\n"
+    assert errors == f"sbert: interrupted; to continue from {last}, run: sbert resume {tmp_path / 'cut'}\n"
     assert not (tmp_path / "cut" / "final").exists()
 
     code, _, errors = run(line, tmp_path / "cut")
@@ -360,7 +376,7 @@ def test_ctrl_c_in_a_process_of_its_own(folder: Path, tmp_path: Path) -> None:
             child.kill()
     last = max((tmp_path / "out" / "checkpoints").glob("step-*"))
     assert (child.returncode, said) == (130, "")
-    assert errors == f"sbert: interrupted; to continue from {last}, run the same command with --resume\n"
+    assert errors == f"sbert: interrupted; to continue from {last}, run: sbert resume {tmp_path / 'out'}\n"
     assert load(last).encode("boat").shape == (16,)
 
 
@@ -384,7 +400,7 @@ PAIRS = "--model @bert --data @nli.tsv --columns a,b"
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (f"{PAIRS} --label y --loss dance", "invalid choice: 'dance'"),
+        (f"{PAIRS} --label y --loss dance", "loss='dance' is unknown"),
         (f"{PAIRS} --loss softmax", "--loss softmax takes a class as label; name its column with --label"),
         (f"{PAIRS} --loss kl", "--loss kl takes a list as label; name its column with --label"),
         (f"{PAIRS} --loss ranking --label y", "ranking takes no labels; leave --label, --classes, --scale and"),
