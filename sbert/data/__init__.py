@@ -6,7 +6,8 @@ JSONL, JSON and Parquet files. The other readers know the layout in which the fi
 | reader | data |
 |---|---|
 | ``read_sts``, ``read_sts_year``, ``read_sick`` | STS benchmark and KorSTS; a year of STS12 to STS16 by sub-set; SICK |
-| ``read_nli``, ``read_triplets`` | SNLI, MultiNLI, KorNLI; the triplets of AllNLI |
+| ``read_nli``, ``read_triplets`` | SNLI, MultiNLI, KorNLI; the triplets of AllNLI and of Wikipedia's sections |
+| ``read_afs`` | pairs of arguments with scores by topic: Argument Facet Similarity |
 | ``read_transfer`` | a task of SentEval with its parts; SICK-E, SNLI and MNLI, too |
 | ``read_retrieval`` | a folder in BEIR's layout: ``RetrievalEvaluator(*read_retrieval(folder))`` |
 | ``read_hub_retrieval`` | the data sets of NanoBEIR and of repositories like it, with the candidates that BM25 found |
@@ -32,6 +33,7 @@ A data frame of pandas, polars or Arrow needs no reader: the trainer takes it as
 - A line that does not fit is an error with its number. Nothing is skipped.
 """
 
+from sbert.data.afs import read_afs
 from sbert.data.hub_retrieval import HubRetrieval, read_hub_retrieval
 from sbert.data.nli import read_nli, read_triplets
 from sbert.data.records import FORMATS
@@ -45,6 +47,7 @@ __all__ = [
     "HubRetrieval",
     "Retrieval",
     "TransferTask",
+    "read_afs",
     "read_classes",
     "read_hub_retrieval",
     "read_nli",

@@ -57,14 +57,14 @@ def read_nli(path: Name, classes: Sequence[str] = CLASSES, *, split: str | None 
 
 
 def read_triplets(path: Name, *, split: str | None = None) -> list[dict[str, Any]]:
-    r"""Read triplets of an anchor, a positive and a negative, such as those of AllNLI.
+    r"""Read triplets of an anchor, a positive and a negative, such as those of AllNLI or of Wikipedia's sections.
 
     In AllNLI, the anchor is a premise; the positive is a hypothesis that it entails, the negative one that it
     contradicts. The rows can be passed to ``TripletLoss`` and ``MultipleNegativesRankingLoss``.
 
     Args:
-        path: TSV, CSV or JSONL with anchor, positive and negative; or with sent0, sent1 and hard_neg, as in SimCSE; or
-            JSONL with an array of three texts per line.
+        path: TSV, CSV or JSONL with anchor, positive and negative; with sent0, sent1 and hard_neg, as in SimCSE; with
+            Sentence1 to Sentence3, as wikipedia-sections-triplets; or JSONL with an array of three texts per line.
         split: The split to read, if the file has a column named split. Default: all rows.
 
     Returns:
@@ -76,6 +76,7 @@ def read_triplets(path: Name, *, split: str | None = None) -> list[dict[str, Any
 
     References:
         Gao et al., 2021, section 4. https://arxiv.org/abs/2104.08821
+        Ein Dor et al., 2018 (Wikipedia's sections). https://aclanthology.org/P18-2009
 
     Example:
         >>> import tempfile

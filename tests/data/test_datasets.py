@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sbert.data import (
+    read_afs,
     read_hub_retrieval,
     read_nli,
     read_retrieval,
@@ -567,3 +568,49 @@ def test_a_file_of_a_repository_cut_short(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ValueError, match="not a valid Parquet file"):
         read_hub_retrieval(tmp_path)
+
+
+# ------------------------------------------------------------------------------- arguments and Wikipedia's sections
+
+
+AFS = """regression_label,AnnotatedBy_1,sentence_1,sentence_2\r
+3.4,4,"Guns, he said, don\u2019t kill.",People do.\r
+0.0,0,A gun.,"A ""right""."\r
+"""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+def test_arguments(tmp_path: Path, encoding: str) -> None:
+    """As released: columns of annotators between, typographic marks of Windows, and quoted cells."""
+    for name in ("DP", "GC", "GM"):
+        put(tmp_path / f"ArgPairs_{name}.csv", AFS, encoding)
+    found = read_afs(tmp_path)
+    assert list(found) == ["death penalty", "gun control", "gay marriage"]
+    first = {"first": "Guns, he said, don\u2019t kill.", "second": "People do.", "label": 3.4 / 5}
+    assert found["gun control"] == [first, {"first": "A gun.", "second": 'A "right".', "label": 0}]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "no column 'sentence_1'"),
+        (AFS.splitlines()[0], "has no rows; download"),
+        (AFS.replace("3.4", "7"), r"line 2: the label 7 is not within scale=0 to 5"),
+        (AFS.replace("0.0", "?"), r"line 3: the label '\?' is not a number"),
+        (AFS + "1,2", "line 4: column 'first' is empty"),
+        (AFS + '1,2,"a', "line 3: unexpected end of data; fix the quotes"),
+    ],
+)
+def test_arguments_refuse(tmp_path: Path, content: str, message: str) -> None:
+    for name in ("DP", "GC", "GM"):
+        put(tmp_path / f"ArgPairs_{name}.csv", content if name == "GC" else AFS)
+    with pytest.raises(ValueError, match=message):
+        read_afs(tmp_path)
+    (tmp_path / "ArgPairs_GC.csv").unlink()
+    with pytest.raises(FileNotFoundError, match=r"has no ArgPairs_GC.csv"):
+        read_afs(tmp_path)
+
+
+def test_triplets_of_wikipedias_sections(tmp_path: Path) -> None:
+    path = put(tmp_path / "test.csv", 'Sentence1,Sentence2,Sentence3\n"In 1066, it fell.",It rose.,"It ""sings""."\n')
+    assert read_triplets(path) == [{"anchor": "In 1066, it fell.", "positive": "It rose.", "negative": 'It "sings".'}]
