@@ -5,9 +5,16 @@ import math
 from examples.paper.report import AVERAGE, Row, Table, mean_and_deviation, shown
 
 # Systems without randomness, measured once.
-FIXED = ("Avg. GloVe embeddings", "Avg. BERT embeddings", "BERT CLS-vector")
+FIXED = ("Avg. GloVe embeddings", "Avg. fastText embeddings", "Avg. BERT embeddings", "BERT CLS-vector")
 # By table, pairs of rows to compare, and the columns.
 PAIRS: dict[int, list[tuple[str, str, tuple[str, ...]]]] = {
+    3: [
+        ("SBERT-AFS, 10-fold", "BERT-AFS, 10-fold", ("Pearson", "Spearman")),
+        ("SBERT-AFS, cross-topic", "BERT-AFS, cross-topic", ("Pearson", "Spearman")),
+        ("BERT-AFS, cross-topic", "BERT-AFS, 10-fold", ("Pearson", "Spearman")),
+        ("SBERT-AFS, cross-topic", "SBERT-AFS, 10-fold", ("Pearson", "Spearman")),
+    ],
+    4: [("Avg. GloVe embeddings", "SBERT-WikiSec", ("accuracy",))],
     1: [
         ("BERT CLS-vector", "Avg. BERT embeddings", ("STSb", "SICK-R", AVERAGE)),
         ("Avg. BERT embeddings", "Avg. GloVe embeddings", ("STSb", "SICK-R", AVERAGE)),
@@ -45,13 +52,17 @@ RULE = (
 
 def claims(table: Table) -> list[str]:
     """The rule, and one line per comparison for which there are figures."""
-    rows = {row.name: row for row in table.rows}
-    lines = [
-        claim(rows[one], rows[two], column, table.digits)
-        for one, two, columns in PAIRS.get(table.number, [])
-        for column in columns
-        if one in rows and two in rows and rows[one].here.get(column) and rows[two].here.get(column)
-    ]
+    backbones = [name for name in dict.fromkeys(row.name.removeprefix(row.plain) for row in table.rows) if name]
+    lines: list[str] = []
+    for backbone in backbones or [""]:
+        rows = {row.plain: row for row in table.rows if row.name in (row.plain, row.plain + backbone)}
+        lines += [
+            claim(rows[one], rows[two], column, table.digits)
+            for one, two, columns in PAIRS.get(table.number, [])
+            for column in columns
+            if one in rows and two in rows and rows[one].here.get(column) and rows[two].here.get(column)
+        ]
+    lines = list(dict.fromkeys(lines))
     return [RULE, "\n".join(f"- {line}" for line in lines)] if lines else []
 
 
@@ -59,7 +70,7 @@ def claim(one: Row, two: Row, column: str, digits: int = 2) -> str:
     """Compare two systems in a column, and say whether the paper agrees."""
     figures = [mean_and_deviation(row.here[column]) for row in (one, two)]
     seeds = [len(row.here[column]) for row in (one, two)]
-    trained = [count for row, count in zip((one, two), seeds, strict=True) if row.name not in FIXED]
+    trained = [count for row, count in zip((one, two), seeds, strict=True) if row.plain not in FIXED]
     if not trained or 1 in trained:
         sign, reason = "?", "one seed; not decided" if trained else "nothing is trained, one figure each; not decided"
     else:

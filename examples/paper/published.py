@@ -4,11 +4,15 @@ from typing import Any
 
 STS = ["STS12", "STS13", "STS14", "STS15", "STS16", "STSb", "SICK-R"]
 TRANSFER = ["MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC"]
-SPEEDS = ["in input order", "smart batching"]
-COLUMNS = {1: STS, 2: ["STSb"], 5: TRANSFER, 6: ["NLI", "STSb"], 7: SPEEDS}
+ARGUMENTS, SECTIONS = ["Pearson", "Spearman"], ["accuracy"]
+WAYS, DEVICES = ["in input order", "smart batching"], {"cpu": "CPU", "cuda": "GPU"}
+SPEEDS = [f"{way}, {device}" for device in DEVICES.values() for way in WAYS]
+COLUMNS = {1: STS, 2: ["STSb"], 3: ARGUMENTS, 4: SECTIONS, 5: TRANSFER, 6: ["NLI", "STSb"], 7: SPEEDS}
 TITLES = {
     1: "similarity; Spearman's correlation",
     2: "the STS benchmark, test; Spearman's correlation",
+    3: "Argument Facet Similarity; correlations of similarities and scores",
+    4: "the sections of Wikipedia's articles; accuracy on triplets",
     5: "transfer; accuracy of a logistic regression",
     6: "ablation, the STS benchmark, dev; Spearman's correlation by what was trained on",
     7: "sentences a second",
@@ -40,8 +44,28 @@ _PAPER_2 = {  # And the deviation over ten seeds.
     "SRoBERTa-NLI-STSb-base": (84.79, 0.38),
     "SRoBERTa-NLI-STSb-large": (86.15, 0.35),
 }
+_PAPER_3 = {  # Pearson's and Spearman's correlation.
+    "Avg. GloVe embeddings": (32.40, 34.00),
+    "InferSent": (27.08, 26.63),
+    "BERT-AFS-base, 10-fold": (77.20, 74.84),
+    "SBERT-AFS-base, 10-fold": (76.57, 74.13),
+    "BERT-AFS-large, 10-fold": (78.68, 76.38),
+    "SBERT-AFS-large, 10-fold": (77.85, 75.93),
+    "BERT-AFS-base, cross-topic": (58.49, 57.23),
+    "SBERT-AFS-base, cross-topic": (52.34, 50.65),
+    "BERT-AFS-large, cross-topic": (62.02, 60.34),
+    "SBERT-AFS-large, cross-topic": (53.82, 53.10),
+}
+_PAPER_4 = {  # The mean of word vectors is that of Ein Dor et al., 2018.
+    "Avg. GloVe embeddings": (65.0,),
+    "SBERT-WikiSec-base": (80.42,),
+    "SBERT-WikiSec-large": (80.78,),
+    "SRoBERTa-WikiSec-base": (79.45,),
+    "SRoBERTa-WikiSec-large": (79.73,),
+}
 _PAPER_5 = {
     "Avg. GloVe embeddings": (77.25, 78.30, 91.17, 87.85, 80.18, 83.0, 72.87),
+    "Avg. fastText embeddings": (77.96, 79.23, 91.68, 87.81, 82.15, 83.6, 74.49),
     "Avg. BERT embeddings": (78.66, 86.25, 94.37, 88.66, 84.40, 92.8, 69.45),
     "BERT CLS-vector": (78.68, 84.85, 94.21, 88.23, 84.13, 91.4, 71.13),
     "InferSent": (81.57, 86.54, 92.50, 90.38, 84.18, 88.2, 75.77),
@@ -66,6 +90,20 @@ _PAPER_7 = {  # Sentences a second on a CPU (i7-5820K) and on a GPU (V100); SBER
     "SBERT-base": {"cpu": (44, 83), "cuda": (1378, 2042)},
 }
 
+# The groups of a table's rows, by what their systems were trained on.
+GROUPS = {
+    2: {
+        "Not trained for STS": (),
+        "Trained on the STS benchmark": ("BERT-STSb", "SBERT-STSb"),
+        "Trained on NLI and the STS benchmark": ("BERT-NLI-STSb", "SBERT-NLI-STSb"),
+    },
+    3: {
+        "Not trained on arguments": (),
+        "10-fold cross-validation": ("BERT-AFS, 10-fold", "SBERT-AFS, 10-fold"),
+        "Trained on two topics, measured on the third": ("BERT-AFS, cross-topic", "SBERT-AFS, cross-topic"),
+    },
+}
+
 # Our rows, where the paper's has another name.
 _BESIDE = {
     "BiLSTM-max, NLI": "InferSent",
@@ -74,7 +112,13 @@ _BESIDE = {
 }
 
 
-def paper(table: int, row: str, kind: str = "SBERT", size: str = "base", device: str = "cpu") -> dict[str, Any]:
+def group(table: int, row: str) -> str:
+    """The group of a row; the first group has all rows that no other names."""
+    groups = GROUPS.get(table, {"": ()})
+    return next((name for name, rows in groups.items() if row in rows), next(iter(groups)))
+
+
+def paper(table: int, row: str, kind: str = "SBERT", size: str = "base") -> dict[str, Any]:
     """The published figures of a row, by column: a mean, or a mean and its standard deviation.
 
     Args:
@@ -82,16 +126,21 @@ def paper(table: int, row: str, kind: str = "SBERT", size: str = "base", device:
         row: Its name here.
         kind: ``"SBERT"`` or ``"SRoBERTa"``, by the backbone.
         size: ``"base"`` or ``"large"``.
-        device: ``"cpu"`` or ``"cuda"``, for the speed.
     """
     name = _BESIDE.get(row, row)
-    if table != 7 and name.startswith(("SBERT-", "BERT-")):
-        # The S is for a sentence's vector; a RoBERTa that reads both sentences stands in no table.
-        name = f"{name.replace('SBERT', kind)}-{size}" if name[0] == "S" or kind == "SBERT" else ""
     if table == 7:
-        figures = _PAPER_7.get(name, {}).get(device, ())
-    else:
-        figures = {1: _PAPER_1, 2: _PAPER_2, 5: _PAPER_5, 6: _PAPER_6}[table].get(name, ())
+        found = _PAPER_7.get(name, {})
+        return {
+            f"{way}, {DEVICES[device]}": (figure,)
+            for device, figures in found.items()
+            for way, figure in zip(WAYS, figures, strict=False)
+        }
+    if name.startswith(("SBERT-", "BERT-")):
+        # The S is for a sentence's vector; a RoBERTa that reads both sentences stands in no table.
+        system, comma, protocol = name.partition(",")
+        name = f"{system.replace('SBERT', kind)}-{size}{comma}{protocol}" if name[0] == "S" or kind == "SBERT" else ""
+    tables = {1: _PAPER_1, 2: _PAPER_2, 3: _PAPER_3, 4: _PAPER_4, 5: _PAPER_5, 6: _PAPER_6}
+    figures = tables[table].get(name, ())
     if table == 2:
         return {"STSb": figures} if figures else {}
     return {column: (figure,) for column, figure in zip(COLUMNS[table], figures, strict=False)}

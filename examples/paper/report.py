@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from examples.paper.published import COLUMNS, TITLES
+from examples.paper.published import COLUMNS, TITLES, group
 
 AVERAGE = "Avg."
 # The only row of Table 1 that is trained on scores.
@@ -19,6 +19,10 @@ class Row:
     name: str
     here: dict[str, list[float]]
     paper: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    plain: str = ""  # The name without that of the backbone.
+
+    def __post_init__(self) -> None:
+        self.plain = self.plain or self.name.partition(" [")[0]
 
 
 @dataclass
@@ -39,14 +43,16 @@ def collect(results: list[dict[str, Any]], number: int, rows: list[tuple[str, di
     Args:
         results: Dicts with ``table``, ``system``, ``seed`` and ``figures`` (fractions, except for speeds).
         number: The number of the table.
-        rows: Names, and the paper's figures by column.
+        rows: Names, with that of the backbone in brackets if there are several, and the paper's figures by column.
     """
     own = sorted((result for result in results if result["table"] == number), key=lambda result: result["seed"])
     here: dict[str, dict[str, list[float]]] = {name: {} for name, _ in rows}
     for result in own:
         for column, value in result["figures"].items():
             here[result["system"]].setdefault(column, []).append(value * (1 if number == 7 else 100))
-    columns = [column for column in COLUMNS[number] if any(column in figures for figures in here.values())]
+    # The paper's speeds on a GPU stand beside ours on a CPU, and the other way round.
+    known = [*here.values(), *(paper for name, paper in rows if number == 7 and here[name])]
+    columns = [column for column in COLUMNS[number] if any(column in figures for figures in known)]
     measured = [Row(name, here[name], paper) for name, paper in rows if here[name]]
     table = Table(number, TITLES[number], columns, measured, 0 if number == 7 else 2)
     missing = [column for column in COLUMNS[number] if column not in columns]
@@ -84,15 +90,26 @@ def mean_and_deviation(figures: list[float]) -> tuple[float, ...]:
 
 
 def markdown(table: Table) -> str:
-    """The table as Markdown, with the paper's figures in brackets."""
+    """The table as Markdown, with the paper's figures in brackets, and ours bold where none is higher."""
+    means = {(row.name, column): statistics.fmean(x) for row in table.rows for column, x in row.here.items() if x}
+    best = {
+        column: max((x for (_, where), x in means.items() if where == column), default=0) for column in table.columns
+    }
 
     def cell(row: Row, column: str) -> str:
         here, paper = row.here.get(column), row.paper.get(column)
         first = shown(mean_and_deviation(here), table.digits) if here else "–"
+        if len(table.rows) > 1 and means.get((row.name, column)) == best[column]:
+            first = f"**{first}**"
         return f"{first} ({shown(paper, table.digits)})" if paper else first
 
     lines = [["", *table.columns], ["---", *["---:"] * len(table.columns)]]
-    lines += [[row.name, *(cell(row, column) for column in table.columns)] for row in table.rows]
+    before = ""
+    for row in table.rows:
+        if (now := group(table.number, row.plain)) != before:
+            lines.append([f"*{now}*", *[""] * len(table.columns)])
+        lines.append([row.name, *(cell(row, column) for column in table.columns)])
+        before = now
     # A vertical bar in a name would end its cell.
     body = "\n".join("| " + " | ".join(part.replace("|", "\\|") for part in line) + " |" for line in lines)
     return "\n\n".join([f"## Table {table.number}: {table.title}", body, *table.notes]) + "\n"

@@ -1,15 +1,18 @@
 """The tables of the Sentence-BERT paper, measured here and printed beside the paper's figures.
 
-python -m examples.paper.reproduce --data FOLDER --backbone NAME_OR_FOLDER --output FOLDER
+python -m examples.paper.reproduce --data FOLDER --backbone NAME_OR_FOLDER[,NAME_OR_FOLDER] --output FOLDER
     [--tables 1,2] [--quick] [--seeds N]
 
-FOLDER holds stsb, sts, sick, nli, senteval, and vectors with a GloVe file; the program reports and skips what is
-missing. The backbone is a transformer, from the hub or in a folder; the paper's is bert-base-uncased. The tables go to
+FOLDER holds stsb, sts, sick, nli, senteval, afs (ArgPairs_*.csv), wikipedia-sections-triplets (train.csv, test.csv),
+and vectors with a GloVe file and one of fastText (*.vec); the program reports and skips what is missing. A backbone is
+a transformer, from the hub or in a folder; the paper's are bert-base-uncased, bert-large-uncased, roberta-base and
+roberta-large. The rows of several backbones, separated by commas, are joined in one table. The tables go to
 OUTPUT/tables.md and OUTPUT/*.png. Each result is written to OUTPUT/results.jsonl at once, and trainings write
 checkpoints, so that an interrupted run continues where it stopped.
 """
 
 import argparse
+import csv
 import gzip
 import json
 import random
@@ -20,17 +23,17 @@ from typing import Any
 
 import torch
 
-from examples.paper.cells import ROWS, Study, word_vectors
+from examples.paper.cells import ROWS, SHARED, Study, word_vectors
 from examples.paper.claims import claims
 from examples.paper.published import COLUMNS, paper
 from examples.paper.report import AVERAGE, Table, chart, collect, markdown
-from examples.paper.systems import inference_files
+from examples.paper.systems import SECTIONS, inference_files
 from sbert import Transformer
 from sbert.evaluation import write_line
 
-PARTS = ("stsb", "sts", "sick", "nli", "senteval", "vectors")
+PARTS = ("stsb", "sts", "sick", "nli", "senteval", "afs", SECTIONS, "vectors")
 # Number of rows of each file with --quick.
-SAMPLED = {"stsb": 300, "sts": 100, "sick": 300, "nli": 500, "senteval": 300}
+SAMPLED = {"stsb": 300, "sts": 100, "sick": 300, "nli": 500, "senteval": 300, "afs": 60, SECTIONS: 300}
 # Options that must not change between runs into one folder.
 FIXED = ("data", "backbone", "quick", "hidden", "dtype", "learning_rate")
 
@@ -39,9 +42,9 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--backbone", required=True, metavar="NAME_OR_FOLDER")
+    parser.add_argument("--backbone", required=True, metavar="A,B", help="transformers: names or folders")
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--tables", default="1,2,5,6,7", help="table numbers, separated by commas")
+    parser.add_argument("--tables", default="1,2,3,4,5,6,7", help="table numbers, separated by commas")
     parser.add_argument("--quick", action="store_true", help="use small samples of the data")
     parser.add_argument("--seeds", type=int, help="trainings of each system: 3, or 2 with --quick; the paper has 10")
     parser.add_argument("--learning-rate", type=float, help="of transformers: 2e-5 as in the paper, 1e-4 with --quick")
@@ -78,6 +81,9 @@ def sample(data: Path, folder: Path) -> Path:
         for path in sorted(inference_files(data) if part == "nli" else (data / part).rglob("*.*")):
             target = half / str(path.relative_to(data)).removesuffix(".gz")
             target.parent.mkdir(parents=True, exist_ok=True)
+            if part in ("afs", SECTIONS) and path.suffix == ".csv":
+                sample_csv(path, target, most)
+                continue
             if ".tsv" not in path.suffixes:  # Another format: copied as it is.
                 shutil.copy(path, target.with_name(path.name))
                 continue
@@ -87,6 +93,13 @@ def sample(data: Path, folder: Path) -> Path:
             target.write_text(header + "".join(rows[row] for row in sorted(chosen)), encoding="utf-8", newline="\n")
     half.rename(folder)
     return folder
+
+
+def sample_csv(path: Path, target: Path, most: int) -> None:
+    """A random sample of the rows of a CSV file of any encoding."""
+    with path.open(encoding="latin-1", newline="") as file, target.open("w", encoding="latin-1", newline="") as copy:
+        header, *rows = csv.reader(file)
+        csv.writer(copy).writerows([header, *random.Random(0).sample(rows, min(most, len(rows)))])
 
 
 def whole_lines(path: Path) -> list[dict[str, Any]]:
@@ -100,8 +113,9 @@ def whole_lines(path: Path) -> list[dict[str, Any]]:
 
 def preface(options: argparse.Namespace, missing: list[str]) -> list[str]:
     """The notes above all tables."""
-    said = [f"Backbone {Path(options.backbone).name}, {options.device}, vectors in float32; seeds: {options.seeds}."]
-    said[0] += " The paper's figures are in brackets; ± is the standard deviation over seeds."
+    names = ", ".join(Path(name).name for name in options.backbone.split(","))
+    said = [f"Backbone {names}, {options.device}, vectors in float32; seeds: {options.seeds}."]
+    said[0] += " The paper's figures are in brackets; ± is the standard deviation over seeds; the best are bold."
     if options.quick:
         said.append("Quick: trained and evaluated on small samples, which tests the program, not the quality.")
     if options.vectors is not None:
@@ -114,32 +128,33 @@ def preface(options: argparse.Namespace, missing: list[str]) -> list[str]:
 def main() -> None:
     """Measure what has no result yet, and print the tables."""
     options = arguments()
-    options.vectors = word_vectors(options.data)
     missing = [part for part in PARTS if not (options.data / part).is_dir()]
+    options.vectors, options.fasttext = word_vectors(options.data), word_vectors(options.data, "*.vec*")
+    if options.fasttext is None:
+        missing.append("fastText's vectors")
     if options.quick:
         options.data = sample(options.data, options.output / "sample")
-    file = options.output / "results.jsonl"
-    results = whole_lines(file)
-    done = [result["cell"] for result in results]
-    study, wanted = Study(options), sorted(map(int, options.tables.split(",")))
-    for number in wanted:
-        for cell in study.cells(number):
-            if cell.key in done:
-                continue
-            start = time.perf_counter()
-            figures = cell.measure()
-            about = {"cell": cell.key, "table": number, "system": cell.system, "seed": cell.seed}
-            write_line(file, {**about, "figures": figures, "seconds": round(time.perf_counter() - start, 1)})
-            results = whole_lines(file)
-            said = ", ".join(f"{name} {figure:,.4g}" for name, figure in figures.items())
-            print(f"table {number}, {cell.system}, seed {cell.seed}: {said}", flush=True)
-
-    config = Transformer(options.backbone).auto_model.config
-    kind = "SRoBERTa" if "roberta" in config.model_type else "SBERT"
-    size = "large" if config.hidden_size >= 1024 else "base"
+    wanted, backbones = sorted(map(int, options.tables.split(","))), options.backbone.split(",")
+    results: list[dict[str, Any]] = []
+    papers: dict[str, tuple[str, str]] = {}  # By what is added to a row's name: the paper's kind and size.
+    for place, backbone in enumerate(backbones):
+        own = argparse.Namespace(**{**vars(options), "backbone": backbone})
+        added = f" [{Path(backbone).name}]" if backbones[1:] else ""
+        if added in papers:
+            raise SystemExit(f"two backbones are named {Path(backbone).name}; rename one of the folders")
+        if added:
+            own.output = options.output / Path(backbone).name
+        papers[added] = like(backbone)
+        for result in measured(own, wanted, shared=place == 0):
+            row = result["system"]
+            results.append({**result, "system": row if row in SHARED else row + added})
     written = ["# The paper's tables", *preface(options, missing)]
     for number in wanted:
-        rows = [(row, paper(number, row, kind, size, options.device.partition(":")[0])) for row in ROWS[number]]
+        rows = [
+            (row if row in SHARED else row + added, paper(number, row, *about))
+            for row in ROWS[number]
+            for added, about in (list(papers.items())[:1] if row in SHARED else papers.items())
+        ]
         table = collect([result for result in results if result["seed"] < options.seeds], number, rows)
         if table.rows:
             table.notes += claims(table)
@@ -148,6 +163,32 @@ def main() -> None:
     text = "\n\n".join(written)
     (options.output / "tables.md").write_text(text, encoding="utf-8")
     print(f"\n{text}")
+
+
+def measured(options: argparse.Namespace, wanted: list[int], shared: bool) -> list[dict[str, Any]]:
+    """The results with one backbone; what has none yet is measured. ``shared``: also of rows without a transformer."""
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / "results.jsonl"
+    results, study = whole_lines(file), Study(options)
+    done = [result["cell"] for result in results]
+    for number in wanted:
+        for cell in study.cells(number):
+            if cell.key in done or (cell.system in SHARED and not shared):
+                continue
+            start = time.perf_counter()
+            figures = cell.measure()
+            about = {"cell": cell.key, "table": number, "system": cell.system, "seed": cell.seed}
+            write_line(file, {**about, "figures": figures, "seconds": round(time.perf_counter() - start, 1)})
+            results = whole_lines(file)
+            said = ", ".join(f"{name} {figure:,.4g}" for name, figure in figures.items())
+            print(f"table {number}, {cell.system}, seed {cell.seed}: {said}", flush=True)
+    return results
+
+
+def like(backbone: str) -> tuple[str, str]:
+    """The paper's system with such a backbone, and its size."""
+    config = Transformer(backbone).auto_model.config
+    return "SRoBERTa" if "roberta" in config.model_type else "SBERT", "large" if config.hidden_size >= 1024 else "base"
 
 
 def draw(table: Table, path: Path) -> None:

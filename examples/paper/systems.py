@@ -1,16 +1,18 @@
 """The systems in the tables of the Sentence-BERT paper: their modules and their training."""
 
 import argparse
+import random
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from sbert import LSTM, CrossEncoder, Dense, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert import WordEmbeddings as Words
-from sbert.data import read_nli, read_sts
-from sbert.losses import CosineSimilarityLoss, SoftmaxLoss
+from sbert.data import read_afs, read_nli, read_sts, read_triplets
+from sbert.losses import CosineSimilarityLoss, SoftmaxLoss, TripletLoss
 
 # The input of the NLI classifier: the rows of the paper's Table 6, and the paper's choice.
 CONCATENATIONS = {
@@ -24,6 +26,10 @@ CONCATENATIONS = {
 }
 CHOSEN = "u-v-difference"
 WORDS_RATE = 1e-3  # Learning rate of systems with random initial weights.
+# What is not trained.
+FROZEN = ("words", "fasttext", "tokens", "cls")
+FOLDS = 10  # Of the arguments.
+SECTIONS = "wikipedia-sections-triplets"  # The folder of train.csv and test.csv.
 CHECKPOINTS = 500  # Steps between two checkpoints.
 
 
@@ -71,8 +77,9 @@ def without_head(pairs: CrossEncoder, folder: Path) -> Path:
 class Systems:
     """Provides the systems by name; trained systems are saved in one folder each, and trained once.
 
-    Names: ``words``, ``tokens``, ``cls``, ``bilstm``, ``averaging``; ``sbert-nli-POOLING-CONCATENATION``,
-    ``sbert-stsb-POOLING``, ``sbert-nli-stsb``; and the cross-encoders ``bert-nli``, ``bert-stsb``, ``bert-nli-stsb``.
+    Names: ``words``, ``fasttext``, ``tokens``, ``cls``, ``bilstm``, ``averaging``; ``sbert-nli-POOLING-CONCATENATION``,
+    ``sbert-stsb-POOLING``, ``sbert-nli-stsb``, ``sbert-wikisec``; the cross-encoders ``bert-nli``, ``bert-stsb``,
+    ``bert-nli-stsb``; and of each part left out of the arguments, ``sbert-afs-fold-0``, ``bert-afs-topic-2`` and so on.
 
     Args:
         options: ``data`` and ``vectors`` (what to train on, and the file of word vectors), ``backbone``, ``output``,
@@ -84,7 +91,7 @@ class Systems:
 
     def get(self, name: str, seed: int = 0) -> SentenceEncoder | CrossEncoder:
         """Return a system; train it if needed, or continue an interrupted training from its checkpoint."""
-        if name in ("words", "tokens", "cls"):
+        if name in FROZEN:
             return self._start(name, seed).to(self.options.device)
         folder = self.folder(name, seed)
         kind = CrossEncoder if name.startswith("bert") else SentenceEncoder
@@ -112,22 +119,24 @@ class Systems:
             torch.manual_seed(seed)
             return CrossEncoder(start, classes=1)
         if name.startswith("sbert"):
-            return sbert(options.backbone, name.split("-")[2])
+            return sbert(
+                options.backbone, name.split("-")[2] if name.startswith(("sbert-nli", "sbert-stsb")) else "mean"
+            )
         made = {
             "words": lambda: average_words(options.vectors),
+            "fasttext": lambda: SentenceEncoder(Words.from_text_file(options.fasttext), Pooling("mean")),
             "tokens": lambda: average_tokens(options.backbone),
             "cls": lambda: first_token(options.backbone),
             "bilstm": lambda: bilstm(options.vectors, options.hidden),
             "averaging": lambda: averaging_network(options.vectors),
             "bert-nli": lambda: CrossEncoder(options.backbone, classes=3),
-            "bert-stsb": lambda: CrossEncoder(options.backbone, classes=1),
         }
-        return made[name]()
+        return made[name]() if name in made else CrossEncoder(options.backbone, classes=1)
 
     def _train(self, name: str, model: SentenceEncoder | CrossEncoder, seed: int) -> None:
-        """Train for one epoch of NLI or four epochs of the STS benchmark, as in the paper."""
+        """Train for one epoch of NLI or triplets, or four epochs of scores, as in the paper."""
         torch.manual_seed(seed)  # For the classifier.
-        scored = name.endswith("-stsb") or "-stsb-" in name
+        scored = any(part in f"{name}-" for part in ("-stsb-", "-afs-"))
         of_words = name in ("bilstm", "averaging")
         config = TrainingConfig(
             output=self.folder(name, seed),
@@ -139,17 +148,45 @@ class Systems:
             checkpoint_every=CHECKPOINTS,
             keep=1,
         )
-        rows = similarity_rows(self.options.data) if scored else inference_rows(self.options.data)
+        rows = self._rows(name)
         if isinstance(model, CrossEncoder):
             model.fit(rows, config=config, resume=True)
             return
         if scored:
             loss = CosineSimilarityLoss()
+        elif name == "sbert-wikisec":
+            loss = TripletLoss("euclidean", margin=1)
         else:
             # InferSent and the Universal Sentence Encoder also pass the product to the classifier.
             seen = "u-v-difference-product" if of_words else name.split("-", 3)[3]
             loss = SoftmaxLoss(model.get_sentence_embedding_dimension(), 3, CONCATENATIONS[seen])
         Trainer(model, rows, loss, config).fit(resume=True)
+
+    def _rows(self, name: str) -> list[tuple[Any, ...]]:
+        """The training rows of a system."""
+        data = self.options.data
+        if "-afs-" in name:
+            protocol, number = name.split("-")[2:]
+            return argument_rows(data, protocol)[int(number)][0]
+        if name == "sbert-wikisec":
+            return section_rows(data, "train")
+        return similarity_rows(data) if "-stsb" in name else inference_rows(data)
+
+
+def argument_rows(data: Path, protocol: str) -> list[tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]]:
+    """The rows to train on and to measure, for each part that is left out: a tenth (``fold``), or a ``topic``."""
+    topics = [[tuple(row.values()) for row in rows] for rows in read_afs(data / "afs").values()]
+    parts = topics
+    if protocol == "fold":
+        rows = [row for topic in topics for row in topic]
+        random.Random(0).shuffle(rows)
+        parts = [rows[start::FOLDS] for start in range(FOLDS)]
+    return [([row for other in parts if other is not part for row in other], part) for part in parts]
+
+
+def section_rows(data: Path, part: str) -> list[tuple[Any, ...]]:
+    """Anchor, positive and negative of a part of the sections of Wikipedia."""
+    return [tuple(row.values()) for row in read_triplets(data / SECTIONS / f"{part}.csv")]
 
 
 def inference_files(data: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import importlib
 import json
 import random
@@ -68,7 +69,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def options(folder: Path, tmp_path: Path) -> argparse.Namespace:
     data, vectors = folder / "data", folder / "data/vectors/glove.tiny.txt"
-    named = {"data": data, "vectors": vectors, "backbone": str(folder / "bert"), "output": tmp_path, "device": "cpu"}
+    named = {
+        "data": data,
+        "vectors": vectors,
+        "fasttext": None,
+        "backbone": str(folder / "bert"),
+        "output": tmp_path,
+        "device": "cpu",
+    }
     return argparse.Namespace(**named, dtype="float32", learning_rate=1e-3, hidden=8)
 
 
@@ -201,18 +209,40 @@ def test_markdown(examples: Any) -> None:
         {"table": 6, "system": "(|u-v|)", "seed": 0, "figures": {"NLI": 0.70}},
         {"table": 6, "system": "MEAN", "seed": 0, "figures": {"NLI": 0.8}},
         {"table": 6, "system": "MEAN", "seed": 0, "figures": {"STSb": 0.9}},
-        {"table": 7, "system": "SBERT", "seed": 0, "figures": {"in input order": 1234.5}},
+        {"table": 7, "system": "SBERT", "seed": 0, "figures": {"in input order, CPU": 1234.5}},
     ]
     rows = [(row, examples.published.paper(6, row)) for row in ("MEAN", "MAX", "(|u-v|)")]
     table = examples.report.collect(results, 6, rows)
     assert examples.report.markdown(table).splitlines()[2:] == [
         "|  | NLI | STSb |",
         "| --- | ---: | ---: |",
-        "| MEAN | 80.00 (80.78) | 90.00 (87.44) |",
+        "| MEAN | **80.00** (80.78) | **90.00** (87.44) |",
         "| (\\|u-v\\|) | 71.00 ± 1.41 (69.78) | – |",
     ]
     table = examples.report.collect(results, 7, [("SBERT", examples.published.paper(7, "SBERT"))])
-    assert "| SBERT | 1,234 (44) |" in examples.report.markdown(table)
+    said = examples.report.markdown(table)
+    assert "| SBERT | 1,234 (44) | – (83) | – (1,378) | – (2,042) |" in said
+    assert said.splitlines()[2].endswith(
+        "| in input order, CPU | smart batching, CPU | in input order, GPU | smart batching, GPU |"
+    )
+
+
+def test_the_groups_of_table_2(examples: Any) -> None:
+    """Each begins with a line of its own; the best of all rows is bold."""
+    names = ("Avg. BERT embeddings", "SBERT-STSb", "BERT-NLI-STSb", "SBERT-NLI-STSb")
+    results = [
+        {"table": 2, "system": name, "seed": 0, "figures": {"STSb": 0.4 + i / 10}} for i, name in enumerate(names)
+    ]
+    table = examples.report.collect(results, 2, [(name, {}) for name in names])
+    assert examples.report.markdown(table).splitlines()[4:] == [
+        "| *Not trained for STS* |  |",
+        "| Avg. BERT embeddings | 40.00 |",
+        "| *Trained on the STS benchmark* |  |",
+        "| SBERT-STSb | 50.00 |",
+        "| *Trained on NLI and the STS benchmark* |  |",
+        "| BERT-NLI-STSb | 60.00 |",
+        "| SBERT-NLI-STSb | **70.00** |",
+    ]
 
 
 def test_averages_are_over_the_same_columns(examples: Any) -> None:
@@ -247,7 +277,13 @@ def test_the_papers_figures_agree_with_its_averages(examples: Any) -> None:
     """The averages are printed in the paper, too; that of SBERT-NLI-base is 0.03 above the mean of its figures."""
     printed = {
         1: {"Avg. GloVe embeddings": 61.32, "BERT CLS-vector": 29.19, "SBERT-NLI": 74.89, "BiLSTM-max, NLI": 65.01},
-        5: {"Avg. GloVe embeddings": 81.52, "BERT CLS-vector": 84.66, "SBERT-NLI": 87.41, "BiLSTM-max, NLI": 85.59},
+        5: {
+            "Avg. GloVe embeddings": 81.52,
+            "Avg. fastText embeddings": 82.42,
+            "BERT CLS-vector": 84.66,
+            "SBERT-NLI": 87.41,
+            "BiLSTM-max, NLI": 85.59,
+        },
     }
     for number, rows in printed.items():
         for row, average in rows.items():
@@ -256,7 +292,13 @@ def test_the_papers_figures_agree_with_its_averages(examples: Any) -> None:
     assert examples.published.paper(2, "SBERT-NLI-STSb") == {"STSb": (85.35, 0.17)}
     assert examples.published.paper(2, "BERT-STSb") == {"STSb": (84.30, 0.76)}
     assert examples.published.paper(2, "BERT-STSb", "SRoBERTa") == {}
-    assert examples.published.paper(7, "SBERT", device="cuda")["smart batching"] == (2042,)
+    assert examples.published.paper(7, "SBERT")["smart batching, GPU"] == (2042,)
+    assert examples.published.paper(3, "SBERT-AFS, cross-topic", size="large") == {
+        "Pearson": (53.82,),
+        "Spearman": (53.1,),
+    }
+    assert examples.published.paper(3, "BERT-AFS, 10-fold", "SRoBERTa") == {}
+    assert examples.published.paper(4, "SBERT-WikiSec", "SRoBERTa") == {"accuracy": (79.45,)}
 
 
 # --------------------------------------------------------------------------------------------------------- paper
@@ -327,3 +369,104 @@ def test_what_is_not_there_is_left_out(
     assert found[5] == []
     assert found[6] == [(row, seed) for row in ("MEAN", "MAX", "CLS") for seed in range(3)]
     assert found[7] == [("SBERT", 0)]
+
+
+# ----------------------------------------------------------------- arguments, sections of articles, several backbones
+
+
+@pytest.fixture(scope="module")
+def argued(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The publishers' files of Tables 3 and 4 in miniature, and vectors of fastText."""
+    root, draw = tmp_path_factory.mktemp("argued"), random.Random(1)
+    for name in ("DP", "GC", "GM"):
+        path = root / "afs" / f"ArgPairs_{name}.csv"
+        path.parent.mkdir(exist_ok=True)
+        with path.open("w", encoding="cp1252", newline="") as file:
+            table = csv.writer(file)
+            table.writerow(["regression_label", "majority_binary", "sentence_1", "sentence_2"])
+            table.writerows(
+                [round(draw.uniform(0, 5), 1), 1, f"\u201c{sentence(draw)}\u201d, so", sentence(draw)] for _ in range(8)
+            )
+    sections = root / "wikipedia-sections-triplets"
+    for part in ("train", "test"):
+        write(
+            sections / f"{part}.csv",
+            "Sentence1,Sentence2,Sentence3",
+            [(f'{sentence(draw)},"a, {sentence(draw)}",{sentence(draw)}',) for _ in range(70)],
+        )
+    write(root / "senteval/CR.tsv", "label\ttext", [(i % 2, sentence(draw)) for i in range(40)])
+    lines = [" ".join([word, *(f"{draw.gauss(0, 1):.3f}" for _ in range(6))]) for word in WORDS[:4]]
+    write(root / "vectors/tiny.vec", "4 6", [(line,) for line in lines])
+    return root
+
+
+def test_every_argument_is_left_out_once(examples: Any, argued: Path) -> None:
+    """Of ten parts, or of three topics; and no system is trained on what it is measured on."""
+    for protocol, count in (("fold", 10), ("topic", 3)):
+        splits = examples.systems.argument_rows(argued, protocol)
+        assert len(splits) == count
+        parts = [row for _, part in splits for row in part]
+        assert len(parts) == len(set(parts)) == 24
+        for train, part in splits:
+            assert set(train) | set(part) == set(parts)
+            assert not set(train) & set(part)
+        assert splits == examples.systems.argument_rows(argued, protocol)
+
+
+def test_tables_3_and_4(
+    examples: Any, argued: Path, options: argparse.Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part by a system that was trained on the others; none of them is kept, and an interrupted one goes on."""
+    monkeypatch.setattr(examples.systems, "FOLDS", 2)
+    options.data, options.seeds, options.fasttext = argued, 1, argued / "vectors/tiny.vec"
+    study = examples.cells.Study(options)
+    cells = {cell.system: cell for cell in study.cells(3)}
+    assert list(cells) == ["Avg. GloVe embeddings", "Avg. BERT embeddings", *examples.cells.ARGUED]
+    rows = [row for _, part in examples.systems.argument_rows(argued, "topic") for row in part]
+    expected = examples.cells.correlations(study.systems.get("tokens"), rows)
+    assert cells["Avg. BERT embeddings"].measure() == expected
+    assert list(expected) == examples.published.COLUMNS[3]
+    splits = examples.systems.argument_rows(argued, "fold")
+    figures = [
+        examples.cells.correlations(study.systems.get(f"bert-afs-fold-{i}", 0), part)
+        for i, (_, part) in enumerate(splits)
+    ]
+    found = cells["BERT-AFS, 10-fold"].measure()
+    assert found == {name: pytest.approx((figures[0][name] + figures[1][name]) / 2) for name in expected}
+    assert list((tmp_path / "models").iterdir()) == []
+    (triplets,) = [cell for cell in study.cells(4) if cell.system == "SBERT-WikiSec"]
+    assert 0 < triplets.measure()["accuracy"] < 1
+    assert (tmp_path / "models" / "sbert-wikisec-0" / "final").exists()
+    assert "Avg. fastText embeddings" in [cell.system for cell in study.cells(5)]
+    assert study.systems.get("fasttext").encode(WORDS[0]).shape == (6,)
+    sampled = examples.reproduce.sample(argued, tmp_path / "sample")
+    assert len(examples.systems.section_rows(sampled, "train")) == 70
+    assert len(examples.systems.argument_rows(sampled, "topic")) == 3
+
+
+@pytest.mark.filterwarnings("ignore:not every program reads this model")
+def test_the_rows_of_several_backbones_are_in_one_table(
+    examples: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each by its name, and what has no transformer once; a second run measures nothing again."""
+    small.bert(tmp_path / "other", seed=1)
+    backbones = f"{folder / 'bert'},{tmp_path / 'other'}"
+    words = ["--data", folder / "data", "--backbone", backbones, "--output", tmp_path / "out", "--device", "cpu"]
+    monkeypatch.setattr(
+        sys, "argv", ["paper.py", *map(str, words), "--tables", "2,7", "--quick", "--seeds", "1", "--hidden", "8"]
+    )
+    monkeypatch.setattr(examples.systems.Systems, "_train", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(examples.cells.Study, "trainable", lambda self, name: name in ("tokens", "cls", "words"))
+    examples.reproduce.main()
+    said = (tmp_path / "out" / "tables.md").read_text(encoding="utf-8")
+    systems = [line.split(" | ")[0].removeprefix("| ") for line in said.splitlines() if line.startswith("| ")]
+    assert systems == [
+        "", "---", "*Not trained for STS*", "Avg. GloVe embeddings",
+        "Avg. BERT embeddings [bert]", "Avg. BERT embeddings [other]",
+        "", "---", "Avg. GloVe embeddings", "BiLSTM-max", "Averaging network", "SBERT [bert]", "SBERT [other]",
+    ]  # fmt: skip
+    assert "Backbone bert, other, cpu" in said
+    monkeypatch.setattr(examples.reproduce, "write_line", lambda *_: pytest.fail("measured again"))
+    capsys.readouterr()
+    examples.reproduce.main()
+    assert said in capsys.readouterr().out
