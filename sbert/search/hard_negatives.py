@@ -32,8 +32,9 @@ def mine_hard_negatives(
     relative_margin: float | None = None,
     similarity: str | None = None,
     as_triplets: bool = False,
+    as_lists: bool = False,
     seed: int | None = None,
-) -> list[dict[str, str]]:
+) -> list[dict[str, Any]]:
     """Add hard negatives to rows of (anchor, positive), in the form that ``Trainer`` takes.
 
     The candidates of an anchor are all texts except the anchor itself and all its positives, from any row, in the order
@@ -60,11 +61,14 @@ def mine_hard_negatives(
         relative_margin: The same, relative to the positive's score.
         similarity: Similarity of the scores; default: that of the model.
         as_triplets: Whether to return one row per negative; a row may then have fewer negatives.
+        as_lists: Whether to return one row per anchor with all its positives, for the losses of a ``CrossEncoder`` that
+            take lists; a row may then have fewer negatives.
         seed: Choose randomly among the candidates that satisfy the conditions; by default, the nearest are chosen.
 
     Returns:
-        Dicts with the keys anchor, positive and negative; or negative_1, negative_2 and so on for several negatives.
-        Rows with too few negatives are left out, and a warning gives their number.
+        Dicts with the keys anchor, positive and negative; or negative_1, negative_2 and so on for several negatives; or
+        query, documents (positives first) and labels (1 and 0). Rows with too few negatives are left out, and a warning
+        gives their number.
 
     Raises:
         TypeError: If a row or a text has a wrong type; the message names its row.
@@ -78,6 +82,8 @@ def mine_hard_negatives(
         >>> pairs = [("Who naps on the sofa?", "A cat naps on the sofa.")]
         >>> mine_hard_negatives(model, pairs, ["The sofa is new.", "Taxes rise."])[0]["negative"]
         'The sofa is new.'
+        >>> mine_hard_negatives(model, pairs, ["The sofa is new."], as_lists=True)[0]["labels"]
+        [1, 0]
     """
     check_model("model", model, "pairs", "encode_query")
     count = check_count("negatives", negatives)
@@ -104,13 +110,21 @@ def mine_hard_negatives(
         if generator is not None:
             fitting = fitting[np.sort(generator.permutation(len(fitting))[:count])]
         chosen[anchor] = [texts[number] for number in fitting[:count]]
-    required = 1 if as_triplets else count
+    if as_triplets and as_lists:
+        raise ValueError("as_triplets and as_lists both set the form of the rows; pass one of them")
+    required = 1 if as_triplets or as_lists else count
     short = sum(len(chosen[anchor]) < required for anchor, _ in rows)
     if short:
         warn(
             f"{short} of {len(rows)} rows have fewer than {required} negatives and are left out; widen the range or the"
             " limits of scores, or pass a larger corpus"
         )
+    if as_lists:
+        return [
+            _list(anchor, [texts[number] for number in sorted(own)], chosen[anchor])
+            for anchor, own in positives.items()
+            if chosen[anchor]
+        ]
     return list(_with_negatives(rows, chosen, count, as_triplets))
 
 
@@ -179,6 +193,11 @@ def _lowest_positive_scores(
     lowest = np.full(len(positives), np.inf)
     np.minimum.at(lowest, anchors, scores_of_rows(queries, documents, anchors, rows, similarity, name="corpus"))
     return lowest
+
+
+def _list(anchor: str, positives: list[str], negatives: list[str]) -> dict[str, Any]:
+    labels = [1] * len(positives) + [0] * len(negatives)
+    return {"query": anchor, "documents": positives + negatives, "labels": labels}
 
 
 def _with_negatives(

@@ -57,10 +57,7 @@ def pairs_of(data: Path, source: str) -> list[tuple[str, str]]:
 
 def mined(model: SentenceEncoder, pairs: list[tuple[str, str]], negatives: int) -> list[List]:
     options = {"negatives": negatives, "range_max": 50, "relative_margin": 0.05}
-    return [
-        {"query": row.pop("anchor"), "documents": [*row.values()], "labels": [1.0] + [0.0] * negatives}
-        for row in mine_hard_negatives(model, pairs, **options)  # type: ignore[arg-type]
-    ]
+    return mine_hard_negatives(model, pairs, as_lists=True, **options)  # type: ignore[arg-type]
 
 
 # --------------------------------------------------------------------------------------------------- retrievers

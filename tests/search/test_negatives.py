@@ -176,3 +176,20 @@ def test_errors(encoder: SentenceEncoder) -> None:
     ):
         with pytest.raises(error, match=message):
             mine_hard_negatives(encoder, pairs, **options)  # type: ignore[arg-type]
+
+
+def test_lists_hold_all_positives_of_an_anchor(encoder: SentenceEncoder) -> None:
+    pairs = [*PAIRS[:3], (PAIRS[0][0], CORPUS[0])]
+    triplets = mine_hard_negatives(encoder, pairs, CORPUS, negatives=2, as_triplets=True)
+    found = mine_hard_negatives(encoder, pairs, CORPUS, negatives=2, as_lists=True)
+    assert [row["query"] for row in found] == [anchor for anchor, _ in pairs[:3]]
+    for row in found:
+        positives = {positive for anchor, positive in pairs if anchor == row["query"]}
+        count = len(positives)
+        assert row["labels"] == [1] * count + [0] * 2
+        assert set(row["documents"][:count]) == positives
+        negatives = [one["negative"] for one in triplets if one["anchor"] == row["query"]]
+        assert row["documents"][count:] == negatives[:2]
+    assert len(found[0]["documents"]) == 4
+    with pytest.raises(ValueError, match="as_triplets and as_lists both set the form of the rows"):
+        mine_hard_negatives(encoder, pairs, as_triplets=True, as_lists=True)
