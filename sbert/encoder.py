@@ -222,9 +222,9 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         texts = list(rows_of(sentences))
         return self.tokens(texts, prompt).batch(np.arange(len(texts)))
 
-    def tokens(self, texts: Sequence[str], prompt: str = "") -> Tokens:
+    def tokens(self, texts: Sequence[str], prompt: str = "", max_length: int | None = None) -> Tokens:
         """Token ids of texts behind a prompt, from which a trainer takes its batches."""
-        return tokenize(self._reader, texts, prompt)
+        return tokenize(self._reader, texts, prompt, max_length)
 
     @as_encode
     @several

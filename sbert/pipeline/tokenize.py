@@ -84,15 +84,17 @@ def prompt_length(reader: ReadsText, prompt: str) -> int:
     return (length if limit is None else min(length, limit)) - reader.special_tokens[1]
 
 
-def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "") -> Tokens:
+def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_length: int | None = None) -> Tokens:
     """Tokenize texts and truncate those that exceed the ``max_seq_length`` of the reader.
 
     Args:
         reader: First module of an encoder.
         texts: The texts.
         prompt: Text prepended to each text; it counts toward the limit.
+        max_length: A lower limit for these texts.
     """
-    limit = reader.max_seq_length
+    limits = [limit for limit in (reader.max_seq_length, max_length) if limit is not None]
+    limit = min(limits, default=None)
     prompt_tokens = prompt_length(reader, prompt) if prompt else None
     rows = reader.tokenize(read := [prompt + text for text in texts] if prompt else list(texts))
     unknown = Unknown.of(reader, read, rows, prompt_tokens)

@@ -57,6 +57,7 @@ class TrainingBatch:
         deduplicate: bool = True,
         ranks: Ranks = ALONE,
         prompts: Sequence[str] | None = None,
+        max_lengths: Sequence[int | None] | None = None,
         row_data: RowData = MappingProxyType({}),
     ) -> TrainingBatch:
         """Tokenize rows of texts.
@@ -71,6 +72,7 @@ class TrainingBatch:
                 one row is always encoded twice, for two dropout views (SimCSE); the second views are shared, too.
             ranks: The processes that share the batch; this one encodes its own rows.
             prompts: The text before each column, or one for all columns; by default none.
+            max_lengths: The maximum number of tokens of each column; None for that of the model.
             row_data: What the loss takes beside the texts and labels: the data of the rows of all ranks, by name.
 
         Raises:
@@ -86,8 +88,9 @@ class TrainingBatch:
             raise ValueError(f"rows have {counts.min()} to {counts.max()} texts, and {signature.name} takes no mask")
         own = texts[ranks.rank :: ranks.world]
         encoded = own or texts[:1]  # A rank without rows encodes a row as well, so that all ranks take the same steps.
-        rows = [list(zip([*prompts] * (len(row) if len(prompts) == 1 else 1), row, strict=True)) for row in encoded]
-        # Each text with its prompt, and how often it has occurred in its row before.
+        heads = list(zip(prompts, max_lengths or [None] * len(prompts), strict=True))
+        rows = [list(zip(heads * (len(row) if len(heads) == 1 else 1), row, strict=True)) for row in encoded]
+        # Each text with its prompt and maximum length, and how often it has occurred in its row before.
         flat = [(pair, row[:place].count(pair)) for row in rows for place, pair in enumerate(row)]
         places = np.arange(len(flat))
         if deduplicate:
@@ -118,14 +121,14 @@ class TrainingBatch:
 
 
 def _tokens(
-    model: Any, flat: list[tuple[str, Any]], places: npt.NDArray[np.int64]
+    model: Any, flat: list[tuple[tuple[str, int | None], Any]], places: npt.NDArray[np.int64]
 ) -> tuple[Tokens, npt.NDArray[np.int64]]:
-    """Tokenize texts with their prompts, grouped by prompt; return the tokens and the new places of the texts."""
-    groups: dict[str, list[int]] = {}
-    for row, (prompt, _) in enumerate(flat):
-        groups.setdefault(prompt, []).append(row)
-    # A cross-encoder takes no prompts.
-    parts = [model.tokens([flat[i][1] for i in rows], *([prompt] if prompt else [])) for prompt, rows in groups.items()]
+    """Tokenize texts, grouped by prompt and maximum length; return the tokens and the new places of the texts."""
+    groups: dict[tuple[str, int | None], list[int]] = {}
+    for row, (head, _) in enumerate(flat):
+        groups.setdefault(head, []).append(row)
+    # A cross-encoder takes neither.
+    parts = [model.tokens([flat[i][1] for i in rows], *(head if any(head) else ())) for head, rows in groups.items()]
     moved = np.argsort(np.concatenate(list(groups.values())))
     return parts[0] if len(parts) == 1 else Tokens.joined(parts), moved[places]
 

@@ -29,11 +29,13 @@ class Dataset:
         rows: Its texts, labels and loss.
         prompts: The text before each column.
         guide_prompts: The text before each column for the guide; None if the loss takes no guide.
+        max_lengths: The maximum number of tokens of each column; None for that of the model.
     """
 
     rows: AnyRows
     prompts: list[str]
     guide_prompts: list[str] | None = None
+    max_lengths: list[int | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,7 @@ class Batches:
                 deduplicate=self.config.deduplicate,
                 ranks=ranks,
                 prompts=dataset.prompts,
+                max_lengths=dataset.max_lengths,
                 row_data=row_data,
             )
             yield PreparedBatch(dataset, chosen, texts, inputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,9 @@ class TrainingConfig:
         prompts: The prompts of the columns: a dict from a column's name, in the data or the loss, to the name of one
             of the model's prompts, a text, or ``""`` for none; or one of these for all columns. Required if the model
             has a default prompt, which may not be meant for every column. A guide uses its own prompts of these names.
+            For several data sets: one of these, or a dict of them by data set.
+        max_lengths: The maximum number of tokens of the texts of a column, by column as in ``prompts``, or one for all;
+            where no column is named, that of the model. For several data sets: these, or a dict of them by data set.
         optimizer: ``"adamw"``; ``"adamw_8bit"`` (bitsandbytes); ``"adafactor"``; ``"muon"``, which trains the matrices,
             beside AdamW for embedding tables, biases and normalization layers; or a function from groups of parameters
             (dicts of ``params``, ``lr`` and ``weight_decay``) to an optimizer.
@@ -98,7 +101,8 @@ class TrainingConfig:
     accumulation: int = 1
     chunk_tokens: int | None = None
     deduplicate: bool = True
-    prompts: Prompts | None = None
+    prompts: Prompts | Mapping[str, Prompts] | None = None
+    max_lengths: int | Mapping[str, int] | Mapping[str, Mapping[str, int]] | None = None
     optimizer: Optimizer = "adamw"
     learning_rate: float = 2e-5
     learning_rates: Mapping[str, float] | None = None
@@ -145,6 +149,8 @@ class TrainingConfig:
         check_seed(self.seed)
         if self.prompts is not None and not isinstance(self.prompts, (str, Mapping)):
             raise TypeError(f"prompts is of type {type(self.prompts).__name__}; pass a dict of columns, or one str")
+        for name, length in numbers_within("max_lengths", self.max_lengths):
+            check_count(name, length)
         check_choice("dtype", self.dtype, ("float32", "bfloat16"))
         if self.sharded and self.output is None:
             raise ValueError("sharded=True leaves the model sharded over the ranks; pass output= to save it as a whole")
@@ -164,6 +170,21 @@ class TrainingConfig:
             if isinstance(value, Mapping) and set(value) != set(names):
                 given, known = (", ".join(map(repr, sorted(each))) or "none" for each in (value, names))
                 raise ValueError(f"{setting} names {given}, but the data sets are {known}; name each of them")
+
+    def of_data_set(self, setting: str, name: str, names: Sequence[str]) -> Any:
+        """The value of ``prompts`` or ``max_lengths`` for a data set, among those of these names.
+
+        Raises:
+            ValueError: If values are given by data set, and one is missing or unknown.
+        """
+        value = getattr(self, setting)
+        if not isinstance(value, Mapping):
+            return value
+        nested = any(isinstance(each, Mapping) for each in value.values())
+        if nested and set(value) != set(names):
+            given, known = (", ".join(map(repr, sorted(each))) or "none" for each in (value, names))
+            raise ValueError(f"{setting} names {given}, but the data sets are {known}; name each of them")
+        return value[name] if nested or (len(names) > 1 and set(value) == set(names)) else value
 
     def _check_batches(self) -> None:
         sizes = self.batch_size if isinstance(self.batch_size, Mapping) else {"": self.batch_size}
@@ -216,6 +237,15 @@ class TrainingConfig:
             return (step + 1) / warm
         schedule = SCHEDULES[self.schedule] if isinstance(self.schedule, str) else self.schedule
         return schedule((step - warm) / max(1, total - warm))
+
+
+def numbers_within(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The numbers in a dict, or in dicts of dicts, each with its path; or the number itself."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from numbers_within(f"{name}[{key!r}]", each)
+    elif value is not None:
+        yield name, value
 
 
 TrainingConfig.__init__ = known_arguments(TrainingConfig.__init__)  # type: ignore[method-assign]

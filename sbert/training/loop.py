@@ -200,9 +200,10 @@ class Run:
             self.ranks.run_on_main(lambda: self._save_model("final"))
         self._tell("on_end", path=None if self.folder is None else self.folder / "final")
         if self.truncated:
+            own = "max_lengths or " if self.config.max_lengths else ""
             warn(
-                f"{self.truncated} of {self.texts} texts were truncated to max_seq_length={self.model.max_seq_length}"
-                " tokens; raise max_seq_length, or split long texts"
+                f"{self.truncated} of {self.texts} texts were truncated to {own}"
+                f"max_seq_length={self.model.max_seq_length} tokens; raise max_seq_length, or split long texts"
             )
         return self.log.history
 

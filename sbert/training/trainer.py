@@ -89,7 +89,8 @@ class Trainer:
         by_name = dict(data) if isinstance(data, Mapping) else {"data": data}
         if not by_name:
             raise ValueError("there are no data sets; pass at least one")
-        self.config.check_names(list(by_name))
+        self._names: list[str] = list(by_name)
+        self.config.check_names(self._names)
 
         def tables(given: Mapping[str, Any]) -> list[AnyRows]:
             named = ((name, _loss_of(loss, name), _of(columns, name), _of(label, name)) for name in given)
@@ -124,40 +125,62 @@ class Trainer:
                 "rows hold the same text twice, and the model has no dropout, so both get the same vector and teach"
                 " nothing; use a model with dropout, or other pairs"
             )
-        self._check_prompts({name for rows in tables for names in rows.names for name in names})
+        for setting in ("prompts", "max_lengths"):
+            self._check_columns(setting, tables)
 
     def _datasets(self, tables: list[AnyRows], guide: SentenceEncoder | None) -> dict[str, Dataset]:
-        found = {rows.name: Dataset(rows, self._prompts(rows), self._guide_prompts(guide, rows)) for rows in tables}
+        found = {
+            rows.name: Dataset(rows, self._prompts(rows), self._guide_prompts(guide, rows), self._lengths(rows))
+            for rows in tables
+        }
         if guide is not None and all(dataset.guide_prompts is None for dataset in found.values()):
             raise ValueError("no loss takes a guide; leave guide= out, or use a loss that takes one")
         return found
 
-    def _check_prompts(self, known: set[str]) -> None:
-        """Raise for prompts that the model does not take, or of columns that no data has."""
-        given = self.config.prompts
+    def _check_columns(self, setting: str, tables: list[AnyRows]) -> None:
+        """Raise for prompts or lengths that the model does not take, or of columns that no data has."""
+        given = getattr(self.config, setting)
         if given and self.model.is_cross_encoder:
             raise ValueError(
-                f"a {type(self.model).__name__} reads two texts as one input, without prompts; leave prompts out, and"
-                " write into the texts what the model should read"
+                f"a {type(self.model).__name__} reads two texts as one input, without {setting}; leave {setting} out,"
+                " and write into the texts what the model should read"
             )
-        for name in given if isinstance(given, Mapping) else ():
-            if name not in known:
-                nearest = nearest_argument(str(name), known)
-                meant = f"; did you mean {nearest!r}?" if nearest else ""
-                raise ValueError(
-                    f"prompts names the column {name!r}, which no data has; pass some of"
-                    f" {', '.join(map(repr, sorted(known)))}{meant}"
-                )
+        names_of = {rows.name: {name for names in rows.names for name in names} for rows in tables}
+        own = {rows.name: self._own(setting, rows) for rows in tables}
+        together = all(each is given for each in own.values())  # One value for all data sets.
+        every = set().union(*names_of.values())
+        for table, value in own.items():
+            known = every if together else names_of[table]
+            for name in value if isinstance(value, Mapping) else ():
+                if name not in known:
+                    nearest = nearest_argument(str(name), known)
+                    meant = f"; did you mean {nearest!r}?" if nearest else ""
+                    where = "no data has" if together else f"{table} has not"
+                    raise ValueError(
+                        f"{setting} names the column {name!r}, which {where}; pass some of"
+                        f" {', '.join(map(repr, sorted(known)))}{meant}"
+                    )
+
+    def _own(self, setting: str, rows: AnyRows) -> Any:
+        """The value of a setting for a data set."""
+        return self.config.of_data_set(setting, rows.name, self._names)
 
     def _prompts(self, rows: AnyRows) -> list[str]:
         """The text before each column."""
-        return [""] if rows.pairs else column_prompts(self.model, self.config.prompts, rows.names)
+        return [""] if rows.pairs else column_prompts(self.model, self._own("prompts", rows), rows.names)
+
+    def _lengths(self, rows: AnyRows) -> list[int | None] | None:
+        """The maximum number of tokens of each column."""
+        given = self._own("max_lengths", rows)
+        if isinstance(given, Mapping):
+            return [next((given[name] for name in names if name in given), None) for names in rows.names]
+        return None if given is None else [given] * len(rows.names)
 
     def _guide_prompts(self, guide: SentenceEncoder | None, rows: AnyRows) -> list[str] | None:
         """The guide's prompts with the given names, if the loss takes a guide; no prompt for other names."""
         if guide is None or "guide" not in rows.signature.extras:
             return None
-        given = self.config.prompts
+        given = self._own("prompts", rows)
         column_prompts(guide, None if given is None else "", rows.names, "the guide")
         return [guide.prompts.get(prompt, "") for prompt in by_column(given, rows.names)]
 

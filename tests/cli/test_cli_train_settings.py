@@ -163,6 +163,20 @@ def test_what_a_loss_of_losses_needs() -> None:
     assert [each.name for each in call.within()] == ["a-b", "c"]
 
 
+def test_prompts_and_lengths_of_columns_and_data_sets(tmp_path: Path, run: Run, folder: Path) -> None:
+    line = (
+        "--model @bert --label y --loss cosent --data x=@sts.tsv --columns a,b --prompt a=red: --prompt b="
+        " --max-length 9 --data z=@sts.tsv --columns b,c --max-length b=4 --max-length c=5 --steps 2 --output"
+    ).replace("=@", f"={folder}/")
+    code, _, errors = run(line, tmp_path / "out")
+    assert code == 0
+    assert "truncated to max_lengths" in errors
+    (state,) = (tmp_path / "out" / "checkpoints").glob("*/training/state.json")
+    stored = json.loads(state.read_text("utf-8"))
+    assert stored["settings"]["max_lengths"] == {"x": 9, "z": {"b": 4, "c": 5}}
+    assert stored["prompts"] == {"x": ["red:", ""], "z": ["", ""]}
+
+
 # ------------------------------------------------------------------------------- evaluators, callbacks, models
 
 

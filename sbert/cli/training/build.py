@@ -59,9 +59,9 @@ def config_of(settings: Settings) -> TrainingConfig:
         "sampler": {name: table.get("sampler", choice_of(table["loss"]).sampler) for name, table in tables.items()},
         "batch_size": {name: table.get("batch_size", 16) for name, table in tables.items()},
     }
-    given = {name: table["prompt"] for name, table in tables.items() if "prompt" in table}
-    if given:
-        by_name["prompts"] = {name: given.get(name, "") for name in tables}
+    for key, setting, none in (("prompt", "prompts", ""), ("max_length", "max_lengths", {})):
+        if any(key in table for table in tables.values()):
+            by_name[setting] = {name: table.get(key, none) for name, table in tables.items()}
     if any("weight" in table for table in tables.values()):
         if "mix" in settings:
             raise ValueError("--weight and --mix both say which data set a batch is of; pass one of them")

@@ -44,6 +44,7 @@ WORDS = Kind(names, (list,), "a list of texts", (str,))
 PAIR = Kind(_pair, (list,), "a list of two numbers", (int, float))
 # Flags of these may be repeated.
 CALLS = Kind(str, (list,), "a list of texts", (str,))
+LENGTHS = Kind(int, (int, dict), "a whole number, or a table of them", (int,))
 BY_NAME = Kind(str, (str, dict), "a text, or a table of texts", (str,))
 NUMBERS = Kind(float, (dict,), "a table of numbers", (int, float))
 
@@ -93,6 +94,7 @@ GROUPS: dict[str, list[Key]] = {
         Key("weight", NUMBER, "X", "share of the batches that are of this data set", "data"),
         Key("batch_size", WHOLE, "N", "rows per batch (16)", "data"),
         Key("sampler", TEXT, "NAME", "random, no_duplicates, group_by_label, length, in_order (by the loss)", "data"),
+        Key("max_length", LENGTHS, "COLUMN=N", "tokens of a column, repeatable; N alone is for all columns", "data"),
         Key(
             *("prompt", BY_NAME, "COLUMN=PROMPT"),
             "prompt of a column, repeatable: the name of one of the model's prompts, or a text; nothing after = for"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sbert.cli.training.keys import BY_NAME, CALLS, GROUPS, KEYS, NUMBERS, SWITCH, Key, of_part
+from sbert.cli.training.keys import BY_NAME, CALLS, GROUPS, KEYS, LENGTHS, NUMBERS, SWITCH, Key, of_part
 from sbert.inputs.arguments import nearest_argument
 
 # Settings by key; "data" and "evaluate" hold a table for each data set and evaluator, by name.
@@ -36,7 +36,7 @@ class _Put(argparse.Action):
             return
         begun = settings.get(key.part) if key.part else None
         target, name = (begun[-1][1], key.inner) if begun else (settings, key.name)
-        if key.kind in (BY_NAME, NUMBERS):
+        if key.kind in (BY_NAME, NUMBERS, LENGTHS):
             column, equals, text = values.rpartition("=") if key.kind is NUMBERS else values.partition("=")
             if not equals and key.kind is NUMBERS:
                 raise argparse.ArgumentError(self, f"{values!r} is not of the form {key.metavar}")
@@ -74,7 +74,7 @@ def _named(text: str) -> tuple[str | None, str]:
 
 def _typed(key: Key) -> Any:
     """The type of a flag for argparse, with errors that show what was given."""
-    if key.kind in (BY_NAME, NUMBERS, CALLS):
+    if key.kind in (BY_NAME, NUMBERS, LENGTHS, CALLS):
         return str
 
     def read(text: str) -> Any:

@@ -1,0 +1,76 @@
+"""Prompts and maximal lengths by column and data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sbert import SentenceEncoder, Trainer, TrainingConfig
+from sbert.training import Ranks
+from tests.training.test_callbacks import loaded
+from tests.training.test_training import model, pairs, ranking, regression, weights
+
+__all__ = ["model"]  # A fixture.
+LONG = "one two three four five six seven eight nine ten boat lake fox"
+ROWS = [{"anchor": f"{word} {LONG}", "positive": LONG} for word in ("red", "green", "seven", "quiet")]
+
+
+def batches(model: SentenceEncoder, data: Any, loss: Any, **settings: Any) -> list[list[str]]:
+    """The texts of the columns of the first row of each batch, as the model reads them."""
+    trainer = Trainer(model, data, loss, TrainingConfig(steps=2, batch_size=2, **settings))
+    found = []
+    for batch in trainer.batches.prepared(0, 2, Ranks(0, 1)):
+        first = batch.inputs.columns[0].numpy()
+        tokens = batch.inputs.tokens
+        rows = [tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]] for row in first]
+        found.append([model.tokenizer.decode(row, skip_special_tokens=True) for row in rows])
+    return found
+
+
+def test_each_column_has_a_length(model: SentenceEncoder) -> None:
+    for one, two in batches(model, ROWS, ranking, max_lengths={"anchor": 4, "positive": 8}):
+        assert (len(one.split()), len(two.split())) == (2, 6)  # And two special tokens.
+    for one, two in batches(model, ROWS, ranking, max_lengths={"anchor": 4}):
+        assert (len(one.split()), two) == (2, LONG)
+    for one, two in batches(model, ROWS, ranking, max_lengths=5, prompts={"anchor": "seven: ", "positive": ""}):
+        assert one.split()[0] == "seven"
+        assert len(two.split()) == 3
+
+
+def test_each_data_set_has_prompts_and_lengths(model: SentenceEncoder) -> None:
+    data = {"a": ROWS, "b": ROWS}
+    prompts = {"a": {"anchor": "red ", "positive": ""}, "b": "green "}
+    found = batches(model, data, ranking, prompts=prompts, max_lengths={"a": {}, "b": 4})
+    assert [row[0].startswith("red") for row in found] == [True, False]
+    assert found[0][1] == LONG
+    assert [len(text.split()) for text in found[1]] == [2, 2]
+    assert all(text.startswith("green") for text in found[1])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_lengths": {"ancor": 3}}, "max_lengths names the column 'ancor', which no data has.*mean 'anchor'"),
+        ({"max_lengths": {"anchor": 0}}, r"max_lengths\['anchor'\]=0 is too small"),
+        ({"max_lengths": {"a": {"anchor": 3}}}, "max_lengths names 'a', but the data sets are 'a', 'b'"),
+        ({"prompts": {"a": {"ancor": ""}, "b": ""}}, "names the column 'ancor', which a has not"),
+    ],
+)
+def test_errors(model: SentenceEncoder, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Trainer(model, {"a": ROWS, "b": ROWS}, ranking, TrainingConfig(**settings))
+
+
+def test_a_resume_with_another_length_is_an_error(model: SentenceEncoder, tmp_path: Path) -> None:
+    model.save(tmp_path / "m")
+    config: dict[str, Any] = {"output": tmp_path / "out", "steps": 2, "batch_size": 2}
+    data = [{"first": a, "second": b, "label": label} for a, b, label in pairs(4)]
+    with pytest.warns(UserWarning, match="were truncated to max_lengths or max_seq_length=64"):
+        Trainer(loaded(tmp_path / "m"), data, regression, TrainingConfig(**config, max_lengths={"first": 4})).fit()
+    again = Trainer(loaded(tmp_path / "m"), data, regression, TrainingConfig(**config, max_lengths={"first": 5}))
+    with pytest.raises(ValueError, match="max_lengths was"):
+        again.fit(resume=True)
+    assert torch.isfinite(weights(again.model)).all()
