@@ -19,7 +19,7 @@ parameters are those of the data's columns; ``sbert.training.Signature`` has the
 | pairs for a ``sbert.CrossEncoder`` | ``CrossEntropyLoss``, ``BinaryCrossEntropyLoss``, ``SquaredErrorLoss`` |
 | a query, documents and their grades, for a ``CrossEncoder`` | ``LambdaLoss``, ``RankNetLoss``, ``ListMLELoss`` |
 | the same with a teacher's scores | ``ListNetLoss``, ``ScoreMarginMSELoss`` |
-| the same with the relevant document first | ``LocalizedContrastiveLoss`` |
+| the same with the relevant document first, and negatives in the batch | ``LocalizedContrastiveLoss`` |
 
 Three wrappers take other losses: ``MatryoshkaLoss`` trains vectors that can be truncated, ``AdaptiveLayerLoss`` layers
 that can be left out, and ``WeightedSum`` adds losses, such as ``GlobalOrthogonalRegularizationLoss`` to any other.

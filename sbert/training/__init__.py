@@ -61,6 +61,26 @@ so it reranks the results of a search. It trains with the same trainer:
 >>> len(scorer.rank("Who sleeps?", ["The cat sleeps.", "Taxes go up."]))
 2
 
+A loss of lists (``LambdaLoss``, ``RankNetLoss``, ``ListNetLoss`` and others) sees all documents of a query together
+and learns their order. A row is a query, a list of documents and a list of labels: grades, 1 and 0, or the scores of a
+stronger reranker. The lists may differ in length. A retriever's mistakes are the best negatives, and its results the
+best test; documents that it missed count there as not found:
+
+>>> from sbert.evaluation import RerankingEvaluator
+>>> from sbert.losses import LambdaLoss
+>>> from sbert.search import mine_hard_negatives
+>>> pairs, corpus = [("Who sleeps?", "The cat sleeps.")], ["The dog barks.", "Taxes go up."]
+>>> lists = mine_hard_negatives(SentenceEncoder(device="cpu"), pairs, corpus, negatives=2, as_lists=True)
+>>> lists[0]["documents"], lists[0]["labels"]
+(['The cat sleeps.', 'The dog barks.', 'Taxes go up.'], [1, 0, 0])
+>>> _ = scorer.fit(lists, LambdaLoss(), TrainingConfig(steps=2, chunk_tokens=4096))
+>>> sample = {"query": "Who sleeps?", "positive": ["The cat sleeps."], "documents": ["A dog sleeps.", "Taxes go up."]}
+>>> RerankingEvaluator([sample])(scorer)["recall"]
+0.0
+
+``LocalizedContrastiveLoss(in_batch=4)`` takes rows without labels, the relevant document first, and adds four documents
+of other queries in the batch to each.
+
 ## Pitfalls
 
 - A loss with weights, such as ``SoftmaxLoss``, starts from torch's random numbers: call ``torch.manual_seed`` before
