@@ -150,6 +150,12 @@ def unmasked(*scores: Tensor, labels: Tensor) -> Tensor:
             ValueError,
             "row 1 has 2 documents, row 0 1; ",
         ),
+        (
+            [("q", ["a"], [1]), ("q", ["a", "b"], [1, 0])],
+            WeightedSum((unmasked, 1.0), (ListNetLoss(), 1.0)),
+            ValueError,
+            "row 1 has 2 documents, row 0 1; WeightedSum takes no mask",
+        ),
         ([("q", "a", "b")], lambda anchor, positive: anchor, TypeError, r"so take scores alone; or \*scores, for rows"),
     ],
 )

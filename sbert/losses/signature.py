@@ -121,13 +121,15 @@ class Signature:
                     f"{longest.name} takes {longest}, but {other.name} takes {other}; pass losses of as many columns,"
                     " in the same order"
                 )
+        settings = dict.fromkeys(name for signature in signatures for name in signature.settings)
+        unmasked = any(signature.takes_lists and "mask" not in signature.by_name for signature in signatures)
         return cls(
             name=name,
             columns=longest.columns,
             more=longest.more if all(signature.more for signature in signatures) else None,
             extras=frozenset().union(*(signature.extras for signature in signatures)),
             needs_labels=any(signature.needs_labels for signature in signatures),
-            settings=tuple(dict.fromkeys(name for signature in signatures for name in signature.settings)),
+            settings=tuple(name for name in settings if name != "mask" or not unmasked),
             labels_are_vectors=any(signature.labels_are_vectors for signature in signatures),
             row_data=tuple(dict.fromkeys(name for signature in signatures for name in signature.row_data)),
             collates=tuple(collate for signature in signatures for collate in signature.collates),
