@@ -100,6 +100,7 @@ from sbert.training.callbacks import AveragedWeights, Callback, EarlyStopping, P
 from sbert.training.config import TrainingConfig
 from sbert.training.dataset import Rows
 from sbert.training.hyperparameters import Trial, search
+from sbert.training.parquet import ParquetRows
 from sbert.training.trackers import MLflow, TensorBoard, WandB
 from sbert.training.trainer import Trainer
 
@@ -109,6 +110,7 @@ __all__ = [
     "backward",
     "Signature",
     "Rows",
+    "ParquetRows",
     "TrainingBatch",
     "Ranks",
     "Callback",

@@ -201,7 +201,6 @@ def test_every_setting_is_in_the_table_with_the_default_that_the_help_says() -> 
     defaults = TrainingConfig()
     fields = set(TrainingConfig.__dataclass_fields__)
     others = {"output", "prompts", "max_lengths", "batch_size", "sampler"}  # Keys of data sets.
-    others |= {"shuffle_buffer"}  # For streams.
     assert set(SETTINGS) == fields - others
     for name in set(SETTINGS) & fields:
         said = re.search(r"\(([0-9a-z_.-]+)\)$", KEYS[name].about)

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 
@@ -175,6 +177,18 @@ def test_prompts_and_lengths_of_columns_and_data_sets(tmp_path: Path, run: Run, 
     stored = json.loads(state.read_text("utf-8"))
     assert stored["settings"]["max_lengths"] == {"x": 9, "z": {"b": 4, "c": 5}}
     assert stored["prompts"] == {"x": ["red:", ""], "z": ["", ""]}
+
+
+def test_a_folder_of_parquet_is_streamed(tmp_path: Path, run: Run) -> None:
+    table = pyarrow.table({"anchor": ["boat", "fox", "lake"], "positive": ["red", "hills", "one"]})
+    (tmp_path / "data").mkdir()
+    pyarrow.parquet.write_table(table, tmp_path / "data" / "0.parquet")
+    line = f"--model @bert --data {tmp_path}/data --loss ranking --batch-size 2 --log-every 1 --output {tmp_path}/out"
+    code, said, errors = run(f"{line} --steps 4")
+    assert (code, errors) == (0, "")
+    assert said.startswith(f"{tmp_path}/out/final: 4 steps")
+    assert "pass steps=" in run(f"{line}2")[2]
+    assert "needs a file" in run(f"{line}2 --drop a --label y --loss cosent")[2]
 
 
 # ------------------------------------------------------------------------------- evaluators, callbacks, models

@@ -1,15 +1,17 @@
-"""Prompts and maximal lengths by column and data set."""
+"""Prompts and maximal lengths by column and data set; folders of Parquet files."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 
 from sbert import SentenceEncoder, Trainer, TrainingConfig
-from sbert.training import Ranks
+from sbert.training import ParquetRows, Ranks
 from tests.training.test_callbacks import loaded
 from tests.training.test_training import model, pairs, ranking, regression, weights
 
@@ -74,3 +76,38 @@ def test_a_resume_with_another_length_is_an_error(model: SentenceEncoder, tmp_pa
     with pytest.raises(ValueError, match="max_lengths was"):
         again.fit(resume=True)
     assert torch.isfinite(weights(again.model)).all()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Forty rows in two files of several row groups."""
+    for number in range(2):
+        rows = [{"first": a, "second": b, "label": label} for a, b, label in pairs(40)[number * 20 :][:20]]
+        made = tmp_path / "data" / f"part{number}" / "a.parquet"
+        made.parent.mkdir(parents=True)
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), made, row_group_size=7)
+    return tmp_path / "data"
+
+
+def test_a_folder_of_parquet_is_a_stream_in_order(model: SentenceEncoder, folder: Path, tmp_path: Path) -> None:
+    model.save(tmp_path / "m")
+    rows = [{"first": a, "second": b, "label": label} for a, b, label in pairs(40)]
+    data = ParquetRows(folder)
+    assert list(data) == list(data) == rows
+    assert list(ParquetRows(folder, ["label"])) == [{"label": row["label"]} for row in rows]
+    settings: dict[str, Any] = {"steps": 20, "batch_size": 4}  # Two passes.
+    one, two = loaded(tmp_path / "m"), loaded(tmp_path / "m")
+    Trainer(one, data, regression, TrainingConfig(**settings, shuffle_buffer=1)).fit()
+    Trainer(two, rows, regression, TrainingConfig(**settings, sampler="in_order")).fit()
+    assert torch.equal(weights(one), weights(two))
+
+
+def test_what_is_wrong_with_parquet(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="has none"):
+        ParquetRows(tmp_path / "none")
+    with pytest.raises(ValueError, match=r"a\.parquet has no column 'third', only first, second, label"):
+        list(ParquetRows(folder, ["third"]))
+    file = folder / "part1" / "a.parquet"
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"part1.*not a valid Parquet file"):
+        list(ParquetRows(folder))

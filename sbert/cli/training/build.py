@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbert.cli.training.calls import called, parsed
@@ -56,7 +57,7 @@ def config_of(settings: Settings) -> TrainingConfig:
     tables: dict[str, Settings] = settings["data"]
     values = {name: settings[name] for name in SETTINGS if name in settings}
     by_name: dict[str, dict[str, Any]] = {
-        "sampler": {name: table.get("sampler", choice_of(table["loss"]).sampler) for name, table in tables.items()},
+        "sampler": {name: table.get("sampler", _sampler(table)) for name, table in tables.items()},
         "batch_size": {name: table.get("batch_size", 16) for name, table in tables.items()},
     }
     for key, setting, none in (("prompt", "prompts", ""), ("max_length", "max_lengths", {})):
@@ -75,7 +76,12 @@ def config_of(settings: Settings) -> TrainingConfig:
     return TrainingConfig(output=settings["output"], **values)
 
 
-def read_data(settings: Settings, verbose: bool) -> dict[str, list[dict[str, Any]]]:
+def _sampler(table: Settings) -> str:
+    """The default sampler: of a stream, in which none can choose rows, that of all data."""
+    return "random" if Path(table["file"]).is_dir() else choice_of(table["loss"]).sampler
+
+
+def read_data(settings: Settings, verbose: bool) -> dict[str, Any]:
     """The rows of each data set; the classes that they have are added to its settings.
 
     Raises:
@@ -92,8 +98,10 @@ def read_data(settings: Settings, verbose: bool) -> dict[str, list[dict[str, Any
     return found
 
 
-def _rows(table: Settings, file: str, choice: Choice) -> list[dict[str, Any]]:
+def _rows(table: Settings, file: str, choice: Choice) -> Any:
     columns, label, chosen = columns_of(table), table.get("label"), table.get("format")
+    if Path(file).is_dir():
+        return _stream(table, choice)
     if choice.reads == "lists":
         wanted = [*columns, *([label] if label else [])]
         check_there(file)
@@ -103,9 +111,20 @@ def _rows(table: Settings, file: str, choice: Choice) -> list[dict[str, Any]]:
     return list(read_rows(file, columns, label, file_format=chosen, **options))
 
 
+def _stream(table: Settings, choice: Choice) -> Any:
+    """The rows of a folder of Parquet files, whose labels are numbers already."""
+    from sbert.training import ParquetRows
+
+    wrong = [name for name in ("classes", "scale", "drop") if table.get(name)]
+    if choice.label == "class" or wrong:
+        named = f"--{wrong[0]}" if wrong else f"--loss {table['loss']}"
+        raise ValueError(f"{table['file']} is a folder, which is streamed as it stands, but {named} needs a file")
+    return ParquetRows(table["file"], [*columns_of(table), *([table["label"]] if "label" in table else [])])
+
+
 def _classes(table: Settings, choice: Choice, verbose: bool) -> list[str] | None:
     """The given classes; or, for a loss that needs classes, those of the data."""
-    if choice.label != "class" or "classes" in table:
+    if choice.label != "class" or "classes" in table or Path(table["file"]).is_dir():
         return table.get("classes")
     if table["file"] == "-":
         raise ValueError("standard input cannot be read twice, once for its classes; name them with --classes")
@@ -117,7 +136,7 @@ def _classes(table: Settings, choice: Choice, verbose: bool) -> list[str] | None
     return classes
 
 
-def trainer_of(settings: Settings, rows: Mapping[str, list[dict[str, Any]]], config: TrainingConfig) -> Trainer:
+def trainer_of(settings: Settings, rows: Mapping[str, Any], config: TrainingConfig) -> Trainer:
     """The trainer of a run.
 
     Raises:
@@ -134,7 +153,11 @@ def trainer_of(settings: Settings, rows: Mapping[str, list[dict[str, Any]]], con
         name: made_loss(table["loss"], model, len(table.get("classes", ())), config.seed)
         for name, table in tables.items()
     }
-    lists = {name for name, table in tables.items() if choice_of(table["loss"]).reads == "lists"}
+    as_is = {
+        name
+        for name, table in tables.items()
+        if choice_of(table["loss"]).reads == "lists" or Path(table["file"]).is_dir()
+    }
     return Trainer(
         model,
         rows,
@@ -145,7 +168,7 @@ def trainer_of(settings: Settings, rows: Mapping[str, list[dict[str, Any]]], con
         callbacks=callbacks,
         columns={name: columns_of(table) for name, table in tables.items()},
         label={
-            name: table["label"] if name in lists else "label" for name, table in tables.items() if "label" in table
+            name: table["label"] if name in as_is else "label" for name, table in tables.items() if "label" in table
         },
         guide=_guide(settings),
     )

@@ -82,7 +82,10 @@ GROUPS: dict[str, list[Key]] = {
     ],
     "data": [
         Key(
-            "data", TEXT, "FILE", "TSV, CSV, JSONL, JSON or Parquet; - for stdin; NAME=FILE names the data set", "data"
+            *("data", TEXT, "FILE"),
+            "TSV, CSV, JSONL, JSON, Parquet, or a folder of Parquet files, which is streamed; - for stdin;"
+            " NAME=FILE names the data set",
+            "data",
         ),
         Key("columns", WORDS, "A,B", "columns, in the order of the loss (default: those of the loss)", "data"),
         Key("label", TEXT, "NAME", "column of the labels", "data"),
@@ -106,6 +109,7 @@ GROUPS: dict[str, list[Key]] = {
         Key("epochs", NUMBER, "X", "passes through the data (1)"),
         Key("steps", WHOLE, "N", "number of steps, instead of epochs"),
         Key("mix", TEXT, "NAME", "round_robin or proportional: batches of several data sets (round_robin)"),
+        Key("shuffle_buffer", WHOLE, "N", "rows of a stream from which the next one is drawn (10000)"),
         Key("drop_last", SWITCH, "", "leave out batches with fewer rows"),
         Key("accumulation", WHOLE, "N", "batches per optimizer step (1)"),
         Key("chunk_tokens", WHOLE, "N", "tokens per chunk; saves memory with large batches"),
