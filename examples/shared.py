@@ -2,6 +2,7 @@
 
 import argparse
 import random
+from collections.abc import Callable
 from itertools import islice, product
 from pathlib import Path
 
@@ -113,8 +114,11 @@ def paraphrases(count: int, seed: int, held_out: bool = False) -> list[dict]:
     return rows
 
 
-def scored_pairs(count: int, seed: int, held_out: bool = False) -> list[dict]:
-    """Two sentences per row, and a score from 0 to 1 for equal parts; the action has the highest weight."""
+def scored_pairs(count: int, seed: int, held_out: bool = False, word: Callable = worded) -> list[dict]:
+    """Two sentences per row, and a score from 0 to 1 for equal parts; the action has the highest weight.
+
+    ``word`` makes a sentence of a combination, in another language, too.
+    """
     draw, known, rows = random.Random(seed), things(held_out), []
     for _ in range(count):
         one, alike = draw.choice(known), {}
@@ -123,7 +127,7 @@ def scored_pairs(count: int, seed: int, held_out: bool = False) -> list[dict]:
             alike.setdefault((shared[0] + 3 * shared[1] + shared[2]) / 5, []).append(two)
         score = draw.choice(sorted(alike))
         two = draw.choice(alike[score])
-        rows.append({"sentence1": worded(one, draw), "sentence2": worded(two, draw), "label": score})
+        rows.append({"sentence1": word(one, draw), "sentence2": word(two, draw), "label": score})
     return rows
 
 

@@ -32,10 +32,10 @@ def program(name: str) -> list[str]:
     return ["-m", f"examples.{name}"] if "." in name else [str(EXAMPLES / f"{name}.py")]
 
 
-def output(name: str, folder: Path, *words: object) -> str:
-    """What an example prints, in an empty folder, with an empty hub and no network; a warning ends it."""
+def output(name: str, folder: Path, *words: object, ignored: str = "nothing") -> str:
+    """What an example prints, in an empty folder, with an empty hub and no network; any other warning ends it."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", *program(name), *map(str, words)],
+        [sys.executable, "-W", "error", "-W", f"ignore:{ignored}", *program(name), *map(str, words)],
         cwd=folder,
         env={**ENVIRONMENT, "HF_HUB_CACHE": str(folder / "hub"), "HF_HUB_OFFLINE": "1"},
         capture_output=True,
@@ -84,6 +84,15 @@ def test_with_data(tmp_path: Path, data: Path, name: str) -> None:
     said = output(name, tmp_path, "--data", data, "--rows", 48, "--output", tmp_path / "out")
     assert all(0 < figure <= 1 for figure in figures(said))
     assert (tmp_path / "out" / "final" / "modules.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["train_korean", "train_second_language", "train_cross_encoder"])
+def test_minutes_with_data(tmp_path: Path, data: Path, name: str) -> None:
+    """Examples that take a minute on their made-up rows, on a few real ones; the model's language is English."""
+    said = output(name, tmp_path, "--data", data, "--rows", 16, "--output", tmp_path / "out", ignored="unknown tokens")
+    assert all(0 <= figure <= 1 for figure in figures(said))
+    assert (tmp_path / "out" / "final").is_dir()
 
 
 # --------------------------------------------------------------------------------------------------- pretraining
@@ -160,6 +169,19 @@ def test_made_up_rows_are_the_same_every_time_and_nothing_held_out_is_trained_on
     trained = {row[column] for row in train}
     assert len(trained) >= 50
     assert not {row[column] for row in held_out} & trained
+
+
+def test_made_up_korean_says_the_same(shared: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One Korean sentence for each English one, none of the held out in training, and as many labels."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    rows = importlib.import_module("korean_rows")
+    train, held_out = rows.translations(100, seed=0), rows.translations(50, seed=1, held_out=True)
+    assert train == rows.translations(100, seed=0)
+    assert len({row["eng"] for row in train}) == len({row["kor"] for row in train}) == 100
+    assert not {row["kor"] for row in held_out} & {row["kor"] for row in train}
+    assert all(row["kor"].endswith("다.") and not row["kor"].isascii() for row in train)
+    assert [row["label"] for row in rows.korean_nli(5, seed=0)] == [0, 1, 2] * 5
+    assert {row["label"] for row in rows.korean_pairs(200, seed=0)} == {0, 0.2, 0.4, 0.6, 0.8, 1}
 
 
 def test_made_up_labels(shared: ModuleType) -> None:
