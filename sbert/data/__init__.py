@@ -31,16 +31,18 @@ A data frame of pandas, polars or Arrow needs no reader: the trainer takes it as
 - A line that does not fit is an error with its number. Nothing is skipped.
 """
 
+from sbert.data.files import FORMATS
 from sbert.data.nli import read_nli, read_triplets
-from sbert.data.records import FORMATS
 from sbert.data.retrieval import Retrieval, read_retrieval
-from sbert.data.rows import read_classes, read_rows, read_texts
+from sbert.data.rows import read_classes, read_rows
 from sbert.data.sts import read_sick, read_sts, read_sts_year
+from sbert.data.texts import Texts, read_texts
 from sbert.data.transfer import TransferTask, read_transfer
 
 __all__ = [
     "FORMATS",
     "Retrieval",
+    "Texts",
     "TransferTask",
     "read_classes",
     "read_nli",
