@@ -23,6 +23,7 @@ from sbert.inputs.devices import check_device, default_device, leave_float16, pa
 from sbert.inputs.prompts import chosen_prompt, with_role_prompt
 from sbert.inputs.texts import is_one, rows_of
 from sbert.modules.tokenizer import ReadsText
+from sbert.pipeline.batcher import Batcher
 from sbert.pipeline.compatibility import EncoderAliases, loading_options, several, with_aliases
 from sbert.pipeline.encode import SentenceEncoding, output_dims
 from sbert.pipeline.progress import Report
@@ -247,6 +248,7 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
         on_truncate: str = "warn",
+        deterministic: bool = False,
         out: str | os.PathLike[str] | None = None,
     ) -> Encoded:
         """Encode sentences to vectors, in the order of the sentences.
@@ -280,6 +282,9 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
             truncate_dim: Dimension to which each vector is truncated. Default: that of the model.
             on_truncate: What to do if sentences exceed ``max_seq_length``: ``"warn"`` once with their number,
                 ``"ignore"``, or ``"error"``.
+            deterministic: Whether a sentence gets the same vector to the last bit whatever it is encoded with, in
+                whichever order, thread or process, with any number of threads: see
+                ``sbert.pipeline.deterministic``. ``batch_size``, ``batch_tokens`` and ``compile`` have no effect.
             pool: ``Processes`` of ``start_multi_process_pool``, which share the sentences. With a list of devices,
                 such as ``device=["cuda:0", "cuda:1"]``, there is one process for each during the call.
             chunk_size: Number of sentences that a process of the pool encodes at once.
@@ -322,6 +327,7 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
             precision=precision,
             ranges=ranges,
             on_device=not as_array,
+            deterministic=deterministic,
         )
         single, texts = is_one(sentences), rows_of(sentences)
         reporting = partial(Report, show=show_progress_bar, on_truncate=on_truncate, limit=self.max_seq_length)
@@ -384,6 +390,24 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         """
         encoded: Encoded = self.encode(sentences, **with_role_prompt(self.prompts, "document", options))
         return encoded
+
+    def batcher(self, *, max_wait: float = 0, max_tokens: int | None = None, max_queue: int = 1024) -> Batcher:
+        """Join the requests of many threads or coroutines into batches, as servers do.
+
+        Args:
+            max_wait: Seconds that a request may wait for others while the model is idle. Requests that come while it
+                is busy form the next batch in any case.
+            max_tokens: Number of tokens from which a batch takes no further texts. Default: by device.
+            max_queue: Number of requests that may wait; one more is refused at once.
+
+        Example:
+            >>> from concurrent.futures import ThreadPoolExecutor
+            >>> with model.batcher() as batcher, ThreadPoolExecutor(32) as threads:
+            ...     vectors = list(threads.map(batcher.encode, ["One.", "Two.", "Three."]))
+            >>> vectors[2].shape
+            (384,)
+        """
+        return Batcher(self, max_wait=max_wait, max_tokens=max_tokens, max_queue=max_queue)
 
     # --------------------------------------------------------------------------------------------- similarity
 
