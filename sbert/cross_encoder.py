@@ -215,6 +215,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         on_truncate: str = "warn",
+        deterministic: bool = False,
     ) -> Scored:
         """Score pairs of texts, in the order of the pairs.
 
@@ -234,6 +235,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
             convert_to_tensor: Return a tensor on the device of the model.
             on_truncate: What to do if pairs exceed ``max_seq_length``: ``"warn"`` once with their number,
                 ``"ignore"``, or ``"error"``.
+            deterministic: Whether a pair gets the same score to the last bit whatever it is scored with.
 
         Shape:
             Output: (pairs,) float32 for one class, (pairs, classes) for several; without the first axis for one pair.
@@ -248,7 +250,8 @@ class CrossEncoder(ScorerAliases, nn.Module):
             >>> scorer.predict(("A cat sleeps.", "A kitten naps.")).shape
             (3,)
         """
-        job = Encoding(self, batch_tokens, batch_size, on_device=convert_to_tensor or not convert_to_numpy)
+        on_device = convert_to_tensor or not convert_to_numpy
+        job = Encoding(self, batch_tokens, batch_size, on_device, deterministic=deterministic)
         single, listed = is_pair(pairs), list(pairs_of(pairs))
         with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length, "pairs", self._told) as report:
             scores = job.vectors(listed, report)

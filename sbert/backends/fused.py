@@ -69,6 +69,7 @@ class Fused:
         dtype: Of the computation.
         compiling: Options of ``torch.compile``; None to run without it.
         parts: Names of the parts of ``sbert.backends.triton`` to use, of those that are supported; None for all.
+        reordered: Whether weights on a CPU are in the layout of oneDNN. Default: if that is faster here.
 
     Shape:
         Input: TokenBatch of (tokens,) ids. Output: (tokens, dim) of ``dtype``.
@@ -83,6 +84,7 @@ class Fused:
         dtype: torch.dtype,
         compiling: dict[str, Any] | None = None,
         parts: frozenset[str] | None = None,
+        reordered: bool | None = None,
     ) -> None:
         backbone = _described(network)
         if isinstance(backbone, str):
@@ -91,7 +93,10 @@ class Fused:
         self.why: str = "F.linear" if compiling is None else "torch.compile"
         self._reordered = False
         if compiling is None and network.device.type == "cpu":
-            self._reordered, self.why = packing(dtype, torch.get_num_threads())
+            chosen = (
+                packing(dtype, torch.get_num_threads()) if reordered is None else (reordered, "as it was asked for")
+            )
+            self._reordered, self.why = chosen
         self.dtype: torch.dtype = dtype
         known = frozenset() if compiling is not None else supported(network.device, dtype, backbone)
         # Names of the parts in use.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import accumulate, islice
 from typing import Any, ClassVar, TypeVar
 
@@ -21,12 +21,14 @@ from sbert.inputs.arguments import check_positive, warn
 from sbert.inputs.devices import default_batch_tokens, default_windows, inference_dtype
 from sbert.inputs.texts import Pair
 from sbert.pipeline.batching import Rows, plan, unique, windows
+from sbert.pipeline.deterministic import Deterministic, run_fixed
 from sbert.pipeline.eval_mode import evaluating
 from sbert.pipeline.outputs import RowsOfTensor, npy_file
 from sbert.pipeline.progress import Report, check_finite, not_finite
 from sbert.pipeline.quantization import PRECISIONS, Codes, check_coding, quantize
-from sbert.pipeline.run import ahead, run
+from sbert.pipeline.run import TextTooLargeError, ahead, room_of, run
 from sbert.pipeline.tokenize import Tokens, tokenize
+from sbert.storage.files import is_out_of_memory, one_line
 
 # Sentences between two writes to a file.
 _FILE_WINDOW = 65536
@@ -59,6 +61,19 @@ def _is_finite(vectors: Tensor) -> bool:
     return not len(not_finite(vectors))
 
 
+@contextmanager
+def _naming(rows: str) -> Iterator[None]:
+    """Say which rows were in work where memory is full, unless the error names a text."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, TextTooLargeError) or not is_out_of_memory(error):
+            raise
+        raise torch.OutOfMemoryError(
+            f"{rows} do not fit in memory ({one_line(error)}); encode fewer at a time, or write to a file with out="
+        ) from error
+
+
 AnyEncoding = TypeVar("AnyEncoding", bound="Encoding")
 
 
@@ -71,6 +86,7 @@ class Encoding:
         batch_size: Number of texts per batch, instead of a maximum of tokens.
         on_device: Whether the outputs stay on the device of the model.
         inference: How transformers run. Default: in the dtype of their weights.
+        deterministic: Whether outputs have the same bits whatever else is in the call.
     """
 
     what: ClassVar[str] = "the score"
@@ -83,6 +99,7 @@ class Encoding:
         batch_size: int | None = None,
         on_device: bool = False,
         inference: Inference | None = None,
+        deterministic: bool = False,
     ) -> None:
         if batch_size is not None and batch_tokens is not None:
             raise ValueError("batch_size and batch_tokens both set the size of a batch; pass one of them")
@@ -92,7 +109,11 @@ class Encoding:
         self.to: torch.device = self.device if on_device else torch.device("cpu")
         self.batch_tokens: int = check_positive("batch_tokens", batch_tokens) or default_batch_tokens(self.device)
         self.batch_size: int | None = check_positive("batch_size", batch_size)
-        self.inference: Inference = inference or Inference(self.dtype)
+        self.deterministic: bool = deterministic
+        self.inference: Inference = inference or self._inference(self.dtype)
+
+    def _inference(self, dtype: torch.dtype, compiling: Any = None, copies: bool = True) -> Inference:
+        return Deterministic(dtype) if self.deterministic else Inference(dtype, compiling, copies)
 
     def tokens(self, texts: list[Any]) -> Tokens:
         """Tokens of texts or pairs."""
@@ -106,15 +127,27 @@ class Encoding:
     def vectors(self, texts: list[Any], report: Report) -> Tensor:
         """The outputs for texts or pairs, one row for each, all of them finite. Shape: (texts, dim)."""
         before = report.rows
-        found = self._one(texts, report) if len(texts) == 1 else self._outputs(texts, report)
-        if _is_finite(found):
+        with _naming(f"{report.what}[{before}:{before + len(texts)}]"):
+            found = self._computed(texts, report)
+            if _is_finite(found):
+                return found
+            rows = self.beyond_range(found, report)
+            if len(rows):
+                quiet = Report(len(rows), False, "ignore", None)
+                found[torch.from_numpy(rows).to(self.to)] = self.exact()._outputs([texts[row] for row in rows], quiet)
+            check_finite(found, before, f"{self.what} of {report.what}")
             return found
-        rows = self.beyond_range(found, report)
-        if len(rows):
-            quiet = Report(len(rows), False, "ignore", None)
-            found[torch.from_numpy(rows).to(self.to)] = self.exact()._outputs([texts[row] for row in rows], quiet)
-        check_finite(found, before, f"{self.what} of {report.what}")
-        return found
+
+    def _computed(self, texts: list[Any], report: Report) -> Tensor:
+        if len(texts) == 1 and not self.deterministic:
+            recorded = report.truncated, report.unknown
+            try:
+                return self._one(texts, report)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+            report.truncated, report.unknown = recorded  # Once more, after the memory was given back.
+        return self._outputs(texts, report)
 
     def _one(self, texts: list[Any], report: Report) -> Tensor:
         """``_outputs`` of one text: without the steps that form batches and put rows in order, which a query feels."""
@@ -134,8 +167,7 @@ class Encoding:
         different, first, inverse = unique(texts)
         counts = np.bincount(inverse, minlength=len(different))
         result: RowsOfTensor | None = None
-        for rows, output in self.batches(different, first, counts, report, self.model):
-            vectors = self.finish(output)
+        for rows, vectors in self.batches(different, first, counts, report, self._vectors):
             if result is None:
                 result = RowsOfTensor((len(texts), vectors.shape[1]), self.to)
             result.put(first[rows], vectors)
@@ -149,6 +181,9 @@ class Encoding:
             source = torch.from_numpy(first[inverse[again]]).to(self.to)
             complete[torch.from_numpy(again).to(self.to)] = complete[source]
         return complete
+
+    def _vectors(self, batch: TokenBatch) -> Tensor:
+        return self.finish(self.model(batch))
 
     def beyond_range(self, outputs: Tensor, report: Report) -> Rows:
         """The rows that have left the range of half precision, after a warning that counts them."""
@@ -166,7 +201,7 @@ class Encoding:
     def exact(self: AnyEncoding) -> AnyEncoding:
         """The same call, which computes in the dtype of the weights, and leaves the copies of lower precision."""
         made = copy.copy(self)
-        made.inference = Inference(self.dtype, copies=False)
+        made.inference = self._inference(self.dtype, copies=False)
         return made
 
     def batches(
@@ -188,15 +223,26 @@ class Encoding:
             report: Records progress, truncated texts and unknown tokens.
             forward: The model, or some of its modules.
         """
+
+        def name(row: int) -> str:
+            return f"{report.what}[{report.rows + int(first[window.start + row])}]"
+
         runs = windows(len(texts), *default_windows(self.device))
         coming = (self.tokens(texts[run]) for run in runs)
         forward = self.inference.running(forward)
         with evaluating(self.model), closing(ahead(coming, 2) if len(runs) > 1 else coming) as tokenized:
             for window, tokens in zip(runs, tokenized, strict=True):
                 _record(tokens, first[window], counts[window], report)
-                batches = plan(tokens.lengths, self.batch_tokens, self.batch_size)
-                for rows, output in run(forward, tokens, batches, self.device):
+                for rows, output in self._run(forward, tokens, name):
                     yield window.start + rows, output
+
+    def _run(
+        self, forward: Callable[[TokenBatch], Any], tokens: Tokens, name: Callable[[int], str]
+    ) -> Iterator[tuple[Rows, Any]]:
+        if self.deterministic:
+            return run_fixed(forward, tokens, self.device, name)
+        batches = plan(tokens.lengths, self.batch_tokens, self.batch_size)
+        return run(forward, tokens, batches, self.device, room_of(self.model, self.device), name)
 
 
 class SentenceEncoding(Encoding):
@@ -210,6 +256,7 @@ class SentenceEncoding(Encoding):
         precision: Precision of the vectors.
         ranges: Ranges of the precision int8.
         plain: Whether to compute in the dtype of the weights, and without ``torch.compile``.
+        deterministic: Whether outputs have the same bits whatever else is in the call.
     """
 
     what: ClassVar[str] = "the vector"
@@ -228,12 +275,13 @@ class SentenceEncoding(Encoding):
         ranges: npt.ArrayLike | None = None,
         on_device: bool = False,
         plain: bool = False,
+        deterministic: bool = False,
     ) -> None:
         check_coding(precision, ranges)
-        super().__init__(model, batch_tokens, batch_size, on_device)
+        super().__init__(model, batch_tokens, batch_size, on_device, deterministic=deterministic)
         if not plain:
             dtype, _ = inference_dtype(self.dtype, model.automatic_dtype, self.device)
-            self.inference: Inference = Inference(dtype, model._compiling)
+            self.inference: Inference = self._inference(dtype, model._compiling)
         self.prompt: str = prompt
         self.truncate_dim: int | None = truncate_dim
         self.normalize: bool = normalize
@@ -272,9 +320,14 @@ class SentenceEncoding(Encoding):
     def _token_embeddings(self, texts: list[str], report: Report) -> list[Tensor]:
         result: dict[int, Tensor] = {}
         each, once = np.arange(len(texts)), np.ones(len(texts), int)
-        for rows, output in self.batches(texts, each, once, report, self._token_modules()):
-            parts = output.values.float().split(output.lengths.tolist())
-            result.update(zip(rows.tolist(), (part.clone() for part in parts), strict=True))
+        modules = self._token_modules()
+
+        def vectors(batch: TokenBatch) -> list[Tensor]:
+            output = modules(batch)
+            return [part.clone() for part in output.values.float().split(output.lengths.tolist())]
+
+        for rows, parts in self.batches(texts, each, once, report, vectors):
+            result.update(zip(rows.tolist(), parts, strict=True))
             report.done(len(rows))
         report.rows += len(texts)
         return [result[row] for row in range(len(texts))]
