@@ -34,6 +34,9 @@ _OTHERS = frozenset(
     " .sqlite3 .duckdb .zip .tar .tgz .7z .rar .bz2 .xz .png .jpg .jpeg .gif .webp .mp3 .wav .mp4".split()
 )
 
+# What reading a damaged file raises. An OSError with a number is one of the disk instead.
+DAMAGED = (EOFError, OSError, zlib.error)
+
 
 def ending_of(path: Name) -> str:
     """The suffix of a file that says its format: that before .gz or .zst."""
@@ -99,8 +102,8 @@ def lines_of(path: Name) -> Iterator[str]:
         raise ValueError(
             f"{path}, line {number}: not UTF-8 ({error.reason}); convert the text to UTF-8 ({READ})"
         ) from error
-    except (EOFError, OSError, zlib.error) as error:
-        if getattr(error, "errno", None) is not None:  # Of the disk, not of the decompression.
+    except DAMAGED as error:
+        if getattr(error, "errno", None) is not None:
             raise
         raise ValueError(f"{path}, after line {number}: {error}; the file is damaged, download it again") from error
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from typing import Any
 
-from sbert.data.files import Name, lines_of, open_bytes, without_ending
+from sbert.data.files import DAMAGED, Name, lines_of, open_bytes, without_ending
 from sbert.inputs.extras import missing
 
 # What is read of Parquet at once: rows, and bytes of each column.
@@ -188,9 +188,12 @@ def _parquet(path: Name) -> Iterator[Any]:
             with open_bytes(path) as lines:
                 source = BufferReader(b"".join(lines))
         # Row groups may be large, so they are read in pieces.
-        with ParquetFile(source, buffer_size=_PARQUET_BYTES, pre_buffer=False) as file:
+        options = {"buffer_size": _PARQUET_BYTES, "pre_buffer": False, "page_checksum_verification": True}
+        with ParquetFile(source, **options) as file:
             yield file
-    except ArrowException as error:
+    except (ArrowException, UnicodeDecodeError, *DAMAGED) as error:
+        if getattr(error, "errno", None) is not None:
+            raise
         raise ValueError(
             f"{path}: not a valid Parquet file ({error}); the file is damaged or has another format, download it again"
         ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import random
 import sys
 import tracemalloc
 from collections.abc import Iterator
@@ -147,6 +148,26 @@ def test_damaged_zstd(tmp_path: Path, damage: str) -> None:
         return
     with pytest.raises(ValueError, match=r"a\.txt\.zst, after line \d+: .*; the file is damaged"):
         list(Texts(path))
+
+
+def test_damaged_parquet(tmp_path: Path) -> None:
+    """Damage is an error that names the file; where the writer stored checksums of pages, always."""
+    rng = random.Random(0)
+    table = pyarrow.table({"id": range(3000), "body": [f"text {i} {'x' * rng.randrange(30)}" for i in range(3000)]})
+    pyarrow.parquet.write_table(table, buffer := io.BytesIO(), row_group_size=700, write_page_checksum=True)
+    path, expected = tmp_path / "a.parquet", [(row["body"], {"id": row["id"]}) for row in table.to_pylist()]
+    for number in range(60):
+        raw = bytearray(buffer.getvalue())
+        if number % 3 == 0:
+            del raw[rng.randrange(len(raw)) :]
+        else:
+            place = rng.randrange(8, len(raw) - 8)
+            raw[place : place + 8] = bytes(byte ^ 1 << rng.randrange(8) for byte in raw[place : place + 8])
+        path.write_bytes(raw)
+        try:
+            assert list(Texts(path, "body", keep=["id"]).rows()) == expected, number
+        except ValueError as error:
+            assert "a.parquet" in str(error), number
 
 
 def test_zstd_needs_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
