@@ -114,8 +114,15 @@ def directions(vectors: Tensor) -> Tensor:
         >>> directions(torch.tensor([[3e30, 4e30], [3e-30, 4e-30], [0.0, 0.0]]))
         tensor([[0.6000, 0.8000], [0.6000, 0.8000], [0.0000, 0.0000]])
     """
+    lengths: Tensor = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)  # (rows, 1)
+    if vectors.device.type == "cpu" and len(vectors):
+        # In these bounds, so is the largest magnitude of each row, and nothing is rescaled.
+        least, most = lengths.detach().aminmax() if len(vectors) > 1 else (lengths.detach(),) * 2
+        low, high = _range(vectors.dtype)
+        if low * vectors.shape[1] <= least.item() and most.item() <= high:
+            return vectors / lengths
     scaled = in_range(vectors)
-    lengths = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)  # (rows, 1)
+    lengths = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
     return scaled / torch.where(lengths == 0, 1, lengths)
 
 
@@ -311,6 +318,12 @@ def check_similarity(name: str) -> str:
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype in which values of ``dtype`` are summed: float32 or float64."""
     return torch.promote_types(dtype, torch.float32)
+
+
+def is_traced() -> bool:
+    """Whether the call is recorded, for inputs of other sizes as well."""
+    found: bool = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    return found
 
 
 def segment_sum(values: Tensor, offsets: Tensor, weights: Tensor | None = None) -> Tensor:

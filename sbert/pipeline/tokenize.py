@@ -58,11 +58,14 @@ class Tokens:
 
     def batch(self, rows: npt.NDArray[np.int64]) -> TokenBatch:
         """The texts ``rows``, in that order."""
-        starts, lengths = self.offsets[rows], self.lengths[rows]
-        offsets = np.concatenate([[0], np.cumsum(lengths)])  # (rows + 1,)
-        # Index of each token in ids: the start of its row plus its position in the row.
-        places = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
-        prompt, types = self.prompt_tokens, self.types
+        lengths, prompt, types = self.lengths[rows], self.prompt_tokens, self.types
+        if len(self.offsets) == 2 and len(rows) == 1:  # Of one text, which is all there is.
+            offsets: npt.NDArray[np.int64] = self.offsets
+            places: slice | npt.NDArray[np.int64] = slice(None)
+        else:
+            offsets = np.concatenate([[0], np.cumsum(lengths)])  # (rows + 1,)
+            # Index of each token in ids: the start of its row plus its position in the row.
+            places = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
         return TokenBatch(
             torch.from_numpy(self.ids[places].astype(np.int64)),
             torch.from_numpy(offsets),
@@ -97,9 +100,9 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "") -> Token
     rows = reader.tokenize(read := [prompt + text for text in texts] if prompt else list(texts))
     unknown = Unknown.of(reader, read, rows, prompt_tokens)
     truncated = np.zeros(len(rows), bool)
-    if limit is not None:
-        truncated = np.fromiter(map(len, rows), np.int64, len(rows)) > limit
-        for row in np.flatnonzero(truncated):
+    if limit is not None and (too_long := [row for row, ids in enumerate(rows) if len(ids) > limit]):
+        truncated[too_long] = True
+        for row in too_long:
             rows[row] = _truncated(rows[row], limit, reader)
     ids, offsets = _flat(rows)
     _check_embedded(ids, getattr(reader, "vocab_size", None), "id", offsets, texts)
@@ -140,6 +143,8 @@ def tokenize_pairs(
 
 def _flat(rows: list[list[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """The rows end to end, and the index of the first value of each, then the number of values."""
+    if len(rows) == 1:
+        return np.array(rows[0], np.int32), np.array([0, len(rows[0])])
     offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     return np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets
 
