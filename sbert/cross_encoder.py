@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,6 +23,8 @@ from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
 from sbert.pipeline.compatibility import ScorerAliases, loading_options, with_aliases, with_softmax
 from sbert.pipeline.encode import Encoding
+from sbert.pipeline.pooled import PooledScores
+from sbert.pipeline.processes import Processes
 from sbert.pipeline.progress import Report
 from sbert.pipeline.results import Activation, Ranked, Scored, activated, as_predict, converted
 from sbert.pipeline.tokenize import Tokens, tokenize_pairs
@@ -215,6 +218,8 @@ class CrossEncoder(ScorerAliases, nn.Module):
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         on_truncate: str = "warn",
+        pool: Processes | None = None,
+        chunk_size: int | None = None,
         deterministic: bool = False,
     ) -> Scored:
         """Score pairs of texts, in the order of the pairs.
@@ -235,6 +240,8 @@ class CrossEncoder(ScorerAliases, nn.Module):
             convert_to_tensor: Return a tensor on the device of the model.
             on_truncate: What to do if pairs exceed ``max_seq_length``: ``"warn"`` once with their number,
                 ``"ignore"``, or ``"error"``.
+            pool: What ``pool`` of this model has returned: processes that share the pairs.
+            chunk_size: Number of pairs that a process of the pool takes at once. Default: as in ``encode``.
             deterministic: Whether a pair gets the same score to the last bit whatever it is scored with.
 
         Shape:
@@ -251,7 +258,8 @@ class CrossEncoder(ScorerAliases, nn.Module):
             (3,)
         """
         on_device = convert_to_tensor or not convert_to_numpy
-        job = Encoding(self, batch_tokens, batch_size, on_device, deterministic=deterministic)
+        make = Encoding if pool is None else partial(PooledScores, pool, chunk_size)
+        job = make(self, batch_tokens, batch_size, on_device=on_device, deterministic=deterministic)
         single, listed = is_pair(pairs), list(pairs_of(pairs))
         with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length, "pairs", self._told) as report:
             scores = job.vectors(listed, report)

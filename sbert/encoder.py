@@ -26,6 +26,8 @@ from sbert.modules.tokenizer import ReadsText
 from sbert.pipeline.batcher import Batcher
 from sbert.pipeline.compatibility import EncoderAliases, loading_options, several, with_aliases
 from sbert.pipeline.encode import SentenceEncoding, output_dims
+from sbert.pipeline.pooled import PooledEncoding
+from sbert.pipeline.processes import Processes
 from sbert.pipeline.progress import Report
 from sbert.pipeline.results import Encoded, as_encode, converted
 from sbert.pipeline.tokenize import Tokens, tokenize
@@ -248,6 +250,8 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
         on_truncate: str = "warn",
+        pool: Processes | None = None,
+        chunk_size: int | None = None,
         deterministic: bool = False,
         out: str | os.PathLike[str] | None = None,
     ) -> Encoded:
@@ -277,7 +281,8 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
             ranges: Ranges for int8, computed from a sample of vectors by ``sbert.search.calibrate``.
             convert_to_numpy: Return an array. If this and ``convert_to_tensor`` are both false: a list of tensors.
             convert_to_tensor: Return a tensor on the device of the model, which autograd can use.
-            device: Device to move the model to first.
+            device: Device to move the model to first; or several, such as ``["cuda:0", "cuda:1"]`` or ``["cpu"] * 2``,
+                for a pool with a process for each during this call.
             normalize_embeddings: Scale each vector to length 1.
             truncate_dim: Dimension to which each vector is truncated. Default: that of the model.
             on_truncate: What to do if sentences exceed ``max_seq_length``: ``"warn"`` once with their number,
@@ -285,9 +290,10 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
             deterministic: Whether a sentence gets the same vector to the last bit whatever it is encoded with, in
                 whichever order, thread or process, with any number of threads: see
                 ``sbert.pipeline.deterministic``. ``batch_size``, ``batch_tokens`` and ``compile`` have no effect.
-            pool: ``Processes`` of ``start_multi_process_pool``, which share the sentences. With a list of devices,
-                such as ``device=["cuda:0", "cuda:1"]``, there is one process for each during the call.
-            chunk_size: Number of sentences that a process of the pool encodes at once.
+            pool: What ``pool`` of this model has returned: processes that share the sentences. Their vectors are those
+                of one process up to rounding; equal sentences are encoded once per window.
+            chunk_size: Number of sentences that a process of the pool takes at once. Default: 1,024, or 8,192 for
+                accelerators; fewer if that leaves a process idle.
             out: Path of a .npy file to write to while reading, so that neither sentences nor vectors have to fit in
                 memory. The result is then a read-only memory map of that file.
 
@@ -317,7 +323,8 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
             self.to(device)
         leave_float16(self, self.device)
         as_array = convert_to_numpy and not convert_to_tensor
-        job = SentenceEncoding(
+        make = SentenceEncoding if pool is None else partial(PooledEncoding, pool, chunk_size)
+        job = make(
             self,
             chosen_prompt(self, prompt_name, prompt),
             batch_tokens,
@@ -336,8 +343,9 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
                 raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
             with reporting(len(sentences) if isinstance(sentences, Sized) else None, told=self._told) as report:
                 return job.to_file(texts, out, report)
-        listed = list(texts)
-        with reporting(len(listed), told=self._told) as report:
+        # A pool reads an iterator while its workers encode.
+        listed: Any = list(texts) if pool is None or isinstance(sentences, Sized) else texts
+        with reporting(len(listed) if isinstance(listed, list) else None, told=self._told) as report:
             if output_value == "token_embeddings":
                 tokens = job.token_embeddings(listed, report)
                 return tokens[0] if single else tokens
@@ -391,12 +399,14 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         encoded: Encoded = self.encode(sentences, **with_role_prompt(self.prompts, "document", options))
         return encoded
 
-    def batcher(self, *, max_wait: float = 0, max_tokens: int | None = None, max_queue: int = 1024) -> Batcher:
+    def batcher(
+        self, *, max_wait: float | None = None, max_tokens: int | None = None, max_queue: int = 1024
+    ) -> Batcher:
         """Join the requests of many threads or coroutines into batches, as servers do.
 
         Args:
             max_wait: Seconds that a request may wait for others while the model is idle. Requests that come while it
-                is busy form the next batch in any case.
+                is busy form the next batch in any case. Default: a tenth of the time of the last batch, or less.
             max_tokens: Number of tokens from which a batch takes no further texts. Default: by device.
             max_queue: Number of requests that may wait; one more is refused at once.
 

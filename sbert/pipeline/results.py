@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, cast, overload
 
 import numpy as np
@@ -16,6 +16,8 @@ from sbert.pipeline.quantization import Codes
 
 if TYPE_CHECKING:
     from typing_extensions import NotRequired, Unpack
+
+    from sbert.pipeline.processes import Processes
 
 Activation = Callable[[Tensor], Tensor]
 Texts = str | Iterable[str]
@@ -39,6 +41,7 @@ class Options(TypedDict, total=False):
     batch_tokens: int | None
     show_progress_bar: bool | None
     on_truncate: str
+    deterministic: bool
 
 
 class EncodeOptions(Options, total=False):
@@ -47,10 +50,12 @@ class EncodeOptions(Options, total=False):
     prompt_name: str | None
     prompt: str | None
     ranges: npt.ArrayLike | None
-    device: str | torch.device | None
+    device: str | torch.device | Sequence[str | torch.device] | None
     normalize_embeddings: bool
     truncate_dim: int | None
     out: str | os.PathLike[str] | None
+    pool: Processes | None
+    chunk_size: int | None
 
 
 class EncodeToArray(EncodeOptions, total=False):
