@@ -24,9 +24,8 @@ from sbert.backends.parity import parity
 from sbert.backends.weight_changes import Samples, state
 from sbert.batch import TokenBatch
 from sbert.pipeline.batching import Rows, fixed_plan
-from sbert.pipeline.run import TextTooLargeError, too_large
+from sbert.pipeline.run import alone, within_memory
 from sbert.pipeline.tokenize import Tokens
-from sbert.storage.files import is_out_of_memory
 from sbert.storage.processes import Lock, in_child
 
 # Tokens of a batch: few, because a single text costs as much as a batch.
@@ -101,14 +100,9 @@ def run_fixed(
     plan = fixed_plan(tokens.lengths, _TOKENS.get(device.type, _TOKENS_ACCELERATOR))
 
     def computed(rows: Rows) -> Any:
-        try:
-            with torch.no_grad():
-                return forward(tokens.batch(rows).to(device))
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            size = len(rows) * int(tokens.lengths[rows[0]])
-            raise TextTooLargeError(too_large(name(int(rows[0])), size, device)) from error
+        with torch.no_grad():
+            output = within_memory(forward, tokens, rows, device)
+            return alone(forward, tokens, rows, device, name) if output is None else output
 
     each = _workers().map if device.type == "cpu" else map
     for rows, output in zip(plan, each(computed, (batch for _, batch in plan)), strict=True):

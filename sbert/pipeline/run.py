@@ -21,7 +21,7 @@ from sbert.storage.files import is_out_of_memory
 Output = TypeVar("Output")
 Item = TypeVar("Item")
 # Batches of the largest size that have to fit before twice that size is tried again; each refusal doubles the number.
-_PATIENCE = 16
+_PATIENCE, _MOST_PATIENCE = 16, 1024
 
 
 class TextTooLargeError(torch.OutOfMemoryError):
@@ -38,7 +38,7 @@ class Room:
     def refused(self, tokens: int) -> None:
         """A batch of this number of tokens, including padding, did not fit."""
         self.tokens = min(self.tokens, tokens // 2)
-        self._fitted, self._patience = 0, 2 * self._patience
+        self._fitted, self._patience = 0, min(2 * self._patience, _MOST_PATIENCE)
 
     def fitted(self, tokens: int) -> None:
         """A batch of this number of tokens did fit: what else filled the memory may be gone."""
@@ -97,9 +97,9 @@ def run(
             size = len(rows) * int(lengths[rows].max())
             output = None
             if size <= room.tokens or len(rows) == 1:
-                output = _within_memory(forward, tokens, rows, device)
+                output = within_memory(forward, tokens, rows, device)
                 if output is None and len(rows) == 1:
-                    raise TextTooLargeError(too_large(name(int(rows[0])), size, device))
+                    output = alone(forward, tokens, rows, device, name)
                 if output is None:
                     room.refused(size)
             if output is None:
@@ -109,10 +109,10 @@ def run(
                 yield rows, output
 
 
-def _within_memory(
+def within_memory(
     forward: Callable[[TokenBatch], Output], tokens: Tokens, rows: Rows, device: torch.device
 ) -> Output | None:
-    """The output for a batch; None if it does not fit in memory."""
+    """The output for a batch; None, after memory was given back, if it does not fit."""
     try:
         return forward(tokens.batch(rows).to(device))
     except (RuntimeError, MemoryError) as error:
@@ -124,9 +124,23 @@ def _within_memory(
     return None
 
 
-def too_large(name: str, tokens: int, device: torch.device) -> str:
-    """The message about a text that does not fit in memory, with the remedies."""
-    return (
-        f"{name}, {tokens:,} tokens, does not fit in the free memory of {device}, even alone; split it, set a lower"
-        " max_seq_length, or free memory"
-    )
+def alone(
+    forward: Callable[[TokenBatch], Output],
+    tokens: Tokens,
+    rows: Rows,
+    device: torch.device,
+    name: Callable[[int], str],
+) -> Output:
+    """The output for a batch that cannot be halved, tried once more: the memory may be full for a moment only.
+
+    Raises:
+        TextTooLargeError: If it does not fit now either.
+    """
+    output = within_memory(forward, tokens, rows, device)
+    if output is None:
+        what = f"{name(int(rows[0]))}, {tokens.lengths[rows[0]]:,} tokens"
+        raise TextTooLargeError(
+            f"{what}, does not fit in the free memory of {device}, even alone; split it, set a lower max_seq_length, or"
+            " free memory"
+        )
+    return output
