@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -21,7 +21,7 @@ from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwis
 from sbert.inputs.arguments import check_choice, warn
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
 from sbert.inputs.prompts import chosen_prompt, with_role_prompt
-from sbert.inputs.texts import is_one, rows_of
+from sbert.inputs.texts import is_one, length_of, rows_of
 from sbert.modules.tokenizer import ReadsText
 from sbert.pipeline.batcher import Batcher
 from sbert.pipeline.compatibility import EncoderAliases, loading_options, several, with_aliases
@@ -341,10 +341,10 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         if out is not None:
             if output_value != "sentence_embedding" or not as_array or single:
                 raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
-            with reporting(len(sentences) if isinstance(sentences, Sized) else None, told=self._told) as report:
+            with reporting(length_of(sentences), told=self._told) as report:
                 return job.to_file(texts, out, report)
         # A pool reads an iterator while its workers encode.
-        listed: Any = list(texts) if pool is None or isinstance(sentences, Sized) else texts
+        listed: Any = list(texts) if pool is None or length_of(sentences) is not None else texts
         with reporting(len(listed) if isinstance(listed, list) else None, told=self._told) as report:
             if output_value == "token_embeddings":
                 tokens = job.token_embeddings(listed, report)

@@ -13,7 +13,7 @@ from sbert.storage.hub import OWN
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
 
-INPUT = "text, JSONL, JSON, CSV, TSV or Parquet file, optionally .gz; - for standard input"
+INPUT = "text, JSONL, JSON, CSV, TSV or Parquet file, optionally .gz or .zst; - for standard input"
 
 
 # ------------------------------------------------------------------------------------------------------- options
@@ -149,6 +149,11 @@ def new_plot(path: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------- what they read and load
+
+
+def is_input(word: str) -> bool:
+    """Whether an argument is a file of texts or standard input, and no model."""
+    return word == "-" or (os.path.exists(word) and not os.path.isdir(word))
 
 
 def read(arguments: argparse.Namespace) -> tuple[list[str], list[int]]:

@@ -14,6 +14,7 @@ from sbert.cli.options import (
     add_format,
     add_results,
     at_least,
+    is_input,
     load,
     number,
     progress,
@@ -102,7 +103,7 @@ def run(arguments: argparse.Namespace) -> None:
 def _understand(arguments: argparse.Namespace) -> list[str]:
     """Separate model, file and queries: a model is a folder or a name, so a file in its place contains the texts."""
     words: list[str] = arguments.words
-    place = next((place for place, word in enumerate(words[:2]) if _is_input(word)), None)
+    place = next((place for place, word in enumerate(words[:2]) if is_input(word)), None)
     if place is None:
         missing = [word for word in words[:2] if not os.path.isdir(word)] or words
         raise FileNotFoundError(f"{' and '.join(map(repr, missing))}: file not found; pass [MODEL] FILE QUERY")
@@ -113,11 +114,6 @@ def _understand(arguments: argparse.Namespace) -> list[str]:
     if "-" in queries and (len(queries) > 1 or arguments.texts == "-"):
         raise ValueError("- is standard input, which contains either the texts or all queries; pass it once")
     return queries
-
-
-def _is_input(word: str) -> bool:
-    """Whether an argument names a source of texts."""
-    return word == "-" or (os.path.exists(word) and not os.path.isdir(word))
 
 
 def _lines(queries: list[str], results: list[list[dict[str, Any]]]) -> Iterator[Line]:

@@ -244,7 +244,7 @@ def test_info_puts_each_module_on_a_line(folder: Path, tmp_path: Path, run: Run)
         ("similarity one", "one text cannot be compared; pass two or more"),
         ("similarity MODEL one", "one text cannot be compared; pass two or more"),
         ("similarity sbert-mini one", "one text cannot be compared; pass two or more"),
-        ("encode sbert-mini texts.txt long.txt -o v.npy", "unrecognized arguments: long.txt"),
+        ("encode sbert-mini texts.txt none.txt -o v.npy", "none.txt does not exist"),
         ("info ./none", "none does not exist"),
         ("info texts.txt", "texts.txt is a file"),
         ("info no-such-model", "or pass a model's folder: 'no-such-model' is not a folder"),
@@ -378,7 +378,7 @@ def test_interrupted(folder: Path, tmp_path: Path, lines: int) -> None:
         finally:
             child.kill()
         errors.seek(0)
-        assert (code, errors.read()) == (130, b"sbert: interrupted\n")
+        assert (code, errors.read()) == (130, b"sbert: interrupted; to go on, run the same command again\n")
     assert list(tmp_path.iterdir()) == [tmp_path / "v.npy"]
     assert (tmp_path / "v.npy").read_bytes() == b"older"
 

@@ -1,0 +1,173 @@
+"""``sbert encode`` and ``sbert merge``: several inputs, columns, shards, and what they hand to the library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sbert import Pooling, SentenceEncoder, Transformer
+from sbert.cli.main import main
+from tests import small
+
+TEXTS = [f"{a} {b} {c}" for a in ("red", "small", "seven") for b in ("fox", "boat", "hills") for c in ("runs", "lies")]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("model")
+    small.bert(root / "bert")
+    SentenceEncoder(Transformer(root / "bert"), Pooling("mean"), device="cpu").save(root / "small")
+    return root / "small"
+
+
+@pytest.fixture(scope="module")
+def vectors(folder: Path) -> Any:
+    return SentenceEncoder(folder, device="cpu").encode(TEXTS)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*words: object) -> tuple[int, str, str]:
+        code = main([str(word) for word in words])
+        written = capsys.readouterr()
+        return code, written.out, written.err
+
+    return call
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a folder of two files of texts."""
+    (tmp_path / "corpus").mkdir()
+    for place, name in enumerate(["a.jsonl", "b.jsonl"]):
+        rows = [{"id": 100 + row, "body": TEXTS[row]} for row in range(9 * place, 9 * place + 9)]
+        (tmp_path / "corpus" / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# ------------------------------------------------------------------------------------------------------- inputs
+
+
+@pytest.mark.parametrize("inputs", ["corpus", "corpus/*.jsonl", "corpus/a.jsonl corpus/b.jsonl", "corpus/a* corpus/b*"])
+@pytest.mark.usefixtures("here")
+def test_several_inputs(folder: Path, vectors: Any, run: Run, inputs: str) -> None:
+    code, said, errors = run("encode", folder, *inputs.split(), "-o", "v.npy", "--column", "body")
+    assert (code, said, errors) == (0, "v.npy: 18 vectors of 16 float32\n", "")
+    assert np.array_equal(np.load("v.npy"), vectors)
+
+
+@pytest.mark.parametrize(
+    ("words", "model", "inputs"),
+    [
+        ("corpus", "sbert-mini", ["corpus"]),
+        ("corpus/a.jsonl corpus/b.jsonl", "sbert-mini", ["corpus/a.jsonl", "corpus/b.jsonl"]),
+        ("corpus/*.jsonl corpus", "sbert-mini", ["corpus/*.jsonl", "corpus"]),
+        ("- corpus", "sbert-mini", ["-", "corpus"]),
+        ("all-MiniLM-L6-v2 corpus", "all-MiniLM-L6-v2", ["corpus"]),
+        ("folder/model corpus/a.jsonl corpus", "folder/model", ["corpus/a.jsonl", "corpus"]),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_the_first_word_is_a_model_unless_it_is_an_input(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: str, model: str, inputs: list[str]
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr("sbert.cli.encode._encode", lambda arguments, files: seen.append((arguments.model, files)))
+    assert run("encode", *words.split(), "-o", "v.npy") == (0, "", "")
+    assert seen == [(model, inputs)]
+
+
+# ------------------------------------------------------------------------------------------------------ options
+
+
+class Encoder:
+    """What ``load`` returns, in the place of a model."""
+
+    def __init__(self, seen: dict[str, Any]) -> None:
+        self.seen = seen
+
+    def encode(self, texts: Any, **options: Any) -> Any:
+        self.seen.update(options, keep=texts.keep)
+        return np.zeros((2, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("", {"deterministic": False, "batch_tokens": None, "keep": (), "device": None}),
+        ("--keep id,title", {"keep": ("id", "title")}),
+        ("--shard 3/16 --no-resume", {"shard": (3, 16), "resume": False}),
+        ("--shard 0/1", {"shard": (0, 1)}),
+        ("--devices cuda:0,cuda:1", {"device": ["cuda:0", "cuda:1"], "loaded": "cpu"}),
+        ("--device cuda:1", {"device": None, "loaded": "cuda:1"}),
+        ("--deterministic --precision float16", {"deterministic": True, "precision": "float16"}),
+        ("--batch-tokens auto", {"batch_tokens": "auto"}),
+        ("--batch-tokens 512 -o folder", {"batch_tokens": 512, "out": "folder"}),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_options_are_passed_on(run: Run, monkeypatch: pytest.MonkeyPatch, words: str, expected: dict[str, Any]) -> None:
+    seen: dict[str, Any] = {}
+
+    def load(arguments: Any) -> Encoder:
+        seen["loaded"] = arguments.device
+        return Encoder(seen)
+
+    monkeypatch.setattr("sbert.cli.encode.load", load)
+    assert run("encode", "corpus", "--column", "body", "-o", "v.npy", *words.split())[0] == 0
+    assert {name: seen[name] for name in expected} == expected
+
+
+@pytest.mark.usefixtures("here")
+def test_ray_gets_the_options(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def encode_files(*words: Any, **options: Any) -> list[str]:
+        seen.append((words, options))
+        return ["a", "b"]
+
+    monkeypatch.setattr("sbert.integrations.ray.encode_files", encode_files)
+    more = "--column body --keep id --actors 2 --gpus-per-actor 0.5 --device cuda --batch-size 8 --normalize"
+    code, said, errors = run("encode", "model", "in", "s3://in", "-o", "out", "--ray", *more.split())
+    assert (code, said, errors) == (0, "out: 2 Parquet files\n", "")
+    (words, options), *_ = seen
+    assert words == (["in", "s3://in"], "out", "model")
+    expected = {"column": "body", "keep": ["id"], "actors": 2, "gpus_per_actor": 0.5, "device": "cuda", "batch_size": 8}
+    assert {name: options[name] for name in expected} == expected
+    assert options["normalize_embeddings"] is True
+    assert "cpus_per_actor" not in options
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("-o v.npy", "there is no file of texts; pass [MODEL] FILE"),
+        ("corpus -o v.npy --shard 4/4", "'4/4' is no part of a whole; parts are numbered from 0: 0/4, 1/4"),
+        ("corpus -o v.npy --shard 1", "'1' is no part of a whole"),
+        ("corpus -o v.npy --shard -1/4", "expected one argument"),
+        ("corpus -o v.npy --batch-tokens many", "'many' is not possible; pass a whole number"),
+        ("corpus -o v.npy --keep id,,title", "has an empty name"),
+        ("corpus -o v.npy --actors 2", "--actors is for --ray"),
+        ("corpus -o v --ray --shard 0/2", "--shard has no meaning with --ray"),
+        ("corpus -o v --ray --no-resume", "--no-resume has no meaning with --ray"),
+        ("corpus -o v.npy --device cpu --devices cpu,cpu --column body", "--device and --devices both name devices"),
+        ("corpus/*.csv -o v.npy", "no file matches corpus/*.csv"),
+        ("corpus -o v.npy", "a.jsonl, line 1: an object where a text is expected; name the column"),
+        ("corpus -o v.npy --column text", "a.jsonl, line 1: no key 'text'; the keys are id, body"),
+        ("corpus -o v.npy --column body --keep url", "a.jsonl, line 1: no key 'url'; the keys are id, body"),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_errors(run: Run, words: str, message: str) -> None:
+    code, said, errors = run("encode", *words.split())
+    assert (code, said) == (2, "")
+    assert errors.startswith("sbert: error: ")
+    assert errors.count("\n") == 1
+    assert message in errors
