@@ -140,6 +140,10 @@ class CrossEncoder(ScorerAliases, nn.Module):
         else:
             raise TypeError(f"activation is {value!r}; pass a function or a module such as nn.Sigmoid()")
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        packed.register()  # The model may come from another process.
+        super().__setstate__(state)
+
     # ---------------------------------------------------------------------------------------------- properties
 
     @property

@@ -54,11 +54,18 @@ class _Worker:
     Args:
         orders: Where to write orders.
         replies: Where to read replies.
-        end: Ends the process, from any thread.
+        end: Ends the process, from any thread: unlike by closing it, a read in another thread ends, too.
     """
 
     def __init__(self, orders: IO[bytes], replies: IO[bytes], end: Callable[[], object]) -> None:
         self._orders, self._replies, self.end = orders, replies, end
+
+    def close(self) -> None:
+        """End the process; for the one thread that asks."""
+        self.end()
+        for file in (self._orders, self._replies):
+            with suppress(OSError):  # What was not sent is lost with the process.
+                file.close()
 
     def ask(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """The result of an order; an error in the worker is raised here."""
@@ -164,6 +171,7 @@ class Processes:
                     future.set_result(self._answer(number, order))
                 except BaseException as error:
                     future.set_exception(error)
+        self._end(number)
 
     def _answer(self, number: int, order: Order) -> Any:
         for _ in range(_TRIES):
@@ -204,6 +212,7 @@ class Processes:
     def _forked(self, threads: int) -> _Worker:
         """A fork of the process that has loaded the model, which is started if there is none."""
         if self._starter is None or self._starter[0].poll() is not None:
+            self._end_starter()
             control, theirs = socket.socketpair()
             with theirs:
                 self._starter = self._run(threads, theirs.fileno()), control
@@ -213,7 +222,6 @@ class Processes:
                 socket.send_fds(self._starter[1], [b"1"], [theirs.fileno()])
             except OSError as error:
                 raise _Ended from error
-        # A read in another thread ends by this, unlike by closing it.
         return _Worker(ours.makefile("wb"), ours.makefile("rb"), lambda: _shut(ours))
 
     def _run(self, threads: int, stdin: int, stdout: int | None = None) -> Popen[bytes]:
@@ -223,7 +231,14 @@ class Processes:
     def _end(self, number: int) -> None:
         ended = self._workers.pop(number, None)
         if ended is not None:
-            ended.end()
+            ended.close()
+
+    def _end_starter(self) -> None:
+        if self._starter is not None:
+            process, control = self._starter
+            control.close()
+            process.wait()
+            self._starter = None
 
     def close(self) -> None:
         """End the processes, at once."""
@@ -235,11 +250,7 @@ class Processes:
             self._orders.put(None)
         for thread in self._threads:
             thread.join()
-        if self._starter is not None:
-            process, control = self._starter
-            control.close()
-            process.wait()
-            self._starter = None
+        self._end_starter()
         self._folder.cleanup()
 
     def __enter__(self) -> Processes:
