@@ -32,6 +32,8 @@ One shard per job, numbered from 0, on one machine or many; a finished shard is 
   seq 0 15 | OMP_NUM_THREADS=2 xargs -P 4 -I{} sbert encode corpus/ -o vectors.npy --shard {}/16
   sbatch --array=0-15 --wrap 'sbert encode corpus/ -o vectors.npy --shard $SLURM_ARRAY_TASK_ID/16'
   Kubernetes, an indexed job: sh -c 'sbert encode corpus/ -o vectors.npy --shard $JOB_COMPLETION_INDEX/16'
+  sbert encode --status -o vectors.npy
+  sbert merge vectors.npy
 """
 # Options that have a meaning only with --ray, or none with it.
 _RAY = ("actors", "gpus_per_actor", "cpus_per_actor")
@@ -81,6 +83,7 @@ def _add_scale(group: argparse._ActionsContainer) -> None:
     group.add_argument("--no-resume", action="store_true", help="start anew after an interruption")
     devices = "one process for each: cuda:0,cuda:1 or cpu,cpu"
     group.add_argument("--devices", type=names, metavar="NAMES", help=devices)
+    group.add_argument("--status", action="store_true", help="print what is done of OUTPUT, and what is missing")
     group.add_argument("--shard", type=_shard, metavar="I/N", help="encode part I of N, from 0/N to N-1/N")
     ray = "Parquet files to a folder of Parquet files, with Ray Data"
     group.add_argument("--ray", action="store_true", help=ray)
@@ -110,6 +113,9 @@ def run(arguments: argparse.Namespace) -> None:
         KeyboardInterrupt: After Ctrl-C; the message says how to go on.
         ValueError: If a line or an option is invalid, or a journal belongs to other texts or another model.
     """
+    if arguments.status:
+        _status(arguments.output)
+        return
     if not arguments.words:
         raise ValueError("there is no file of texts; pass [MODEL] FILE; see sbert encode --help")
     has_model = len(arguments.words) > 1 and not _is_source(arguments.words[0])
@@ -185,3 +191,17 @@ def _with_ray(arguments: argparse.Namespace, inputs: list[str]) -> None:
     )
     if not arguments.quiet:
         print(f"{arguments.output}: {len(written)} Parquet {'file' if len(written) == 1 else 'files'}")
+
+
+def _status(output: str) -> None:
+    """Print the state of each file of an output, and how many are done."""
+    from sbert.pipeline.shards import status
+
+    parts = status(output)
+    for part in parts:
+        rate = f", {part.rate:,.0f} per second" if part.rate else ""
+        rows = f"{part.rows:,} rows{rate}" if part.state != "missing" else ""
+        print(f"{part.state:8}  {part.path.name}  {part.note or rows}".rstrip())
+    done = sum(part.state == "done" for part in parts)
+    remedy = "" if done == len(parts) else "; to go on, run their commands again"
+    print(f"{done} of {len(parts)} {'file is' if done == 1 else 'files are'} done{remedy}")

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from sbert import __version__
-from sbert.cli import cluster, doctor, encode, evaluate, export, info, map, pairs, search, similarity, train  # noqa: A004
+from sbert.cli import cluster, doctor, encode, evaluate, export, info, map, merge, pairs, search, similarity, train  # noqa: A004
 from sbert.cli.benchmark import command as benchmark
 
 # Each has a file with add_arguments(parser) and run(arguments).
 _COMMANDS = {
-    "encode": (encode, "write the vectors of texts to a .npy file"),
+    "encode": (encode, "write the vectors of texts to a .npy or Parquet file"),
+    "merge": (merge, "join the shards that several 'sbert encode --shard' have written"),
     "similarity": (similarity, "print the similarities of two or more texts"),
     "search": (search, "find the texts in a file that are similar to a query"),
     "pairs": (pairs, "find the most similar pairs of texts in a file"),

@@ -12,6 +12,7 @@ import pytest
 
 from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.cli.main import main
+from sbert.pipeline.shards import Part
 from tests import small
 
 TEXTS = [f"{a} {b} {c}" for a in ("red", "small", "seven") for b in ("fox", "boat", "hills") for c in ("runs", "lies")]
@@ -171,3 +172,27 @@ def test_errors(run: Run, words: str, message: str) -> None:
     assert errors.startswith("sbert: error: ")
     assert errors.count("\n") == 1
     assert message in errors
+
+
+# -------------------------------------------------------------------------------------------- status and merge
+
+
+def test_status_of_each_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [
+        Part(Path("v-0.npy"), "done", 2048),
+        Part(Path("v-1.npy"), "stopped", 1024),
+        Part(Path("v-2.npy"), "running", 1024, rate=1234.5),
+        Part(Path("v-3.npy"), "missing"),
+        Part(Path("v-4.npy"), "damaged", 10, note="cut short; delete it"),
+    ]
+    monkeypatch.setattr("sbert.pipeline.shards.status", lambda path: parts if path == "v.npy" else [])
+    code, said, errors = run("encode", "--status", "-o", "v.npy")
+    assert (code, errors) == (0, "")
+    assert said.splitlines() == [
+        "done      v-0.npy  2,048 rows",
+        "stopped   v-1.npy  1,024 rows",
+        "running   v-2.npy  1,024 rows, 1,234 per second",
+        "missing   v-3.npy",
+        "damaged   v-4.npy  cut short; delete it",
+        "1 of 5 files is done; to go on, run their commands again",
+    ]
