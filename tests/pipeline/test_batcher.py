@@ -90,6 +90,14 @@ def test_threads_get_the_vectors_of_encode(model: SentenceEncoder) -> None:
         assert [sorted(output) for output in outputs] == [["sentence_embedding", "token_embeddings"]] * 2  # type: ignore[call-overload]
 
 
+def test_deterministic_vectors_are_the_same_bits(model: SentenceEncoder) -> None:
+    expected = model.encode(TEXTS, deterministic=True)
+    with Batcher(model, max_tokens=100) as batcher, ThreadPoolExecutor(16) as threads:
+        found = threads.map(lambda text: batcher.encode(text, deterministic=True), TEXTS)
+        assert np.array_equal(batcher.encode(TEXTS[::-1], deterministic=True)[::-1], expected)
+        assert np.array_equal(list(found), expected)
+
+
 def test_what_arrives_during_a_batch_forms_the_next_one(gated: Gated) -> None:
     batcher, first = running(gated)
     with batcher:
