@@ -204,4 +204,4 @@ def _status(output: str) -> None:
         print(f"{part.state:8}  {part.path.name}  {part.note or rows}".rstrip())
     done = sum(part.state == "done" for part in parts)
     remedy = "" if done == len(parts) else "; to go on, run their commands again"
-    print(f"{done} of {len(parts)} {'file is' if done == 1 else 'files are'} done{remedy}")
+    print(f"{done} of {len(parts)} files done{remedy}")

@@ -10,12 +10,13 @@ from typing import Any
 from sbert.cli.options import (
     INPUT,
     add_device,
+    add_devices,
     add_dtype,
     add_format,
     add_results,
     at_least,
     is_input,
-    load,
+    load_several,
     number,
     progress,
     read,
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     words = f"folder or name of a model (default: {OWN}); {INPUT}; then the queries, or - for lines of standard input"
     parser.add_argument("words", nargs="+", metavar="[MODEL] FILE QUERY", help=words)
     add_device(parser)
+    add_devices(parser)
     add_dtype(parser)
     add_format(parser)
     parser.add_argument("--top-k", type=at_least(1), default=10, metavar="N", help="results per query (10)")
@@ -75,10 +77,11 @@ def run(arguments: argparse.Namespace) -> None:
 
     name = os.path.abspath(arguments.model) if os.path.isdir(arguments.model) else arguments.model
     arguments.model = resolve(arguments.model, organisation="sentence-transformers")
-    model = load(arguments)
+    model = load_several(arguments)
     place = None
     if not arguments.no_cache:
-        options = arguments.precision, arguments.dtype, model.device.type, arguments.column, arguments.format
+        kinds = ",".join(sorted({device.type for device in getattr(model, "devices", [model.device])}))
+        options = arguments.precision, arguments.dtype, kinds, arguments.column, arguments.format
         place = folder_of(arguments.texts, name, *options)
     documents = document_vectors(model, arguments.model, texts, arguments.precision, place, progress(arguments))
     hits = semantic_search(

@@ -194,5 +194,5 @@ def test_status_of_each_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         "running   v-2.npy  1,024 rows, 1,234 per second",
         "missing   v-3.npy",
         "damaged   v-4.npy  cut short; delete it",
-        "1 of 5 files is done; to go on, run their commands again",
+        "1 of 5 files done; to go on, run their commands again",
     ]
