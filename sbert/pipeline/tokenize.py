@@ -13,6 +13,7 @@ import torch
 from sbert.batch import TokenBatch
 from sbert.inputs.texts import Pair
 from sbert.modules.tokenizer import PairTokenizer, ReadsText
+from sbert.pipeline.beginnings import tokenize_beginnings
 from sbert.pipeline.progress import Unknown
 
 
@@ -90,6 +91,9 @@ def prompt_length(reader: ReadsText, prompt: str) -> int:
 def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "") -> Tokens:
     """Tokenize texts and truncate those that exceed the ``max_seq_length`` of the reader.
 
+    Of texts that are far longer, only a beginning is read, where that cannot change the tokens that remain. Unknown
+    tokens are counted in what is read.
+
     Args:
         reader: First module of an encoder.
         texts: The texts.
@@ -97,7 +101,8 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "") -> Token
     """
     limit = reader.max_seq_length
     prompt_tokens = prompt_length(reader, prompt) if prompt else None
-    rows = reader.tokenize(read := [prompt + text for text in texts] if prompt else list(texts))
+    read = [prompt + text for text in texts] if prompt else list(texts)
+    rows = tokenize_beginnings(reader, read, limit)
     unknown = Unknown.of(reader, read, rows, prompt_tokens)
     truncated = np.zeros(len(rows), bool)
     if limit is not None and (too_long := [row for row, ids in enumerate(rows) if len(ids) > limit]):
