@@ -83,6 +83,8 @@ class Texts:
         files = [(path, format_of(path, format)) for path in _files(source)]
         for path, chosen in files:
             _check_column(path, chosen, column, self.keep)
+        if not files:
+            raise ValueError("source is an empty list; name at least one file")
         self._found = partial(_of_files, files, column, self.keep)
         if all(chosen == "parquet" and os.fspath(path) != "-" for path, chosen in files):
             self._length = partial(_parquet_lengths, files)
@@ -104,11 +106,13 @@ class Texts:
             >>> list(Texts.of(["A cat.", "Taxes."], id=[7, 8]).rows())
             [('A cat.', {'id': 7}), ('Taxes.', {'id': 8})]
         """
+        if isinstance(texts, str):
+            raise TypeError("texts is of type str; pass a list of str, or Texts(path) for those of a file")
         for name, column in columns.items():
             if isinstance(texts, Sized) and isinstance(column, Sized) and len(column) != len(texts):
                 raise ValueError(f"texts has {len(texts)} rows and {name} has {len(column)}; pass one value per text")
-        made = cls([])
-        made.keep = tuple(columns)
+        made = cls.__new__(cls)
+        made.keep, made._begun = tuple(columns), False
         made._found = partial(_of_memory, texts, columns)
         made._length = texts.__len__ if isinstance(texts, Sized) else None
         made._once = next(

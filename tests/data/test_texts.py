@@ -135,6 +135,10 @@ def test_sources_that_are_none(tmp_path: Path) -> None:
         Texts({"text": ["one"]})
     with pytest.raises(TypeError, match="keep='id' is one string; pass a list"):
         Texts([], keep="id")
+    with pytest.raises(ValueError, match="source is an empty list"):
+        Texts([])
+    with pytest.raises(TypeError, match="texts is of type str; pass a list"):
+        Texts.of("one")
 
 
 @pytest.mark.parametrize("damage", ["cut", "junk", "plain", "two frames"])
