@@ -11,6 +11,7 @@ from typing_extensions import assert_type
 
 from sbert import CrossEncoder, SentenceEncoder
 from sbert.functional import cos_sim, pairwise_similarity
+from sbert.pipeline.batcher import Batcher
 from sbert.pipeline.results import Encoded, Ranked
 from sbert.search import calibrate, dequantize, quantize
 
@@ -35,6 +36,14 @@ def encoding(model: SentenceEncoder, text: str, texts: Iterable[str], flag: bool
     assert_type(model.encode(texts, convert_to_tensor=flag), Encoded)
     model.encode(texts, batchsize=8)  # type: ignore[call-overload]
     model.encode(3)  # type: ignore[call-overload]
+
+
+async def batching(batcher: Batcher, text: str, texts: Iterable[str]) -> None:
+    assert_type(batcher.encode(text), Floats)
+    assert_type(batcher.encode(texts, precision="ubinary", prompt_name="query"), npt.NDArray[np.uint8])
+    assert_type(await batcher.aencode(texts, normalize_embeddings=True), Floats)
+    assert_type(await batcher.aencode(text, convert_to_tensor=True), Encoded)
+    await batcher.aencode(texts, batchsize=8)  # type: ignore[call-overload]
 
 
 def scoring(model: CrossEncoder, pair: tuple[str, str], pairs: Iterable[tuple[str, str]]) -> None:
