@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from sbert.backends import Inference
 from sbert.batch import Ragged, TokenBatch, TokenEmbeddings, start_to_host
 from sbert.functional import directions, truncate
-from sbert.inputs.arguments import check_positive, warn
+from sbert.inputs.arguments import check_positive
 from sbert.inputs.devices import default_batch_tokens, default_windows, inference_dtype
 from sbert.inputs.texts import Pair
 from sbert.pipeline.batching import Rows, plan, unique, windows
@@ -186,16 +186,12 @@ class Encoding:
         return self.finish(self.model(batch))
 
     def beyond_range(self, outputs: Tensor, report: Report) -> Rows:
-        """The rows that have left the range of half precision, after a warning that counts them."""
+        """The rows that have left the range of half precision; the report counts them."""
         if self.inference.dtype == self.dtype:
             return np.zeros(0, np.int64)
         rows = not_finite(outputs)
-        if len(rows):
-            half, full = (str(dtype).partition(".")[2] for dtype in (self.inference.dtype, self.dtype))
-            warn(
-                f"{len(rows)} of {len(outputs)} {report.what} left the range of {half} and were computed again in"
-                f" {full}; dtype={full!r} does so from the start"
-            )
+        half, full = (str(dtype).partition(".")[2] for dtype in (self.inference.dtype, self.dtype))
+        report.left_range(len(rows), half, full)
         return rows
 
     def exact(self: AnyEncoding) -> AnyEncoding:

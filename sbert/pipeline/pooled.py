@@ -13,7 +13,7 @@ from torch import Tensor
 from sbert.inputs.arguments import check_positive, warn
 from sbert.pipeline.encode import Encoding, SentenceEncoding
 from sbert.pipeline.processes import Order, Processes
-from sbert.pipeline.progress import Report, Unknown
+from sbert.pipeline.progress import Counts, Report
 
 Item = TypeVar("Item")
 # Texts of a window: many batches, and little beside the time that they take. An accelerator is faster.
@@ -48,8 +48,8 @@ def encode_window(
     settings: tuple[tuple[Any, ...], dict[str, Any]],
     items: list[Any],
     reporting: tuple[int, str, int | None, str],
-) -> tuple[Any, int, Unknown, list[str]]:
-    """What a worker does: the result of a method of an ``Encoding``, truncated texts, unknown tokens, and warnings.
+) -> tuple[Any, Counts, list[str]]:
+    """What a worker does: the result of a method of an ``Encoding``, what its report has counted, and warnings.
 
     Args:
         model: The worker's model.
@@ -68,7 +68,7 @@ def encode_window(
         found = getattr(kind(model, *settings[0], **settings[1]), method)(items, report)
     # Tensors as arrays, which are written to the pipe as they are.
     found = [part.cpu().numpy() for part in found] if isinstance(found, list) else found.numpy()
-    return found, report.truncated, report.unknown, [str(warning.message) for warning in caught]
+    return found, report.counts(), [str(warning.message) for warning in caught]
 
 
 class _Pooled(Encoding):
@@ -107,10 +107,9 @@ class _Pooled(Encoding):
                 before += len(window)
 
         told: set[str] = set()
-        for found, truncated, unknown, messages in self._pool.map(orders(report.rows)):
+        for found, counts, messages in self._pool.map(orders(report.rows)):
             window = sent.popleft()
-            report.truncated += truncated
-            report.unknown += unknown
+            report.add(counts)
             report.rows += len(window)
             report.done(len(window))
             for message in messages:

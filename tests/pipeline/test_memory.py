@@ -20,6 +20,8 @@ from sbert import Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.backends import inference
 from sbert.batch import TokenBatch
 from sbert.pipeline import run as run_module
+from sbert.pipeline.encode import SentenceEncoding
+from sbert.pipeline.progress import Report
 from sbert.pipeline.run import Room, room_of, run
 from tests import small
 from tests.simulated_cuda.simulator import simulated
@@ -195,3 +197,13 @@ def test_nothing_of_a_batch_that_failed_is_kept(narrow: SentenceEncoder) -> None
     rows = list(run(watched, tokens, [np.arange(8)], torch.device("cpu")))
     assert len(rows) == 8
     assert max(alive) == 0
+
+
+def test_a_row_that_is_not_finite_is_that_of_the_whole_input(folder: Path) -> None:
+    model = encoder(folder)
+    with torch.no_grad():
+        model[0].network.get_input_embeddings().weight[model.tokenizer.convert_tokens_to_ids("fox")] = torch.nan
+    job, report = SentenceEncoding(model), Report(None, False, "warn", None)
+    job.vectors(TEXTS[4:5] * 3, report)
+    with pytest.raises(ValueError, match=r"the vector of sentences\[5\] is not finite"):
+        job.vectors(["one", "one", "fox"], report)
