@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from itertools import accumulate, islice
-from typing import Any, ClassVar, TypeVar
+from itertools import accumulate
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +23,14 @@ from sbert.inputs.texts import Pair
 from sbert.pipeline.batching import Rows, plan, unique, windows
 from sbert.pipeline.deterministic import Deterministic, run_fixed
 from sbert.pipeline.eval_mode import evaluating
-from sbert.pipeline.outputs import RowsOfTensor, npy_file
+from sbert.pipeline.outputs import RowsOfTensor
 from sbert.pipeline.progress import Report, check_finite, not_finite
-from sbert.pipeline.quantization import PRECISIONS, Codes, check_coding, quantize
+from sbert.pipeline.quantization import Codes, check_coding, quantize
 from sbert.pipeline.run import TextTooLargeError, ahead, room_of, run
 from sbert.pipeline.tokenize import Tokens, tokenize
+from sbert.pipeline.writing import write
 from sbert.storage.files import is_out_of_memory, one_line
 
-# Sentences between two writes to a file.
-_FILE_WINDOW = 65536
 _FIRST, _ONCE = np.zeros(1, np.int64), np.ones(1, np.int64)
 
 
@@ -328,15 +327,21 @@ class SentenceEncoding(Encoding):
         report.rows += len(texts)
         return [result[row] for row in range(len(texts))]
 
-    def to_file(self, texts: Iterator[str], path: str | os.PathLike[str], report: Report) -> Codes:
-        """Write the vectors of texts to a .npy file, window by window; return a memory map of it."""
-        dim = self.vectors([], report).shape[1]
-        with npy_file(path, dim, np.dtype(PRECISIONS[self.precision])) as file:
-            while window := list(islice(texts, _FILE_WINDOW)):
-                file.append(self.vectors(window, report).numpy())
-        # NumPy maps no file without rows.
-        vectors: Codes = np.load(path, mmap_mode="r" if file.rows else None)
-        return vectors
+    def each(self, runs: Iterable[list[str]], report: Report) -> Iterator[Tensor]:
+        """The vectors of each list of texts, in order. A pool reads lists ahead, as many as its workers need."""
+        for texts in runs:
+            yield self.vectors(texts, report)
+
+    def to_file(
+        self,
+        sentences: Any,
+        out: str | os.PathLike[str],
+        report: Report,
+        resume: bool = True,
+        shard: tuple[int, int] | None = None,
+    ) -> Codes:
+        """Write the vectors of sentences to a file or folder, window by window: see ``sbert.pipeline.writing``."""
+        return cast("Codes", write(self, sentences, out, report, resume, shard))
 
     def _token_modules(self) -> nn.Sequential:
         """The modules up to the last one that gives one vector per token."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import warnings
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -162,6 +163,16 @@ class Report:
         """Advance the bar by a number of sentences."""
         if self._bar is not None:
             self._bar.update(sentences)
+
+    def resumed(self, sentences: int, truncated: int = 0) -> None:
+        """Count sentences that an earlier call has encoded: the bar goes on from there, with the rate of this call."""
+        self.rows += sentences
+        self.truncated += truncated
+        if self._bar is not None and not self._bar.disable:
+            self._bar.n += sentences
+            self._bar.initial = self._bar.last_print_n = self._bar.n
+            self._bar.start_t = self._bar.last_print_t = time.time()
+            self._bar.refresh()
 
     def __enter__(self) -> Report:
         return self

@@ -215,7 +215,7 @@ def test_prompts(model: SentenceEncoder) -> None:
         ({"batch_tokens": 1.5}, TypeError, "batch_tokens is 1.5; pass a whole number"),
         ({"batch_size": 1, "batch_tokens": 1}, ValueError, "pass one of them"),
         ({"output_value": "tokens"}, ValueError, "output_value='tokens' is unknown"),
-        ({"precision": "int4"}, ValueError, "precision='int4' is unknown; pass one of float32, binary, ubinary"),
+        ({"precision": "int4"}, ValueError, "precision='int4' is unknown; pass one of float32, float16, binary"),
         ({"on_truncate": "cut"}, ValueError, "on_truncate='cut' is unknown"),
         ({"prompt": 1}, TypeError, "prompt is of type int"),
         ({"normalise": True}, TypeError, "normalise"),
@@ -231,7 +231,8 @@ def test_wrong_arguments(words: SentenceEncoder, options: dict[str, Any], error:
 
 def test_writes_to_a_file(words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Window by window, from a generator; the same vectors."""
-    monkeypatch.setattr("sbert.pipeline.encode._FILE_WINDOW", 3)
+    monkeypatch.setattr("sbert.pipeline.stream.STRIPE", 3)
+    monkeypatch.setattr("sbert.pipeline.writing._WINDOW", 3)
     texts = ["red", "fox", "red fox", "fox red red", "", "red", "fox"]
     path = tmp_path / "vectors.npy"
     result = words.encode((text for text in texts), out=path)
@@ -248,10 +249,12 @@ def test_writes_to_a_file(words: SentenceEncoder, tmp_path: Path, monkeypatch: p
 
     with pytest.raises(RuntimeError, match="the source is gone"):
         words.encode(failing(), out=path)
-    assert [file.name for file in tmp_path.iterdir()] == ["vectors.npy"]
     np.testing.assert_array_equal(np.load(path), bits)
-    with pytest.raises(TypeError, match=r"sentences\[4\] is of type int"):
-        words.encode([*texts[:4], 7], out=path)
+    np.testing.assert_array_equal(words.encode(texts, out=path), words.encode(texts))  # It goes on after six.
+    assert [file.name for file in tmp_path.iterdir()] == ["vectors.npy"]
+    with pytest.raises(TypeError, match=r"sentences\[2\] is of type int"):
+        words.encode([*texts[:2], 7], out=path)
+    assert [file.name for file in tmp_path.iterdir()] == ["vectors.npy"]
 
 
 def test_token_embeddings(model: SentenceEncoder) -> None:
