@@ -30,6 +30,7 @@ from sbert.pipeline.pooled import PooledEncoding
 from sbert.pipeline.processes import Processes
 from sbert.pipeline.progress import Report
 from sbert.pipeline.results import Encoded, as_encode, converted
+from sbert.pipeline.stream import check_shard, rows_of_shard
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.saving import verification
 from sbert.storage import hub
@@ -254,6 +255,8 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         chunk_size: int | None = None,
         deterministic: bool = False,
         out: str | os.PathLike[str] | None = None,
+        resume: bool = True,
+        shard: tuple[int, int] | None = None,
     ) -> Encoded:
         """Encode sentences to vectors, in the order of the sentences.
 
@@ -294,8 +297,16 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
                 of one process up to rounding; equal sentences are encoded once per window.
             chunk_size: Number of sentences that a process of the pool takes at once. Default: 1,024, or 8,192 for
                 accelerators; fewer if that leaves a process idle.
-            out: Path of a .npy file to write to while reading, so that neither sentences nor vectors have to fit in
-                memory. The result is then a read-only memory map of that file.
+            out: Where to write vectors while reading, so that neither sentences nor vectors have to fit in memory: a
+                .npy file; a .parquet file, with the columns to keep of a ``sbert.data.Texts``; or a folder (a path that
+                ends in /) for .npy files of 2^20 rows. The result is a read-only memory map of the .npy file, else a
+                ``sbert.pipeline.outputs.VectorFiles``, which ``np.asarray`` reads.
+            resume: With ``out``, whether a call that was interrupted goes on where it was: beside the output, a journal
+                says what is done. The sentences are read once more from the first, to compare them. False to start
+                anew.
+            shard: With ``out``, which part of the sentences to encode, (i, n) from (0, n) to (n - 1, n), to a file of
+                its own, such as vectors-00003-of-00016.npy; one that is finished is kept. See
+                ``sbert.pipeline.shards.merge``.
 
         Shape:
             Output: (sentences, dim) float32; (dim,) for a single str; (0, dim) for none.
@@ -303,6 +314,8 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         Raises:
             TypeError: If a sentence is not a str (the message names its row), or the input is a data frame (the
                 message names its columns).
+            OSError: If the disk is full; the message says how to go on.
+            RuntimeError: If another process is writing the same output.
             ValueError: If an argument is invalid, a vector is not finite, or a sentence is too long and
                 ``on_truncate="error"``. The message names the row.
 
@@ -341,8 +354,12 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         if out is not None:
             if output_value != "sentence_embedding" or not as_array or single:
                 raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
-            with reporting(length_of(sentences), told=self._told) as report:
-                return job.to_file(texts, out, report)
+            total = length_of(sentences)
+            total = total if total is None or shard is None else rows_of_shard(total, check_shard(shard))
+            with reporting(total, told=self._told) as report:
+                return job.to_file(sentences, out, report, resume, shard)
+        if shard is not None:
+            raise ValueError(f"shard={shard!r:.60} is a part of a file; pass out= as well")
         # A pool reads an iterator while its workers encode.
         listed: Any = list(texts) if pool is None or length_of(sentences) is not None else texts
         with reporting(len(listed) if isinstance(listed, list) else None, told=self._told) as report:

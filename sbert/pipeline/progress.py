@@ -169,9 +169,8 @@ class Report:
         self.rows += sentences
         self.truncated += truncated
         if self._bar is not None and not self._bar.disable:
-            self._bar.n += sentences
-            self._bar.initial = self._bar.last_print_n = self._bar.n
-            self._bar.start_t = self._bar.last_print_t = time.time()
+            done, now = self._bar.n + sentences, time.time()
+            vars(self._bar).update(n=done, initial=done, last_print_n=done, start_t=now, last_print_t=now)
             self._bar.refresh()
 
     def __enter__(self) -> Report:

@@ -54,6 +54,8 @@ class EncodeOptions(Options, total=False):
     normalize_embeddings: bool
     truncate_dim: int | None
     out: str | os.PathLike[str] | None
+    resume: bool
+    shard: tuple[int, int] | None
     pool: Processes | None
     chunk_size: int | None
 
