@@ -142,7 +142,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         packed.register()  # The model may come from another process.
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
 
     # ---------------------------------------------------------------------------------------------- properties
 

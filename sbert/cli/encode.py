@@ -11,12 +11,13 @@ from typing import Any
 from sbert.cli.options import (
     INPUT,
     add_device,
+    add_devices,
     add_dtype,
     add_format,
     add_quiet,
     at_least,
     is_input,
-    load,
+    load_several,
     names,
     number,
     progress,
@@ -81,8 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_scale(group: argparse._ActionsContainer) -> None:
     """Add the options for several devices and machines."""
     group.add_argument("--no-resume", action="store_true", help="start anew after an interruption")
-    devices = "one process for each: cuda:0,cuda:1 or cpu,cpu"
-    group.add_argument("--devices", type=names, metavar="NAMES", help=devices)
+    add_devices(group)
     group.add_argument("--status", action="store_true", help="print what is done of OUTPUT, and what is missing")
     group.add_argument("--shard", type=_shard, metavar="I/N", help="encode part I of N, from 0/N to N-1/N")
     ray = "Parquet files to a folder of Parquet files, with Ray Data"
@@ -136,15 +136,10 @@ def _encode(arguments: argparse.Namespace, inputs: list[str]) -> None:
     if unused:
         raise ValueError(f"--{unused.replace('_', '-')} is for --ray; add that, or leave it out")
     texts = Texts(inputs, arguments.column, format=arguments.format, keep=arguments.keep)
-    devices = arguments.devices
-    if devices and arguments.device:
-        raise ValueError("--device and --devices both name devices; pass one of them")
-    arguments.device = "cpu" if devices else arguments.device  # The processes copy the model to theirs.
-    model: Any = load(arguments)
+    model: Any = load_several(arguments)
     vectors = model.encode(
         texts,
         out=arguments.output,
-        device=devices,
         **({"resume": False} if arguments.no_resume else {}),
         **({"shard": arguments.shard} if arguments.shard else {}),
         show_progress_bar=progress(arguments),

@@ -9,7 +9,7 @@ import textwrap
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sbert.cli.options import add_devices, add_dtype, add_model, check_devices, names, progress
 from sbert.data.nli import CLASSES

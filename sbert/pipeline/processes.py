@@ -15,7 +15,7 @@ from contextlib import suppress
 from multiprocessing.spawn import get_executable
 from pathlib import Path
 from queue import SimpleQueue
-from subprocess import PIPE, Popen
+from subprocess import PIPE, Popen, TimeoutExpired
 from typing import IO, Any, NamedTuple, cast
 
 import torch
@@ -181,6 +181,9 @@ class Processes:
                 self._end(number)
                 if self._closed:
                     raise RuntimeError("the pool was closed while it was in use") from None
+                if self._starter is not None:
+                    with suppress(TimeoutExpired):  # It may be about to end, too.
+                        self._starter[0].wait(0.1)
         raise RuntimeError(
             f"{order.what} ended {_TRIES} workers, each of which was encoding them; if memory ran out, pass a smaller"
             " batch_tokens= or chunk_size=, or fewer devices"

@@ -98,16 +98,20 @@ class Encoder:
         self.seen.update(options, keep=texts.keep)
         return np.zeros((2, 3), np.float32)
 
+    def pool(self, devices: list[str]) -> Encoder:
+        self.seen["pool"] = devices
+        return self
+
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("", {"deterministic": False, "batch_tokens": None, "keep": (), "device": None}),
+        ("", {"deterministic": False, "batch_tokens": None, "keep": ()}),
         ("--keep id,title", {"keep": ("id", "title")}),
         ("--shard 3/16 --no-resume", {"shard": (3, 16), "resume": False}),
         ("--shard 0/1", {"shard": (0, 1)}),
-        ("--devices cuda:0,cuda:1", {"device": ["cuda:0", "cuda:1"], "loaded": "cpu"}),
-        ("--device cuda:1", {"device": None, "loaded": "cuda:1"}),
+        ("--devices cuda:0,cuda:1", {"pool": ["cuda:0", "cuda:1"], "loaded": "cpu"}),
+        ("--device cuda:1", {"loaded": "cuda:1"}),
         ("--deterministic --precision float16", {"deterministic": True, "precision": "float16"}),
         ("--batch-tokens auto", {"batch_tokens": "auto"}),
         ("--batch-tokens 512 -o folder", {"batch_tokens": 512, "out": "folder"}),
@@ -121,7 +125,7 @@ def test_options_are_passed_on(run: Run, monkeypatch: pytest.MonkeyPatch, words:
         seen["loaded"] = arguments.device
         return Encoder(seen)
 
-    monkeypatch.setattr("sbert.cli.encode.load", load)
+    monkeypatch.setattr("sbert.cli.options.load", load)
     assert run("encode", "corpus", "--column", "body", "-o", "v.npy", *words.split())[0] == 0
     assert {name: seen[name] for name in expected} == expected
 

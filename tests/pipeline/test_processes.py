@@ -278,3 +278,19 @@ def test_a_script_without_a_guard(folder: Path, tmp_path: Path) -> None:
     assert lines[:2] == ["started", "(10, 16)"], errors
     assert "put classes and functions of your own into a module that can be imported" in lines[2]
     assert "Mine" in lines[2]
+
+
+@pytest.mark.slow
+def test_commands_take_devices(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(TEXTS))
+    command = [sys.executable, "-m", "sbert", "search", str(folder), str(path), "red fox", "--json"]
+    one, several = (
+        subprocess.run([*command, *more], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+        for more in (("--device", "cpu"), ("--devices", "cpu,cpu", "--no-cache"))
+    )
+    assert one.count("\n") == 10
+    assert several == one
+    both = subprocess.run([*command, "--device", "cpu", "--devices", "cpu"], capture_output=True, text=True, cwd=ROOT)
+    assert both.returncode == 2
+    assert "--device and --devices both name devices" in both.stderr
