@@ -127,7 +127,8 @@ class VectorFiles:
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths: tuple[Path, ...] = tuple(paths)
         found = [_shape_of(path) for path in self.paths]
-        self.shape: tuple[int, int] = sum(rows for rows, _, _ in found), found[0][1]
+        self.rows: list[int] = [rows for rows, _, _ in found]
+        self.shape: tuple[int, int] = sum(self.rows), found[0][1]
         self.dtype: np.dtype[np.generic] = found[0][2]
 
     def __len__(self) -> int:

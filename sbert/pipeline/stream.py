@@ -42,7 +42,7 @@ def check_shard(shard: Shard | None) -> Shard:
     return shard[0], shard[1]
 
 
-def rows_of_shard(rows: int, shard: Shard) -> int:
+def rows_of_shard(rows: int, shard: Shard, stripe: int = STRIPE) -> int:
     """Number of rows of a shard.
 
     Example:
@@ -50,8 +50,8 @@ def rows_of_shard(rows: int, shard: Shard) -> int:
         [2048, 1928, 1024]
     """
     index, number = shard
-    rounds, rest = divmod(rows, STRIPE * number)
-    return rounds * STRIPE + min(STRIPE, max(0, rest - STRIPE * index))
+    rounds, rest = divmod(rows, stripe * number)
+    return rounds * stripe + min(stripe, max(0, rest - stripe * index))
 
 
 @dataclass
