@@ -85,9 +85,19 @@ class _Pooled(Encoding):
     def __init__(self, pool: Processes, size: int | None, model: Any, *args: Any, **settings: Any) -> None:
         if pool.model is not model:
             raise ValueError("the pool was made for another model; make one with pool() of this model")
-        super().__init__(model, *args, **settings)
         self._pool, self._size = pool, check_positive("chunk_size", size)
+        super().__init__(model, *args, **settings)
+        self.to = model.device if settings.get("on_device") else torch.device("cpu")
         self._settings = args, {**settings, "on_device": False}
+
+    @property
+    def device(self) -> torch.device:
+        """Device that decides about batches and arithmetic: of the workers, not of the caller's model."""
+        return self._pool.devices[0]
+
+    @device.setter
+    def device(self, device: torch.device) -> None:
+        pass
 
     def _window_size(self, texts: int | None) -> int:
         most = _TEXTS if all(device.type == "cpu" for device in self._pool.devices) else _TEXTS_ACCELERATOR
@@ -98,16 +108,16 @@ class _Pooled(Encoding):
         """Each window with the result of a method of the workers' encoding for it."""
         sent: deque[list[Any]] = deque()
 
-        def orders(before: int) -> Iterator[Order]:
+        def orders() -> Iterator[Order]:
             for window in windows:
+                before = report.rows + sum(map(len, sent))
                 sent.append(window)
                 rows = f"{report.what}[{before}:{before + len(window)}]"
                 reporting = before, report.on_truncate, report.limit, report.what
                 yield Order(encode_window, (self.kind, method, self._settings, window, reporting), rows)
-                before += len(window)
 
         told: set[str] = set()
-        for found, counts, messages in self._pool.map(orders(report.rows)):
+        for found, counts, messages in self._pool.map(orders()):
             window = sent.popleft()
             report.add(counts)
             report.rows += len(window)
@@ -154,7 +164,7 @@ class PooledEncoding(_Pooled, SentenceEncoding):
         """One float32 tensor (tokens, dim) per text, on the device of the model."""
         size = self._window_size(len(texts) if isinstance(texts, Sized) else None)
         parts = self._parts("token_embeddings", pieces(texts, size), report)
-        return [torch.from_numpy(row).to(self.device) for _, found in parts for row in found]
+        return [torch.from_numpy(row).to(self.model.device) for _, found in parts for row in found]
 
 
 class PooledScores(_Pooled):
