@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -216,7 +216,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
         pairs: Pair | Iterable[Pair],
         *,
         batch_size: int | None = None,
-        batch_tokens: int | None = None,
+        batch_tokens: int | Literal["auto"] | None = None,
         show_progress_bar: bool | None = None,
         activation: Activation | None = None,
         convert_to_numpy: bool = True,
@@ -235,7 +235,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
         Args:
             pairs: A pair of str, or an iterable of pairs: list, array, generator.
             batch_size: Number of pairs per batch. Default: as many as ``batch_tokens`` allows.
-            batch_tokens: Maximum number of tokens per batch, including padding.
+            batch_tokens: Maximum number of tokens per batch, including padding; ``"auto"`` as in ``encode``.
             show_progress_bar: Whether to show a progress bar. Default: from 2,000 pairs on, on a terminal or in a
                 notebook.
             activation: Applied to (pairs, classes) scores, instead of that of the model; ``nn.Identity()`` for raw

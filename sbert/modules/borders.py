@@ -58,10 +58,11 @@ def _splits(tokenizer: tokenizers.Tokenizer) -> bool:
 
 def _steps(part: Any) -> list[dict[str, Any]]:
     """The steps of a normalizer or a pre-tokenizer, as in its JSON."""
-    described = json.loads(part.__getstate__()) if part is not None else {"type": "Sequence"}
+    described: dict[str, Any] = json.loads(part.__getstate__()) if part is not None else {"type": "Sequence"}
     if described["type"] != "Sequence":
         return [described]
-    return described.get("normalizers") or described.get("pretokenizers") or []
+    steps: list[dict[str, Any]] = described.get("normalizers") or described.get("pretokenizers") or []
+    return steps
 
 
 def _separates_words(step: dict[str, Any]) -> bool:

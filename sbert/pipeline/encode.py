@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import accumulate
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from sbert.functional import directions, truncate
 from sbert.inputs.arguments import check_positive
 from sbert.inputs.devices import default_batch_tokens, default_windows, inference_dtype
 from sbert.inputs.texts import Pair
+from sbert.pipeline.auto_batch import measured
 from sbert.pipeline.batching import Rows, plan, unique, windows
 from sbert.pipeline.deterministic import Deterministic, run_fixed
 from sbert.pipeline.eval_mode import evaluating
@@ -81,7 +82,8 @@ class Encoding:
 
     Args:
         model: A model whose method ``tokens`` tokenizes texts, or pairs of texts.
-        batch_tokens: Maximum number of tokens per batch. Default: that of the device.
+        batch_tokens: Maximum number of tokens per batch; "auto" for what ``auto_batch`` measures. Default: that of the
+            device.
         batch_size: Number of texts per batch, instead of a maximum of tokens.
         on_device: Whether the outputs stay on the device of the model.
         inference: How transformers run. Default: in the dtype of their weights.
@@ -94,7 +96,7 @@ class Encoding:
     def __init__(
         self,
         model: Any,
-        batch_tokens: int | None = None,
+        batch_tokens: int | Literal["auto"] | None = None,
         batch_size: int | None = None,
         on_device: bool = False,
         inference: Inference | None = None,
@@ -106,10 +108,17 @@ class Encoding:
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
         self.to: torch.device = self.device if on_device else torch.device("cpu")
-        self.batch_tokens: int = check_positive("batch_tokens", batch_tokens) or default_batch_tokens(self.device)
+        self._batch_tokens = batch_tokens if batch_tokens == "auto" else check_positive("batch_tokens", batch_tokens)
         self.batch_size: int | None = check_positive("batch_size", batch_size)
         self.deterministic: bool = deterministic
         self.inference: Inference = inference or self._inference(self.dtype)
+
+    @property
+    def batch_tokens(self) -> int:
+        """Maximum number of tokens per batch."""
+        return (
+            measured(self) if self._batch_tokens == "auto" else self._batch_tokens or default_batch_tokens(self.device)
+        )
 
     def _inference(self, dtype: torch.dtype, compiling: Any = None, copies: bool = True) -> Inference:
         return Deterministic(dtype) if self.deterministic else Inference(dtype, compiling, copies)
@@ -166,7 +175,7 @@ class Encoding:
         different, first, inverse = unique(texts)
         counts = np.bincount(inverse, minlength=len(different))
         result: RowsOfTensor | None = None
-        for rows, vectors in self.batches(different, first, counts, report, self._vectors):
+        for rows, vectors in self.batches(different, first, counts, report, self.rows_of):
             if result is None:
                 result = RowsOfTensor((len(texts), vectors.shape[1]), self.to)
             result.put(first[rows], vectors)
@@ -181,7 +190,8 @@ class Encoding:
             complete[torch.from_numpy(again).to(self.to)] = complete[source]
         return complete
 
-    def _vectors(self, batch: TokenBatch) -> Tensor:
+    def rows_of(self, batch: TokenBatch) -> Tensor:
+        """Rows of the result for a batch. Shape: (rows, dim)."""
         return self.finish(self.model(batch))
 
     def beyond_range(self, outputs: Tensor, report: Report) -> Rows:
@@ -261,7 +271,7 @@ class SentenceEncoding(Encoding):
         self,
         model: Any,
         prompt: str = "",
-        batch_tokens: int | None = None,
+        batch_tokens: int | Literal["auto"] | None = None,
         batch_size: int | None = None,
         *,
         truncate_dim: int | None = None,

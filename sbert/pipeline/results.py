@@ -38,7 +38,7 @@ class Options(TypedDict, total=False):
     """The arguments that ``encode`` and ``predict`` share, and on which the types of their results do not depend."""
 
     batch_size: int | None
-    batch_tokens: int | None
+    batch_tokens: int | Literal["auto"] | None
     show_progress_bar: bool | None
     on_truncate: str
     deterministic: bool
