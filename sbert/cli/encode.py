@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     words = f"folder or name of a model (default: {OWN}); then files, folders or patterns: {INPUT}"
     parser.add_argument("words", nargs="*", metavar="[MODEL] FILE", help=words)
-    output = "where to write the vectors: FILE.npy, FILE.parquet, or a folder for .npy shards"
+    output = "where to write the vectors: FILE.npy, FILE.parquet, or FOLDER/ for many .npy files"
     parser.add_argument("-o", "--output", required=True, help=output)
     add_device(parser)
     add_dtype(parser)
@@ -122,6 +122,8 @@ def run(arguments: argparse.Namespace) -> None:
     arguments.model, *inputs = arguments.words if has_model else [OWN, *arguments.words]
     try:
         (_with_ray if arguments.ray else _encode)(arguments, inputs)
+    except ValueError as error:
+        raise ValueError(str(error).replace("resume=False", "--no-resume")) from error
     except KeyboardInterrupt:
         without = ", without --no-resume" if arguments.no_resume else ""
         raise KeyboardInterrupt(f"to go on, run the same command again{without}") from None
@@ -140,15 +142,16 @@ def _encode(arguments: argparse.Namespace, inputs: list[str]) -> None:
     vectors = model.encode(
         texts,
         out=arguments.output,
-        **({"resume": False} if arguments.no_resume else {}),
-        **({"shard": arguments.shard} if arguments.shard else {}),
+        resume=not arguments.no_resume,
+        shard=arguments.shard,
         show_progress_bar=progress(arguments),
         **_options(arguments),
     )
     if not len(vectors):
         warnings.warn(f"{inputs[0]} contains no texts, so {arguments.output} contains no vectors", stacklevel=2)
     if not arguments.quiet:
-        print(f"{arguments.output}: {vectors.shape[0]} vectors of {vectors.shape[1]} {vectors.dtype}")
+        shard = "" if arguments.shard is None else ", shard {}/{}".format(*arguments.shard)
+        print(f"{arguments.output}{shard}: {vectors.shape[0]} vectors of {vectors.shape[1]} {vectors.dtype}")
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class Encoder:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("", {"deterministic": False, "batch_tokens": None, "keep": ()}),
+        ("", {"resume": True, "shard": None, "deterministic": False, "batch_tokens": None, "keep": ()}),
         ("--keep id,title", {"keep": ("id", "title")}),
         ("--shard 3/16 --no-resume", {"shard": (3, 16), "resume": False}),
         ("--shard 0/1", {"shard": (0, 1)}),
@@ -166,7 +166,7 @@ def test_ray_gets_the_options(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
         ("corpus/*.csv -o v.npy", "no file matches corpus/*.csv"),
         ("corpus -o v.npy", "a.jsonl, line 1: an object where a text is expected; name the column"),
         ("corpus -o v.npy --column text", "a.jsonl, line 1: no key 'text'; the keys are id, body"),
-        ("corpus -o v.npy --column body --keep url", "a.jsonl, line 1: no key 'url'; the keys are id, body"),
+        ("corpus -o v.parquet --column body --keep url", "a.jsonl, line 1: no key 'url'; the keys are id, body"),
     ],
 )
 @pytest.mark.usefixtures("here")
@@ -178,7 +178,56 @@ def test_errors(run: Run, words: str, message: str) -> None:
     assert message in errors
 
 
+# ------------------------------------------------------------------------------------------------------ outputs
+
+
+@pytest.mark.usefixtures("here")
+def test_parquet_with_columns(folder: Path, vectors: Any, run: Run) -> None:
+    from pyarrow import parquet
+
+    words = "corpus -o v.parquet --column body --keep id,body --precision float16".split()
+    assert run("encode", folder, *words) == (0, "v.parquet: 18 vectors of 16 float16\n", "")
+    table = parquet.read_table("v.parquet")
+    assert table["id"].to_pylist() == list(range(100, 118))
+    assert table["body"].to_pylist() == TEXTS
+    assert np.array_equal(np.array(table["vector"].to_pylist(), np.float16), vectors.astype(np.float16))
+    code, said, errors = run("encode", folder, "corpus", "-o", "v.npy", "--column", "body", "--keep", "id")
+    assert (code, said) == (2, "")
+    assert "has no room for the columns id; name a .parquet file" in errors
+
+
+@pytest.mark.usefixtures("here")
+def test_two_devices_write_what_one_does(folder: Path, vectors: Any, run: Run) -> None:
+    words = "corpus/ -o parts/ --column body --devices cpu,cpu".split()
+    assert run("encode", folder, *words) == (0, "parts/: 18 vectors of 16 float32\n", "")
+    assert np.abs(np.load("parts/vectors-00000.npy") - vectors).max() <= 1e-6
+
+
 # -------------------------------------------------------------------------------------------- status and merge
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
+@pytest.mark.usefixtures("here")
+def test_shards(folder: Path, vectors: Any, run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("sbert.pipeline.stream.STRIPE", 4)  # Of 5 stripes, the first shard has 3.
+    words = ["encode", folder, "corpus", "--column", "body", "-o", name, "--shard"]
+    assert run(*words, "0/2") == (0, f"{name}, shard 0/2: 10 vectors of 16 float32\n", "")
+    assert run("encode", "--status", "-o", name)[1].endswith("1 of 2 files done; to go on, run their commands again\n")
+    code, _, errors = run("merge", name)
+    assert (code, errors[:57]) == (2, "sbert: error: 1 of 2 shards are missing or not finished: ")
+    assert run(*words, "1/2", "--quiet") == (0, "", "")
+    written = Path(f"v-00001-of-00002{Path(name).suffix}").stat().st_mtime_ns
+    assert run(*words, "1/2", "--quiet") == (0, "", "")  # It is skipped.
+    assert Path(f"v-00001-of-00002{Path(name).suffix}").stat().st_mtime_ns == written
+    assert run("encode", "--status", "-o", name)[1].endswith("2 of 2 files done\n")
+    assert run("merge", name) == (0, f"{name}: 18 vectors\n", "")
+    if name == "v.npy":
+        assert np.abs(np.load(name) - vectors).max() <= 1e-6
+    code, _, errors = run(*words, "1/2", "--normalize")
+    assert code == 2
+    assert "was written with normalize=False, and this call has True" in errors
+    assert "pass --no-resume" in errors
+    assert run(*words, "1/2", "--normalize", "--no-resume", "--quiet") == (0, "", "")
 
 
 def test_status_of_each_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
