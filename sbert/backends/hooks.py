@@ -47,9 +47,7 @@ class Tree:
         if any(self._empty):
             return False
         tables = chain(_compared(vars(model)), chain.from_iterable(map(_compared, self._states)))
-        found = list(chain.from_iterable(self._children))
-        same = len(found) == len(self._found) and all(map(is_, found, self._found))
-        return same and all(map(is_, tables, self._compared))
+        return list(chain.from_iterable(self._children)) == self._found and all(map(is_, tables, self._compared))
 
     def tensors(self, buffers: bool = False) -> list[Tensor]:
         """The weights that the modules have now, and their buffers."""
@@ -85,6 +83,15 @@ def _walk(model: nn.Module) -> list[nn.Module]:
                 if child is not None and child not in seen:
                     seen.add(child)
                     found.append(child)
+    return found
+
+
+def first_weight(model: nn.Module) -> Tensor | None:
+    """The first of ``parameters()``, found without a walk; None if there are none."""
+    found: Tensor | None = next((weight for weight in model._parameters.values() if weight is not None), None)
+    for child in () if found is not None else model._modules.values():
+        if child is not None and (found := first_weight(child)) is not None:
+            break
     return found
 
 

@@ -59,11 +59,12 @@ class Tokens:
 
     def batch(self, rows: npt.NDArray[np.int64]) -> TokenBatch:
         """The texts ``rows``, in that order."""
-        lengths, prompt, types = self.lengths[rows], self.prompt_tokens, self.types
+        prompt, types = self.prompt_tokens, self.types
         if len(self.offsets) == 2 and len(rows) == 1:  # Of one text, which is all there is.
-            offsets: npt.NDArray[np.int64] = self.offsets
+            offsets, lengths = self.offsets, self.offsets[1:]
             places: slice | npt.NDArray[np.int64] = slice(None)
         else:
+            lengths = self.lengths[rows]
             offsets = np.concatenate([[0], np.cumsum(lengths)])  # (rows + 1,)
             # Index of each token in ids: the start of its row plus its position in the row.
             places = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
