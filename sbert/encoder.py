@@ -422,12 +422,15 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         encoded: Encoded = self.encode(sentences, **with_role_prompt(self.prompts, "document", options))
         return encoded
 
-    def batcher(self, *, max_wait: float = 0, max_tokens: int | None = None, max_queue: int = 1024) -> Batcher:
+    def batcher(
+        self, *, max_wait: float | None = None, max_tokens: int | None = None, max_queue: int = 1024
+    ) -> Batcher:
         """Join the requests of many threads or coroutines into batches, as servers do.
 
         Args:
             max_wait: Seconds that a request may wait for others while the model is idle. Requests that come while it
-                is busy form the next batch in any case.
+                is busy form the next batch in any case. Default: a moment, if the callers of the last batch are
+                expected back.
             max_tokens: Number of tokens from which a batch takes no further texts. Default: by device.
             max_queue: Number of requests that may wait; one more is refused at once.
 

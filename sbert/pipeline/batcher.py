@@ -55,14 +55,15 @@ class Batcher:
     A thread computes one batch after the other, each of what has arrived while the one before it was computed. So an
     idle model begins at once, and a busy one reads many texts at a time. Requests with the same options share a batch.
     Those of many texts are computed in parts, so that single sentences do not wait for them. The vectors are those of
-    ``encode``, as are the errors, each raised to the caller whose text or option it is.
+    ``encode``, as are the errors, each raised to the caller whose text or option it is. Warnings are those of a batch.
 
     The thread starts with the first request. It ends with ``close()``, at the end of a ``with`` block, and when the
     batcher is deleted. A forked child has a queue and a thread of its own.
 
     Args:
         model: The model.
-        max_wait: Seconds that a request may wait for others while the model is idle.
+        max_wait: Seconds that a request may wait for others while the model is idle. Default: 0.15 of the time of the
+            last batch, at most 5 ms, and only until as many requests have come as it answered: callers come back.
         max_tokens: Number of tokens from which a batch takes no further texts, estimated from the characters. Default:
             a quarter of the ``batch_tokens`` of the device.
         max_queue: Number of requests that may wait.
@@ -79,9 +80,9 @@ class Batcher:
     """
 
     def __init__(
-        self, model: Any, *, max_wait: float = 0, max_tokens: int | None = None, max_queue: int = 1024
+        self, model: Any, *, max_wait: float | None = None, max_tokens: int | None = None, max_queue: int = 1024
     ) -> None:
-        if check_number("max_wait", max_wait) < 0:
+        if max_wait is not None and check_number("max_wait", max_wait) < 0:
             raise ValueError(f"max_wait={max_wait} is negative; pass seconds, or 0 to begin at once")
         tokens = check_positive("max_tokens", max_tokens) or default_batch_tokens(model.device) // 4
         self.model = model

@@ -15,6 +15,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
 from itertools import accumulate, chain
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from sbert.storage.processes import in_child
 _WINDOW = 2048
 # Parts of a batch that requests take in turn: so many large ones share each batch.
 _TURNS = 8
+# How long a batch waits at most for the callers of the last one: seconds, and a share of the time that it took.
+_MOMENT, _SHARE = 0.005, 0.15
 # English words have about four characters per token, other scripts about one.
 _CHARACTERS_PER_TOKEN = 4
 
@@ -99,16 +102,17 @@ def _with_rows_from(error: Exception, start: int) -> Exception:
 
 
 class RequestQueue:
-    """Requests that wait, and the thread that computes batches of them. It knows no batcher, which can be deleted.
+    """Requests that wait, and the thread that computes batches of them; neither keeps the batcher alive.
 
     Args:
         encode: What computes a batch: a function of a list of texts and of options.
-        max_wait: Seconds that a request may wait for others while the thread is idle.
+        max_wait: Seconds that a request may wait for others while the thread is idle. Default: a moment, until those
+            who got the last vectors come back; else two halves of the callers would take turns for good.
         max_tokens: Number of tokens from which a batch takes no further texts.
         max_queue: Number of requests that may wait.
     """
 
-    def __init__(self, encode: Callable[..., Any], max_wait: float, max_tokens: int, max_queue: int) -> None:
+    def __init__(self, encode: Callable[..., Any], max_wait: float | None, max_tokens: int, max_queue: int) -> None:
         self.encode, self.max_wait, self.max_tokens, self.max_queue = encode, max_wait, max_tokens, max_queue
         self.latencies: deque[float] = deque(maxlen=_WINDOW)
         self.batches: deque[tuple[int, int]] = deque(maxlen=_WINDOW)  # Texts and tokens of each.
@@ -123,6 +127,7 @@ class RequestQueue:
         # For each set of options: the requests, the next one first.
         self.queues: OrderedDict[Hashable, OrderedDict[Request, None]] = OrderedDict()
         self.waiting = self.tokens = 0
+        self.expected, self.until = 0, 0.0  # How many requests the thread waits for, and until when.
         self.thread: threading.Thread | None = None
 
     def submit(self, request: Request) -> None:
@@ -139,10 +144,12 @@ class RequestQueue:
             self.queues.setdefault(request.key, OrderedDict())[request] = None
             self.waiting += 1
             self.tokens += request.tokens(0)
+            if self.waiting == 1 and self.max_wait is not None:
+                self.expected, self.until = self.max_queue + 1, request.arrived + self.max_wait
             if self.thread is None:
                 self.thread = threading.Thread(target=self.work, name="sbert-batcher", daemon=True)
                 self.thread.start()
-            elif self.waiting == 1 or self.tokens >= self.max_tokens:  # What the thread may wait for.
+            elif self.waiting in (1, self.expected) or self.tokens >= self.max_tokens:  # What the thread may wait for.
                 self.changed.notify()
         request.future.add_done_callback(partial(_leave, weakref.ref(self), weakref.ref(request)))
 
@@ -172,12 +179,15 @@ class RequestQueue:
     def work(self) -> None:
         """Compute batches until the batcher is closed."""
         while batch := self.next_batch():
+            start = time.perf_counter()
             try:
                 ended = self.compute(batch)
             except BaseException as error:  # No caller may wait for good.
                 ended = [(request, None, error) for request, _, _ in batch]
             now = time.perf_counter()
             with self.changed:
+                if self.max_wait is None:
+                    self.expected, self.until = self.waiting + len(ended), now + min(_MOMENT, _SHARE * (now - start))
                 tokens = sum(request.tokens(start, stop) for request, start, stop in batch)
                 self.batches.append((sum(stop - start for _, start, stop in batch), tokens))
                 self.counts["batches"] += 1
@@ -200,10 +210,8 @@ class RequestQueue:
 
     def seconds_to_wait(self) -> float:
         """How long the first request may still wait for others."""
-        if self.closed or not self.max_wait or self.tokens >= self.max_tokens:
-            return 0
-        first = next(iter(next(iter(self.queues.values()))))
-        return first.arrived + self.max_wait - time.perf_counter()
+        enough = self.closed or self.tokens >= self.max_tokens or self.waiting >= self.expected
+        return 0 if enough else self.until - time.perf_counter()
 
     def take(self) -> list[_Slice]:
         """The next batch: requests of the same options take parts of it in turn, and so do sets of options."""
@@ -253,19 +261,9 @@ class RequestQueue:
 _queues: weakref.WeakSet[RequestQueue] = weakref.WeakSet()
 
 
-def _forget_threads() -> None:
-    for queue in list(_queues):
-        queue.reset()
-
-
-def _end_threads() -> None:
-    """Let the batches that run end: a thread that computes while the interpreter ends may crash it."""
-    for queue in list(_queues):
-        queue.close(finish=False)
-
-
-in_child(_forget_threads)
-atexit.register(_end_threads)
+in_child(lambda: list(map(RequestQueue.reset, list(_queues))))
+# The batches that run end first: a thread that computes while the interpreter ends may crash it.
+atexit.register(lambda: list(map(methodcaller("close", finish=False), list(_queues))))
 
 
 def _leave(queue: weakref.ref[RequestQueue], request: weakref.ref[Request], future: AnyFuture) -> None:

@@ -132,6 +132,23 @@ def test_waiting_for_others(gated: Gated) -> None:
         assert time.perf_counter() - start >= 0.05
 
 
+def test_callers_are_expected_back(gated: Gated) -> None:
+    """By default, for a share of the time of the last batch; here for long, so that the test sees it."""
+    gated.gate.set()
+    with Batcher(gated) as batcher:
+        batcher.encode("first")
+        queue = batcher._queue
+        assert queue.expected == 1
+        assert queue.until <= time.perf_counter() + 0.005
+        with queue.changed:
+            queue.expected, queue.until = 2, time.perf_counter() + 600
+        waiting = batcher.submit("second")
+        time.sleep(0.1)
+        assert not waiting.done()
+        assert batcher.encode("third").shape == waiting.result(SECONDS).shape
+    assert gated.batches == [["first"], ["second", "third"]]
+
+
 def test_full_queue(gated: Gated) -> None:
     batcher, _ = running(gated, max_queue=2)
     with batcher:
