@@ -1,7 +1,8 @@
 """Where a long text may be cut so that the tokens before the cut are those of the whole text.
 
 That holds between a letter and a space if no step of the tokenizer looks beyond them: normalizers that work on
-characters, a pre-tokenizer that separates words at spaces, and no added token that contains a space.
+characters, a pre-tokenizer that separates words at spaces, and no added token that contains a space. Where it separates
+punctuation, too, it holds between a letter and the end of a line or a Chinese punctuation mark.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import tokenizers
 
-# Before a space: a letter or digit that no normalizer makes a space or nothing of, and that joins no character after
-# it (Latin, Greek, Cyrillic, Hebrew, Arabic, Devanagari, Hangul).
-_BORDER = re.compile(
+# Letters and digits that no normalizer makes a space or nothing of, and that join nothing that a border has after them:
+# Latin, Greek, Cyrillic, Hebrew, Arabic, Devanagari, kana, Chinese, Hangul.
+_LETTER = (
     "[0-9A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0391-\u03a9\u03b1-\u03c9\u0410-\u044f\u05d0-\u05ea"
-    "\u0627-\u064a\u0905-\u0939\uac00-\ud7a3](?= )"
+    "\u0627-\u064a\u0905-\u0939\u3042-\u3093\u30a2-\u30f3\u4e00-\u9fff\uac00-\ud7a3]"
 )
+_MARKS = "\n\u3002\uff0c\uff01\uff1f\uff1b"
+_SPACE, _SPACE_OR_MARK = re.compile(f"{_LETTER}(?= )"), re.compile(f"{_LETTER}(?=[ {_MARKS}])")
 # Normalizers of single characters and of what combines with them, or of the start and the end of a text.
 _LOCAL = {"BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Nmt", "StripAccents", "Strip", "Precompiled"}
 _LOCAL |= {"Prepend"}
 # Pre-tokenizers that separate words at spaces, or do not look at spaces.
 _SEPARATING = {"BertPreTokenizer", "Whitespace", "WhitespaceSplit", "Punctuation", "Digits"}
+_AT_PUNCTUATION = {"BertPreTokenizer", "Whitespace", "ByteLevel"}
 # Replaced patterns that match nothing across the border: spaces alone.
 _SPACES = {" ", "  ", " {2,}", " +", r"\s+"}
 
@@ -43,11 +47,15 @@ def border(tokenizer: tokenizers.Tokenizer) -> re.Pattern[str] | None:
         >>> border(tokenizer).search("red fox").end()
         3
     """
-    spaced = any(re.search(r"\s", token.content) for token in tokenizer.get_added_tokens_decoder().values())
-    local = all(step["type"] in _LOCAL or _replaces_within(step) for step in _steps(tokenizer.normalizer))
-    known = all(map(_separates_words, _steps(tokenizer.pre_tokenizer)))
-    random = getattr(tokenizer.model, "dropout", None)
-    return _BORDER if local and known and not spaced and not random and _splits(tokenizer) else None
+    added = "".join(token.content for token in tokenizer.get_added_tokens_decoder().values())
+    normalizers, steps = _steps(tokenizer.normalizer), _steps(tokenizer.pre_tokenizer)
+    local = all(step["type"] in _LOCAL or _replaces_within(step) for step in normalizers)
+    known = all(map(_separates_words, steps)) and not getattr(tokenizer.model, "dropout", None)
+    if not (local and known and _splits(tokenizer)) or re.search(r"\s", added):
+        return None
+    kinds = {step["type"] for step in steps}
+    plain = all(step["type"] in _LOCAL for step in normalizers) and not re.search(f"[{_MARKS}]", added)
+    return _SPACE_OR_MARK if plain and kinds & _AT_PUNCTUATION else _SPACE
 
 
 def _splits(tokenizer: tokenizers.Tokenizer) -> bool:

@@ -65,7 +65,22 @@ FAMILIES: dict[str, Callable[[], Tokenizer]] = {
     ),
 }
 WORDS = st.sampled_from(
-    [*small.words(), "boat", "lake!", "red", "fox文", "[MASK]", "<mask>", "</s>", "don't", "x" * 120]
+    [
+        *small.words(),
+        "boat",
+        "lake!",
+        "red",
+        "fox文",
+        "[MASK]",
+        "<mask>",
+        "</s>",
+        "don't",
+        "x" * 120,
+        "文",
+        "문장",
+        "文文",
+        "カ",
+    ]
 )
 # What joins, vanishes, becomes a space, or combines with the character before it or after it.
 ODD = st.sampled_from(
@@ -97,7 +112,7 @@ ODD = st.sampled_from(
         "½",
     ]
 )
-SPACES = st.sampled_from([" ", "  ", "", "\n", " \n ", "   "])
+SPACES = st.sampled_from([" ", "  ", "", "\n", " \n ", "   ", "。", "，", "\n\n", "！"])
 TEXT = st.lists(st.tuples(st.one_of(WORDS, ODD, st.text(max_size=3)), SPACES), max_size=60).map(
     lambda parts: "".join(map("".join, parts))
 )
@@ -118,6 +133,7 @@ class Reader:
 def reader(request: pytest.FixtureRequest) -> Reader:
     reader = Reader(FAMILIES[request.param](), 5)
     assert reader.border is not None
+    assert ("。" in reader.border.pattern) == ("unigram" not in request.param)
     return reader
 
 
