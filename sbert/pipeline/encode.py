@@ -6,6 +6,7 @@ import copy
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import accumulate
 from typing import Any, ClassVar, Literal, TypeVar, cast
@@ -93,6 +94,7 @@ class Encoding:
 
     what: ClassVar[str] = "the score"
     probe: ClassVar[str | Pair] = ("a", "a")  # An input to find out the dimension of the outputs.
+    _early: tuple[list[Any], Future[Tokens]] | None = None  # Texts that are tokenized before their window is encoded.
 
     def __init__(
         self,
@@ -234,13 +236,40 @@ class Encoding:
             return f"{report.what}[{report.rows + int(first[window.start + row])}]"
 
         runs = windows(len(texts), *default_windows(self.device))
-        coming = (self.tokens(texts[run]) for run in runs)
+        coming = (self._tokenized(texts[run]) for run in runs)
         forward = self.inference.running(forward)
         with evaluating(self.model), closing(ahead(coming, 2) if len(runs) > 1 else coming) as tokenized:
             for window, tokens in zip(runs, tokenized, strict=True):
                 _record(tokens, first[window], counts[window], report)
                 for rows, output in self._run(forward, tokens, name):
                     yield window.start + rows, output
+
+    def _tokenized(self, texts: list[Any]) -> Tokens:
+        early, self._early = self._early, None
+        return early[1].result() if early is not None and early[0] == texts else self.tokens(texts)
+
+    def each(self, runs: Iterable[list[Any]], report: Report) -> Iterator[Tensor]:
+        """The vectors of each list of texts, in order. A pool reads lists ahead, as many as its workers need.
+
+        The next list is read before the vectors of one are computed, so that its first texts are tokenized meanwhile.
+        """
+        reading, failed = iter(runs), None
+        texts = next(reading, None)
+        with ThreadPoolExecutor(1, "sbert-ahead") as thread:
+            while texts is not None:
+                coming, early = None, None
+                try:
+                    coming = next(reading, None)
+                except Exception as error:
+                    failed = error  # What was read before is encoded.
+                if coming is not None:
+                    first = unique(coming)[0]
+                    first = first[windows(len(first), *default_windows(self.device))[0]]
+                    early = first, thread.submit(self.tokens, first)
+                yield self.vectors(texts, report)
+                texts, self._early = coming, early
+        if failed is not None:
+            raise failed
 
     def _run(
         self, forward: Callable[[TokenBatch], Any], tokens: Tokens, name: Callable[[int], str]
@@ -337,11 +366,6 @@ class SentenceEncoding(Encoding):
             report.done(len(rows))
         report.rows += len(texts)
         return [result[row] for row in range(len(texts))]
-
-    def each(self, runs: Iterable[list[str]], report: Report) -> Iterator[Tensor]:
-        """The vectors of each list of texts, in order. A pool reads lists ahead, as many as its workers need."""
-        for texts in runs:
-            yield self.vectors(texts, report)
 
     def to_file(
         self,

@@ -154,7 +154,7 @@ def test_an_interrupt_leaves_a_journal(words: SentenceEncoder, tmp_path: Path) -
     with pytest.raises(KeyboardInterrupt):
         encode(words, tmp_path / "v.npy", interrupted())
     (part,) = status(tmp_path / "v.npy")
-    assert (part.state, part.rows) == ("stopped", 32)
+    assert (part.state, part.rows) == ("stopped", 16)
     encode(words, tmp_path / "v.npy")
     assert [(part.state, part.rows) for part in status(tmp_path / "v.npy")] == [("done", ROWS)]
 
