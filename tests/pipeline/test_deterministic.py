@@ -80,6 +80,14 @@ def test_processes_do_not_matter(model: SentenceEncoder, expected: np.ndarray, t
     np.testing.assert_array_equal(np.load(tmp_path / "vectors.npy"), expected)
 
 
+def test_pools_and_batchers_do_not_matter(model: SentenceEncoder, expected: np.ndarray) -> None:
+    with model.pool(["cpu", "cpu"]) as pool:
+        np.testing.assert_array_equal(model.encode(TEXTS, deterministic=True, pool=pool, chunk_size=13), expected)
+    with model.batcher() as batcher, ThreadPoolExecutor(8) as callers:
+        vectors = list(callers.map(lambda text: batcher.encode(text, deterministic=True), TEXTS))
+    np.testing.assert_array_equal(vectors, expected)
+
+
 def test_every_result(tmp_path: Path) -> None:
     """Truncated, normalized, quantized, after a dense layer, by a module that is watched, and tokens."""
     transformer = Transformer(small.bert(tmp_path / "bert"))
