@@ -99,6 +99,11 @@ class _Pooled(Encoding):
     def device(self, device: torch.device) -> None:
         pass
 
+    @property
+    def batch_tokens(self) -> int:
+        """Maximum number of tokens per batch; 0 where each worker measures its own."""
+        return 0 if self._batch_tokens == "auto" else super().batch_tokens
+
     def _window_size(self, texts: int | None) -> int:
         most = _TEXTS if all(device.type == "cpu" for device in self._pool.devices) else _TEXTS_ACCELERATOR
         share = most if texts is None else -(-texts // (2 * len(self._pool.devices)))
