@@ -26,6 +26,8 @@ from typing import Any, BinaryIO, NoReturn
 
 import torch
 
+from sbert.inputs.devices import leave_float16
+
 # What the interpreter of a worker runs; an interrupt of the keyboard is for the parent, which ends the workers.
 PROGRAM = (
     "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import pickle, sys;"
@@ -142,4 +144,7 @@ def place(model: Any, device: str, threads: int, cores: list[int]) -> None:
         os.environ.setdefault("RAYON_NUM_THREADS", str(threads))
         if threads == 1:
             os.environ[_TOKENIZING] = "false"
+    elif (index := torch.device(device).index) is not None:
+        torch.accelerator.set_device_index(index)  # Else it would take memory of the first one, too.
     model.to(device)
+    leave_float16(model, model.device)
