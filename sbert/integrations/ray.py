@@ -103,7 +103,7 @@ class _EncodeFiles(Embed):
         super().__init__(**options)
         self.columns = list(dict.fromkeys([*keep, self.column]))
         self.keep = list(keep)
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(repr((self.model, self.model.max_seq_length, self.model.truncate_dim)).encode())
         for name, tensor in sorted(self.model.state_dict().items()):
             if ".pooler." not in name:  # It is random if the folder has none, and no vector depends on it.
                 digest.update(name.encode() + tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
