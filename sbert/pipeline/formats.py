@@ -147,6 +147,7 @@ def write_parquet(file: BinaryIO, schema: Any, tables: Iterator[Any]) -> None:
     from pyarrow.parquet import ParquetWriter
 
     names = [name for name in schema.names if name != VECTOR]
-    with ParquetWriter(file, schema, use_dictionary=names, write_statistics=names) as writer:
+    options = {"use_dictionary": names, "write_statistics": names, "write_page_checksum": True}
+    with ParquetWriter(file, schema, **options) as writer:
         for table in tables:
             writer.write_table(table)
