@@ -1,8 +1,8 @@
 r"""Texts and training rows from files, and readers of the field's data sets.
 
 ``Texts`` reads texts for ``encode`` from files, folders or a data set of any size, with the columns that go with them;
-``read_texts`` is its short form. ``read_rows`` reads rows that a ``sbert.Trainer`` takes, from TSV, CSV, JSONL, JSON and
-Parquet files. The other readers know the layout in which the field's data sets are published:
+``read_texts`` is its short form. ``read_rows`` reads rows that a ``sbert.Trainer`` takes, from TSV, CSV, JSONL, JSON
+and Parquet files. The other readers know the layout in which the field's data sets are published:
 
 | reader | data |
 |---|---|
