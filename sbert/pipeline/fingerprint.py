@@ -27,9 +27,11 @@ def digest_of_model(model: Any) -> str:
     digest = hashlib.sha256()
     for name, module in model.named_modules():
         digest.update(f"{name} {type(module).__name__} {_settings(module)}".encode())
-    tokenizer: Any = getattr(model, "tokenizer", None)
-    if callable(getattr(tokenizer, "get_vocab", None)):
-        digest.update(repr(sorted(tokenizer.get_vocab().items())).encode("utf-8", "surrogatepass"))
+    # Not the property ``tokenizer`` of a Transformer, which loads transformers.
+    tokenizer: Any = getattr(model[0], "_tokenizer", None) or getattr(model[0], "tokenizer", None)
+    vocabulary = getattr(getattr(tokenizer, "backend_tokenizer", tokenizer), "get_vocab", None)
+    if callable(vocabulary):
+        digest.update(repr(sorted(vocabulary().items())).encode("utf-8", "surrogatepass"))
     digest.update(model.tokens(verification.TEXTS).ids.tobytes())
     for name, tensor in sorted(model.state_dict().items()):
         values = tensor.detach().cpu().contiguous()
