@@ -112,10 +112,15 @@ class _EncodeFiles(Embed):
         self.settings["prompts"] = self.model.prompts
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Encode the part in each row."""
+        """Encode the part in each row; an error of the caller is a result, which Ray does not wrap."""
+        errors = []
         for source, groups, target in zip(batch["source"], batch["groups"], batch["target"], strict=True):
-            self.write(str(source), list(map(int, groups)), str(target))
-        return {"target": batch["target"]}
+            try:
+                self.write(str(source), list(map(int, groups)), str(target))
+                errors.append("")
+            except (TypeError, ValueError) as error:
+                errors.append(str(error))
+        return {"error": np.array(errors)}
 
     def write(self, source: str, groups: list[int], target: str) -> None:
         """Encode row groups of a file to another file, which has its name once it is finished."""
@@ -206,9 +211,8 @@ def encode_files(
     Raises:
         ImportError: If Ray is not installed.
         FileNotFoundError: If an input does not exist, or a folder contains no Parquet file.
-        ValueError: If two inputs have the same name.
-        RayTaskError: With the error of an actor: a ValueError, if the output was written with another model, with other
-            settings or from other texts; a TypeError, if a text is not a str. Both name the file.
+        ValueError: If two inputs have the same name, a text is not a str, or the output was written with another model,
+            with other settings or from other texts; the message names the file.
     """
     try:
         ray, data = import_module("ray"), import_module("ray.data")
@@ -226,14 +230,17 @@ def encode_files(
     device = device or (None if gpus_per_actor else "cpu")
     options = dict(model=model, column=column, keep=list(keep), device=device, dtype=dtype, **encode_options)
     if parts:
-        data.from_items(parts, override_num_blocks=len(parts)).map_batches(
+        done = data.from_items(parts, override_num_blocks=len(parts)).map_batches(
             _EncodeFiles,
             fn_constructor_kwargs={**options, "threads": max(1, int(cpus_per_actor))},
             batch_size=1,
             compute=data.ActorPoolStrategy(size=max(1, min(len(parts), actors or int(room)))),
             num_gpus=gpus_per_actor,
             num_cpus=cpus_per_actor,
-        ).materialize()
+        )
+        for row in done.iter_rows():
+            if row["error"]:
+                raise ValueError(row["error"])
     return targets
 
 

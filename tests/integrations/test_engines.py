@@ -81,8 +81,11 @@ def test_ray_files(ray: Any, corpus: Path, tmp_path: Path, expected: np.ndarray)
     assert call() == files
     after = [os.stat(file).st_mtime_ns for file in files]
     assert [row for row in range(6) if after[row] != before[row]] == [3]
-    with pytest.raises(ray.exceptions.RayTaskError, match=r"parquet was written with other options; delete it"):
+    with pytest.raises(ValueError, match=r"parquet was written with other options; delete it"):
         call(truncate_dim=8)
+    pq.write_table(pa.table({"id": [1], "text": pa.array([None], pa.string())}), corpus / "part-3.parquet")
+    with pytest.raises(ValueError, match=r"part-3.parquet, row group 0, rows from 0: text\[0\] is of type NoneType"):
+        call()
 
 
 @pytest.mark.slow
