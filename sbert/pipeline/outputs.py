@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError
 from typing import BinaryIO
 
 import numpy as np
@@ -157,9 +158,12 @@ class VectorFiles:
 def _shape_of(path: Path) -> tuple[int, int, np.dtype[np.generic]]:
     """Number of rows, dim and dtype of a file of vectors."""
     if path.suffix == ".npy":
-        with path.open("rb") as file:
-            np.lib.format.read_magic(file)
-            (rows, dim), _, dtype = np.lib.format.read_array_header_1_0(file)
+        try:
+            with path.open("rb") as file:
+                np.lib.format.read_magic(file)
+                (rows, dim), _, dtype = np.lib.format.read_array_header_1_0(file)
+        except (ValueError, SyntaxError, TokenError) as error:  # NumPy raises all of them.
+            raise ValueError(f"{path} is damaged: its header is not that of a .npy file; encode it again") from error
         return rows, dim, dtype
     from pyarrow.parquet import ParquetFile
 
