@@ -285,8 +285,8 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
                 notebook.
             output_value: ``"sentence_embedding"``, or ``"token_embeddings"`` for one tensor (tokens, dim) per
                 sentence; None for a dict of both per sentence.
-            precision: ``"float32"``; ``"float16"``; ``"int8"``, one byte per dimension; or one bit per dimension, eight in
-                a byte: ``"ubinary"`` (uint8) or ``"binary"`` (int8).
+            precision: ``"float32"``; ``"float16"``; ``"int8"``, one byte per dimension; or one bit per dimension, eight
+                in a byte: ``"ubinary"`` (uint8) or ``"binary"`` (int8).
             ranges: Ranges for int8, computed from a sample of vectors by ``sbert.search.calibrate``.
             convert_to_numpy: Return an array. If this and ``convert_to_tensor`` are both false: a list of tensors.
             convert_to_tensor: Return a tensor on the device of the model, which autograd can use.
