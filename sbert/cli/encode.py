@@ -147,7 +147,7 @@ def _encode(arguments: argparse.Namespace, inputs: list[str]) -> None:
         show_progress_bar=progress(arguments),
         **_options(arguments),
     )
-    if not len(vectors):
+    if not len(vectors) and arguments.shard is None:
         warnings.warn(f"{inputs[0]} contains no texts, so {arguments.output} contains no vectors", stacklevel=2)
     if not arguments.quiet:
         shard = "" if arguments.shard is None else ", shard {}/{}".format(*arguments.shard)

@@ -42,6 +42,7 @@ import torch
 from sbert.inputs.extras import missing
 from sbert.inputs.texts import rows_of
 from sbert.integrations.loading import loaded
+from sbert.pipeline.fingerprint import digest_of_model
 
 # Rows that are encoded and written at once.
 _WINDOW = 16_384
@@ -103,13 +104,10 @@ class _EncodeFiles(Embed):
         super().__init__(**options)
         self.columns = list(dict.fromkeys([*keep, self.column]))
         self.keep = list(keep)
-        digest = hashlib.sha256(repr((self.model, self.model.max_seq_length, self.model.truncate_dim)).encode())
-        for name, tensor in sorted(self.model.state_dict().items()):
-            if ".pooler." not in name:  # It is random if the folder has none, and no vector depends on it.
-                digest.update(name.encode() + tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         given = {name: repr(value) for name, value in self.options.items() if not (value is None or value is False)}
-        self.settings = {"model": digest.hexdigest(), "column": self.column, "keep": self.keep, "options": given}
-        self.settings["prompts"] = self.model.prompts
+        self.settings: dict[str, Any] = {"column": self.column, "keep": self.keep, "options": given}
+        self.settings |= {"model": digest_of_model(self.model), "prompts": self.model.prompts}
+        self.settings["truncate_dim"] = self.model.truncate_dim
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Encode the part in each row; an error of the caller is a result, which Ray does not wrap."""

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -324,3 +325,23 @@ def test_the_bar_goes_on(words: SentenceEncoder, tmp_path: Path, capsys: pytest.
     shown = capsys.readouterr().err
     assert f"{ROWS}/{ROWS}" in shown
     assert "32/83" in shown
+
+
+def test_the_hash_of_a_model_is_the_same_in_each_process_and_another_for_another_model() -> None:
+    """Of the library's model, whose folder has no pooler: that is random in each process."""
+    from sbert.pipeline.fingerprint import digest_of_model
+
+    program = (
+        "from sbert import SentenceEncoder; from sbert.pipeline.fingerprint import digest_of_model;"
+        " print(digest_of_model(SentenceEncoder(device='cpu')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    model = SentenceEncoder(device="cpu")
+    before = digest_of_model(model)
+    assert done.stdout.strip() == before
+    with torch.no_grad():
+        model[0].network.embeddings.word_embeddings.weight[7, 7] += 1e-3
+    assert digest_of_model(model) != before
+    model = SentenceEncoder(device="cpu")
+    model.max_seq_length = 64
+    assert digest_of_model(model) != before
