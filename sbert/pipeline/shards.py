@@ -191,7 +191,7 @@ def _join_parquet(shards: list[Path], whole: Path, stripe: int) -> None:
     from pyarrow.parquet import ParquetFile
 
     with ExitStack() as opened:
-        files = [opened.enter_context(ParquetFile(shard)) for shard in shards]
+        files = [opened.enter_context(ParquetFile(shard, buffer_size=1 << 20, pre_buffer=False)) for shard in shards]
         schema = unify_schemas([file.schema_arrow for file in files], promote_options="permissive")
         with replacing_file(whole) as output:
             write_parquet(output, schema, _grouped([_stripes(file, stripe, schema) for file in files], schema))
