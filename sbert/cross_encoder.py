@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -23,8 +23,6 @@ from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
 from sbert.pipeline.compatibility import ScorerAliases, loading_options, with_aliases, with_softmax
 from sbert.pipeline.encode import Encoding
-from sbert.pipeline.pooled import PooledScores
-from sbert.pipeline.processes import Processes
 from sbert.pipeline.progress import Report
 from sbert.pipeline.results import Activation, Ranked, Scored, activated, as_predict, converted
 from sbert.pipeline.tokenize import Tokens, tokenize_pairs
@@ -35,7 +33,7 @@ from sbert.storage.atomic import replacing
 from sbert.training import Trainer, TrainingConfig
 
 if TYPE_CHECKING:
-    pass
+    from sbert.pipeline.processes import Processes
 
 
 class CrossEncoder(ScorerAliases, nn.Module):
@@ -262,7 +260,11 @@ class CrossEncoder(ScorerAliases, nn.Module):
             (3,)
         """
         on_device = convert_to_tensor or not convert_to_numpy
-        make = Encoding if pool is None else partial(PooledScores, pool, chunk_size)
+        make: Callable[..., Encoding] = Encoding
+        if pool is not None:
+            from sbert.pipeline.pooled import PooledScores
+
+            make = partial(PooledScores, pool, chunk_size)
         job = make(self, batch_tokens, batch_size, on_device=on_device, deterministic=deterministic)
         single, listed = is_pair(pairs), list(pairs_of(pairs))
         with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length, "pairs", self._told) as report:

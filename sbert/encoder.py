@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,20 +24,20 @@ from sbert.inputs.devices import check_device, default_device, leave_float16, pa
 from sbert.inputs.prompts import chosen_prompt, with_role_prompt
 from sbert.inputs.texts import is_one, length_of, rows_of
 from sbert.modules.tokenizer import ReadsText
-from sbert.pipeline.batcher import Batcher
 from sbert.pipeline.compatibility import EncoderAliases, loading_options, several, with_aliases
 from sbert.pipeline.encode import SentenceEncoding, output_dims
-from sbert.pipeline.pooled import PooledEncoding
-from sbert.pipeline.processes import Processes
 from sbert.pipeline.progress import Report
 from sbert.pipeline.results import Encoded, as_encode, converted
-from sbert.pipeline.stream import check_shard, rows_of_shard
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.saving import verification
 from sbert.storage import hub
 from sbert.storage.atomic import replacing
 from sbert.storage.files import reading
 from sbert.storage.folders import read_whole
+
+if TYPE_CHECKING:  # What few calls need is imported by them: importing this must not take much longer than torch.
+    from sbert.pipeline.batcher import Batcher
+    from sbert.pipeline.processes import Processes
 
 
 def _is_on(model: nn.Module, device: torch.device) -> bool:
@@ -343,7 +343,11 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
             self.to(device)
         leave_float16(self, self.device)
         as_array = convert_to_numpy and not convert_to_tensor
-        make = SentenceEncoding if pool is None else partial(PooledEncoding, pool, chunk_size)
+        make: Callable[..., SentenceEncoding] = SentenceEncoding
+        if pool is not None:
+            from sbert.pipeline.pooled import PooledEncoding
+
+            make = partial(PooledEncoding, pool, chunk_size)
         job = make(
             self,
             chosen_prompt(self, prompt_name, prompt),
@@ -362,7 +366,10 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
             if output_value != "sentence_embedding" or not as_array or single:
                 raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
             total = length_of(sentences)
-            total = total if total is None or shard is None else rows_of_shard(total, check_shard(shard))
+            if total is not None and shard is not None:
+                from sbert.pipeline.stream import check_shard, rows_of_shard
+
+                total = rows_of_shard(total, check_shard(shard))
             with reporting(total, told=self._told) as report:
                 return job.to_file(sentences, out, report, resume, shard)
         if shard is not None:
@@ -442,6 +449,8 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
             >>> vectors[2].shape
             (384,)
         """
+        from sbert.pipeline.batcher import Batcher
+
         return Batcher(self, max_wait=max_wait, max_tokens=max_tokens, max_queue=max_queue)
 
     # --------------------------------------------------------------------------------------------- similarity

@@ -21,7 +21,7 @@ _LETTER = (
     "\u0627-\u064a\u0905-\u0939\u3042-\u3093\u30a2-\u30f3\u4e00-\u9fff\uac00-\ud7a3]"
 )
 _MARKS = "\n\u3002\uff0c\uff01\uff1f\uff1b"
-_SPACE, _SPACE_OR_MARK = re.compile(f"{_LETTER}(?= )"), re.compile(f"{_LETTER}(?=[ {_MARKS}])")
+_SPACE, _SPACE_OR_MARK = f"{_LETTER}(?= )", f"{_LETTER}(?=[ {_MARKS}])"  # Compiled at their first use: that takes long.
 # Normalizers of single characters and of what combines with them, or of the start and the end of a text.
 _LOCAL = {"BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Nmt", "StripAccents", "Strip", "Precompiled"}
 _LOCAL |= {"Prepend"}
@@ -55,7 +55,7 @@ def border(tokenizer: tokenizers.Tokenizer) -> re.Pattern[str] | None:
         return None
     kinds = {step["type"] for step in steps}
     plain = all(step["type"] in _LOCAL for step in normalizers) and not re.search(f"[{_MARKS}]", added)
-    return _SPACE_OR_MARK if plain and kinds & _AT_PUNCTUATION else _SPACE
+    return re.compile(_SPACE_OR_MARK if plain and kinds & _AT_PUNCTUATION else _SPACE)
 
 
 def _splits(tokenizer: tokenizers.Tokenizer) -> bool:

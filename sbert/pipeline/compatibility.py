@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, contextmanager
 from inspect import signature
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from sbert.backends.huggingface import ATTENTIONS
 from sbert.inputs.arguments import check_choice, known_arguments
 from sbert.modules import Pooling
-from sbert.pipeline.processes import Processes
+
+if TYPE_CHECKING:
+    from sbert.pipeline.processes import Processes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -138,7 +140,7 @@ def several(encode: Callable[..., Any]) -> Callable[..., Any]:
     def encoded(self: Any, *args: Any, **options: Any) -> Any:
         devices = options.get("device")
         if isinstance(devices, (list, tuple)):
-            with Processes(self, devices) as own:
+            with self.pool(devices) as own:
                 return encoded(self, *args, **{**options, "device": None, "pool": own})
         if options.get("output_value", "") is None:
             return _outputs(encode, self, args, options)
@@ -185,6 +187,8 @@ class Aliases:
             devices: A device for each process, such as ``["cuda:0", "cuda:1"]`` or ``["cpu"] * 4``. Default: each GPU,
                 or else four times the CPU.
         """
+        from sbert.pipeline.processes import Processes
+
         return Processes(self, devices)
 
     def __sklearn_clone__(self) -> Any:
@@ -248,7 +252,8 @@ class EncoderAliases(Aliases):
 
     def start_multi_process_pool(self: Any, target_devices: Sequence[str] | None = None) -> Processes:
         """``Processes(model, devices)``, for ``encode(pool=)``."""
-        return Processes(self, target_devices)
+        pool: Processes = self.pool(target_devices)
+        return pool
 
     @staticmethod
     def stop_multi_process_pool(pool: Processes) -> None:

@@ -22,16 +22,13 @@ from sbert.functional import directions, truncate
 from sbert.inputs.arguments import check_positive
 from sbert.inputs.devices import default_batch_tokens, default_windows, inference_dtype
 from sbert.inputs.texts import Pair
-from sbert.pipeline.auto_batch import measured
 from sbert.pipeline.batching import Rows, plan, unique, windows
-from sbert.pipeline.deterministic import Deterministic, run_fixed
 from sbert.pipeline.eval_mode import evaluating
 from sbert.pipeline.outputs import RowsOfTensor
 from sbert.pipeline.progress import Report, check_finite, not_finite
 from sbert.pipeline.quantization import Codes, check_coding, quantize
 from sbert.pipeline.run import TextTooLargeError, ahead, room_of, run
 from sbert.pipeline.tokenize import Tokens, tokenize
-from sbert.pipeline.writing import write
 from sbert.storage.files import is_out_of_memory, one_line
 
 _FIRST, _ONCE = np.zeros(1, np.int64), np.ones(1, np.int64)
@@ -119,12 +116,18 @@ class Encoding:
     @property
     def batch_tokens(self) -> int:
         """Maximum number of tokens per batch."""
-        return (
-            measured(self) if self._batch_tokens == "auto" else self._batch_tokens or default_batch_tokens(self.device)
-        )
+        if self._batch_tokens == "auto":
+            from sbert.pipeline.auto_batch import measured
+
+            return measured(self)
+        return self._batch_tokens or default_batch_tokens(self.device)
 
     def _inference(self, dtype: torch.dtype, compiling: Any = None, copies: bool = True) -> Inference:
-        return Deterministic(dtype) if self.deterministic else Inference(dtype, compiling, copies)
+        if self.deterministic:
+            from sbert.pipeline.deterministic import Deterministic
+
+            return Deterministic(dtype)
+        return Inference(dtype, compiling, copies)
 
     def tokens(self, texts: list[Any]) -> Tokens:
         """Tokens of texts or pairs."""
@@ -275,6 +278,8 @@ class Encoding:
         self, forward: Callable[[TokenBatch], Any], tokens: Tokens, name: Callable[[int], str]
     ) -> Iterator[tuple[Rows, Any]]:
         if self.deterministic:
+            from sbert.pipeline.deterministic import run_fixed
+
             return run_fixed(forward, tokens, self.device, name)
         batches = plan(tokens.lengths, self.batch_tokens, self.batch_size)
         return run(forward, tokens, batches, self.device, room_of(self.model, self.device), name)
@@ -376,6 +381,8 @@ class SentenceEncoding(Encoding):
         shard: tuple[int, int] | None = None,
     ) -> Codes:
         """Write the vectors of sentences to a file or folder, window by window: see ``sbert.pipeline.writing``."""
+        from sbert.pipeline.writing import write
+
         return cast("Codes", write(self, sentences, out, report, resume, shard))
 
     def _token_modules(self) -> nn.Sequential:
