@@ -152,7 +152,9 @@ class VectorFiles:
                     yield column.flatten().to_numpy().reshape(-1, self.shape[1])
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
-        return np.concatenate([np.zeros((0, self.shape[1]), self.dtype), *self.parts()]).astype(dtype or self.dtype, copy=False)
+        return np.concatenate([np.zeros((0, self.shape[1]), self.dtype), *self.parts()]).astype(
+            dtype or self.dtype, copy=False
+        )
 
 
 def _shape_of(path: Path) -> tuple[int, int, np.dtype[np.generic]]:

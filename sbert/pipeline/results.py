@@ -90,6 +90,10 @@ class Encode(Protocol):
     ) -> npt.NDArray[np.float32]: ...
     @overload
     def __call__(
+        self, sentences: Texts, *, precision: Literal["float16"], **more: Unpack[EncodeToArray]
+    ) -> npt.NDArray[np.float16]: ...
+    @overload
+    def __call__(
         self, sentences: Texts, *, precision: Literal["ubinary"], **more: Unpack[EncodeToArray]
     ) -> npt.NDArray[np.uint8]: ...
     @overload

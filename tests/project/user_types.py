@@ -16,6 +16,7 @@ from sbert.pipeline.results import Encoded, Ranked
 from sbert.search import calibrate, dequantize, quantize
 
 Floats = npt.NDArray[np.float32]
+Codes = npt.NDArray[np.float32 | np.float16 | np.int8 | np.uint8]
 Scores = npt.NDArray[np.float32 | np.float64]
 
 
@@ -24,9 +25,10 @@ def encoding(model: SentenceEncoder, text: str, texts: Iterable[str], flag: bool
     assert_type(model.encode(texts, batch_size=8, prompt_name="query", normalize_embeddings=True), Floats)
     assert_type(model.encode_query(texts, truncate_dim=64), Floats)
     assert_type(model.encode_document(texts, out="vectors.npy"), Floats)
+    assert_type(model.encode(texts, precision="float16"), npt.NDArray[np.float16])
     assert_type(model.encode(texts, precision="ubinary"), npt.NDArray[np.uint8])
     assert_type(model.encode(texts, precision="int8", ranges=calibrate(model.encode(texts))), npt.NDArray[np.int8])
-    assert_type(model.encode(texts, precision=precision), npt.NDArray[np.float32 | np.int8 | np.uint8])
+    assert_type(model.encode(texts, precision=precision), Codes)
     assert_type(model.encode(text, convert_to_tensor=True), Tensor)
     assert_type(model.encode_query(texts, convert_to_tensor=True, precision="ubinary"), Tensor)
     assert_type(model.encode(text, convert_to_numpy=False), Tensor)
@@ -67,5 +69,5 @@ def comparing(model: SentenceEncoder, vectors: Floats, doubles: npt.NDArray[np.f
     assert_type(cos_sim(vectors, vectors), Floats)
     assert_type(cos_sim(vectors, doubles), Scores)
     assert_type(pairwise_similarity(vectors, vectors, "dot"), Floats)
-    assert_type(quantize(vectors, "ubinary"), npt.NDArray[np.float32 | np.int8 | np.uint8])
+    assert_type(quantize(vectors, "ubinary"), Codes)
     assert_type(dequantize(vectors, "float32"), Floats)
