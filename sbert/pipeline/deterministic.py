@@ -3,7 +3,7 @@
 The bits of a matrix product depend on its shape, on the number of threads and on the layout of the weights. Here none
 of them depends on anything but the length of the text: a batch has texts of one length, as many as that length alone
 says (an incomplete batch repeats its texts), one thread computes it, and the layout is not chosen by timing. Batches
-are computed at once by as many threads as OpenMP would have used.
+are computed at once by as many threads as OpenMP would have used, so modules run in several threads at the same time.
 
 On a GPU, the shapes are fixed in the same way, and the module runs without CUDA graphs and copies of its weights.
 Whether all kernels then give the same bits depends on torch, and was not measured.
@@ -11,6 +11,7 @@ Whether all kernels then give the same bits depends on torch, and was not measur
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,7 @@ from sbert.backends import Inference
 from sbert.backends.fused import Fused
 from sbert.backends.linear import Linear
 from sbert.backends.parity import parity
+from sbert.backends.threads import _change
 from sbert.backends.weight_changes import Samples, state
 from sbert.batch import TokenBatch
 from sbert.pipeline.batching import Rows, fixed_plan
@@ -37,7 +39,7 @@ _TOKENS = {"cpu": 64}
 _TOKENS_ACCELERATOR = 4096
 
 _lock = Lock()
-_pool: ThreadPoolExecutor | None = None
+_pools: dict[int, ThreadPoolExecutor] = {}
 # For each network: the state of the weights, samples of them, and their copies.
 _kept: WeakKeyDictionary[nn.Module, tuple[object, Samples, Fused | None]] = WeakKeyDictionary()
 
@@ -108,33 +110,32 @@ def run_fixed(
             output = within_memory(forward, tokens, rows, device)
             return alone(forward, tokens, rows, device, name) if output is None else output
 
-    each = _workers().map if device.type == "cpu" else map
+    each = _workers(torch.get_num_threads()).map if device.type == "cpu" else map
     for rows, output in zip(plan, each(computed, (batch for _, batch in plan)), strict=True):
         yield rows[0], output[: len(rows[0])]
 
 
-def _workers() -> ThreadPoolExecutor:
-    """Threads that compute with one OpenMP thread each, as many as OpenMP would have used."""
-    global _pool
+def _workers(threads: int) -> ThreadPoolExecutor:
+    """Threads that compute with one OpenMP thread each."""
     with _lock:
-        if _pool is None:
-            threads = torch.get_num_threads()
-            all_here = threading.Barrier(threads)
-            _pool = ThreadPoolExecutor(threads, "sbert-deterministic")
-            list(_pool.map(_use_one_thread, [all_here] * threads))
-            torch.set_num_threads(threads)  # What was set last is the default of threads that start later.
-        return _pool
+        if threads not in _pools:
+            _pools[threads] = ThreadPoolExecutor(threads, "sbert-deterministic", _use_one_thread)
+        return _pools[threads]
 
 
-def _use_one_thread(all_here: threading.Barrier) -> None:
-    torch.set_num_threads(1)
-    all_here.wait()
+def _use_one_thread() -> None:
+    """In the calling thread alone, OpenMP and MKL use one thread."""
+    with _lock:
+        # At the first such call of a thread, and at its first operation, torch sets the number of threads of all.
+        before, change = torch.get_num_threads(), _change()
+        (change or torch.set_num_threads)(1)
+        if change is None:  # The number of all was changed, too.
+            restoring = threading.Thread(target=torch.set_num_threads, args=(before,))
+            restoring.start()
+            restoring.join()
+        mkl = getattr(ctypes.CDLL(torch._C.__file__), "MKL_Set_Num_Threads_Local", None)
+        if mkl is not None:
+            mkl(1)
 
 
-def _forget_workers() -> None:
-    """In a forked child, they do not exist."""
-    global _pool
-    _pool = None
-
-
-in_child(_forget_workers)
+in_child(_pools.clear)  # There, the threads do not exist.

@@ -59,7 +59,6 @@ def test_threads_and_their_number_do_not_matter(model: SentenceEncoder, expected
     try:
         for number in (2, 3, 1):
             torch.set_num_threads(number)
-            deterministic._forget_workers()
             with ThreadPoolExecutor(4) as callers:
                 found = list(callers.map(lambda start: model.encode(TEXTS[start:], deterministic=True), range(8)))
             failed += [start for start, vectors in enumerate(found) if (vectors != expected[start:]).any()]
@@ -68,8 +67,21 @@ def test_threads_and_their_number_do_not_matter(model: SentenceEncoder, expected
                 assert later.submit(torch.get_num_threads).result() == number
     finally:
         torch.set_num_threads(threads)
-        deterministic._forget_workers()
     assert not failed
+
+
+def test_each_batch_is_computed_by_one_thread(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after the first operation of a thread, at which torch sets its number of threads."""
+    threads, numbers = torch.get_num_threads(), []
+    monkeypatch.setattr(deterministic, "within_memory", lambda *_: numbers.append(torch.get_num_threads()))
+    monkeypatch.setattr(deterministic, "_pools", {})
+    try:
+        torch.set_num_threads(3)
+        model.encode(TEXTS, deterministic=True)
+        assert set(numbers) == {1}
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_processes_do_not_matter(model: SentenceEncoder, expected: np.ndarray, tmp_path: Path) -> None:
