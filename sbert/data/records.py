@@ -175,6 +175,30 @@ def parquet_length(path: Name) -> int:
         return int(file.metadata.num_rows)
 
 
+def parquet_types(paths: Sequence[Name], columns: Sequence[str]) -> dict[str, Any]:
+    """The types of columns of Parquet files that fit the values of all of them.
+
+    Raises:
+        ValueError: If a column is missing, or has types of different kinds.
+    """
+    import pyarrow
+
+    schemas, found = [], {}
+    for path in paths:
+        with _parquet(path) as file:
+            check_columns(path, columns, list(file.schema_arrow.names))
+            schemas.append(file.schema_arrow)
+    for column in columns:
+        try:
+            kinds = [pyarrow.schema([schema.field(column)]) for schema in schemas]
+            found[column] = pyarrow.unify_schemas(kinds, promote_options="permissive").field(column).type
+        except pyarrow.ArrowException as error:
+            raise ValueError(
+                f"the files have different types in the column {column!r} ({error}); convert them"
+            ) from error
+    return found
+
+
 @contextmanager
 def _parquet(path: Name) -> Iterator[Any]:
     try:

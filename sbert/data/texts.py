@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sbert.data.files import READ, Name, check_there, format_of, is_readable, lines_of, without_ending
-from sbert.data.records import check_columns, kind, parquet_length, records, values
+from sbert.data.records import check_columns, kind, parquet_length, parquet_types, records, values
 
 # Names of the formats, for errors.
 _TABLES = {"csv": "CSV", "tsv": "TSV", "parquet": "Parquet"}
@@ -42,6 +42,7 @@ class Texts:
         format: ``"text"``, ``"jsonl"``, ``"csv"``, ``"tsv"``, ``"json"`` or ``"parquet"``. Default: by the suffix of
             each file, text if it is unknown.
         keep: Names of the columns that ``rows`` adds. Lines of text and JSON strings have one column, "text".
+            ``encode(out="….parquet")`` writes them with the types that they have in Parquet files and data sets.
 
     Raises:
         OSError: If a file does not exist or cannot be opened.
@@ -71,6 +72,7 @@ class Texts:
         self.keep: tuple[str, ...] = tuple(keep)
         self._found: Callable[[], Located]
         self._length: Callable[[], int] | None = None
+        self._types: Callable[[], dict[str, Any]] = dict
         self._once: str | None = None  # What can be read only once.
         self._begun = False
         if hasattr(source, "select_columns") and hasattr(source, "iter"):
@@ -78,6 +80,7 @@ class Texts:
                 raise ValueError(f"the {type(source).__name__} has columns; name the one that holds the texts")
             self._found = partial(_of_dataset, source, column, self.keep)
             self._length = source.__len__ if isinstance(source, Sized) else None
+            self._types = partial(_types_of_dataset, source, self.keep)
             return
         format_of("", format)  # An unknown format is said before a missing file.
         files = [(path, format_of(path, format)) for path in _files(source)]
@@ -88,6 +91,7 @@ class Texts:
         self._found = partial(_of_files, files, column, self.keep)
         if all(chosen == "parquet" and os.fspath(path) != "-" for path, chosen in files):
             self._length = partial(_parquet_lengths, files)
+            self._types = partial(parquet_types, [path for path, _ in files], self.keep)
         if any(os.fspath(path) == "-" for path, _ in files):
             self._once = "standard input"
 
@@ -112,7 +116,7 @@ class Texts:
             if isinstance(texts, Sized) and isinstance(column, Sized) and len(column) != len(texts):
                 raise ValueError(f"texts has {len(texts)} rows and {name} has {len(column)}; pass one value per text")
         made = cls.__new__(cls)
-        made.keep, made._begun = tuple(columns), False
+        made.keep, made._begun, made._types = tuple(columns), False, dict
         made._found = partial(_of_memory, texts, columns)
         made._length = texts.__len__ if isinstance(texts, Sized) else None
         made._once = next(
@@ -130,6 +134,10 @@ class Texts:
                 remedy = "name the column that holds the texts" if isinstance(text, dict) else "put a string there"
                 raise ValueError(f"{where}: {kind(text)} where a text is expected; {remedy}")
             yield text, {name: row[name] for name in self.keep}
+
+    def types(self) -> dict[str, Any]:
+        """The types of Arrow of the columns of ``keep``, if all files are Parquet, or of a data set; else nothing."""
+        return self._types() if self.keep else {}
 
     def __iter__(self) -> Iterator[str]:
         for text, _ in self.rows():
@@ -235,6 +243,13 @@ def _of_dataset(data: Any, column: str, keep: Sequence[str]) -> Located:
             number += 1
             row = dict(zip(columns, cells, strict=True))
             yield f"{name}, row {number}", row[column], row
+
+
+def _types_of_dataset(data: Any, keep: Sequence[str]) -> dict[str, Any]:
+    if getattr(data, "features", None) is None:
+        return {}
+    schema = data.features.arrow_schema
+    return {name: schema.field(name).type for name in keep if name in schema.names}
 
 
 def _of_memory(texts: Iterable[str], columns: Mapping[str, Iterable[Any]]) -> Located:

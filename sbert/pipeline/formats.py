@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -18,6 +19,8 @@ from sbert.storage.atomic import flush_entry, replacing_file
 
 # The column of vectors.
 VECTOR = "vector"
+# How types of a column in several tables become one.
+_PROMOTED: dict[str, Any] = {"promote_options": "permissive"}
 
 
 class Format(Protocol):
@@ -26,7 +29,7 @@ class Format(Protocol):
     def begin(self, file: BinaryIO) -> int:
         """Write what precedes the windows; return its number of bytes."""
 
-    def block(self, vectors: Array, columns: list[dict[str, Any]]) -> memoryview:
+    def block(self, vectors: Array, columns: list[Any]) -> memoryview:
         """The bytes of a window."""
 
     def finish(self, journal: Journal, start: int, path: Path) -> None:
@@ -49,7 +52,7 @@ class Npy:
         NpyFile(file, self.dim, self.dtype)
         return file.tell()
 
-    def block(self, vectors: Array, columns: list[dict[str, Any]]) -> memoryview:  # noqa: ARG002
+    def block(self, vectors: Array, columns: list[Any]) -> memoryview:  # noqa: ARG002
         """The rows as they are."""
         return np.ascontiguousarray(vectors, self.dtype).data.cast("B")
 
@@ -85,53 +88,33 @@ class Parquet:
             raise ValueError(f"the column {VECTOR!r} is that of the vectors; rename the one to keep")
         self._arrow: Any = pyarrow
         self.dim, self.dtype, self.keep = dim, dtype, keep
-        self._schema: Any = None
 
     def begin(self, file: BinaryIO) -> int:  # noqa: ARG002
         """Nothing precedes the blocks."""
         return 0
 
-    def block(self, vectors: Array, columns: list[dict[str, Any]]) -> memoryview:
-        """A stream of Arrow.
-
-        Raises:
-            ValueError: If the values of a column are not of one type.
-        """
+    def block(self, vectors: Array, columns: list[Any]) -> memoryview:
+        """A stream of Arrow."""
         arrow = self._arrow
-        arrays = {name: self._array(name, [row[name] for row in columns]) for name in self.keep}
+        with _one_type():
+            kept = arrow.concat_tables(columns or [arrow.table({name: [] for name in self.keep})], **_PROMOTED)
         flat = arrow.array(np.ascontiguousarray(vectors, self.dtype).reshape(-1))
-        arrays[VECTOR] = arrow.FixedSizeListArray.from_arrays(flat, self.dim)
-        table = arrow.table(arrays)
-        self._add(table.schema)
+        listed = arrow.FixedSizeListArray.from_arrays(flat, self.dim)
+        table = arrow.table({**dict(zip(self.keep, kept.columns, strict=True)), VECTOR: listed}).combine_chunks()
         sink = io.BytesIO()
         with arrow.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
         return sink.getbuffer()
 
-    def _array(self, name: str, values: list[Any]) -> Any:
-        try:
-            return self._arrow.array(values)
-        except (self._arrow.ArrowInvalid, self._arrow.ArrowTypeError, OverflowError) as error:
-            raise ValueError(f"the values of the column {name!r} are not of one type ({error})") from error
-
-    def _add(self, schema: Any) -> None:
-        """Make the schema of all blocks fit one more."""
-        try:
-            known = [schema] if self._schema is None else [self._schema, schema]
-            self._schema = self._arrow.unify_schemas(known, promote_options="permissive")
-        except self._arrow.ArrowTypeError as error:
-            raise ValueError(f"the values of a column are not of one type in all rows ({error})") from error
-
     def finish(self, journal: Journal, start: int, path: Path) -> None:  # noqa: ARG002
         """Join the blocks."""
         if journal.joined:
             return
-        for table in self._tables(journal):
-            self._add(table.schema)
-        if self._schema is None:  # There are no rows.
-            self.block(np.zeros((0, self.dim), self.dtype), [])
-        with replacing_file(path) as file:
-            write_parquet(file, self._schema, (table.cast(self._schema) for table in self._tables(journal)))
+        empty = self._arrow.ipc.open_stream(self.block(np.zeros((0, self.dim), self.dtype), [])).schema
+        schemas = [empty, *(table.schema for table in self._tables(journal))]
+        with _one_type(), replacing_file(path) as file:
+            schema = self._arrow.unify_schemas(schemas, **_PROMOTED)
+            write_parquet(file, schema, (table.cast(schema) for table in self._tables(journal)))
         journal.add_joined()
 
     def _tables(self, journal: Journal) -> Iterator[Any]:
@@ -140,6 +123,17 @@ class Parquet:
             for window in journal.windows:
                 yield self._arrow.ipc.open_stream(file.read(window.end - start)).read_all()
                 start = window.end
+
+
+@contextmanager
+def _one_type() -> Iterator[None]:
+    """Errors of Arrow where values of a column, such as large integers and floats within lists, fit no common type."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except ArrowException as error:
+        raise ValueError(f"the values of a column do not fit one type of Arrow: {error}") from error
 
 
 def write_parquet(file: BinaryIO, schema: Any, tables: Iterator[Any]) -> None:

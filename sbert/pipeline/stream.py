@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sbert.inputs.texts import rows_of
+from sbert.pipeline.columns import Columns
 
 # Rows of a stripe: stripe k belongs to shard k mod n.
 STRIPE = 1024
@@ -20,12 +21,19 @@ Shard = tuple[int, int]
 Row = tuple[str, dict[str, Any]]
 
 
-def rows_with_columns(sentences: Any) -> Iterator[Row]:
+@dataclass(frozen=True)
+class Rows:
+    """Texts with the values of the columns that go with them, and the types of Arrow of these, as far as known."""
+
+    rows: Iterator[Row]
+    types: dict[str, Any]
+
+
+def rows_with_columns(sentences: Any) -> Rows:
     """Texts with the values of the columns that go with them: those of ``keep`` of a ``Texts``, else none."""
     if getattr(sentences, "keep", ()):
-        found: Iterator[Row] = sentences.rows()
-        return found
-    return ((text, {}) for text in rows_of(sentences))
+        return Rows(sentences.rows(), getattr(sentences, "types", dict)())
+    return Rows(((text, {}) for text in rows_of(sentences)), {})
 
 
 def check_shard(shard: Shard | None) -> Shard:
@@ -60,13 +68,13 @@ class Window:
 
     Args:
         texts: The texts.
-        columns: For each the values of its columns.
+        columns: Tables of Arrow that together have a row for each, if the texts have columns.
         read: Number of texts up to the last of these, those of other shards included.
         digest: A hash of these texts and their columns.
     """
 
     texts: list[str]
-    columns: list[dict[str, Any]]
+    columns: list[Any]
     read: int
     digest: str
 
@@ -88,11 +96,12 @@ class Reader:
     After the last window, ``read`` and ``digest`` are those of the whole input.
     """
 
-    def __init__(self, rows: Iterator[Row], size: int, shard: Shard = (0, 1)) -> None:
+    def __init__(self, rows: Rows, size: int, shard: Shard = (0, 1)) -> None:
         self._size, self._shard = size, shard
         self.read: int = 0
         self.digest: str = ""
-        self._pieces = self._read(rows)
+        self._columns = Columns(rows.types)
+        self._pieces = self._read(rows.rows)
         self._next = next(self._pieces, None)
 
     @property
@@ -126,27 +135,26 @@ class Reader:
         characters = 0
         for row in rows:
             piece.append(row)
-            characters += len(row[0])
+            characters += len(row[0]) + sum(len(value) for value in row[1].values() if isinstance(value, (str, bytes)))
             if (read + len(piece)) % STRIPE and characters < _PIECE_CHARACTERS:
                 continue
-            read, digest = read + len(piece), _digest(digest, piece)
-            yield _piece(piece, read, digest, characters)
-            piece, characters = [], 0
+            last = self._piece(piece, read, digest, characters)
+            yield last
+            read, digest, piece, characters = last.read, last.digest, [], 0
         if piece:
-            read, digest = read + len(piece), _digest(digest, piece)
-            yield _piece(piece, read, digest, characters)
+            yield self._piece(piece, read, digest, characters)
+
+    def _piece(self, rows: list[Row], before: int, digest: str, characters: int) -> _Piece:
+        texts, read = [text for text, _ in rows], before + len(rows)
+        columns = [self._columns.table([values for _, values in rows])] if rows[0][1] else []
+        return _Piece(texts, columns, read, _digest(digest, texts, columns), (read - 1) // STRIPE, characters)
 
 
-def _piece(rows: list[Row], read: int, digest: str, characters: int) -> _Piece:
-    texts, columns = [text for text, _ in rows], [columns for _, columns in rows if columns]
-    return _Piece(texts, columns, read, digest, (read - 1) // STRIPE, characters)
-
-
-def _digest(before: str, rows: list[Row]) -> str:
+def _digest(before: str, texts: list[str], columns: list[Any]) -> str:
     """The hash of texts and their columns behind those with the hash ``before``."""
     digest = hashlib.sha256(before.encode())
-    digest.update(np.fromiter((len(text) for text, _ in rows), "<i8", len(rows)).tobytes())
-    digest.update("".join(text for text, _ in rows).encode("utf-8", "surrogatepass"))
-    if rows[0][1]:
-        digest.update(repr([list(columns.values()) for _, columns in rows]).encode("utf-8", "surrogatepass"))
+    digest.update(np.fromiter(map(len, texts), "<i8", len(texts)).tobytes())
+    digest.update("".join(texts).encode("utf-8", "surrogatepass"))
+    for table in columns:
+        digest.update(f"{table.schema.types} {table.to_pydict()}".encode())
     return digest.hexdigest()

@@ -298,7 +298,7 @@ def test_parquet(words: SentenceEncoder, tmp_path: Path) -> None:
     table = parquet.read_table(tmp_path / "v.parquet")
     assert (table["text"].to_pylist(), table["number"].to_pylist()) == (TEXTS, numbers)
     np.testing.assert_array_equal(np.stack(table["vector"].to_numpy()), words.encode(TEXTS))
-    with pytest.raises(ValueError, match="not of one type"):
+    with pytest.raises(ValueError, match="the column 'number' do not fit one type"):
         encode(words, tmp_path / "w.parquet", Texts.of(TEXTS, number=["a"] * 40 + [1] * 43))
     with pytest.raises(ValueError, match="has no room for the columns number"):
         encode(words, tmp_path / "v.npy", Texts.of(TEXTS, number=numbers))
