@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sbert.saving import verification
 
-# The packages whose modules change no attribute while they run.
+# The packages whose modules may have tensors and dicts that say nothing about the vectors.
 _KNOWN = ("sbert", "torch", "transformers")
+_ARRAYS = (Tensor, np.ndarray, np.generic)
 _SIMPLE = (bool, int, float, str, type(None))
 # What says nothing about the vectors.
 _ABSENT = ("training", "name_or_path", "transformers_version", "default_prompt_name", "automatic_dtype", "truncate_dim")
@@ -22,7 +25,8 @@ def digest_of_model(model: Any) -> str:
 
     Args:
         model: The encoder. Weights, settings of the modules, and the tokenizer by its vocabulary and what it makes of
-            a few texts are hashed.
+            a few texts are hashed. Of the caller's own modules, so are attributes that are numbers, strings, arrays,
+            tensors, or lists and dicts of these, unless their names begin with an underscore, as those of caches do.
     """
     digest = hashlib.sha256()
     for name, module in model.named_modules():
@@ -44,12 +48,26 @@ def digest_of_model(model: Any) -> str:
 
 def _settings(module: nn.Module) -> str:
     """Simple values among the attributes of a module and of its configuration, and how it describes itself."""
+    known = type(module).__module__.partition(".")[0] in _KNOWN
     found: dict[str, Any] = {}
-    if type(module).__module__.partition(".")[0] not in _KNOWN:
-        return module.extra_repr()
-    for owner in (module, getattr(module, "config", None)):
-        for name, value in sorted(vars(owner).items()) if hasattr(owner, "__dict__") else ():
-            flat = value if isinstance(value, (tuple, list)) else [value]
-            if not name.startswith("_") and name not in _ABSENT and all(isinstance(each, _SIMPLE) for each in flat):
-                found[name] = value
+    for owner in ({} if known else module._buffers, module, getattr(module, "config", None)):
+        values = owner if isinstance(owner, dict) else getattr(owner, "__dict__", {})
+        for name, value in sorted(values.items()):
+            if name.startswith("_") or name in _ABSENT or (known and isinstance(value, (dict, *_ARRAYS))):
+                continue
+            with suppress(TypeError, RuntimeError):
+                found[name] = _simple(value)
     return f"{found} {module.extra_repr()}"
+
+
+def _simple(value: Any) -> Any:
+    """A value of which ``repr`` shows all; a TypeError if it is of another kind."""
+    if isinstance(value, _SIMPLE):
+        return value
+    if isinstance(value, (tuple, list)):
+        return [_simple(each) for each in value]
+    if isinstance(value, dict):
+        return {_simple(key): _simple(each) for key, each in value.items()}
+    if isinstance(value, _ARRAYS):
+        return str(value.dtype), _simple(value.tolist())
+    raise TypeError
