@@ -12,8 +12,9 @@ from torch import Tensor
 
 from sbert.inputs.arguments import check_positive, warn
 from sbert.pipeline.encode import Encoding, SentenceEncoding
-from sbert.pipeline.processes import Order, Processes
+from sbert.pipeline.processes import Processes
 from sbert.pipeline.progress import Counts, Report
+from sbert.pipeline.workers import Order
 
 Item = TypeVar("Item")
 # Texts of a window: many batches, and little beside the time that they take. An accelerator is faster.
@@ -21,11 +22,11 @@ _TEXTS, _TEXTS_ACCELERATOR = 1024, 8192
 _CHARACTERS = 1 << 22  # Of a window, unless its first text has more.
 
 
-def pieces(items: Iterable[Item], size: int, characters: int = _CHARACTERS) -> Iterator[list[Item]]:
+def text_windows(items: Iterable[Item], size: int, characters: int = _CHARACTERS) -> Iterator[list[Item]]:
     """Texts or pairs in windows of ``size``, fewer if they have more characters; at least one window, maybe empty.
 
     Example:
-        >>> list(pieces(["One.", "Two.", "A long sentence.", "Four."], size=3, characters=20))
+        >>> list(text_windows(["One.", "Two.", "A long sentence.", "Four."], size=3, characters=20))
         [['One.', 'Two.'], ['A long sentence.'], ['Four.']]
     """
     window: list[Item] = []
@@ -39,6 +40,11 @@ def pieces(items: Iterable[Item], size: int, characters: int = _CHARACTERS) -> I
         room -= length
     if window or not made:
         yield window
+
+
+def _plain(item: Any) -> Any:
+    """A text or a pair, as ``str``: a class of the caller's own may be unknown to a worker."""
+    return str.__str__(item) if isinstance(item, str) else tuple(map(str.__str__, item))
 
 
 def encode_window(
@@ -83,8 +89,7 @@ class _Pooled(Encoding):
     kind: type[Encoding] = Encoding
 
     def __init__(self, pool: Processes, size: int | None, model: Any, *args: Any, **settings: Any) -> None:
-        if pool.model is not model:
-            raise ValueError("the pool was made for another model; make one with pool() of this model")
+        pool.check(model)
         self._pool, self._size = pool, check_positive("chunk_size", size)
         super().__init__(model, *args, **settings)
         self.to = model.device if settings.get("on_device") else torch.device("cpu")
@@ -119,7 +124,9 @@ class _Pooled(Encoding):
                 sent.append(window)
                 rows = f"{report.what}[{before}:{before + len(window)}]"
                 reporting = before, report.on_truncate, report.limit, report.what
-                yield Order(encode_window, (self.kind, method, self._settings, window, reporting), rows)
+                yield Order(
+                    encode_window, (self.kind, method, self._settings, list(map(_plain, window)), reporting), rows
+                )
 
         told: set[str] = set()
         for found, counts, messages in self._pool.map(orders()):
@@ -140,7 +147,7 @@ class _Pooled(Encoding):
         def windows() -> Iterator[list[Any]]:
             for run in runs:
                 sizes.append(len(run))
-                yield from pieces(run, self._window_size(len(run)))
+                yield from text_windows(run, self._window_size(len(run)))
 
         parts = self._parts("vectors", windows(), report)
         for window, first in parts:
@@ -155,7 +162,7 @@ class _Pooled(Encoding):
 
     def vectors(self, texts: Iterable[Any], report: Report) -> Tensor:
         """The vectors of texts, which are read only as far ahead as the workers need. Shape: (texts, dim)."""
-        runs = [texts] if isinstance(texts, list) else pieces(texts, self._window_size(None))
+        runs = [texts] if isinstance(texts, list) else text_windows(texts, self._window_size(None))
         found = list(self.each(runs, report))
         return found[0] if len(found) == 1 else torch.cat(found)
 
@@ -168,7 +175,7 @@ class PooledEncoding(_Pooled, SentenceEncoding):
     def token_embeddings(self, texts: Iterable[str], report: Report) -> list[Tensor]:
         """One float32 tensor (tokens, dim) per text, on the device of the model."""
         size = self._window_size(len(texts) if isinstance(texts, Sized) else None)
-        parts = self._parts("token_embeddings", pieces(texts, size), report)
+        parts = self._parts("token_embeddings", text_windows(texts, size), report)
         return [torch.from_numpy(row).to(self.model.device) for _, found in parts for row in found]
 
 

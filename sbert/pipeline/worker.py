@@ -28,11 +28,16 @@ import torch
 
 from sbert.inputs.devices import leave_float16
 
-# What the interpreter of a worker runs; an interrupt of the keyboard is for the parent, which ends the workers.
+# What the interpreter of a worker runs; an interrupt of the keyboard is for the parent, which ends the workers. At
+# first, modules of the standard library are not to be looked for in the working folder.
 PROGRAM = (
-    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import pickle, sys;"
+    "import sys; sys.path[:] = filter(None, sys.path);"
+    " import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import pickle;"
     " sys.path[:] = pickle.load(open(sys.argv[1] + '/path.pickle', 'rb'));"
     " from sbert.pipeline.worker import main; main()"
+)
+_REMEDY = (
+    "put classes and functions of your own into a module that can be imported, not into a notebook or the script itself"
 )
 _TOKENIZING = "TOKENIZERS_PARALLELISM"
 
@@ -45,10 +50,7 @@ def main() -> NoReturn:
         # The file is one that the parent has just written.
         model = torch.load(folder / "model.pt", map_location="cpu", weights_only=False, mmap=True)
     except Exception as error:
-        model = RuntimeError(
-            f"a worker cannot load the model ({type(error).__name__}: {error}); put classes and functions of your own"
-            " into a module that can be imported, not into a notebook or the script itself"
-        )
+        model = RuntimeError(f"a worker cannot load the model ({type(error).__name__}: {error}); {_REMEDY}")
         model.__cause__ = error
     if threads:
         _fork_on_request(model, threads)
@@ -95,35 +97,43 @@ def serve(model: Any, orders: BinaryIO, replies: BinaryIO) -> NoReturn:
 
     Args:
         model: The model, or the error that kept it from being loaded.
-        orders: Pickles of a function and its arguments; it is called with the model and these.
+        orders: Pickles of pickles of a function and its arguments; it is called with the model and these.
         replies: Where a pickle goes for each order: the result, the error, and its traceback.
     """
-    waiting: SimpleQueue[Any] = SimpleQueue()
+    waiting: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_read, args=(orders, waiting), daemon=True).start()
     while True:
-        reply = _reply(model, *waiting.get())
+        reply = _reply(model, waiting.get())
         try:
-            pickle.dump(reply, replies, 5)  # An array goes from its own memory into the pipe.
+            replies.write(reply)
             replies.flush()
         except OSError:
             os._exit(0)
 
 
-def _read(orders: BinaryIO, waiting: SimpleQueue[Any]) -> None:
+def _read(orders: BinaryIO, waiting: SimpleQueue[bytes]) -> None:
     try:
         while True:
             waiting.put(pickle.load(orders))  # noqa: S301  # From the parent.
-    except (EOFError, OSError, pickle.UnpicklingError):
+    finally:
         os._exit(0)  # Even while a window is being encoded.
 
 
-def _reply(model: Any, function: Any, arguments: tuple[Any, ...]) -> tuple[Any, Exception | None, str]:
+def _reply(model: Any, order: bytes) -> bytes:
     try:
         if isinstance(model, Exception):
             raise model
-        return function(model, *arguments), None, ""
+        function, arguments = _loaded(order)
+        return pickle.dumps((function(model, *arguments), None, ""), 5)
     except Exception as error:
-        return None, _picklable(error), traceback.format_exc()
+        return pickle.dumps((None, _picklable(error), traceback.format_exc()))
+
+
+def _loaded(order: bytes) -> Any:
+    try:
+        return pickle.loads(order)  # noqa: S301  # From the parent.
+    except Exception as error:
+        raise RuntimeError(f"a worker cannot read its texts ({type(error).__name__}: {error}); {_REMEDY}") from error
 
 
 def _picklable(error: Exception) -> Exception:
