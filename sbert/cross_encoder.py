@@ -283,10 +283,13 @@ class CrossEncoder(ScorerAliases, nn.Module):
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         batch_size: int | None = None,
-        batch_tokens: int | None = None,
+        batch_tokens: int | Literal["auto"] | None = None,
         show_progress_bar: bool | None = None,
         activation: Activation | None = None,
         on_truncate: str = "warn",
+        pool: Processes | None = None,
+        chunk_size: int | None = None,
+        deterministic: bool = False,
     ) -> list[Ranked]:
         """Rank documents by their score with a query, in descending order.
 
@@ -302,6 +305,9 @@ class CrossEncoder(ScorerAliases, nn.Module):
             show_progress_bar: As in ``predict``.
             activation: As in ``predict``.
             on_truncate: As in ``predict``; the row in an error is that of the document.
+            pool: As in ``predict``.
+            chunk_size: As in ``predict``.
+            deterministic: As in ``predict``.
 
         Returns:
             A dict each: ``corpus_id``, the document's index, ``score`` and, if wanted, ``text``. Of equal scores the
@@ -331,6 +337,9 @@ class CrossEncoder(ScorerAliases, nn.Module):
             show_progress_bar=show_progress_bar,
             activation=activation,
             on_truncate=on_truncate,
+            pool=pool,
+            chunk_size=chunk_size,
+            deterministic=deterministic,
         )
         best = scores.argsort(descending=True, stable=True)[:most].tolist()
         numbers = scores.tolist() if convert_to_numpy and not convert_to_tensor else scores

@@ -29,6 +29,8 @@ _WINDOW = 2048
 _TURNS = 8
 # How long a batch waits at most for the callers of the last one: seconds, and a share of the time that it took.
 _MOMENT, _SHARE = 0.005, 0.15
+# Threads cannot wait for any number of seconds.
+_HOUR = 3600.0
 # English words have about four characters per token, other scripts about one.
 _CHARACTERS_PER_TOKEN = 4
 
@@ -106,8 +108,9 @@ class RequestQueue:
 
     Args:
         encode: What computes a batch: a function of a list of texts and of options.
-        max_wait: Seconds that a request may wait for others while the thread is idle. Default: a moment, until those
-            who got the last vectors come back; else two halves of the callers would take turns for good.
+        max_wait: Seconds that a request may wait for others while the thread is idle. Default: a moment, until the
+            callers that received the last vectors send the next request; else two halves of the callers would take
+            turns for good.
         max_tokens: Number of tokens from which a batch takes no further texts.
         max_queue: Number of requests that may wait.
     """
@@ -163,38 +166,50 @@ class RequestQueue:
                 if not requests:
                     del self.queues[request.key]
 
-    def close(self, finish: bool, join: bool = True) -> None:
-        """End the thread, after what waits or after the batch that runs, and refuse what still waits then."""
+    def close(self, finish: bool, join: bool = True, error: BaseException | None = None) -> None:
+        """End the thread, after what waits or after the batch that runs; what still waits then gets the error."""
         with self.changed:
             self.closed = True
             waiting = [] if finish else [request for requests in self.queues.values() for request in requests]
             for request in waiting:
                 self.leave(request)
             self.changed.notify()
-        error = ClosedError("the batcher was closed before this request was computed; send it to another one")
+        error = error or ClosedError("the batcher was closed before this request was computed; send it to another one")
         _deliver([(request, None, error) for request in waiting])
         if join and self.thread not in (None, threading.current_thread()):
             self.thread.join()
 
     def work(self) -> None:
         """Compute batches until the batcher is closed."""
-        while batch := self.next_batch():
-            start = time.perf_counter()
-            try:
-                ended = self.compute(batch)
-            except BaseException as error:  # No caller may wait for good.
-                ended = [(request, None, error) for request, _, _ in batch]
-            now = time.perf_counter()
-            with self.changed:
-                if self.max_wait is None:
-                    self.expected, self.until = self.waiting + len(ended), now + min(_MOMENT, _SHARE * (now - start))
-                tokens = sum(request.tokens(start, stop) for request, start, stop in batch)
-                self.batches.append((sum(stop - start for _, start, stop in batch), tokens))
-                self.counts["batches"] += 1
-                self.counts["requests"] += len(ended)
-                self.latencies.extend(now - request.arrived for request, _, _ in ended)
-            _deliver(ended)
-            del batch, ended  # The thread may now wait for long.
+        batch: list[_Slice] = []
+        try:
+            while batch := self.next_batch():
+                _deliver(self.computed(batch))
+                batch = []  # The thread may now wait for long.
+        except BaseException as error:  # No caller may wait for good.
+            _deliver([(request, None, error) for request, _, _ in batch])
+            self.close(finish=False, join=False, error=error)
+
+    def computed(self, batch: list[_Slice]) -> list[_Ended]:
+        """The requests that have ended with a batch, after they were counted."""
+        start = time.perf_counter()
+        try:
+            ended = self.compute(batch)
+        except BaseException as error:
+            ended = [(request, None, error) for request, _, _ in batch]
+        now = time.perf_counter()
+        with self.changed:
+            for request, _, failed in ended:
+                if failed is not None:  # Its other parts are not computed.
+                    self.leave(request)
+            if self.max_wait is None:
+                self.expected, self.until = self.waiting + len(ended), now + min(_MOMENT, _SHARE * (now - start))
+            tokens = sum(request.tokens(start, stop) for request, start, stop in batch)
+            self.batches.append((sum(stop - start for _, start, stop in batch), tokens))
+            self.counts["batches"] += 1
+            self.counts["requests"] += len(ended)
+            self.latencies.extend(now - request.arrived for request, _, _ in ended)
+        return ended
 
     def next_batch(self) -> list[_Slice]:
         """Wait for requests and take the next batch of them; none if the batcher is closed and no request waits."""
@@ -203,7 +218,7 @@ class RequestQueue:
                 if not self.queues:
                     self.changed.wait()
                 elif (left := self.seconds_to_wait()) > 0:
-                    self.changed.wait(left)
+                    self.changed.wait(min(left, _HOUR))
                 elif batch := self.take():
                     return batch
         return []
@@ -267,7 +282,7 @@ atexit.register(lambda: list(map(methodcaller("close", finish=False), list(_queu
 
 
 def _leave(queue: weakref.ref[RequestQueue], request: weakref.ref[Request], future: AnyFuture) -> None:
-    """When a future is done: what still waits of its request leaves the queue. It keeps neither of both alive."""
+    """When a future is done: what still waits of its request leaves the queue. It keeps neither of them alive."""
     if isinstance(future, Future) and future.cancelled():
         future.set_running_or_notify_cancel()  # For those who wait for several futures.
     here, leaving = queue(), request()

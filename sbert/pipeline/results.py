@@ -72,6 +72,8 @@ class PredictOptions(Options, total=False):
     """The arguments of ``predict`` on which the type of its result does not depend."""
 
     activation: Activation | None
+    pool: Processes | None
+    chunk_size: int | None
 
 
 class PredictToArray(PredictOptions, total=False):

@@ -281,6 +281,38 @@ def test_the_thread_survives_whatever_a_model_raises(model: SentenceEncoder) -> 
         assert batcher.encode("lake").shape == (16,)
 
 
+def test_an_error_of_the_thread_reaches_all_who_wait(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    with model.batcher(max_wait=1e10) as batcher:  # Longer than a thread can wait at once.
+        waiting = batcher.submit("one")
+        with pytest.raises(concurrent.futures.TimeoutError):
+            waiting.result(0.1)
+
+        def broken() -> float:
+            raise ArithmeticError("no time")
+
+        monkeypatch.setattr(batcher._queue, "seconds_to_wait", broken)
+        later = batcher.submit("two")
+        with batcher._queue.changed:
+            batcher._queue.changed.notify()
+        for future in (waiting, later):
+            with pytest.raises(ArithmeticError, match="no time"):
+                future.result(SECONDS)
+        with pytest.raises(ClosedError, match="make another one"):
+            batcher.submit("three")
+
+
+def test_a_failed_request_is_counted_once(model: SentenceEncoder) -> None:
+    with Batcher(model, max_tokens=8) as batcher:
+        for _ in range(20):
+
+            async def failing() -> None:
+                with pytest.raises(ValueError, match="precision"):
+                    await batcher.aencode(["one"] * 100, precision="none")
+
+            asyncio.run(failing())
+        assert batcher.metrics.requests == 20
+
+
 def test_wrong_settings(model: SentenceEncoder) -> None:
     for settings in ({"max_wait": -1}, {"max_tokens": 0}, {"max_queue": 0}):
         with pytest.raises(ValueError, match=next(iter(settings))):

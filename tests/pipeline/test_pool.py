@@ -149,11 +149,15 @@ def test_threads_share_a_pool(model: SentenceEncoder, pool: Processes) -> None:
 
 @pytest.mark.slow
 def test_pairs_are_scored_by_a_pool(folder: Path) -> None:
-    scorer = CrossEncoder(folder, device="cpu", classes=2)
+    scorer = CrossEncoder(folder, device="cpu", classes=1)
     pairs = list(zip(TEXTS, reversed(TEXTS), strict=True))
     with scorer.pool(["cpu"]) as pool:
         assert np.allclose(pool.predict(pairs, chunk_size=7), scorer.predict(pairs), atol=1e-6)
-        assert pool.predict(pairs[0]).shape == (2,)
+        assert pool.predict(pairs[0]).shape == ()
+        ranked = pool.rank("red fox", TEXTS, chunk_size=7, deterministic=True)
+    assert ranked == scorer.rank("red fox", TEXTS, deterministic=True)
+    with pytest.raises(RuntimeError, match="the pool is closed"):
+        pool.rank("red fox", TEXTS)
 
 
 def test_each_worker_has_its_share_of_threads_and_cores(model: SentenceEncoder, pool: Processes) -> None:
