@@ -108,14 +108,11 @@ class Parquet:
 
     def finish(self, journal: Journal, start: int, path: Path) -> None:  # noqa: ARG002
         """Join the blocks."""
-        if journal.joined:
-            return
         empty = self._arrow.ipc.open_stream(self.block(np.zeros((0, self.dim), self.dtype), [])).schema
         schemas = [empty, *(table.schema for table in self._tables(journal))]
         with _one_type(), replacing_file(path) as file:
             schema = self._arrow.unify_schemas(schemas, **_PROMOTED)
             write_parquet(file, schema, (table.cast(schema) for table in self._tables(journal)))
-        journal.add_joined()
 
     def _tables(self, journal: Journal) -> Iterator[Any]:
         start = 0

@@ -1,11 +1,12 @@
 """The journal of a file that is being written: what is on the disk, so that a killed call goes on where it was.
 
 Vectors are appended to ``NAME.partial``; then a line of ``NAME.journal`` says so. The first line describes the model
-and the settings, each other line a window. Each line has a check sum of itself and the lines before.
+and the settings, each other line a window. Each line has a checksum of itself and the lines before.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -33,7 +34,7 @@ class Stored:
     Args:
         rows: Number of rows of the output so far.
         end: Number of bytes of the partial file so far.
-        crc32: Check sum of the bytes of this window.
+        crc32: Checksum of the bytes of this window.
         read: Number of texts of the input so far.
         input: Hash of these texts.
         truncated: Number of truncated texts of this window.
@@ -62,12 +63,12 @@ class DamagedError(ValueError):
 
 
 def sealed(line: dict[str, Any], before: int = 0) -> dict[str, Any]:
-    """The line with a check sum of itself and of the lines with the check sum ``before``."""
+    """The line with a checksum of itself and of the lines with the checksum ``before``."""
     return {**line, "check": zlib.crc32(json.dumps(line, sort_keys=True).encode(), before)}
 
 
 def unsealed(path: Path, text: bytes, what: str, before: int = 0) -> tuple[dict[str, Any], int]:
-    """The object that ``sealed`` has completed, and its check sum; an error if it is damaged."""
+    """The object that ``sealed`` has completed, and its checksum; an error if it is damaged."""
     try:
         line = json.loads(text)
         check = line.pop("check")
@@ -97,11 +98,12 @@ class Journal:
     """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.output: Path = path
         self.path: Path = beside(path, "journal")
         self.partial: Path = beside(path, "partial")
         self.removed: bool = False
         self._file = file
-        self.header, self.windows, self.joined, self._check, self._end = read_lines(self.path, file)
+        self.header, self.windows, self._check, self._end = read_lines(self.path, file)
 
     def begin(self, header: Header) -> None:
         """Write the first line, or compare it with that of the call before.
@@ -111,6 +113,9 @@ class Journal:
         """
         if self.header:
             check_header(self.path, self.header, header)
+            if self.output.suffix == ".parquet" and self.output.exists() and not self.partial.exists():
+                # The call was killed in its last moment, and nobody knows whether the output is still what it wrote.
+                self.header, self.windows, self._check, self._end = {}, [], 0, 0
         elif self.partial.exists() and self.partial.stat().st_size:
             raise DamagedError(self.partial, "has no journal")
         self._file.seek(self._end)
@@ -125,11 +130,6 @@ class Journal:
         self._append(asdict(window))
         self.windows.append(window)
 
-    def add_joined(self) -> None:
-        """Record that the output holds all windows, so that the partial file is needed no more."""
-        self._append({"joined": True})
-        self.joined = True
-
     def _append(self, line: dict[str, Any]) -> None:
         line = sealed(line, self._check)
         self._file.write(json.dumps(line).encode() + b"\n")
@@ -138,7 +138,7 @@ class Journal:
         self._check = line["check"]
 
     def verify(self, path: Path, start: int) -> None:
-        """Compare the windows of the partial file, which begin at byte ``start``, with their check sums."""
+        """Compare the windows of the partial file, which begin at byte ``start``, with their checksums."""
         with path.open("rb") as file:
             for number, window in enumerate(self.windows):
                 file.seek(start)
@@ -153,29 +153,27 @@ class Journal:
 
     def remove(self) -> None:
         """Delete the journal and the partial file."""
+        self._file.close()  # Windows deletes no open file.
         self.partial.unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
         self.removed = True
 
 
-def read_lines(path: Path, file: BinaryIO) -> tuple[Header, list[Stored], bool, int, int]:
-    """The header, the windows, whether they were joined, the check sum of the lines, and the number of their bytes."""
+def read_lines(path: Path, file: BinaryIO) -> tuple[Header, list[Stored], int, int]:
+    """The header, the windows, the checksum of the lines, and the number of their bytes."""
     header: Header = {}
     windows: list[Stored] = []
     check = end = 0
-    joined = False
     for number, text in enumerate(file, start=1):
         if not text.endswith(b"\n"):
             break
         line, check = unsealed(path, text, f"line {number}", check)
         if not header:
             header = line
-        elif "joined" in line:
-            joined = True
         else:
             windows.append(_stored(path, line, number))
         end += len(text)
-    return header, windows, joined, check, end
+    return header, windows, check, end
 
 
 def _stored(path: Path, line: dict[str, Any], number: int) -> Stored:
@@ -222,4 +220,16 @@ def open_journal(path: Path, resume: bool) -> Iterator[Journal]:
                 if journal.header and not journal.windows and not journal.removed:
                     journal.remove()
                 elif not journal.removed and not name.stat().st_size:
+                    file.close()
                     name.unlink()
+
+
+@contextmanager
+def telling_a_full_disk(path: Path, remedy: str) -> Iterator[None]:
+    """Say how to go on when the disk of a file is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise OSError(error.errno, f"the disk of {path} is full; {remedy}") from error

@@ -143,11 +143,15 @@ class _Pooled(Encoding):
     def each(self, runs: Iterable[list[Any]], report: Report) -> Iterator[Tensor]:
         """The vectors of each list of texts, in order; the workers are at work on later lists meanwhile."""
         sizes: deque[int] = deque()
+        failed: list[Exception] = []
 
         def windows() -> Iterator[list[Any]]:
-            for run in runs:
-                sizes.append(len(run))
-                yield from text_windows(run, self._window_size(len(run)))
+            try:
+                for run in runs:
+                    sizes.append(len(run))
+                    yield from text_windows(run, self._window_size(len(run)))
+            except Exception as error:
+                failed.append(error)  # What was read before is encoded.
 
         parts = self._parts("vectors", windows(), report)
         for window, first in parts:
@@ -159,6 +163,8 @@ class _Pooled(Encoding):
                 found[done : done + len(window)] = torch.from_numpy(part)
                 done += len(window)
             yield found.to(self.to)
+        if failed:
+            raise failed[0]
 
     def vectors(self, texts: Iterable[Any], report: Report) -> Tensor:
         """The vectors of texts, which are read only as far ahead as the workers need. Shape: (texts, dim)."""

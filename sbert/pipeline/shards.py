@@ -14,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 
 from sbert.pipeline.formats import write_parquet
-from sbert.pipeline.journal import DamagedError, beside, check_header, read_lines
-from sbert.pipeline.manifests import Manifest, file_of, read_manifest, shard_of
+from sbert.pipeline.journal import DamagedError, beside, check_header, read_lines, telling_a_full_disk
+from sbert.pipeline.manifests import Manifest, file_of, manifest_of, place_of, read_manifest, shard_of
 from sbert.pipeline.outputs import VectorFiles, npy_file
 from sbert.pipeline.stream import rows_of_shard
 from sbert.storage.atomic import replacing_file
@@ -24,7 +24,7 @@ from sbert.storage.files import one_line
 
 # Stripes of a row group of Parquet.
 _STRIPES = 32
-_ENDINGS = r"(\.json|\.journal|\.partial)?"
+_ENDINGS = r"(\.manifest|\.journal|\.partial)?"
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Part:
         rows: Number of rows that are on the disk.
         rate: Rows per second, while encoding; 0 if unknown.
         note: What is wrong, for ``"damaged"``.
+        last: Whether it is known that a folder has no more files.
     """
 
     path: Path
@@ -45,6 +46,7 @@ class Part:
     rows: int = 0
     rate: float = 0.0
     note: str = ""
+    last: bool = False
 
 
 def status(path: str | os.PathLike[str]) -> list[Part]:
@@ -57,7 +59,7 @@ def status(path: str | os.PathLike[str]) -> list[Part]:
         >>> [part.state for part in status("no/such/vectors.npy")]
         ['missing']
     """
-    whole, in_files = _whole(path)
+    whole, in_files = place_of(path)
     number = _number_of_shards(whole)
     if number:
         parts = [_part(shard_of(whole, (index, number)), with_manifest=True) for index in range(number)]
@@ -65,17 +67,9 @@ def status(path: str | os.PathLike[str]) -> list[Part]:
     if not in_files:
         return [_part(whole)]
     parts = []
-    while (part := _part(file_of(whole, len(parts)), with_manifest=True)).state != "missing":
-        parts.append(part)
-    # The last of the files is known when all of them are described.
-    return parts if whole.with_suffix(".json").exists() else [*parts, part]
-
-
-def _whole(path: str | os.PathLike[str]) -> tuple[Path, bool]:
-    """The file that an output is named after, and whether the output is a folder."""
-    name = os.fspath(path)
-    folder = name.endswith(("/", os.sep)) or os.path.isdir(name)
-    return (Path(name, "vectors.npy") if folder else Path(name)), folder
+    while not parts or (parts[-1].state != "missing" and not parts[-1].last):
+        parts.append(_part(file_of(whole, len(parts)), with_manifest=True))
+    return parts
 
 
 def _number_of_shards(whole: Path) -> int | None:
@@ -84,9 +78,9 @@ def _number_of_shards(whole: Path) -> int | None:
     Raises:
         ValueError: If there are shards of two divisions.
     """
-    pattern = re.compile(rf"{re.escape(whole.stem)}-(\d{{5}})-of-(\d{{5}}){re.escape(whole.suffix)}{_ENDINGS}")
+    pattern = re.compile(rf"{re.escape(whole.stem)}-(\d{{5,}})-of-(\d{{5,}}){re.escape(whole.suffix)}{_ENDINGS}")
     names = os.listdir(whole.parent) if whole.parent.is_dir() else []
-    numbers = sorted({int(match[2]) for name in names if (match := pattern.fullmatch(name))})
+    numbers = sorted({int(match[2]) for name in names if (match := pattern.fullmatch(name)) and int(match[2])})
     if len(numbers) > 1:
         listed = " and ".join(f"{number} shards" for number in numbers)
         raise ValueError(f"beside {whole} there are files of {listed}; delete those of one division")
@@ -95,17 +89,19 @@ def _number_of_shards(whole: Path) -> int | None:
 
 def _part(path: Path, with_manifest: bool = False) -> Part:
     journal = beside(path, "journal")
-    try:
-        if journal.exists():
-            return _begun(path, journal)
-        if path.exists() and (not with_manifest or beside(path, "json").exists()):
-            if with_manifest:
-                found = read_manifest(beside(path, "json"))
-                if path.stat().st_size != found.size:
+    for _ in range(2):  # Once more where a file vanishes: another process has just finished this part.
+        try:
+            if journal.exists():
+                return _begun(path, journal)
+            if path.exists() and (not with_manifest or manifest_of(path).exists()):
+                found = read_manifest(path) if with_manifest else None
+                if found and path.stat().st_size != found.size:
                     raise DamagedError(path, "is damaged: it has another size than was written", "delete it")
-            return Part(path, "done", len(VectorFiles([path])))
-    except (ValueError, OSError, ImportError) as error:
-        return Part(path, "damaged", note=one_line(error))
+                return Part(path, "done", len(VectorFiles([path])), last=found is not None and found.last)
+        except FileNotFoundError:
+            continue
+        except (ValueError, OSError, ImportError) as error:
+            return Part(path, "damaged", note=one_line(error))
     return Part(path, "missing")
 
 
@@ -129,6 +125,7 @@ def merge(path: str | os.PathLike[str]) -> Path:
 
     Raises:
         FileNotFoundError: If there are no shards, or some are missing; the message names them.
+        OSError: If the disk is full.
         ValueError: If a shard is damaged, or belongs to another model, other settings or other texts.
 
     Example:
@@ -139,41 +136,43 @@ def merge(path: str | os.PathLike[str]) -> Path:
         ...     VectorFiles([merge(f"{folder}/vectors.npy")]).shape
         (2, 384)
     """
-    whole, _ = _whole(path)
+    whole, _ = place_of(path)
     number = _number_of_shards(whole)
     if number is None:
         raise FileNotFoundError(f"there are no shards of {whole}; make them with shard=(0, n) to (n - 1, n)")
     shards = [shard_of(whole, (index, number)) for index in range(number)]
     first = _checked(shards)
-    stripe: int = first.header["stripe"]
-    if whole.suffix == ".parquet":
-        _join_parquet(shards, whole, stripe)
-        return whole
+    with telling_a_full_disk(whole, "the shards are kept: free as much space as they take, and merge again"):
+        (_join_parquet if whole.suffix == ".parquet" else _join_npy)(shards, whole, first)
+    return whole
+
+
+def _join_npy(shards: list[Path], whole: Path, first: Manifest) -> None:
+    stripe = first.header["stripe"]
     vectors = VectorFiles(shards)
     sources = [
         np.load(shard, mmap_mode="r") if rows else None for shard, rows in zip(shards, vectors.rows, strict=True)
     ]
     with npy_file(whole, vectors.shape[1], vectors.dtype) as file:
         for number_of_stripe in range(-(-first.read // stripe)):
-            turn, index = divmod(number_of_stripe, number)
+            turn, index = divmod(number_of_stripe, len(shards))
             source = sources[index]
             if source is not None:
                 file.append(source[turn * stripe : (turn + 1) * stripe])
-    return whole
 
 
 def _checked(shards: list[Path]) -> Manifest:
     """The manifest of the first shard, after a check of all."""
-    missing = [shard.name for shard in shards if not (shard.exists() and beside(shard, "json").exists())]
+    missing = [shard.name for shard in shards if not (shard.exists() and manifest_of(shard).exists())]
     if missing:
         more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
         raise FileNotFoundError(
             f"{len(missing)} of {len(shards)} shards are missing or not finished: {', '.join(missing[:8])}{more};"
             " encode them first"
         )
-    first = read_manifest(beside(shards[0], "json"))
+    first = read_manifest(shards[0])
     for index, shard in enumerate(shards):
-        found = read_manifest(beside(shard, "json"))
+        found = read_manifest(shard)
         check_header(shard, found.header, {**first.header, "shard": [index, len(shards)]})
         if (found.read, found.input) != (first.read, first.input):
             raise ValueError(
@@ -186,7 +185,7 @@ def _checked(shards: list[Path]) -> Manifest:
     return first
 
 
-def _join_parquet(shards: list[Path], whole: Path, stripe: int) -> None:
+def _join_parquet(shards: list[Path], whole: Path, first: Manifest) -> None:
     from pyarrow import unify_schemas
     from pyarrow.parquet import ParquetFile
 
@@ -194,7 +193,8 @@ def _join_parquet(shards: list[Path], whole: Path, stripe: int) -> None:
         files = [opened.enter_context(ParquetFile(shard, buffer_size=1 << 20, pre_buffer=False)) for shard in shards]
         schema = unify_schemas([file.schema_arrow for file in files], promote_options="permissive")
         with replacing_file(whole) as output:
-            write_parquet(output, schema, _grouped([_stripes(file, stripe, schema) for file in files], schema))
+            stripes = [_stripes(file, first.header["stripe"], schema) for file in files]
+            write_parquet(output, schema, _grouped(stripes, schema))
 
 
 def _grouped(shards: list[Iterator[Any]], schema: Any) -> Iterator[Any]:

@@ -6,7 +6,6 @@ ahead. While it computes one window, a thread stores the one before.
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import os
@@ -15,7 +14,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -29,8 +28,27 @@ from sbert.inputs.vectors import Array
 from sbert.pipeline import stream
 from sbert.pipeline.fingerprint import digest_of_model
 from sbert.pipeline.formats import Format, Npy, Parquet
-from sbert.pipeline.journal import FORMAT, REMEDY, DamagedError, Header, Journal, Stored, check_header, open_journal
-from sbert.pipeline.manifests import Manifest, file_of, read_manifest, shard_of, write_manifest
+from sbert.pipeline.journal import (
+    FORMAT,
+    REMEDY,
+    DamagedError,
+    Header,
+    Journal,
+    Stored,
+    check_header,
+    open_journal,
+    telling_a_full_disk,
+)
+from sbert.pipeline.manifests import (
+    Manifest,
+    file_of,
+    files_of,
+    manifest_of,
+    place_of,
+    read_manifest,
+    shard_of,
+    write_manifest,
+)
 from sbert.pipeline.outputs import VectorFiles
 from sbert.pipeline.progress import Report
 from sbert.pipeline.quantization import PRECISIONS, Codes
@@ -91,44 +109,32 @@ def write(
 
 
 def _write_files(make: Any, path: Path, reader: Reader, header: Header, report: Report, resume: bool) -> VectorFiles:
-    """Write files of ``_FILE_ROWS`` rows to the folder of ``path``, then a description of all."""
-    with suppress(FileNotFoundError):
-        if not resume:
-            path.with_suffix(".json").unlink()
-    written: list[Manifest] = []
+    """Write files of ``_FILE_ROWS`` rows to the folder of ``path``; without ``resume``, delete older ones first."""
+    for old in [] if resume else reversed(files_of(path)):  # The last one first: a killed call leaves no gap.
+        with open_journal(old, resume=False):
+            old.unlink(missing_ok=True)
+            manifest_of(old).unlink(missing_ok=True)
     for number in count():
         file = make(file_of(path, number), report)
-        written.append(file.write(reader, _FILE_ROWS, {**header, "file": number}, resume, with_manifest=True))
+        file.write(reader, _FILE_ROWS, {**header, "file": number}, resume, with_manifest=True)
         if reader.ended:
             break
-    for number in count(len(written)):
-        later = file_of(path, number)
-        if not later.exists():
-            break
-        if resume:
-            raise ValueError(
-                f"{later} is of an input with more rows than this one; delete the folder, or pass resume=False"
-            )
-        later.unlink()
-        later.with_name(later.name + ".json").unlink(missing_ok=True)
-    rows = sum(each.rows for each in written)
-    whole = Manifest({**header, "files": len(written)}, rows, reader.read, reader.digest, 0, 0)
-    write_manifest(path.with_suffix(".json"), whole)
-    return VectorFiles([file_of(path, number) for number in range(len(written))])
+    files = [file_of(path, each) for each in range(number + 1)]
+    for later in set(files_of(path)) - set(files):
+        raise ValueError(f"{later} is of an input with more rows than this one; delete it, or pass resume=False")
+    return VectorFiles(files)
 
 
 def _target(out: str | os.PathLike[str], shard: Shard | None) -> tuple[Path, bool]:
     """The file to write, and whether it stands for several files in its folder."""
-    name = os.fspath(out)
-    folder = name.endswith(("/", os.sep)) or os.path.isdir(name)
-    path = Path(os.path.realpath(name))
-    if not folder and path.suffix not in (".npy", ".parquet"):
-        raise ValueError(f"out={name!r} does not end in .npy or .parquet; name such a file, or a folder that ends in /")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"out={name!r}: the folder {Path(name).parent} does not exist; create it")
-    if folder:
-        path.mkdir(exist_ok=True)
-        path /= "vectors.npy"
+    path, folder = place_of(out)
+    if path.suffix not in (".npy", ".parquet"):
+        name = f"out={os.fspath(out)!r}" + (", a link," if os.path.islink(out) else "")
+        raise ValueError(f"{name} does not end in .npy or .parquet; name such a file, or a folder that ends in /")
+    above = path.parent.parent if folder else path.parent
+    if not above.is_dir():
+        raise FileNotFoundError(f"out={os.fspath(out)!r}: the folder {above} does not exist; create it")
+    path.parent.mkdir(exist_ok=True)
     return (path, folder) if shard is None else (shard_of(path, shard), False)
 
 
@@ -145,7 +151,7 @@ def _header(job: Any) -> Header:
         "ranges": ranges,
         "max_seq_length": job.model.max_seq_length,
         "deterministic": job.deterministic,
-        "batch_tokens": job.batch_tokens,
+        "batch_tokens": "auto" if job._batch_tokens == "auto" else job.batch_tokens,
         "batch_size": job.batch_size,
         "dtype": str(job.inference.dtype),
         "device": job.device.type,
@@ -167,38 +173,36 @@ class _File:
         self.job, self.form, self.path, self.report = job, form, path, report
         self.start: int = form.begin(io.BytesIO())  # Number of bytes before the first window.
 
-    def write(self, reader: Reader, most: int | None, header: Header, resume: bool, with_manifest: bool) -> Manifest:
+    def write(self, reader: Reader, most: int | None, header: Header, resume: bool, with_manifest: bool) -> None:
         """Encode the windows of a reader, up to ``most`` rows, and write the file."""
-        described = self.path.with_name(self.path.name + ".json")
-        with self._full_disk(), open_journal(self.path, resume) as journal:
-            if with_manifest and resume and not journal.header and described.exists():
-                return self._skip(read_manifest(described), reader, most, header)
+        remedy = "what was encoded is kept: free some space and make the same call again, which goes on from there"
+        with telling_a_full_disk(self.path, remedy), open_journal(self.path, resume) as journal:
+            if with_manifest and resume and not journal.header and self.path.exists():
+                self._skip(reader, most, header)
+                return
             journal.begin(header)
             with self._opened(journal) as file:
                 rows = self._encode(reader.windows(most), journal, file)
             self.form.finish(journal, self.start, self.path)
-            written = Manifest.of(self.path, header, rows, reader) if with_manifest else Manifest(header, rows)
             if with_manifest:
-                write_manifest(described, written)
+                write_manifest(self.path, Manifest.of(self.path, header, rows, reader))
             journal.remove()
-        return written
 
-    def _skip(self, found: Manifest, reader: Reader, most: int | None, header: Header) -> Manifest:
+    def _skip(self, reader: Reader, most: int | None, header: Header) -> None:
         """Check that a finished file is that of these texts."""
+        if not manifest_of(self.path).exists():
+            raise ValueError(f"{self.path} has no manifest, and may be yours; move it, or pass resume=False")
+        found = read_manifest(self.path)
         check_header(self.path, found.header, header)
         found.check(self.path)
         for window in reader.windows(most):
             self.report.resumed(len(window.texts))
-        if (found.read, found.input) != (reader.read, reader.digest):
+        if (found.read, found.input, found.last) != (reader.read, reader.digest, reader.ended):
             raise ValueError(f"{self.path} was written from other texts; pass resume=False, or delete it")
-        return found
 
     @contextmanager
     def _opened(self, journal: Journal) -> Iterator[Any]:
         """The partial file, after the windows that are on the disk."""
-        if journal.joined:
-            yield None
-            return
         end = journal.windows[-1].end if journal.windows else self.start
         if journal.windows:
             renamed = not journal.partial.exists() and self.path.suffix == ".npy" and self.path.exists()
@@ -220,8 +224,6 @@ class _File:
 
         def texts() -> Iterator[list[str]]:
             for window in self._new(windows, list(journal.windows)):
-                if journal.joined:
-                    raise self._other(window.read - len(window.texts))
                 waiting.append(window)
                 yield window.texts
 
@@ -262,20 +264,6 @@ class _File:
         file.flush()
         os.fsync(file.fileno())
         journal.add(replace(about, end=file.tell(), crc32=zlib.crc32(block)))
-
-    @contextmanager
-    def _full_disk(self) -> Iterator[None]:
-        """Say how to go on when the disk is full."""
-        try:
-            yield
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            raise OSError(
-                error.errno,
-                f"the disk of {self.path} is full; what was encoded is kept: free some space and make the same call"
-                " again, which goes on from there",
-            ) from error
 
 
 @contextmanager

@@ -146,7 +146,7 @@ class Stopped(Texts):
     """Texts after which Ctrl-C is pressed."""
 
     def __init__(self, texts: Texts, after: int) -> None:
-        self.texts, self.after, self.keep = texts, after, texts.keep
+        self.texts, self.after, self.keep, self._types = texts, after, texts.keep, texts._types
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for number, row in enumerate(self.texts.rows()):
@@ -221,7 +221,7 @@ def content(folder: Path) -> dict[str, bytes]:
 def wrong_files(folder: Path, expected: dict[str, bytes]) -> list[str]:
     """The files of vectors that are not as they must be."""
     there = content(folder)
-    return [name for name, raw in expected.items() if not name.endswith(".json") and there.get(name) != raw]
+    return [name for name, raw in expected.items() if not name.endswith(".manifest") and there.get(name) != raw]
 
 
 # -------------------------------------------------------------------------------------------------------- cases
