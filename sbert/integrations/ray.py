@@ -30,22 +30,30 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import torch
 
+from sbert.inputs.devices import inference_dtype
 from sbert.inputs.extras import missing
 from sbert.inputs.texts import rows_of
 from sbert.integrations.loading import loaded
 from sbert.pipeline.fingerprint import digest_of_model
+from sbert.saving import verification
 
 # Rows that are encoded and written at once.
 _WINDOW = 16_384
+# How the name of an output ends: with the first row group, if the input is split.
+_PART = re.compile(r"(-\d{5})?\.parquet$")
 
 
 class Embed:
@@ -107,7 +115,9 @@ class _EncodeFiles(Embed):
         given = {name: repr(value) for name, value in self.options.items() if not (value is None or value is False)}
         self.settings: dict[str, Any] = {"column": self.column, "keep": self.keep, "options": given}
         self.settings |= {"model": digest_of_model(self.model), "prompts": self.model.prompts}
-        self.settings["truncate_dim"] = self.model.truncate_dim
+        dtype, _ = inference_dtype(self.model.dtype, self.model.automatic_dtype, self.model.device)
+        self.settings |= {"truncate_dim": self.model.truncate_dim, "dtype": str(dtype)}
+        self.settings["versions"] = verification.versions()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Encode the part in each row; an error of the caller is a result, which Ray does not wrap."""
@@ -128,10 +138,8 @@ class _EncodeFiles(Embed):
         if system.get_file_info(path).is_file:
             self.check(source, groups, target)
             return
-        folder, _, name = path.rpartition("/")
-        system.create_dir(folder)
-        partial, digest = f"{folder}/.{name}.partial", hashlib.sha256()
-        with _opened(source) as file, system.open_output_stream(partial) as stream:
+        digest = hashlib.sha256()
+        with _opened(source) as file, _replacing(system, path) as stream:
             empty = self.with_vectors(file.schema_arrow.empty_table().select(self.columns), source)
             with parquet.ParquetWriter(stream, empty.schema, use_dictionary=self.keep) as writer:
                 for number, batch in enumerate(self.read(file, groups, digest)):
@@ -139,7 +147,6 @@ class _EncodeFiles(Embed):
                     writer.write_table(self.with_vectors(Table.from_batches([batch]), where))
                 about = {**self.settings, "texts": digest.hexdigest()}
                 writer.add_key_value_metadata({"sbert": json.dumps(about)})
-        system.move(partial, path)
 
     def check(self, source: str, groups: list[int], target: str) -> None:
         """Raise an error if a finished file is not the one that this call would write."""
@@ -218,9 +225,10 @@ def encode_files(
         raise missing("encoding with Ray Data", "ray[data]", "ray") from error
     parts = [part for path in inputs for part in _parts(os.fspath(path), output, rows_per_file)]
     targets = [part["target"] for part in parts]
-    twice = next((name for name in targets if targets.count(name) > 1), None)
-    if twice is not None:
+    twice, number = Counter(targets).most_common(1)[0] if targets else ("", 0)
+    if number > 1:
         raise ValueError(f"two files of the input would be written to {twice}; encode them to folders of their own")
+    _check_others(output, targets)
     if not ray.is_initialized():
         ray.init()
     there = ray.cluster_resources()
@@ -267,6 +275,23 @@ def _parts(path: str, output: str, rows: int) -> Iterator[dict[str, Any]]:
             yield {"source": file, "groups": groups, "target": f"{target}{number}.parquet"}
 
 
+def _check_others(output: str, targets: list[str]) -> None:
+    """Raise an error if a file of the output holds rows of these inputs, as written with another ``rows_per_file``."""
+    from pyarrow.fs import FileSelector
+
+    system, folder = _place(output)
+    there = system.get_file_info(FileSelector(folder, recursive=True, allow_not_found=True))
+    names = {target.removeprefix(f"{output.rstrip('/')}/") for target in targets}
+    inputs = {_PART.sub("", name) for name in names}
+    for info in there:
+        name = info.path.removeprefix(folder.rstrip("/")).lstrip("/")
+        if _is_input(info) and name not in names and _PART.sub("", name) in inputs:
+            raise ValueError(
+                f"{output} contains {name}, which was written with another rows_per_file or from a longer file;"
+                " pass the same arguments, or delete it"
+            )
+
+
 def _is_input(info: Any) -> bool:
     """Whether this is a Parquet file, and not a hidden one that another program is writing."""
     return bool(info.is_file) and info.path.endswith(".parquet") and info.base_name[0] not in "._"
@@ -279,8 +304,33 @@ def _place(path: str) -> Any:
     return FileSystem.from_uri(path if "://" in path else Path(path).absolute().as_posix())
 
 
-def _opened(path: str) -> Any:
+@contextmanager
+def _opened(path: str) -> Iterator[Any]:
+    from pyarrow import ArrowInvalid
     from pyarrow.parquet import ParquetFile
 
     system, place = _place(path)
-    return ParquetFile(place, filesystem=system)
+    try:
+        file = ParquetFile(place, filesystem=system)
+    except (ArrowInvalid, OSError) as error:
+        if getattr(error, "errno", None) is not None:
+            raise
+        raise ValueError(f"{path} is damaged or not a Parquet file ({error}); delete it, or replace it") from error
+    with file:
+        yield file
+
+
+@contextmanager
+def _replacing(system: Any, path: str) -> Iterator[Any]:
+    """A stream to a file that has its name once it is complete; Ray may repeat a part while another attempt runs."""
+    folder, _, name = path.rpartition("/")
+    system.create_dir(folder)
+    partial = f"{folder}/.{name}.{uuid4().hex}.partial"
+    try:
+        with system.open_output_stream(partial) as stream:
+            yield stream
+        system.move(partial, path)
+    except BaseException:
+        with suppress(OSError):
+            system.delete_file(partial)
+        raise

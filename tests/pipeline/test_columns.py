@@ -155,3 +155,11 @@ def test_long_values_end_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     for value in ("x" * 60, b"x" * 60):
         rows = stream.rows_with_columns(Texts.of(["a"] * 8, x=[value] * 8))
         assert [len(window.texts) for window in stream.Reader(rows, 8).windows()] == [2, 2, 2, 2]
+
+
+def test_columns_without_a_file(words: SentenceEncoder) -> None:
+    with pytest.warns(
+        UserWarning, match=r"keep=\('x',\) has no effect without out=; pass out= with a .parquet"
+    ) as found:
+        vectors = words.encode(Texts.of(["red"], x=[1]))
+    assert (vectors.shape, found[0].filename) == ((1, 2), __file__)
