@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
@@ -376,7 +375,7 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         if shard is not None:
             raise ValueError(f"shard={shard!r:.60} is a part of a file; pass out= as well")
         if kept := getattr(sentences, "keep", ()):
-            warnings.warn(f"keep={kept} has no effect without out=; pass out= with a .parquet file", stacklevel=2)
+            warn(f"keep={kept} has no effect without out=; pass out= with a .parquet file")
         # A pool reads an iterator while its workers encode.
         listed: Any = list(texts) if pool is None or length_of(sentences) is not None else texts
         with reporting(len(listed) if isinstance(listed, list) else None, told=self._told) as report:
