@@ -67,7 +67,7 @@ async def refused(_, error):
 
 async def read(request):
     """The texts and the fields of a request."""
-    body = b""
+    body = bytearray()
     async for part in request.stream():
         body += part
         if len(body) > MAX_BYTES:
@@ -75,7 +75,7 @@ async def read(request):
     try:
         fields = json.loads(body)
         texts = [fields["input"]] if isinstance(fields["input"], str) else fields["input"]
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise HTTPException(400, "the body must be a JSON object with the fields model and input") from error
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise HTTPException(400, "input must be a text or a list of texts; token ids are not supported")

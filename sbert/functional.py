@@ -81,6 +81,13 @@ def _squares_exactly(magnitude: Tensor) -> Tensor:
     return exact
 
 
+def _values_can_be_read(vectors: Tensor) -> bool:
+    """Whether there are values on a CPU: while a function is traced, exported, compiled or mapped, there are none."""
+    recorded = torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._len_torch_dispatch_stack()
+    mapped = recorded or torch._C._functorch.maybe_current_level() is not None
+    return vectors.device.type == "cpu" and not mapped and len(vectors) > 0
+
+
 def in_range(vectors: Tensor) -> Tensor:
     """Rescale rows whose squares would overflow or underflow; the directions stay the same.
 
@@ -94,7 +101,7 @@ def in_range(vectors: Tensor) -> Tensor:
         tensor([[0.5000, 1.0000], [3.0000, 4.0000]])
     """
     magnitude = vectors.detach().abs().amax(1, keepdim=True)  # (rows, 1)
-    if vectors.device.type == "cpu" and len(vectors):
+    if _values_can_be_read(vectors):
         least, most = magnitude.aminmax()
         low, high = _range(vectors.dtype)
         if low <= least.item() and most.item() <= high:
@@ -115,7 +122,7 @@ def directions(vectors: Tensor) -> Tensor:
         tensor([[0.6000, 0.8000], [0.6000, 0.8000], [0.0000, 0.0000]])
     """
     lengths: Tensor = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)  # (rows, 1)
-    if vectors.device.type == "cpu" and len(vectors):
+    if _values_can_be_read(vectors):
         # In these bounds, so is the largest magnitude of each row, and nothing is rescaled.
         least, most = lengths.detach().aminmax() if len(vectors) > 1 else (lengths.detach(),) * 2
         low, high = _range(vectors.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -30,39 +31,49 @@ _FILE = "batch_tokens.json"
 
 _lock = Lock()
 _known: WeakKeyDictionary[nn.Module, dict[str, int]] = WeakKeyDictionary()
+_jobs: WeakKeyDictionary[Encoding, int] = WeakKeyDictionary()
 
 
 def measured(job: Encoding) -> int:
     """The size for the model, device, dtype and number of threads of a call; kept in memory and in the user's cache.
 
+    If a size did not fit in memory, which another process may have taken for a moment, it is kept in memory alone.
+
     Args:
-        job: The call.
+        job: The call, whose windows all have the size of the first one.
     """
+    if job not in _jobs:
+        _jobs[job] = _of_model(job)
+    return _jobs[job]
+
+
+def _of_model(job: Encoding) -> int:
     place = torch.cuda.get_device_name(job.device) if job.device.type == "cuda" else job.device.type
     weights = sum(parameter.numel() for parameter in job.model.parameters())
     threads = f"{torch.get_num_threads()} threads"
     key = ", ".join([f"{weights} weights", str(job.inference.dtype), place, threads, f"torch {torch.__version__}"])
-    with _lock:
+    known = _known.get(job.model, {})
+    with nullcontext() if key in known else _lock:  # Who measures is not waited for without need.
         known = _known.setdefault(job.model, {})
         if key not in known:
             stored = user_cache.load(_FILE, lambda sizes: {name: int(size) for name, size in sizes.items()}) or {}
-            known[key] = stored[key] if stored.get(key, 0) > 0 else _fastest(job)
-            if stored.get(key) != known[key]:
+            known[key], all_fit = (stored[key], False) if stored.get(key, 0) > 0 else _fastest(job)
+            if all_fit:
                 user_cache.store(_FILE, {**stored, key: known[key]})
         return known[key]
 
 
-def _fastest(job: Encoding) -> int:
-    """The smallest size that no larger one beats by much; sizes that do not fit, and all larger ones, are left out."""
+def _fastest(job: Encoding) -> tuple[int, bool]:
+    """The smallest size that no larger one beats by much, and whether all fit; one that does not ends it."""
     sizes = _SIZES.get(job.device.type, _SIZES_ACCELERATOR)
     best, rate = sizes[0], 0.0
     for size in sizes:
         seconds = _seconds(job, size)
         if seconds is None:
-            break
+            return best, False
         if size / seconds > _GAIN * rate:
             best, rate = size, size / seconds
-    return best
+    return best, True
 
 
 def _seconds(job: Encoding, size: int) -> float | None:

@@ -56,7 +56,15 @@ def test_the_fastest_that_fits(model: SentenceEncoder, monkeypatch: pytest.Monke
     }.items():
         seconds = dict(zip((1024, 2048, 4096, 8192), times, strict=True))
         monkeypatch.setattr(auto_batch, "_seconds", lambda _, size, seconds=seconds: seconds[size])
-        assert auto_batch._fastest(SentenceEncoding(model)) == best
+        assert auto_batch._fastest(SentenceEncoding(model)) == (best, None not in times)
+
+
+def test_what_did_not_fit_is_not_stored(
+    model: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto_batch, "_fastest", lambda _: (1024, False))
+    assert SentenceEncoding(model, batch_tokens="auto").batch_tokens == 1024
+    assert not (tmp_path / "sbert" / "batch_tokens.json").exists()
 
 
 def test_a_size_that_does_not_fit_is_seen(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
