@@ -307,13 +307,13 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
             out: Where to write vectors while reading, so that neither sentences nor vectors have to fit in memory: a
                 .npy file; a .parquet file, with the columns to keep of a ``sbert.data.Texts``; or a folder (a path that
                 ends in /) for .npy files of 2^20 rows. The result is a read-only memory map of the .npy file, else a
-                ``sbert.pipeline.outputs.VectorFiles``, which ``np.asarray`` reads.
+                ``sbert.pipeline.VectorFiles``, which ``np.asarray`` reads.
             resume: With ``out``, whether a call that was interrupted goes on where it was: beside the output, a journal
                 says what is done. The sentences are read once more from the first, to compare them. False to start
                 anew.
             shard: With ``out``, which part of the sentences to encode, (i, n) from (0, n) to (n - 1, n), to a file of
                 its own, such as vectors-00003-of-00016.npy; one that is finished is kept. See
-                ``sbert.pipeline.shards.merge``.
+                ``sbert.pipeline.merge``.
 
         Shape:
             Output: (sentences, dim) float32; (dim,) for a single str; (0, dim) for none.

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt", metavar="TEXT", help="text inserted before each text")
     parser.add_argument("--prompt-name", metavar="NAME", help="one of the model's prompts")
     parser.add_argument("--batch-size", type=int, metavar="N", help="texts per batch")
-    tokens = "maximum number of tokens per batch; auto: as many as fit, measured once"
+    tokens = "maximum number of tokens per batch; auto: the fastest here, measured once"
     parser.add_argument("--batch-tokens", type=_tokens, metavar="N", help=tokens)
     parser.add_argument("--normalize", action="store_true", help="scale vectors to length 1")
     parser.add_argument("--truncate-dim", type=int, metavar="N", help="keep the first N dimensions")
@@ -83,7 +83,8 @@ def _add_scale(group: argparse._ActionsContainer) -> None:
     """Add the options for several devices and machines."""
     group.add_argument("--no-resume", action="store_true", help="start anew after an interruption")
     add_devices(group)
-    group.add_argument("--status", action="store_true", help="print what is done of OUTPUT, and what is missing")
+    status = "print how much of OUTPUT is finished; exit with 1 unless all is"
+    group.add_argument("--status", action="store_true", help=status)
     group.add_argument("--shard", type=_shard, metavar="I/N", help="encode part I of N, from 0/N to N-1/N")
     ray = "Parquet files to a folder of Parquet files, with Ray Data"
     group.add_argument("--ray", action="store_true", help=ray)
@@ -100,13 +101,16 @@ def _shard(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d+)/(\d+)", text)
     if not found or int(found[1]) >= int(found[2]):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no part of a whole; parts are numbered from 0: 0/4, 1/4, 2/4 and 3/4 are all of four"
+            f"{text!r} is not a valid shard; shards are counted from 0: 0/4, 1/4, 2/4 and 3/4 are all of four"
         )
     return int(found[1]), int(found[2])
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> int:
     """Run ``sbert encode``.
+
+    Returns:
+        0, or with ``--status`` 1 if a file is not finished.
 
     Raises:
         FileNotFoundError: If a file, or the folder of the output, does not exist.
@@ -114,14 +118,14 @@ def run(arguments: argparse.Namespace) -> None:
         ValueError: If a line or an option is invalid, or a journal belongs to other texts or another model.
     """
     if arguments.status:
-        _status(arguments.output)
-        return
+        return _status(arguments.output)
     if not arguments.words:
         raise ValueError("there is no file of texts; pass [MODEL] FILE; see sbert encode --help")
     has_model = len(arguments.words) > 1 and not _is_source(arguments.words[0])
     arguments.model, *inputs = arguments.words if has_model else [OWN, *arguments.words]
     try:
         (_with_ray if arguments.ray else _encode)(arguments, inputs)
+        return 0
     except ValueError as error:
         raise ValueError(str(error).replace("resume=False", "--no-resume")) from error
     except KeyboardInterrupt:
@@ -191,7 +195,7 @@ def _with_ray(arguments: argparse.Namespace, inputs: list[str]) -> None:
         print(f"{arguments.output}: {len(written)} Parquet {'file' if len(written) == 1 else 'files'}")
 
 
-def _status(output: str) -> None:
+def _status(output: str) -> int:
     """Print the state of each file of an output, and how many are done."""
     from sbert.pipeline.shards import status
 
@@ -203,3 +207,4 @@ def _status(output: str) -> None:
     done = sum(part.state == "done" for part in parts)
     remedy = "" if done == len(parts) else "; to go on, run their commands again"
     print(f"{done} of {len(parts)} files done{remedy}")
+    return int(done < len(parts))

@@ -35,7 +35,7 @@ _FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError, ImportEr
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 2 after an error, 130 after Ctrl-C.
+    """Run a command and return its exit code: 0, 2 after an error, 130 after Ctrl-C, or what the command gives.
 
     Args:
         argv: Arguments after ``sbert``; default: those of the process.
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             try:
                 arguments = _parse(sys.argv[1:] if argv is None else argv)
-                arguments.run(arguments)
+                return arguments.run(arguments) or 0
             finally:
                 sys.stdout.flush()
         except KeyboardInterrupt as interrupt:
@@ -68,7 +68,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         except _FAILURES as error:
             print(f"sbert: error: {_one_line(error) or type(error).__name__}", file=sys.stderr)
             return 2
-    return 0
 
 
 def _one_line(message: object) -> str:

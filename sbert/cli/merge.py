@@ -17,10 +17,12 @@ def run(arguments: argparse.Namespace) -> None:
 
     Raises:
         FileNotFoundError: If there are no shards, or some are missing.
+        OSError: If the disk is full.
         ValueError: If a shard is damaged, or they do not belong together.
     """
     from sbert.pipeline.shards import merge, status
 
     written = merge(arguments.output)
     if not arguments.quiet:
-        print(f"{written}: {sum(part.rows for part in status(arguments.output) if part.path != written)} vectors")
+        rows = sum(part.rows for part in status(arguments.output) if part.path != written)
+        print(f"{arguments.output}: {rows} vectors")

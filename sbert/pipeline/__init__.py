@@ -7,7 +7,7 @@ r"""From texts to vectors, and from one file to a cluster.
 | several GPUs or processors in a machine | ``model.pool(devices)`` |
 | several machines, and Slurm, Kubernetes or xargs | ``sbert encode --shard 3/16``, then ``sbert merge`` |
 | a cluster of Ray, Dask or Spark | ``sbert.integrations.ray``, ``dask`` or ``spark`` |
-| many clients with a text each | ``model.batcher()`` |
+| many clients, one text each | ``model.batcher()`` |
 
 ## A file that is larger than memory
 
@@ -27,8 +27,11 @@ data sets of ``datasets``, one text after another. ``out=`` writes each window o
 - A name that ends in ``.parquet`` makes a Parquet file, with the columns of ``Texts(..., keep=["id"])``; the name of a
   folder, ``.npy`` files in it.
 - Until the end, the data is in ``vectors.npy.partial``, with a journal beside it. After a kill, a full disk or Ctrl-C,
-  **the same call goes on** where it was, and the file is the same to the last byte. With another model, other settings
-  or another input, it is an error that names the difference; ``resume=False`` starts anew.
+  **the same call goes on** where it was, and the file is the same to the last byte; with another number of threads or
+  devices, or ``batch_tokens="auto"``, but for rounding. With another model, other settings or another input, it is an
+  error that names the difference; ``resume=False`` starts anew.
+- A call whose file is finished writes it again; files of a folder and shards, which have a manifest, are kept.
+- A Parquet file needs the space twice, because its parts are joined at the end; so does merging shards.
 - ``precision="float16"``, ``"int8"`` or ``"ubinary"`` makes the file 2, 4 or 32 times smaller (``sbert.search``).
 - On the command line: ``sbert encode all-MiniLM-L6-v2 corpus/ --column text --keep id -o vectors.parquet``.
 
@@ -44,7 +47,7 @@ the same.
 
 ## Several machines: shards
 
-Texts are dealt to shards in stripes of 1,024 rows, so that a job needs its number alone, from 0 on. Each shard is a
+Texts are dealt to shards in stripes of 1,024 rows, so that a job needs only its index, counted from 0. Each shard is a
 file with a manifest; finished ones are skipped, and killed ones go on: run the command again until nothing is missing.
 
 ```sh
@@ -56,6 +59,12 @@ sh -c 'sbert encode corpus/ --column text -o vectors.npy --shard $JOB_COMPLETION
 sbert encode --status -o vectors.npy  # what is done, and what is missing
 sbert merge vectors.npy               # one file in the order of the texts, after all shards were checked
 ```
+
+>>> from sbert.pipeline import merge, status
+>>> for index in range(2):  # each in a process or machine of its own
+...     _ = model.encode(texts, out=f"{folder}/all.npy", shard=(index, 2))
+>>> [part.state for part in status(f"{folder}/all.npy")], merge(f"{folder}/all.npy").name
+(['done', 'done'], 'all.npy')
 
 Each shard reads all of the input and encodes its part. From about a hundred shards on, give each job files of its own.
 
@@ -155,3 +164,21 @@ A pair is a text with two segments: pairs take the same steps. ``eval_mode`` let
 >>> [batch.tolist() for batch in plan(np.array([3, 9, 3, 4]), batch_tokens=10)]  # tokens of four texts
 [[1], [3, 0], [2]]
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sbert.pipeline.outputs import VectorFiles
+    from sbert.pipeline.shards import merge, status
+
+__all__ = ["VectorFiles", "merge", "status"]
+
+
+def __getattr__(name: str) -> Any:
+    # Most programs need none of these.
+    if name not in __all__:
+        raise AttributeError(f"module 'sbert.pipeline' has no attribute {name!r}")
+    return getattr(import_module(f"sbert.pipeline.{'outputs' if name == 'VectorFiles' else 'shards'}"), name)
