@@ -100,7 +100,7 @@ class Parquet:
             kept = arrow.concat_tables(columns or [arrow.table({name: [] for name in self.keep})], **_PROMOTED)
         flat = arrow.array(np.ascontiguousarray(vectors, self.dtype).reshape(-1))
         listed = arrow.FixedSizeListArray.from_arrays(flat, self.dim)
-        table = arrow.table({**dict(zip(self.keep, kept.columns, strict=True)), VECTOR: listed}).combine_chunks()
+        table = arrow.table([*kept.columns, listed], [*kept.column_names, VECTOR]).combine_chunks()
         sink = io.BytesIO()
         with arrow.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
@@ -125,11 +125,11 @@ class Parquet:
 @contextmanager
 def _one_type() -> Iterator[None]:
     """Errors of Arrow where values of a column, such as large integers and floats within lists, fit no common type."""
-    from pyarrow import ArrowException
+    from pyarrow import ArrowInvalid, ArrowTypeError
 
     try:
         yield
-    except ArrowException as error:
+    except (ArrowInvalid, ArrowTypeError) as error:
         raise ValueError(f"the values of a column do not fit one type of Arrow: {error}") from error
 
 

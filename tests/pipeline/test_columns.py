@@ -14,6 +14,7 @@ from sbert import Pooling, SentenceEncoder
 from sbert.data import Texts
 from sbert.modules import WordEmbeddings
 from sbert.pipeline import stream, writing
+from sbert.pipeline.shards import merge
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -71,6 +72,10 @@ def test_values_and_types_of_parquet(words: SentenceEncoder, tmp_path: Path) -> 
         assert found.schema.field(name).type == kept.schema.field(name).type, name
         assert found[name].equals(kept[name]), name
     assert found.schema.field("moment").type == pa.timestamp("ns", "Europe/Berlin")
+    for index in range(2):
+        texts = Texts(tmp_path / "a.parquet", "text", keep=list(EXACT))
+        words.encode(texts, out=tmp_path / "w.parquet", on_truncate="ignore", shard=(index, 2))
+    assert pq.read_table(merge(tmp_path / "w.parquet")).drop_columns("vector").equals(found)
 
 
 def test_types_of_several_files_and_of_none(words: SentenceEncoder, tmp_path: Path) -> None:
@@ -78,7 +83,7 @@ def test_types_of_several_files_and_of_none(words: SentenceEncoder, tmp_path: Pa
         values = pa.array(range(20), pa.int8()).cast(kind)
         table = pa.table({"text": TEXTS[:20], "id": values, "word": pa.array(["x", "y"] * 10).dictionary_encode()})
         pq.write_table(table, tmp_path / f"{name}.parquet")
-    both = Texts([tmp_path / "a.parquet", tmp_path / "b.parquet"], "text", keep=["id", "word"])
+    both = Texts([tmp_path / "a.parquet", tmp_path / "b.parquet"], "text", keep=["id", "word", "id"])
     found = encoded(words, tmp_path / "v.parquet", both)
     assert found.schema.types == [pa.int32(), pa.string()]
     assert found.to_pydict() == {"id": [*range(20)] * 2, "word": ["x", "y"] * 20}
