@@ -171,6 +171,15 @@ def stopped(words: SentenceEncoder, path: Path, after: int = 40, **options: Any)
         encode(words, path, failing(), **options)
 
 
+def test_the_old_file_stands_until_the_new_one_is_complete(words: SentenceEncoder, tmp_path: Path) -> None:
+    encode(words, tmp_path / "v.npy", TEXTS[:3])
+    stopped(words, tmp_path / "v.npy")
+    with pytest.raises(TypeError, match=r"sentences\[40\] is of type int"):
+        encode(words, tmp_path / "v.npy", [*TEXTS[:40], 3])
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), words.encode(TEXTS[:3]))
+    np.testing.assert_array_equal(encode(words, tmp_path / "v.npy"), words.encode(TEXTS))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -266,6 +275,32 @@ def test_a_full_disk(words: SentenceEncoder, tmp_path: Path, name: str) -> None:
         del found
     finally:
         subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+def test_a_parquet_file_that_was_lost_is_written_again(
+    words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call was killed when all was joined, before the journal was deleted; then the output was damaged."""
+    path = tmp_path / "v.parquet"
+
+    def remove(journal: Any) -> None:
+        journal.partial.unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sbert.pipeline.journal.Journal.remove", remove)
+        with pytest.raises(KeyboardInterrupt):
+            encode(words, path)
+    path.write_bytes(path.read_bytes()[:99])
+    np.testing.assert_array_equal(np.asarray(encode(words, path)), words.encode(TEXTS))
+    assert os.listdir(tmp_path) == ["v.parquet"]
+
+
+def test_a_failing_source_of_a_pool_loses_no_window(words: SentenceEncoder, tmp_path: Path) -> None:
+    with words.pool(["cpu"]) as pool:
+        stopped(pool, tmp_path / "v.npy")
+        assert status(tmp_path / "v.npy")[0].rows == 32
+        np.testing.assert_allclose(encode(pool, tmp_path / "v.npy"), words.encode(TEXTS), atol=1e-6)
 
 
 def test_two_writers(words: SentenceEncoder, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_what_merge_refuses(words: SentenceEncoder, tmp_path: Path) -> None:  # 
     assert [(part.state, part.rows) for part in status(out)] == [("done", 32), ("stopped", 16), ("done", 24)]
     encode(words, out, shard=(1, 3))
     whole = contents(tmp_path)
+    assert "json" not in " ".join(whole)  # Else a later call would read a folder's manifests as texts.
 
     def refused(message: str) -> None:
         with pytest.raises(ValueError, match=message):
@@ -100,5 +101,31 @@ def test_a_folder_of_files(words: SentenceEncoder, tmp_path: Path) -> None:  # n
     assert [part.rows for part in status(out)] == [32]
     with pytest.raises(ValueError, match="no room for the columns"):
         encode(words, out, Texts.of(TEXTS, id=range(ROWS)))
+    encode(words, out, resume=False)
     stopped(words, tmp_path / "folder", 45, resume=False)
     assert [part.state for part in status(out)] == ["done", "missing"]
+    assert encode(words, out).rows == [32, 32, 19]  # It goes on without resume=False.
+
+
+def test_files_of_the_user_are_kept(words: SentenceEncoder, tmp_path: Path) -> None:  # noqa: F811
+    mine = {"vectors-00000.npy": b"mine", "vectors-00007.npy": b"mine", "vectors.json": b"{}"}
+    for name, content in mine.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match="has no manifest, and may be yours; move it"):
+        encode(words, tmp_path)
+    assert contents(tmp_path) == mine
+    encode(words, tmp_path, resume=False)
+    assert contents(tmp_path).items() >= {name: mine[name] for name in ("vectors-00007.npy", "vectors.json")}.items()
+    assert [part.state for part in status(tmp_path)] == ["done"] * 3
+
+
+def test_links(words: SentenceEncoder, tmp_path: Path) -> None:  # noqa: F811
+    """Status and merge follow them as encode does."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "l.npy").symlink_to(tmp_path / "real" / "r.npy")
+    for index in range(2):
+        encode(words, tmp_path / "l.npy", shard=(index, 2))
+    assert [part.state for part in status(tmp_path / "l.npy")] == ["done", "done"]
+    (tmp_path / "real" / "r-00000-of-00000.npy").touch()
+    assert merge(tmp_path / "l.npy") == tmp_path / "real" / "r.npy"
+    np.testing.assert_array_equal(np.load(tmp_path / "l.npy"), words.encode(TEXTS))
