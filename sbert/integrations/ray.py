@@ -217,7 +217,8 @@ def encode_files(
         ImportError: If Ray is not installed.
         FileNotFoundError: If an input does not exist, or a folder contains no Parquet file.
         ValueError: If two inputs have the same name, a text is not a str, or the output was written with another model,
-            with other settings or from other texts; the message names the file.
+            with other settings, with another ``rows_per_file`` or from other texts; or a file is damaged. The message
+            names the file.
     """
     try:
         ray, data = import_module("ray"), import_module("ray.data")
