@@ -24,7 +24,8 @@ class Tree:
     sentence as long as a layer. This reads the least that shows whether a module was replaced, added or removed.
 
     Args:
-        model: The model. Nothing here refers to it, so that it can be freed.
+        model: The model. Nothing here refers to it, so that it can be freed; a module in it that does, in a list or the
+            like, keeps it.
     """
 
     def __init__(self, model: nn.Module) -> None:
