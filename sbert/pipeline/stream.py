@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -43,11 +44,11 @@ def check_shard(shard: Shard | None) -> Shard:
     if (
         not isinstance(shard, (tuple, list))
         or len(shard) != 2
-        or not all(isinstance(number, int) and not isinstance(number, bool) for number in shard)
+        or not all(isinstance(number, Integral) and not isinstance(number, bool) for number in shard)
         or not 0 <= shard[0] < shard[1]
     ):
         raise ValueError(f"shard={shard!r:.60} is no shard; pass (i, n) with i from 0 to n - 1")
-    return shard[0], shard[1]
+    return int(shard[0]), int(shard[1])
 
 
 def rows_of_shard(rows: int, shard: Shard, stripe: int = STRIPE) -> int:
