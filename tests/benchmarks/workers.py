@@ -81,8 +81,8 @@ def killed(pool: Processes, given: list[str], kills: int, usual: float) -> tuple
 
 def workers_of(pool: Processes) -> list[int]:
     """The workers' processes: the children of the process that forks them."""
-    assert pool._starter is not None
-    starter = pool._starter[0].pid
+    assert pool._workers.starter is not None
+    starter = pool._workers.starter[0].pid
     return list(map(int, Path(f"/proc/{starter}/task/{starter}/children").read_text().split()))
 
 
