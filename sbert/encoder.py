@@ -298,8 +298,8 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
                 ``"ignore"``, or ``"error"``.
             deterministic: Whether a sentence gets the same vector to the last bit whatever it is encoded with, in
                 whichever order, thread or process, with any number of threads, on one kind of processor with one
-                version of torch. It takes 1.1 to 2.4 times the processor time, and a single short sentence about
-                twice. ``batch_size``, ``batch_tokens`` and ``compile`` have no effect.
+                version of torch. It takes 1.1 to 2.1 times the processor time, and a single short sentence 2.2 to
+                2.8 times. ``batch_size``, ``batch_tokens`` and ``compile`` have no effect.
             pool: What ``pool`` of this model has returned: processes that share the sentences. Their vectors are those
                 of one process up to rounding; equal sentences are encoded once per window.
             chunk_size: Number of sentences that a process of the pool takes at once. Default: 1,024, or 8,192 for
