@@ -114,7 +114,7 @@ class Journal:
         if self.header:
             check_header(self.path, self.header, header)
             if self.output.suffix == ".parquet" and self.output.exists() and not self.partial.exists():
-                # The call was killed in its last moment, and nobody knows whether the output is still what it wrote.
+                # The call was killed in its last moment, and it is not known whether the output is still what it wrote.
                 self.header, self.windows, self._check, self._end = {}, [], 0, 0
         elif self.partial.exists() and self.partial.stat().st_size:
             raise DamagedError(self.partial, "has no journal")

@@ -133,7 +133,7 @@ def _target(out: str | os.PathLike[str], shard: Shard | None) -> tuple[Path, boo
         raise ValueError(f"{name} does not end in .npy or .parquet; name such a file, or a folder that ends in /")
     above = path.parent.parent if folder else path.parent
     if not above.is_dir():
-        raise FileNotFoundError(f"out={os.fspath(out)!r}: the folder {above} does not exist; create it")
+        raise FileNotFoundError(f"out={os.fspath(out)!r}: the folder {Path(out).parent} does not exist; create it")
     path.parent.mkdir(exist_ok=True)
     return (path, folder) if shard is None else (shard_of(path, shard), False)
 
