@@ -96,6 +96,8 @@ class Ragged:
     @cached_property
     def groups(self) -> list[tuple[int, int]]:
         """Runs of consecutive rows of equal length, as (rows, tokens per row). Empty rows are left out."""
+        if self.rows == 1:
+            return [(1, len(self.values))] if len(self.values) else []
         runs = groupby(self.lengths.tolist())
         return [(len(list(run)), length) for length, run in runs if length]
 
@@ -122,6 +124,8 @@ class Ragged:
     def position_of_token(self) -> Tensor:
         """Position of each token in its row, from 0. Shape: (tokens,)."""
         tokens = torch.arange(len(self.values), device=self.offsets.device)
+        if self.rows == 1:
+            return tokens
         return tokens - self.offsets[:-1].repeat_interleave(self.lengths, output_size=len(self.values))
 
     @property
@@ -160,6 +164,8 @@ class Ragged:
 
     def to(self: AnyRagged, device: torch.device | str) -> AnyRagged:
         """The same rows on another device."""
+        if torch.device(device) == self.values.device == self.offsets.device:
+            return self
         given = {field.name: vars(self)[field.name] for field in fields(self)}
         tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
         # Computed before the copy: afterwards it would take kernels, and a synchronization with the GPU.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +34,7 @@ from sbert.storage.atomic import replacing
 from sbert.training import Trainer, TrainingConfig
 
 if TYPE_CHECKING:
-    pass
+    from sbert.pipeline.processes import Processes
 
 
 class CrossEncoder(ScorerAliases, nn.Module):
@@ -138,6 +139,10 @@ class CrossEncoder(ScorerAliases, nn.Module):
         else:
             raise TypeError(f"activation is {value!r}; pass a function or a module such as nn.Sigmoid()")
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        packed.register()  # The model may come from another process.
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+
     # ---------------------------------------------------------------------------------------------- properties
 
     @property
@@ -210,12 +215,15 @@ class CrossEncoder(ScorerAliases, nn.Module):
         pairs: Pair | Iterable[Pair],
         *,
         batch_size: int | None = None,
-        batch_tokens: int | None = None,
+        batch_tokens: int | Literal["auto"] | None = None,
         show_progress_bar: bool | None = None,
         activation: Activation | None = None,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         on_truncate: str = "warn",
+        pool: Processes | None = None,
+        chunk_size: int | None = None,
+        deterministic: bool = False,
     ) -> Scored:
         """Score pairs of texts, in the order of the pairs.
 
@@ -226,7 +234,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
         Args:
             pairs: A pair of str, or an iterable of pairs: list, array, generator.
             batch_size: Number of pairs per batch. Default: as many as ``batch_tokens`` allows.
-            batch_tokens: Maximum number of tokens per batch, including padding.
+            batch_tokens: Maximum number of tokens per batch, including padding; ``"auto"`` as in ``encode``.
             show_progress_bar: Whether to show a progress bar. Default: from 2,000 pairs on, on a terminal or in a
                 notebook.
             activation: Applied to (pairs, classes) scores, instead of that of the model; ``nn.Identity()`` for raw
@@ -235,6 +243,9 @@ class CrossEncoder(ScorerAliases, nn.Module):
             convert_to_tensor: Return a tensor on the device of the model.
             on_truncate: What to do if pairs exceed ``max_seq_length``: ``"warn"`` once with their number,
                 ``"ignore"``, or ``"error"``.
+            pool: What ``pool`` of this model has returned: processes that share the pairs.
+            chunk_size: Number of pairs that a process of the pool takes at once. Default: as in ``encode``.
+            deterministic: Whether a pair gets the same score to the last bit whatever it is scored with.
 
         Shape:
             Output: (pairs,) float32 for one class, (pairs, classes) for several; without the first axis for one pair.
@@ -249,7 +260,13 @@ class CrossEncoder(ScorerAliases, nn.Module):
             >>> scorer.predict(("A cat sleeps.", "A kitten naps.")).shape
             (3,)
         """
-        job = Encoding(self, batch_tokens, batch_size, on_device=convert_to_tensor or not convert_to_numpy)
+        on_device = convert_to_tensor or not convert_to_numpy
+        make: Callable[..., Encoding] = Encoding
+        if pool is not None:
+            from sbert.pipeline.pooled import PooledScores
+
+            make = partial(PooledScores, pool, chunk_size)
+        job = make(self, batch_tokens, batch_size, on_device=on_device, deterministic=deterministic)
         single, listed = is_pair(pairs), list(pairs_of(pairs))
         with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length, "pairs", self._told) as report:
             scores = job.vectors(listed, report)
@@ -267,10 +284,13 @@ class CrossEncoder(ScorerAliases, nn.Module):
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         batch_size: int | None = None,
-        batch_tokens: int | None = None,
+        batch_tokens: int | Literal["auto"] | None = None,
         show_progress_bar: bool | None = None,
         activation: Activation | None = None,
         on_truncate: str = "warn",
+        pool: Processes | None = None,
+        chunk_size: int | None = None,
+        deterministic: bool = False,
     ) -> list[Ranked]:
         """Rank documents by their score with a query, in descending order.
 
@@ -286,6 +306,9 @@ class CrossEncoder(ScorerAliases, nn.Module):
             show_progress_bar: As in ``predict``.
             activation: As in ``predict``.
             on_truncate: As in ``predict``; the row in an error is that of the document.
+            pool: As in ``predict``.
+            chunk_size: As in ``predict``.
+            deterministic: As in ``predict``.
 
         Returns:
             A dict each: ``corpus_id``, the document's index, ``score`` and, if wanted, ``text``. Of equal scores the
@@ -315,6 +338,9 @@ class CrossEncoder(ScorerAliases, nn.Module):
             show_progress_bar=show_progress_bar,
             activation=activation,
             on_truncate=on_truncate,
+            pool=pool,
+            chunk_size=chunk_size,
+            deterministic=deterministic,
         )
         best = scores.argsort(descending=True, stable=True)[:most].tolist()
         numbers = scores.tolist() if convert_to_numpy and not convert_to_tensor else scores

@@ -81,6 +81,13 @@ def _squares_exactly(magnitude: Tensor) -> Tensor:
     return exact
 
 
+def _values_can_be_read(vectors: Tensor) -> bool:
+    """Whether there are values on a CPU: while a function is traced, exported, compiled or mapped, there are none."""
+    recorded = torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._len_torch_dispatch_stack()
+    mapped = recorded or torch._C._functorch.maybe_current_level() is not None
+    return vectors.device.type == "cpu" and not mapped and len(vectors) > 0
+
+
 def in_range(vectors: Tensor) -> Tensor:
     """Rescale rows whose squares would overflow or underflow; the directions stay the same.
 
@@ -94,7 +101,7 @@ def in_range(vectors: Tensor) -> Tensor:
         tensor([[0.5000, 1.0000], [3.0000, 4.0000]])
     """
     magnitude = vectors.detach().abs().amax(1, keepdim=True)  # (rows, 1)
-    if vectors.device.type == "cpu" and len(vectors):
+    if _values_can_be_read(vectors):
         least, most = magnitude.aminmax()
         low, high = _range(vectors.dtype)
         if low <= least.item() and most.item() <= high:
@@ -114,8 +121,15 @@ def directions(vectors: Tensor) -> Tensor:
         >>> directions(torch.tensor([[3e30, 4e30], [3e-30, 4e-30], [0.0, 0.0]]))
         tensor([[0.6000, 0.8000], [0.6000, 0.8000], [0.0000, 0.0000]])
     """
+    lengths: Tensor = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)  # (rows, 1)
+    if _values_can_be_read(vectors):
+        # In these bounds, so is the largest magnitude of each row, and nothing is rescaled.
+        least, most = lengths.detach().aminmax() if len(vectors) > 1 else (lengths.detach(),) * 2
+        low, high = _range(vectors.dtype)
+        if low * vectors.shape[1] <= least.item() and most.item() <= high:
+            return vectors / lengths
     scaled = in_range(vectors)
-    lengths = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)  # (rows, 1)
+    lengths = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
     return scaled / torch.where(lengths == 0, 1, lengths)
 
 
@@ -311,6 +325,12 @@ def check_similarity(name: str) -> str:
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype in which values of ``dtype`` are summed: float32 or float64."""
     return torch.promote_types(dtype, torch.float32)
+
+
+def is_traced() -> bool:
+    """Whether the call is recorded, for inputs of other sizes as well."""
+    found: bool = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    return found
 
 
 def segment_sum(values: Tensor, offsets: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -160,6 +160,9 @@ version (fe26152).
 ## Pitfalls
 
 - ``model.compile()`` puts the transformer through ``torch.compile``. It does not pay on a CPU.
+- Beside other processes that compute, threads of OpenMP wait for a core and for each other. On Linux, a batch of at
+  most 512 tokens therefore uses as many threads as ``/proc/loadavg`` and the container leave cores for. Larger ones,
+  and a process that is bound to some cores of a machine, use all of theirs (``python -m tests.benchmarks.busy``).
 - float16 becomes float32 on a CPU, which only emulates it.
 - ``sbert doctor MODEL --gpu`` checks a GPU at first use: it compares the plain, packed and fused forward and the
   replay of CUDA graphs with float32, row by row, and names one whose vectors differ, with the reason. It measures the

@@ -140,6 +140,10 @@ def attend(
     pieces, start = [], 0
     for count, length in rows.groups:
         end = start + count * length
+        if length == 1 and not dropout and key.shape == query.shape:  # A token that sees itself alone.
+            pieces.append(value[start:end])
+            start = end
+            continue
         q, k, v = (x[start:end].view(count, length, *x.shape[1:]).transpose(1, 2) for x in (query, key, value))
         # (count, heads, length, dim)
         only_causal = bias is None and sees == (-1, 0)
@@ -155,6 +159,21 @@ def attend(
     if not pieces:
         return torch.empty_like(query)
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+
+def one_row(mixed: Tensor, heads: int) -> Tensor:
+    """Attention of the only row of a batch on a CPU: ``attend`` in few operations.
+
+    Args:
+        mixed: Query, key and value of each token, side by side.
+        heads: Number of heads.
+
+    Shape:
+        mixed: (tokens, 3 * dim). Output: (tokens, dim).
+    """
+    tokens = len(mixed)
+    query, key, value = mixed.view(1, tokens, 3, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)  # (1, heads, tokens, …)
+    return F.scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(tokens, -1)
 
 
 def _as_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:

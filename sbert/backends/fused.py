@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert.backends.architectures import POSITION_BIAS, Backbone, Layer, describe
-from sbert.backends.attention import attend
+from sbert.backends.attention import attend, one_row
 from sbert.backends.hooks import watched
 from sbert.backends.linear import Linear, packing, rounded
 from sbert.backends.packed import positions
@@ -26,7 +26,7 @@ class _Norm:
         self.weight, self.bias = norm.weight.detach().to(dtype), norm.bias.detach().to(dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
+        return torch.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
 
     def of_sum(self, linear: Linear, x: Tensor, residual: Tensor) -> Tensor:
         """The norm of linear(x) + residual; ``adds`` says that one kernel does all that follows the product."""
@@ -49,7 +49,10 @@ class _Layer:
         self.attention_norm, self.norm = (_Norm(norm, dtype, "add_norm" in parts) for norm in norms)
 
     def attention(self, x: Tensor, batch: TokenBatch, bias: Tensor | None) -> Tensor:
-        query, key, value = self.qkv(x).view(len(x), 3, self.heads, -1).unbind(1)  # (tokens, heads, dim / heads)
+        mixed = self.qkv(x)
+        if batch.rows == 1 and bias is None and mixed.device.type == "cpu":
+            return one_row(mixed, self.heads)
+        query, key, value = mixed.view(len(x), 3, self.heads, -1).unbind(1)  # (tokens, heads, dim / heads)
         if self.short and batch.longest <= launches.SHORT:
             return launches.short_attention(query, key, value, batch, bias)
         return attend(query, key, value, batch, bias=bias).flatten(1)  # (tokens, dim)
@@ -69,6 +72,7 @@ class Fused:
         dtype: Of the computation.
         compiling: Options of ``torch.compile``; None to run without it.
         parts: Names of the parts of ``sbert.backends.triton`` to use, of those that are supported; None for all.
+        reordered: Whether weights on a CPU are in the layout of oneDNN. Default: if that is faster here.
 
     Shape:
         Input: TokenBatch of (tokens,) ids. Output: (tokens, dim) of ``dtype``.
@@ -83,6 +87,7 @@ class Fused:
         dtype: torch.dtype,
         compiling: dict[str, Any] | None = None,
         parts: frozenset[str] | None = None,
+        reordered: bool | None = None,
     ) -> None:
         backbone = _described(network)
         if isinstance(backbone, str):
@@ -91,7 +96,10 @@ class Fused:
         self.why: str = "F.linear" if compiling is None else "torch.compile"
         self._reordered = False
         if compiling is None and network.device.type == "cpu":
-            self._reordered, self.why = packing(dtype, torch.get_num_threads())
+            chosen = (
+                packing(dtype, torch.get_num_threads()) if reordered is None else (reordered, "as it was asked for")
+            )
+            self._reordered, self.why = chosen
         self.dtype: torch.dtype = dtype
         known = frozenset() if compiling is not None else supported(network.device, dtype, backbone)
         # Names of the parts in use.
@@ -134,7 +142,7 @@ class Fused:
         bias = self._position_bias(batch.longest)
         for layer in self._layers:
             x = self._rest(layer, layer.attention(x, batch, bias), x)
-        return x[:tokens]
+        return x if len(x) == tokens else x[:tokens]
 
     def _embed(self, batch: TokenBatch) -> Tensor:
         norm = self._norm
@@ -142,10 +150,14 @@ class Fused:
             tables = (self._words, self._positions, self._places, self._padding)
             x = launches.embed_norm(batch, *tables, norm.weight, norm.bias, norm.eps, self.dtype)
             return x if self._widen is None else self._widen(x)
-        places = positions(batch, self._padding)
-        if batch.types is not None:
-            places = places + self._places * batch.types
-        x = F.embedding(batch.ids, self._words) + F.embedding(places, self._positions)  # (tokens, width)
+        words = F.embedding(batch.ids, self._words)  # (tokens, width)
+        if batch.rows == 1 and batch.types is None and self._padding is None:
+            x = words + self._positions[: len(words)]
+        else:
+            places = positions(batch, self._padding)
+            if batch.types is not None:
+                places = places + self._places * batch.types
+            x = words + F.embedding(places, self._positions)
         x = norm(x).to(self.dtype)
         return x if self._widen is None else self._widen(x)
 

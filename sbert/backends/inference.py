@@ -18,9 +18,10 @@ from sbert.backends.half_precision import HalfPrecision
 from sbert.backends.hooks import watched
 from sbert.backends.parity import slower
 from sbert.backends.select import BACKENDS, lock, refusal, select
+from sbert.backends.threads import with_fitting_threads
 from sbert.backends.weight_changes import Samples, state
 from sbert.batch import TokenBatch
-from sbert.storage.files import is_failure, one_line
+from sbert.storage.files import is_failure, is_out_of_memory, one_line
 
 Output = TypeVar("Output")
 
@@ -71,7 +72,7 @@ class Inference:
         """The tokens' vectors. Shape: (tokens, dim)."""
         if network not in self._running:
             self._running[network] = _Running(network, self.dtype, self._compiling, self._copies)
-        return self._running[network].forward(batch)
+        return with_fitting_threads(self._running[network].forward, batch)
 
 
 _inference: ContextVar[Inference | None] = ContextVar("sbert_inference", default=None)
@@ -83,7 +84,7 @@ class _Running:
     def __init__(self, network: Any, dtype: torch.dtype, compiling: Compiling, copies: bool) -> None:
         self._network, self._dtype, self._compiling = network, dtype, compiling
         self._weights: torch.dtype = network.dtype
-        kept = _keep(network, dtype, compiling) if copies else None
+        kept = _keep_if_it_fits(network, dtype, compiling) if copies else None
         self._copies = kept.copies if kept else None
         # What has to be waited for is asked for now, and looked at once the first batch is under way.
         self._unchanged = kept.samples.start() if kept and kept.samples.deferred and self._copies else None
@@ -167,6 +168,16 @@ def _keep(network: Any, dtype: torch.dtype, compiling: Compiling) -> _Kept:
         half = halved(network, dtype, compiling) if isinstance(choice, str) else None
         kept = _kept[network] = _Kept(choice, settings, samples, half)
     return kept
+
+
+def _keep_if_it_fits(network: Any, dtype: torch.dtype, compiling: Compiling) -> _Kept | None:
+    """None if there is no memory for copies: the module needs none, and the next call tries again."""
+    try:
+        return _keep(network, dtype, compiling)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+    return None
 
 
 def carry_over(network: nn.Module, successor: nn.Module) -> None:

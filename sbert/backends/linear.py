@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -41,14 +41,16 @@ class Linear:
         self.packed: bool = packed
         self.epilogue: bool = epilogue
         self.weight: Tensor = _ops()._reorder_linear_weight(weight.contiguous(), _EXPECTED_TOKENS) if packed else weight
+        if packed:
+            self._pointwise: Callable[..., Tensor] = _ops()._linear_pointwise.default
+            self._binary: Callable[..., Tensor] = _ops()._linear_pointwise.binary
 
     def __call__(self, x: Tensor, activation: Activation | None = None, residual: Tensor | None = None) -> Tensor:
         if self.packed:
-            ops = _ops()
             if residual is not None:
-                return ops._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")  # type: ignore[no-any-return]
+                return self._binary(x, residual, self.weight, self.bias, "add")
             attribute, algorithm = activation.pointwise if activation else ("none", "")
-            return ops._linear_pointwise(x, self.weight, self.bias, attribute, [], algorithm)  # type: ignore[no-any-return]
+            return self._pointwise(x, self.weight, self.bias, attribute, [], algorithm)
         if activation and self.epilogue:
             gelu = activation.pointwise[0] == "gelu"
             return torch._addmm_activation(self.bias, x, self.weight.t(), use_gelu=gelu)

@@ -11,24 +11,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from sbert.backends.hooks import FORWARD, walk
+from sbert.backends.hooks import tree
 from sbert.batch import start_to_host
 
+_version = attrgetter("_version")
 # Elements sampled from each matrix.
 _SAMPLES = 16
 
 
 def state(network: nn.Module) -> object:
     """What changes when weights are assigned or stepped, modules replaced, or hooks registered or removed."""
-    modules = walk(network)
-    everywhere: bool = _has_any_global_hook()  # type: ignore[no-untyped-call]
-    hooked = everywhere or any(any(map(attrgetter(kind), modules)) for kind in FORWARD)
-    weights = [weight for module in modules for weight in module._parameters.values() if weight is not None]
+    found = tree(network)
+    weights = found.tensors()
     try:
-        versions = [weight._version for weight in weights]
+        versions = list(map(_version, weights))
     except RuntimeError:  # Tensors that were made in inference mode have none.
         versions = [-1 if weight.is_inference() else weight._version for weight in weights]
-    return hooked, [weight.data_ptr() for weight in weights], versions
+    everywhere: bool = _has_any_global_hook()  # type: ignore[no-untyped-call]
+    return everywhere or found.watched, list(map(Tensor.data_ptr, weights)), versions
 
 
 class Samples:

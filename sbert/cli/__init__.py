@@ -2,6 +2,10 @@
 
 ```bash
 sbert encode texts.txt -o vectors.npy
+sbert encode corpus/ --column text --keep id -o vectors.parquet
+sbert encode corpus/ --column text --shard 3/16 -o vectors.npy
+sbert encode --status -o vectors.npy
+sbert merge vectors.npy
 sbert similarity all-MiniLM-L6-v2 "The cat sleeps." "A kitten is napping."
 sbert search texts.txt "Who sleeps?" --top-k 5
 sbert pairs texts.txt --threshold 0.9 --json
@@ -19,17 +23,27 @@ sbert export onnx copy copy-onnx
 
 ## Input
 
-Files end in ``.txt`` (one text per line), ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet``, and in ``.gz`` if
-they are compressed. A file with another ending is read as text if it is UTF-8, unless its ending is that of another
-format, such as ``.xlsx``. ``-`` is standard input. ``sbert encode`` writes vectors while it reads texts, so a file may
-be larger than memory.
+Files end in ``.txt`` (one text per line), ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet``, and in ``.gz`` or
+``.zst`` if they are compressed. A file with another ending is read as text if it is UTF-8, unless its ending is that of
+another format, such as ``.xlsx``. ``-`` is standard input. A folder, or a pattern in quotes such as ``"corpus/*.csv"``,
+stands for its files, sorted by name.
 
 ## Output
 
 Tables fit the terminal; ``sbert cluster`` adds the words that distinguish each cluster from the others. In pipes and
 files texts are complete, and ``--json`` prints one line per result, for programs. A line of the input that does not fit
 ends the command with exit code 2 and the number of the line; Ctrl-C ends it with 130. Neither leaves an incomplete
-file.
+file under the name of the output.
+
+## Large inputs, machines that fail, several machines
+
+``sbert encode`` writes vectors while it reads texts, so both may be larger than memory. What is done stays beside the
+output: run a command again that was interrupted or killed, and it goes on; the file is the same to the last byte.
+``--devices cuda:0,cuda:1`` shares the work in one machine. ``--shard 3/16`` encodes one of 16 parts, numbered from 0,
+and needs no other program than one that starts the jobs: ``xargs -P``, Slurm arrays, indexed jobs of Kubernetes
+(``sbert encode --help`` has a line for each). A shard that is finished is skipped, so all jobs may be started again.
+``sbert encode --status -o vectors.npy`` says what is missing, and ``sbert merge vectors.npy`` joins the shards after
+it has checked that they belong together. ``--ray`` encodes Parquet files on a Ray cluster.
 
 ## What the commands remember
 

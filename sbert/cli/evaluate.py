@@ -9,9 +9,9 @@ import textwrap
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sbert.cli.options import add_dtype, add_model, names, progress
+from sbert.cli.options import add_devices, add_dtype, add_model, check_devices, names, progress
 from sbert.data.nli import CLASSES
 from sbert.data.retrieval import is_retrieval, read_retrieval
 from sbert.data.tables import check_folder
@@ -137,6 +137,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "\n".join(["suites, and their files in DIR:", *suites])
     parser.epilog += "\n\nseveral processes: torchrun --nproc-per-node 2 -m sbert evaluate ..."
     add_model(parser)
+    add_devices(parser)
     add_dtype(parser)
     parser.add_argument("--suite", required=True, type=_suites, metavar="A,B", help="suites, see below")
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the data")
@@ -205,14 +206,17 @@ def _check_prompts(arguments: argparse.Namespace) -> None:
 
 
 def _vectors(arguments: argparse.Namespace) -> Vectors:
-    """The vectors of the model, computed by the processes of torchrun together, each on its own GPU."""
+    """The vectors of the model, computed by a pool, or by the processes of torchrun together, each on its own GPU."""
     from sbert.cross_encoder import CrossEncoder
     from sbert.distributed.ranks import Ranks
     from sbert.encoder import SentenceEncoder
     from sbert.evaluation import Vectors
 
-    kind = CrossEncoder if arguments.cross_encoder else SentenceEncoder
+    kind: Any = CrossEncoder if arguments.cross_encoder else SentenceEncoder
+    check_devices(arguments)
     model = kind(arguments.model, device=arguments.device, dtype=arguments.dtype)
+    if arguments.devices:  # The pool ends with the command.
+        return Vectors(model.pool(arguments.devices), show_progress_bar=progress(arguments))
     ranks = Ranks.join(model.device.type)
     ranks.place(model)
     return Vectors(model, ranks, show_progress_bar=progress(arguments))

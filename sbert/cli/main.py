@@ -18,6 +18,7 @@ from sbert.cli import (
     export,
     info,
     map,  # noqa: A004
+    merge,
     pairs,
     resume,
     search,
@@ -28,7 +29,8 @@ from sbert.cli.benchmark import command as benchmark
 
 # Each has a file with add_arguments(parser) and run(arguments).
 _COMMANDS = {
-    "encode": (encode, "write the vectors of texts to a .npy file"),
+    "encode": (encode, "write the vectors of texts to a .npy or Parquet file"),
+    "merge": (merge, "join the shards that several 'sbert encode --shard' have written"),
     "similarity": (similarity, "print the similarities of two or more texts"),
     "search": (search, "find the texts in a file that are similar to a query"),
     "pairs": (pairs, "find the most similar pairs of texts in a file"),
@@ -48,7 +50,7 @@ _FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError, ImportEr
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 2 after an error, 130 after Ctrl-C.
+    """Run a command and return its exit code: 0, 2 after an error, 130 after Ctrl-C, or what the command gives.
 
     Args:
         argv: Arguments after ``sbert``; default: those of the process.
@@ -69,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             try:
                 arguments = _parse(sys.argv[1:] if argv is None else argv)
-                arguments.run(arguments)
+                return arguments.run(arguments) or 0
             finally:
                 sys.stdout.flush()
         except KeyboardInterrupt as interrupt:
@@ -81,7 +83,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         except _FAILURES as error:
             print(f"sbert: error: {_one_line(error) or type(error).__name__}", file=sys.stderr)
             return 2
-    return 0
 
 
 def _one_line(message: object) -> str:

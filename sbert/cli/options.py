@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sbert.data import FORMATS, read_texts
 from sbert.storage.hub import OWN
@@ -13,7 +13,7 @@ from sbert.storage.hub import OWN
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
 
-INPUT = "text, JSONL, JSON, CSV, TSV or Parquet file, optionally .gz; - for standard input"
+INPUT = "text, JSONL, JSON, CSV, TSV or Parquet file, optionally .gz or .zst; - for standard input"
 
 
 # ------------------------------------------------------------------------------------------------------- options
@@ -22,6 +22,12 @@ INPUT = "text, JSONL, JSON, CSV, TSV or Parquet file, optionally .gz; - for stan
 def add_device(parser: argparse._ActionsContainer) -> None:
     """Add the option for the device of the model."""
     parser.add_argument("--device", help="cpu, cuda, cuda:1, xpu, mps")
+
+
+def add_devices(parser: argparse._ActionsContainer) -> None:
+    """Add the option for several devices."""
+    about = "one process for each: cuda:0,cuda:1 or cpu,cpu"
+    parser.add_argument("--devices", type=names, metavar="NAMES", help=about)
 
 
 def add_dtype(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +67,7 @@ def add_texts(parser: argparse.ArgumentParser) -> None:
         'body'
     """
     add_model(parser)
+    add_devices(parser)
     add_dtype(parser)
     parser.add_argument("texts", metavar="FILE", help=INPUT)
     add_format(parser)
@@ -151,6 +158,11 @@ def new_plot(path: str) -> str:
 # ---------------------------------------------------------------------------------------- what they read and load
 
 
+def is_input(word: str) -> bool:
+    """Whether an argument is a file of texts or standard input, and no model."""
+    return word == "-" or (os.path.exists(word) and not os.path.isdir(word))
+
+
 def read(arguments: argparse.Namespace) -> tuple[list[str], list[int]]:
     """Read the non-empty texts of a file, and their row numbers, counted from 1.
 
@@ -170,6 +182,29 @@ def load(arguments: argparse.Namespace) -> SentenceEncoder:
     from sbert.encoder import SentenceEncoder
 
     return SentenceEncoder(arguments.model, device=arguments.device, dtype=arguments.dtype)
+
+
+def load_several(arguments: argparse.Namespace) -> SentenceEncoder:
+    """Load the model; with several devices, return its pool, which is used in its place and ends with the command.
+
+    Raises:
+        ValueError: If one device and several are named.
+    """
+    check_devices(arguments)
+    model = load(arguments)
+    return cast("SentenceEncoder", model.pool(arguments.devices)) if arguments.devices else model
+
+
+def check_devices(arguments: argparse.Namespace) -> None:
+    """Let the model be loaded on the CPU, from where the processes of ``--devices`` copy it to theirs.
+
+    Raises:
+        ValueError: If one device and several are named.
+    """
+    if arguments.devices:
+        if arguments.device:
+            raise ValueError("--device and --devices both name devices; pass one of them")
+        arguments.device = "cpu"
 
 
 def progress(arguments: argparse.Namespace) -> bool | None:

@@ -10,11 +10,13 @@ from typing import Any
 from sbert.cli.options import (
     INPUT,
     add_device,
+    add_devices,
     add_dtype,
     add_format,
     add_results,
     at_least,
-    load,
+    is_input,
+    load_several,
     number,
     progress,
     read,
@@ -42,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     words = f"folder or name of a model (default: {OWN}); {INPUT}; then the queries, or - for lines of standard input"
     parser.add_argument("words", nargs="+", metavar="[MODEL] FILE QUERY", help=words)
     add_device(parser)
+    add_devices(parser)
     add_dtype(parser)
     add_format(parser)
     parser.add_argument("--top-k", type=at_least(1), default=10, metavar="N", help="results per query (10)")
@@ -74,10 +77,11 @@ def run(arguments: argparse.Namespace) -> None:
 
     name = os.path.abspath(arguments.model) if os.path.isdir(arguments.model) else arguments.model
     arguments.model = resolve(arguments.model, organisation="sentence-transformers")
-    model = load(arguments)
+    model = load_several(arguments)
     place = None
     if not arguments.no_cache:
-        options = arguments.precision, arguments.dtype, model.device.type, arguments.column, arguments.format
+        kinds = ",".join(sorted({device.type for device in getattr(model, "devices", [model.device])}))
+        options = arguments.precision, arguments.dtype, kinds, arguments.column, arguments.format
         place = folder_of(arguments.texts, name, *options)
     documents = document_vectors(model, arguments.model, texts, arguments.precision, place, progress(arguments))
     hits = semantic_search(
@@ -102,7 +106,7 @@ def run(arguments: argparse.Namespace) -> None:
 def _understand(arguments: argparse.Namespace) -> list[str]:
     """Separate model, file and queries: a model is a folder or a name, so a file in its place contains the texts."""
     words: list[str] = arguments.words
-    place = next((place for place, word in enumerate(words[:2]) if _is_input(word)), None)
+    place = next((place for place, word in enumerate(words[:2]) if is_input(word)), None)
     if place is None:
         missing = [word for word in words[:2] if not os.path.isdir(word)] or words
         raise FileNotFoundError(f"{' and '.join(map(repr, missing))}: file not found; pass [MODEL] FILE QUERY")
@@ -113,11 +117,6 @@ def _understand(arguments: argparse.Namespace) -> list[str]:
     if "-" in queries and (len(queries) > 1 or arguments.texts == "-"):
         raise ValueError("- is standard input, which contains either the texts or all queries; pass it once")
     return queries
-
-
-def _is_input(word: str) -> bool:
-    """Whether an argument names a source of texts."""
-    return word == "-" or (os.path.exists(word) and not os.path.isdir(word))
 
 
 def _lines(queries: list[str], results: list[list[dict[str, Any]]]) -> Iterator[Line]:

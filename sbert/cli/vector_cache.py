@@ -150,12 +150,15 @@ def _check(place: Path) -> None:
 
 def _key(model: SentenceEncoder, source: Path, texts: list[str], precision: str) -> dict[str, Any]:
     from sbert.inputs.devices import inference_dtype
+    from sbert.pipeline.fingerprint import digest_of_model
     from sbert.saving import verification
 
     return {
-        "format": "vectors of sbert search, version 4",
+        "format": "vectors of sbert search, version 5",
         "texts": _digest(texts),
-        "model": _digest_of_model(model, source),
+        "model": digest_of_model(model),
+        # Name and revision do not suffice: a folder may contain a model that was trained again.
+        "folder": _digest(_descriptions(source)),
         "dtype": str(inference_dtype(model.dtype, model.automatic_dtype, model.device)[0]),
         "device": _processor(model.device),
         "precision": precision,
@@ -178,21 +181,6 @@ def _digest(texts: Iterable[str]) -> str:
         written = text.encode("utf-8", "surrogatepass")
         digest.update(b"%d " % len(written))
         digest.update(written)
-    return digest.hexdigest()
-
-
-def _digest_of_model(model: SentenceEncoder, source: Path) -> str:
-    """The digest of the loaded weights, an adapter's base included, and of the small files of the folder.
-
-    Name and revision do not suffice: a folder may contain a model that was trained again.
-    """
-    import torch
-
-    digest = hashlib.sha256(_digest(_descriptions(source)).encode())
-    for name, tensor in sorted(model.state_dict().items()):
-        values = tensor.detach().cpu().contiguous()
-        digest.update(f"{name} {tuple(values.shape)} {values.dtype}".encode())
-        digest.update(values.reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
 
 

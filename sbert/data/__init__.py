@@ -1,7 +1,8 @@
 r"""Texts and training rows from files, and readers of the field's data sets.
 
-``read_texts`` reads texts for ``encode``. ``read_rows`` reads rows that a ``sbert.Trainer`` takes, from TSV, CSV,
-JSONL, JSON and Parquet files. The other readers know the layout in which the field's data sets are published:
+``Texts`` reads texts for ``encode`` from files, folders or a data set of any size, with the columns that go with them;
+``read_texts`` is its short form. ``read_rows`` reads rows that a ``sbert.Trainer`` takes, from TSV, CSV, JSONL, JSON
+and Parquet files. The other readers know the layout in which the field's data sets are published:
 
 | reader | data |
 |---|---|
@@ -34,18 +35,20 @@ A data frame of pandas, polars or Arrow needs no reader: the trainer takes it as
 """
 
 from sbert.data.afs import read_afs
+from sbert.data.files import FORMATS
 from sbert.data.hub_retrieval import HubRetrieval, read_hub_retrieval
 from sbert.data.nli import read_nli, read_triplets
-from sbert.data.records import FORMATS
 from sbert.data.retrieval import Retrieval, read_retrieval
-from sbert.data.rows import read_classes, read_rows, read_texts
+from sbert.data.rows import read_classes, read_rows
 from sbert.data.sts import read_sick, read_sts, read_sts_year
+from sbert.data.texts import Texts, read_texts
 from sbert.data.transfer import TransferTask, read_transfer
 
 __all__ = [
     "FORMATS",
     "HubRetrieval",
     "Retrieval",
+    "Texts",
     "TransferTask",
     "read_afs",
     "read_classes",

@@ -7,8 +7,8 @@ import io
 from pathlib import Path
 from typing import Any
 
+from sbert.data.files import Name
 from sbert.data.labels import conversion
-from sbert.data.records import Name
 from sbert.data.rows import row_of
 from sbert.data.tables import find
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sbert.data.records import Name
+from sbert.data.files import Name
 from sbert.data.retrieval import is_retrieval, judgments, read_retrieval, texts_by_id
 from sbert.data.tables import cells, check_folder
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sbert.data.files import Name
 from sbert.data.labels import as_word, conversion
-from sbert.data.records import Name
 from sbert.data.tables import read_table
 
 CLASSES = ("contradiction", "entailment", "neutral")

@@ -1,94 +1,20 @@
-"""Read files as records, one after another: the code shared by all readers of texts and rows."""
+"""The rows of files, one after another: the code shared by all readers of texts and rows."""
 
 from __future__ import annotations
 
-import codecs
 import csv
-import gzip
 import json
 import os
-import sys
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
+from sbert.data.files import DAMAGED, Name, lines_of, open_bytes, without_ending
 from sbert.inputs.extras import missing
 
-Name = str | os.PathLike[str]
-
-FORMATS = ("text", "jsonl", "csv", "tsv", "json", "parquet")
-READ = "sbert reads plain text (one text per line), JSONL, JSON arrays, CSV, TSV and Parquet"
-_SUFFIXES = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".parquet": "parquet",
-}
-# Suffixes of files that are certainly not plain text. Plain text may have any other suffix.
-_OTHERS = frozenset(
-    ".xlsx .xlsm .xls .ods .numbers .pdf .doc .docx .odt .rtf .ppt .pptx .epub .html .htm .xhtml .xml .yaml .yml .toml"
-    " .ipynb .npy .npz .pkl .pickle .pt .pth .bin .safetensors .h5 .hdf5 .mat .feather .arrow .orc .avro .db .sqlite"
-    " .sqlite3 .duckdb .zip .tar .tgz .7z .rar .bz2 .xz .zst .png .jpg .jpeg .gif .webp .mp3 .wav .mp4".split()
-)
-
-
-def format_of(path: Name, file_format: str | None) -> str:
-    """The given format, or the one of the file's suffix; plain text if the suffix is unknown.
-
-    Raises:
-        ValueError: If the format is unknown, or the suffix belongs to an unsupported format.
-    """
-    ending = Path(Path(path).name.lower().removesuffix(".gz")).suffix
-    if file_format is None and ending in _OTHERS:
-        raise ValueError(f"{path} ends in {ending}, which is not supported: {READ}; save it as one of these")
-    chosen = file_format or _SUFFIXES.get(ending, "text")
-    if chosen not in FORMATS:
-        raise ValueError(f"file format {chosen!r} is unknown; pass one of {', '.join(FORMATS)}")
-    return chosen
-
-
-def check_there(path: Name) -> None:
-    """Raise a FileNotFoundError now, not at the first line: the caller may load a model in between."""
-    if os.fspath(path) != "-" and not Path(path).exists():
-        raise FileNotFoundError(f"{path} does not exist; name a file, or - for standard input")
-
-
-def open_bytes(path: Name) -> AbstractContextManager[Iterable[bytes]]:
-    """Open a file, gzipped or not, or standard input, as an iterable of lines."""
-    if os.fspath(path) == "-":
-        return nullcontext(sys.stdin.buffer)
-    if Path(path).suffix.lower() == ".gz":
-        return gzip.open(path)
-    return Path(path).open("rb")
-
-
-def lines_of(path: Name) -> Iterator[str]:
-    """The lines of a UTF-8 file, with their line feeds. Only a line feed ends a line; other Unicode breaks are text."""
-    number = 0
-    try:
-        with open_bytes(path) as file:
-            for number, line in enumerate(file, start=1):
-                text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode("utf-8")
-                if "\0" in text:  # UTF-16, or a binary file.
-                    raise ValueError(f"{path}, line {number}: a NUL byte; convert the text to UTF-8 ({READ})")
-                yield text
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}, line {number}: not UTF-8 ({error.reason}); convert the text to UTF-8 ({READ})"
-        ) from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path}, after line {number}: {error}; the file is damaged, download it again") from error
-
-
-def without_ending(line: str) -> str:
-    """A line without its line feed, or carriage return and line feed."""
-    return line[:-2] if line.endswith("\r\n") else line.removesuffix("\n")
+# What is read of Parquet at once: rows, and bytes of each column.
+_PARQUET_ROWS, _PARQUET_BYTES = 1024, 1 << 20
 
 
 def _without_empty_end(lines: Iterable[str]) -> Iterator[str]:
@@ -209,7 +135,7 @@ def select_columns(
     if file_format in ("json", "jsonl"):
         yield from _objects(rows, columns)
         return
-    _check_columns(path, columns, header)
+    check_columns(path, columns, header)
     places = {column: header.index(column) for column in columns}
     for where, row in islice(rows, 1, None):
         if len(row) != len(header):
@@ -217,7 +143,8 @@ def select_columns(
         yield where, {column: row[place] for column, place in places.items()}
 
 
-def _check_columns(path: Name, columns: Sequence[str], header: list[str]) -> None:
+def check_columns(path: Name, columns: Sequence[str], header: list[str]) -> None:
+    """Raise a ValueError if a column does not occur in the header exactly once."""
     for column in columns:
         if (found := header.count(column)) != 1:
             known = ", ".join(header) or "none"
@@ -236,10 +163,40 @@ def _objects(found: Rows, columns: Sequence[str]) -> Iterator[tuple[str, dict[st
 
 def _parquet_rows(path: Name, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     with _parquet(path) as file:
-        _check_columns(path, columns, list(file.schema_arrow.names))
-        batches = file.iter_batches(columns=list(columns))  # Saves memory.
+        check_columns(path, columns, list(file.schema_arrow.names))
+        batches = file.iter_batches(_PARQUET_ROWS, columns=list(columns))
         for number, row in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), start=1):
             yield f"{path}, row {number}", row
+
+
+def parquet_length(path: Name) -> int:
+    """The number of rows of a Parquet file."""
+    with _parquet(path) as file:
+        return int(file.metadata.num_rows)
+
+
+def parquet_types(paths: Sequence[Name], columns: Sequence[str]) -> dict[str, Any]:
+    """The types of columns of Parquet files that fit the values of all of them.
+
+    Raises:
+        ValueError: If a column is missing, or has types of different kinds.
+    """
+    import pyarrow
+
+    schemas, found = [], {}
+    for path in paths:
+        with _parquet(path) as file:
+            check_columns(path, columns, list(file.schema_arrow.names))
+            schemas.append(file.schema_arrow)
+    for column in columns:
+        try:
+            kinds = [pyarrow.schema([schema.field(column)]) for schema in schemas]
+            found[column] = pyarrow.unify_schemas(kinds, promote_options="permissive").field(column).type
+        except pyarrow.ArrowException as error:
+            raise ValueError(
+                f"the files have different types in the column {column!r} ({error}); convert them"
+            ) from error
+    return found
 
 
 @contextmanager
@@ -250,14 +207,17 @@ def _parquet(path: Name) -> Iterator[Any]:
     except ImportError as error:
         raise missing(f"reading {path}", "pyarrow", "parquet") from error
     try:
-        if os.fspath(path) == "-" or Path(path).suffix.lower() == ".gz":  # Parquet needs random access.
+        source: Any = os.fspath(path)
+        if source == "-" or source.lower().endswith((".gz", ".zst")):  # Parquet needs random access.
             with open_bytes(path) as lines:
-                source: Any = BufferReader(b"".join(lines))
-        else:
-            source = os.fspath(path)
-        with ParquetFile(source) as file:
+                source = BufferReader(b"".join(lines))
+        # Row groups may be large, so they are read in pieces.
+        options = {"buffer_size": _PARQUET_BYTES, "pre_buffer": False, "page_checksum_verification": True}
+        with ParquetFile(source, **options) as file:
             yield file
-    except ArrowException as error:
+    except (ArrowException, UnicodeDecodeError, *DAMAGED) as error:
+        if getattr(error, "errno", None) is not None:
+            raise
         raise ValueError(
             f"{path}: not a valid Parquet file ({error}); the file is damaged or has another format, download it again"
         ) from error

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sbert.data.files import Name
 from sbert.data.labels import conversion
-from sbert.data.records import Name
 from sbert.data.tables import cells, find, located
 
 _CORPUS, _QUERIES = ("corpus.jsonl", "corpus.tsv"), ("queries.jsonl", "queries.tsv")

@@ -6,11 +6,12 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from sbert.data.files import Name
 from sbert.data.labels import Convert, conversion
 from sbert.data.nli import CLASSES
-from sbert.data.records import Name
-from sbert.data.rows import read_texts, row_of
+from sbert.data.rows import row_of
 from sbert.data.tables import cells, read_table
+from sbert.data.texts import read_texts
 
 # Keys: the parameter names of the losses of two sentences. Values: column names in files.
 _COLUMNS = {

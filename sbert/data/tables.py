@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sbert.data.files import Name, check_there, format_of
 from sbert.data.labels import Convert
-from sbert.data.records import Name, Rows, check_there, format_of, open_rows, select_columns
+from sbert.data.records import Rows, open_rows, select_columns
 from sbert.data.rows import rows_of
 
 # The names that one column has in the files of different publishers.

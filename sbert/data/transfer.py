@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sbert.data.files import Name
 from sbert.data.labels import conversion
 from sbert.data.nli import CLASSES, read_nli
-from sbert.data.records import Name
 from sbert.data.rows import rows_of
 from sbert.data.sts import read_sick
 from sbert.data.tables import check_folder, find, located, read_table

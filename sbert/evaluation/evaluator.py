@@ -45,8 +45,8 @@ class Evaluator(ABC):
         """Measure a model, and return its metrics by name.
 
         Args:
-            model: A ``SentenceEncoder``, or any object with ``encode(list of str)``; for evaluators of pairs also a
-                ``CrossEncoder``, or any object with ``predict(list of pairs)``.
+            model: A ``SentenceEncoder``, its ``pool``, or any object with ``encode(list of str)``; for evaluators of
+                pairs also a ``CrossEncoder``, or any object with ``predict(list of pairs)``.
             output: A file to which one line is added: CSV if it ends in ``.csv``, else JSONL.
             ranks: The processes that share the work, all of which must call this; a ``Trainer`` passes its own.
             show_progress_bar: As in ``encode``.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set, Sized
-from typing import Any, TypeGuard
+from itertools import chain
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 
@@ -11,6 +12,8 @@ Pair = tuple[str, str]
 
 # Number of columns that an error lists.
 _LISTED = 8
+# Values of an Arrow array that are converted at once.
+_CONVERTED = 4096
 
 
 def is_one(sentences: object) -> bool:
@@ -40,8 +43,34 @@ def rows_of(sentences: Any, name: str = "sentences") -> Iterator[str]:
         )
     if isinstance(sentences, np.ndarray) and sentences.ndim != 1:
         raise TypeError(f"{name} is an array of shape {sentences.shape}; pass an array of one dimension")
-    # Arrow arrays hold Arrow scalars, not str.
-    return _checked(sentences.to_pylist() if hasattr(sentences, "to_pylist") else sentences, name)
+    return _checked(values_of(sentences), name)
+
+
+def values_of(column: Any) -> Iterable[Any]:
+    """The values of a column, one after another: Arrow arrays hold Arrow scalars, which are converted piece by piece.
+
+    Example:
+        >>> import pyarrow
+        >>> list(values_of(pyarrow.chunked_array([["A cat."], ["Taxes."]])))
+        ['A cat.', 'Taxes.']
+    """
+    if not hasattr(column, "to_pylist"):
+        return cast("Iterable[Any]", column)
+    starts = range(0, len(column), _CONVERTED)
+    return chain.from_iterable(column[start : start + _CONVERTED].to_pylist() for start in starts)
+
+
+def length_of(sentences: Any) -> int | None:
+    """The number of sentences, or None if it is known only after reading them.
+
+    Example:
+        >>> length_of(["One.", "Two."]), length_of(iter(["One."]))
+        (2, None)
+    """
+    try:
+        return len(sentences)
+    except TypeError:
+        return None
 
 
 def _checked(sentences: Iterable[Any], name: str) -> Iterator[str]:

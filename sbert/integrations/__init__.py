@@ -18,6 +18,9 @@ get the prompts that the model has for them. The docstring of each file has an e
 | txtai | ``txtai`` | ``Embeddings(method="external", transform=transform(model))`` | txtai 9.14 |
 | spaCy | ``spacy`` | ``nlp.add_pipe("sbert", config={"model": name})`` | spacy 3.8 |
 | SetFit | ``setfit`` | ``SbertTrainer(SbertSetFitModel.of(model), train_dataset=rows).train()`` | setfit 1.2 |
+| Ray Data | ``ray`` | ``encode_files(["corpus/"], "vectors/", model)``, ``rows.map_batches(Embed, ...)`` | ray 2.60 |
+| Dask | ``dask`` | ``frame.map_partitions(embed, model, meta=...)`` | dask 2026.8 |
+| Spark | ``spark`` | ``rows.mapInPandas(partial(embed, model=model), schema)`` | pyspark 4.3 |
 
 These need none: FAISS, usearch, Qdrant, DuckDB and sqlite-vec take the arrays of ``encode``, which itself takes the
 columns of ``datasets``, polars and pandas.

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 from sbert.encoder import SentenceEncoder
+
+_LOCK = Lock()  # Threads of a worker load a model once.
 
 
 def loaded(model: SentenceEncoder | str | os.PathLike[str] | None, **options: Any) -> SentenceEncoder:
@@ -23,3 +27,23 @@ def loaded(model: SentenceEncoder | str | os.PathLike[str] | None, **options: An
             raise TypeError(f"{', '.join(options)} given with an encoder that is loaded; pass them to SentenceEncoder")
         return model
     return SentenceEncoder(**options) if model is None else SentenceEncoder(model, **options)
+
+
+def loaded_once(model: str | None, **options: Any) -> SentenceEncoder:
+    """The encoder of a name or folder, loaded once in each process.
+
+    Args:
+        model: A folder or a name on the hub. Default: the model of the library.
+        options: Of ``SentenceEncoder``, such as ``device``.
+
+    Example:
+        >>> loaded_once(None, device="cpu") is loaded_once(None, device="cpu")
+        True
+    """
+    with _LOCK:
+        return _cached(model, tuple(sorted(options.items())))
+
+
+@lru_cache(maxsize=4)
+def _cached(model: str | None, options: tuple[tuple[str, Any], ...]) -> SentenceEncoder:
+    return loaded(model, **dict(options))

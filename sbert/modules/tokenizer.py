@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from sbert.inputs.texts import Pair
+from sbert.modules.borders import border
 from sbert.storage.files import is_failure, one_line
 
 if TYPE_CHECKING:
@@ -139,6 +140,11 @@ class FastTokenizer(RustTokenizer):
         if any(probe.type_ids):
             raise ValueError("the tokenizer gives token types other than 0 to a single text; use another model")
         self.special_tokens: tuple[int, int] = count_special(probe.special_tokens_mask)
+
+    @cached_property
+    def border(self) -> re.Pattern[str] | None:
+        """A pattern that ends where a text may be cut without a change of the tokens before; None if there is none."""
+        return border(self._tokenizer)
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text."""

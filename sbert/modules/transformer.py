@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -193,6 +194,11 @@ class Transformer(nn.Module):
     def truncation_side(self) -> str:
         """Side on which long texts are truncated."""
         return str(self._tokenizer.truncation_side)
+
+    @property
+    def border(self) -> re.Pattern[str] | None:
+        """A pattern that ends where a text may be cut without a change of the tokens before; None if there is none."""
+        return self._fast().border if self._tokenizer.is_fast else None
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
         """Token ids of each text, with special tokens, without truncation."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import string
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -82,6 +83,11 @@ class StaticEmbedding(nn.Module):
     def unknown_id(self) -> int | None:
         """Id of the unknown token; None if the tokenizer knows all bytes."""
         return self._fast.unknown_id
+
+    @property
+    def border(self) -> re.Pattern[str] | None:
+        """A pattern that ends where a text may be cut without a change of the tokens before; None if there is none."""
+        return self._fast.border
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
         """Token ids of each text, without truncation."""

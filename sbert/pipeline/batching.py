@@ -41,6 +41,29 @@ def plan(lengths: Rows, batch_tokens: int, batch_size: int | None = None) -> lis
     return batches
 
 
+def fixed_plan(lengths: Rows, batch_tokens: int) -> list[tuple[Rows, Rows]]:
+    """Divide texts into batches whose shape depends on the length of their texts alone, the longest first.
+
+    Args:
+        lengths: Number of tokens of each text.
+        batch_tokens: Maximum number of tokens of a batch of more than one text.
+
+    Returns:
+        For each batch its texts, and the same with repetitions, as many as every batch of this length has.
+
+    Example:
+        >>> [(batch.tolist(), whole.tolist()) for batch, whole in fixed_plan(np.array([3, 9, 3, 4]), batch_tokens=10)]
+        [([1], [1]), ([3], [3, 3]), ([0, 2], [0, 2, 0])]
+    """
+    order = np.argsort(-lengths, kind="stable")
+    found = []
+    for group in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1) if len(order) else []:
+        size = max(1, batch_tokens // max(1, int(lengths[group[0]])))
+        batches = (group[start : start + size] for start in range(0, len(group), size))
+        found += [(batch, np.resize(batch, size)) for batch in batches]
+    return found
+
+
 def windows(texts: int, first: int, most: int) -> list[slice]:
     """Runs of texts that are tokenized and sorted together: small at first, so that the model starts soon.
 

@@ -7,17 +7,17 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, contextmanager
 from inspect import signature
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sbert.backends.huggingface import ATTENTIONS
 from sbert.inputs.arguments import check_choice, known_arguments
-from sbert.inputs.texts import is_one
 from sbert.modules import Pooling
-from sbert.pipeline.processes import Processes
+
+if TYPE_CHECKING:
+    from sbert.pipeline.processes import Processes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -134,23 +134,17 @@ def loading_options(
 
 
 def several(encode: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of ``encode`` for what ends in several calls of it: ``pool=``, a list of devices, no output value."""
+    """Decorator of ``encode`` for what is done around it: a list of devices, and no output value."""
 
     @functools.wraps(encode)
-    def encoded(
-        self: Any, *args: Any, pool: Processes | None = None, chunk_size: int | None = None, **options: Any
-    ) -> Any:
+    def encoded(self: Any, *args: Any, **options: Any) -> Any:
         devices = options.get("device")
+        if isinstance(devices, (list, tuple)):
+            with self.pool(devices) as own:
+                return encoded(self, *args, **{**options, "device": None, "pool": own})
         if options.get("output_value", "") is None:
             return _outputs(encode, self, args, options)
-        if pool is None and not isinstance(devices, (list, tuple)):
-            return encode(self, *args, **options)
-        sentences = args[0] if args else options.pop("sentences")
-        if pool is not None:
-            return _in_processes(self, sentences, pool, chunk_size, options)
-        options.pop("device")
-        with Processes(self, devices) as own:
-            return _in_processes(self, sentences, own, chunk_size, options)
+        return encode(self, *args, **options)
 
     return encoded
 
@@ -183,20 +177,19 @@ def _outputs(encode: Callable[..., Any], model: Any, args: tuple[Any, ...], opti
     )
 
 
-def _in_processes(model: Any, sentences: Any, pool: Processes, part: int | None, options: dict[str, Any]) -> Any:
-    if "out" in options:
-        raise ValueError("out= writes the vectors of one process; leave out pool= and the list of devices")
-    to_tensor, to_numpy = options.pop("convert_to_tensor", False), options.pop("convert_to_numpy", True)
-    options.pop("show_progress_bar", None)  # Processes show none.
-    found = pool.encode(sentences, part, **options)
-    if isinstance(found, np.ndarray) and (to_tensor or not to_numpy):
-        found = torch.from_numpy(found).to(model.device)
-        found = found if to_tensor else list(found)
-    return found[0] if is_one(sentences) else found
-
-
 class Aliases:
-    """What ``SentenceTransformer`` and its ``CrossEncoder`` call otherwise, in both encoders."""
+    """What both encoders have: names of ``SentenceTransformer`` and its ``CrossEncoder``, and a pool."""
+
+    def pool(self: Any, devices: Sequence[str | torch.device] | None = None) -> Processes:
+        """Worker processes that share the model, each on a device of its own; see ``Processes``.
+
+        Args:
+            devices: A device for each process, such as ``["cuda:0", "cuda:1"]`` or ``["cpu"] * 4``. Default: each GPU,
+                or else four times the CPU.
+        """
+        from sbert.pipeline.processes import Processes
+
+        return Processes(self, devices)
 
     def __sklearn_clone__(self) -> Any:
         """The model itself: scikit-learn would copy the weights for each step of a search."""
@@ -259,7 +252,8 @@ class EncoderAliases(Aliases):
 
     def start_multi_process_pool(self: Any, target_devices: Sequence[str] | None = None) -> Processes:
         """``Processes(model, devices)``, for ``encode(pool=)``."""
-        return Processes(self, target_devices)
+        pool: Processes = self.pool(target_devices)
+        return pool
 
     @staticmethod
     def stop_multi_process_pool(pool: Processes) -> None:

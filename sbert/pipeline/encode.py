@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from itertools import accumulate, islice
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from itertools import accumulate
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,19 +19,18 @@ from torch import Tensor, nn
 from sbert.backends import Inference
 from sbert.batch import Ragged, TokenBatch, TokenEmbeddings, start_to_host
 from sbert.functional import directions, truncate
-from sbert.inputs.arguments import check_positive, warn
+from sbert.inputs.arguments import check_positive
 from sbert.inputs.devices import default_batch_tokens, default_windows, inference_dtype
 from sbert.inputs.texts import Pair
 from sbert.pipeline.batching import Rows, plan, unique, windows
 from sbert.pipeline.eval_mode import evaluating
-from sbert.pipeline.outputs import RowsOfTensor, npy_file
+from sbert.pipeline.outputs import RowsOfTensor
 from sbert.pipeline.progress import Report, check_finite, not_finite
-from sbert.pipeline.quantization import PRECISIONS, Codes, check_coding, quantize
-from sbert.pipeline.run import ahead, run
+from sbert.pipeline.quantization import Codes, check_coding, quantize
+from sbert.pipeline.run import TextTooLargeError, ahead, room_of, run
 from sbert.pipeline.tokenize import Tokens, tokenize
+from sbert.storage.files import is_out_of_memory, one_line
 
-# Sentences between two writes to a file.
-_FILE_WINDOW = 65536
 _FIRST, _ONCE = np.zeros(1, np.int64), np.ones(1, np.int64)
 
 
@@ -54,9 +55,22 @@ def _record(tokens: Tokens, first: Rows, counts: Rows, report: Report) -> None:
 
 
 def _is_finite(vectors: Tensor) -> bool:
-    if len(vectors) == 1 and vectors.device.type == "cpu":
-        return bool(np.isfinite(vectors.numpy()).all())  # For one vector, torch takes many times as long.
-    return not len(not_finite(vectors))
+    # For one vector, a sum takes the least; that of large values may be infinite.
+    small = len(vectors) == 1 and vectors.device.type == "cpu"
+    return (small and math.isfinite(vectors.sum().item())) or not len(not_finite(vectors))
+
+
+@contextmanager
+def _naming(rows: str) -> Iterator[None]:
+    """Say which rows were in work where memory is full, unless the error names a text."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, TextTooLargeError) or not is_out_of_memory(error):
+            raise
+        raise torch.OutOfMemoryError(
+            f"{rows} do not fit in memory ({one_line(error)}); encode fewer at a time, or write to a file with out="
+        ) from error
 
 
 AnyEncoding = TypeVar("AnyEncoding", bound="Encoding")
@@ -67,22 +81,26 @@ class Encoding:
 
     Args:
         model: A model whose method ``tokens`` tokenizes texts, or pairs of texts.
-        batch_tokens: Maximum number of tokens per batch. Default: that of the device.
+        batch_tokens: Maximum number of tokens per batch; "auto" for what ``auto_batch`` measures. Default: that of the
+            device.
         batch_size: Number of texts per batch, instead of a maximum of tokens.
         on_device: Whether the outputs stay on the device of the model.
         inference: How transformers run. Default: in the dtype of their weights.
+        deterministic: Whether outputs have the same bits whatever else is in the call.
     """
 
     what: ClassVar[str] = "the score"
     probe: ClassVar[str | Pair] = ("a", "a")  # An input to find out the dimension of the outputs.
+    _early: tuple[list[Any], Future[Tokens]] | None = None  # Texts that are tokenized before their window is encoded.
 
     def __init__(
         self,
         model: Any,
-        batch_tokens: int | None = None,
+        batch_tokens: int | Literal["auto"] | None = None,
         batch_size: int | None = None,
         on_device: bool = False,
         inference: Inference | None = None,
+        deterministic: bool = False,
     ) -> None:
         if batch_size is not None and batch_tokens is not None:
             raise ValueError("batch_size and batch_tokens both set the size of a batch; pass one of them")
@@ -90,9 +108,26 @@ class Encoding:
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
         self.to: torch.device = self.device if on_device else torch.device("cpu")
-        self.batch_tokens: int = check_positive("batch_tokens", batch_tokens) or default_batch_tokens(self.device)
+        self._batch_tokens = batch_tokens if batch_tokens == "auto" else check_positive("batch_tokens", batch_tokens)
         self.batch_size: int | None = check_positive("batch_size", batch_size)
-        self.inference: Inference = inference or Inference(self.dtype)
+        self.deterministic: bool = deterministic
+        self.inference: Inference = inference or self._inference(self.dtype)
+
+    @property
+    def batch_tokens(self) -> int:
+        """Maximum number of tokens per batch."""
+        if self._batch_tokens == "auto":
+            from sbert.pipeline.auto_batch import measured
+
+            return measured(self)
+        return self._batch_tokens or default_batch_tokens(self.device)
+
+    def _inference(self, dtype: torch.dtype, compiling: Any = None, copies: bool = True) -> Inference:
+        if self.deterministic:
+            from sbert.pipeline.deterministic import Deterministic
+
+            return Deterministic(dtype)
+        return Inference(dtype, compiling, copies)
 
     def tokens(self, texts: list[Any]) -> Tokens:
         """Tokens of texts or pairs."""
@@ -106,15 +141,27 @@ class Encoding:
     def vectors(self, texts: list[Any], report: Report) -> Tensor:
         """The outputs for texts or pairs, one row for each, all of them finite. Shape: (texts, dim)."""
         before = report.rows
-        found = self._one(texts, report) if len(texts) == 1 else self._outputs(texts, report)
-        if _is_finite(found):
+        with _naming(f"{report.what}[{before}:{before + len(texts)}]"):
+            found = self._computed(texts, report)
+            if _is_finite(found):
+                return found
+            rows = self.beyond_range(found, report)
+            if len(rows):
+                quiet = Report(len(rows), False, "ignore", None)
+                found[torch.from_numpy(rows).to(self.to)] = self.exact()._outputs([texts[row] for row in rows], quiet)
+            check_finite(found, before, f"{self.what} of {report.what}")
             return found
-        rows = self.beyond_range(found, report)
-        if len(rows):
-            quiet = Report(len(rows), False, "ignore", None)
-            found[torch.from_numpy(rows).to(self.to)] = self.exact()._outputs([texts[row] for row in rows], quiet)
-        check_finite(found, before, f"{self.what} of {report.what}")
-        return found
+
+    def _computed(self, texts: list[Any], report: Report) -> Tensor:
+        if len(texts) == 1 and not self.deterministic:
+            recorded = report.truncated, report.unknown
+            try:
+                return self._one(texts, report)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+            report.truncated, report.unknown = recorded  # Once more, after the memory was given back.
+        return self._outputs(texts, report)
 
     def _one(self, texts: list[Any], report: Report) -> Tensor:
         """``_outputs`` of one text: without the steps that form batches and put rows in order, which a query feels."""
@@ -134,8 +181,7 @@ class Encoding:
         different, first, inverse = unique(texts)
         counts = np.bincount(inverse, minlength=len(different))
         result: RowsOfTensor | None = None
-        for rows, output in self.batches(different, first, counts, report, self.model):
-            vectors = self.finish(output)
+        for rows, vectors in self.batches(different, first, counts, report, self.rows_of):
             if result is None:
                 result = RowsOfTensor((len(texts), vectors.shape[1]), self.to)
             result.put(first[rows], vectors)
@@ -150,23 +196,23 @@ class Encoding:
             complete[torch.from_numpy(again).to(self.to)] = complete[source]
         return complete
 
+    def rows_of(self, batch: TokenBatch) -> Tensor:
+        """Rows of the result for a batch. Shape: (rows, dim)."""
+        return self.finish(self.model(batch))
+
     def beyond_range(self, outputs: Tensor, report: Report) -> Rows:
-        """The rows that have left the range of half precision, after a warning that counts them."""
+        """The rows that have left the range of half precision; the report counts them."""
         if self.inference.dtype == self.dtype:
             return np.zeros(0, np.int64)
         rows = not_finite(outputs)
-        if len(rows):
-            half, full = (str(dtype).partition(".")[2] for dtype in (self.inference.dtype, self.dtype))
-            warn(
-                f"{len(rows)} of {len(outputs)} {report.what} left the range of {half} and were computed again in"
-                f" {full}; dtype={full!r} does so from the start"
-            )
+        half, full = (str(dtype).partition(".")[2] for dtype in (self.inference.dtype, self.dtype))
+        report.left_range(len(rows), half, full)
         return rows
 
     def exact(self: AnyEncoding) -> AnyEncoding:
         """The same call, which computes in the dtype of the weights, and leaves the copies of lower precision."""
         made = copy.copy(self)
-        made.inference = Inference(self.dtype, copies=False)
+        made.inference = self._inference(self.dtype, copies=False)
         return made
 
     def batches(
@@ -188,15 +234,55 @@ class Encoding:
             report: Records progress, truncated texts and unknown tokens.
             forward: The model, or some of its modules.
         """
+
+        def name(row: int) -> str:
+            return f"{report.what}[{report.rows + int(first[window.start + row])}]"
+
         runs = windows(len(texts), *default_windows(self.device))
-        coming = (self.tokens(texts[run]) for run in runs)
+        coming = (self._tokenized(texts[run]) for run in runs)
         forward = self.inference.running(forward)
         with evaluating(self.model), closing(ahead(coming, 2) if len(runs) > 1 else coming) as tokenized:
             for window, tokens in zip(runs, tokenized, strict=True):
                 _record(tokens, first[window], counts[window], report)
-                batches = plan(tokens.lengths, self.batch_tokens, self.batch_size)
-                for rows, output in run(forward, tokens, batches, self.device):
+                for rows, output in self._run(forward, tokens, name):
                     yield window.start + rows, output
+
+    def _tokenized(self, texts: list[Any]) -> Tokens:
+        early, self._early = self._early, None
+        return early[1].result() if early is not None and early[0] == texts else self.tokens(texts)
+
+    def each(self, runs: Iterable[list[Any]], report: Report) -> Iterator[Tensor]:
+        """The vectors of each list of texts, in order. A pool reads lists ahead, as many as its workers need.
+
+        The next list is read before the vectors of one are computed, so that its first texts are tokenized meanwhile.
+        """
+        reading, failed = iter(runs), None
+        texts = next(reading, None)
+        with ThreadPoolExecutor(1, "sbert-ahead") as thread:
+            while texts is not None:
+                coming, early = None, None
+                try:
+                    coming = next(reading, None)
+                except Exception as error:
+                    failed = error  # What was read before is encoded.
+                if coming is not None:
+                    first = unique(coming)[0]
+                    first = first[windows(len(first), *default_windows(self.device))[0]]
+                    early = first, thread.submit(self.tokens, first)
+                yield self.vectors(texts, report)
+                texts, self._early = coming, early
+        if failed is not None:
+            raise failed
+
+    def _run(
+        self, forward: Callable[[TokenBatch], Any], tokens: Tokens, name: Callable[[int], str]
+    ) -> Iterator[tuple[Rows, Any]]:
+        if self.deterministic:
+            from sbert.pipeline.deterministic import run_fixed
+
+            return run_fixed(forward, tokens, self.device, name)
+        batches = plan(tokens.lengths, self.batch_tokens, self.batch_size)
+        return run(forward, tokens, batches, self.device, room_of(self.model, self.device), name)
 
 
 class SentenceEncoding(Encoding):
@@ -210,6 +296,7 @@ class SentenceEncoding(Encoding):
         precision: Precision of the vectors.
         ranges: Ranges of the precision int8.
         plain: Whether to compute in the dtype of the weights, and without ``torch.compile``.
+        deterministic: Whether outputs have the same bits whatever else is in the call.
     """
 
     what: ClassVar[str] = "the vector"
@@ -219,7 +306,7 @@ class SentenceEncoding(Encoding):
         self,
         model: Any,
         prompt: str = "",
-        batch_tokens: int | None = None,
+        batch_tokens: int | Literal["auto"] | None = None,
         batch_size: int | None = None,
         *,
         truncate_dim: int | None = None,
@@ -228,12 +315,13 @@ class SentenceEncoding(Encoding):
         ranges: npt.ArrayLike | None = None,
         on_device: bool = False,
         plain: bool = False,
+        deterministic: bool = False,
     ) -> None:
         check_coding(precision, ranges)
-        super().__init__(model, batch_tokens, batch_size, on_device)
+        super().__init__(model, batch_tokens, batch_size, on_device, deterministic=deterministic)
         if not plain:
             dtype, _ = inference_dtype(self.dtype, model.automatic_dtype, self.device)
-            self.inference: Inference = Inference(dtype, model._compiling)
+            self.inference: Inference = self._inference(dtype, model._compiling)
         self.prompt: str = prompt
         self.truncate_dim: int | None = truncate_dim
         self.normalize: bool = normalize
@@ -272,22 +360,30 @@ class SentenceEncoding(Encoding):
     def _token_embeddings(self, texts: list[str], report: Report) -> list[Tensor]:
         result: dict[int, Tensor] = {}
         each, once = np.arange(len(texts)), np.ones(len(texts), int)
-        for rows, output in self.batches(texts, each, once, report, self._token_modules()):
-            parts = output.values.float().split(output.lengths.tolist())
-            result.update(zip(rows.tolist(), (part.clone() for part in parts), strict=True))
+        modules = self._token_modules()
+
+        def vectors(batch: TokenBatch) -> list[Tensor]:
+            output = modules(batch)
+            return [part.clone() for part in output.values.float().split(output.lengths.tolist())]
+
+        for rows, parts in self.batches(texts, each, once, report, vectors):
+            result.update(zip(rows.tolist(), parts, strict=True))
             report.done(len(rows))
         report.rows += len(texts)
         return [result[row] for row in range(len(texts))]
 
-    def to_file(self, texts: Iterator[str], path: str | os.PathLike[str], report: Report) -> Codes:
-        """Write the vectors of texts to a .npy file, window by window; return a memory map of it."""
-        dim = self.vectors([], report).shape[1]
-        with npy_file(path, dim, np.dtype(PRECISIONS[self.precision])) as file:
-            while window := list(islice(texts, _FILE_WINDOW)):
-                file.append(self.vectors(window, report).numpy())
-        # NumPy maps no file without rows.
-        vectors: Codes = np.load(path, mmap_mode="r" if file.rows else None)
-        return vectors
+    def to_file(
+        self,
+        sentences: Any,
+        out: str | os.PathLike[str],
+        report: Report,
+        resume: bool = True,
+        shard: tuple[int, int] | None = None,
+    ) -> Codes:
+        """Write the vectors of sentences to a file or folder, window by window: see ``sbert.pipeline.writing``."""
+        from sbert.pipeline.writing import write
+
+        return cast("Codes", write(self, sentences, out, report, resume, shard))
 
     def _token_modules(self) -> nn.Sequential:
         """The modules up to the last one that gives one vector per token."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import compress
+from operator import attrgetter
 from weakref import WeakKeyDictionary
 
 import torch
@@ -13,7 +15,7 @@ from torch import nn
 from sbert.backends.hooks import walk
 from sbert.storage.processes import Lock, in_child
 
-_lock = Lock()
+_lock, _is_training = Lock(), attrgetter("training")
 # For each model: the threads of the running calls, and the modules that were in training mode before the first.
 _calls: WeakKeyDictionary[nn.Module, tuple[list[int], list[nn.Module]]] = WeakKeyDictionary()
 
@@ -27,7 +29,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     thread = threading.get_ident()
     with _lock:
         if model not in _calls:
-            _calls[model] = [], [module for module in walk(model) if module.training]
+            modules = walk(model)
+            _calls[model] = [], list(compress(modules, map(_is_training, modules)))
         threads, paused = _calls[model]
         threads.append(thread)
         for module in paused:

@@ -1,47 +1,53 @@
-"""Encoding in several processes, each with a copy of the model on a device of its own."""
+"""A pool of worker processes that share one model, each on a device of its own, which encode windows of texts."""
 
 from __future__ import annotations
 
 import os
+import pickle
+import shutil
+import sys
 import tempfile
-import warnings
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
-from multiprocessing import get_context
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from sbert.inputs.arguments import check_positive, warn
+from sbert.backends.weight_changes import state
 from sbert.inputs.devices import check_device
-from sbert.inputs.texts import rows_of
+from sbert.pipeline.workers import Order, Workers
 
-# Parts of the texts per process, so that a fast one takes more of them; and the most texts of a part.
-_PARTS, _MOST = 10, 5000
-
-_model: Any = None  # Of a process of the pool.
+# Windows per worker that are handed out or done and not yet taken: a device may be that many times slower than another.
+_AHEAD = 8
 
 
 class Processes:
-    """Processes that encode parts of the texts, for ``encode(pool=)``; a context manager that ends them.
+    """Worker processes that encode parts of the texts, in place of their model; ``model.pool(devices)`` makes one.
 
-    The processes are started at the first call. Results come in the order of the texts, the errors of a process are
-    raised here, and the caller's model stays as it is. Threads may share it.
+    ``encode``, ``encode_query`` and so on are those of the model, with ``pool=`` set to this; all else is read from the
+    model. So evaluators and functions that take a model take this. A context manager that ends the processes.
+
+    Each takes the next window of texts when it is done with one, so that a slow device does not hold up the rest.
+    Results come in the order of the texts; an error of a worker is raised here, with its traceback there as its cause;
+    warnings are those of one process. A worker that dies is replaced, and its window encoded again. The workers end
+    with this process, however it ends, and when the pool is closed or freed. Threads may share a pool. Nothing of the
+    caller's script is run again, so neither a notebook nor a script needs ``if __name__ == "__main__":``; modules of
+    the caller's own in the model must be importable.
 
     Args:
-        model: What to copy to each process, as it is now.
-        devices: A device for each process. Default: each GPU, or else four times the CPU, whose cores they share.
+        model: What the processes compute with, as it is now.
+        devices: A device for each process. Default: each GPU, or else four times the CPU. Processes on the CPU share
+            its cores and the number of threads of this process.
 
     Raises:
         ValueError: If a device cannot be used on this machine.
 
     Example:
-        >>> with Processes(model, ["cpu", "cpu"]) as pool:
-        ...     model.encode(["One.", "Two."], pool=pool).shape
+        >>> with model.pool(["cpu", "cpu"]) as pool:
+        ...     pool.encode(["One.", "Two."]).shape
         (2, 384)
     """
 
@@ -49,47 +55,59 @@ class Processes:
         self.devices: list[torch.device] = list(map(check_device, _all() if devices is None else devices))
         if not self.devices:
             raise ValueError("devices is empty; pass one device per process, or None for all")
-        self._open = ExitStack()
-        file = Path(self._open.enter_context(tempfile.TemporaryDirectory())) / "model.pt"
-        torch.save(model, file)
-        context = get_context("spawn")
-        waiting = context.SimpleQueue()
-        for device in self.devices:
-            waiting.put(str(device))
-        threads = max(1, torch.get_num_threads() // len(self.devices))
-        self._pool = ProcessPoolExecutor(len(self.devices), context, _start, (str(file), waiting, threads))
+        self.model: Any = model
+        self._state = state(model)
+        folder = tempfile.mkdtemp(prefix="sbert-")
+        try:
+            _write(model, Path(folder))
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self._workers = Workers(folder, self.devices)
+        weakref.finalize(self, self._workers.close, join=False)
 
-    def encode(self, texts: Any, part: int | None = None, **options: Any) -> Any:
-        """What ``encode`` of the model returns for several texts.
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in ("devices", "model", "_state", "_workers"):
+            raise AttributeError(f"a pool has no {name} of its own; set it on the model")
+        super().__setattr__(name, value)
 
-        Args:
-            texts: As in ``encode``.
-            part: Number of texts that a process encodes at once. Default: a tenth of its share, at most 5,000.
-            options: Of ``encode``.
+    def __getattr__(self, name: str) -> Any:
+        if name in ("encode", "encode_query", "encode_document", "predict", "rank"):
+            method = getattr(self.model, name)
+            return lambda *args, **options: method(*args, pool=self, **options)
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.model, name)
+
+    def check(self, model: Any) -> None:
+        """Raise a ``ValueError`` unless the workers have the weights of the model."""
+        if self.model is not model:
+            raise ValueError("the pool was made for another model; make one with pool() of this model")
+        if self._state != state(model):
+            raise ValueError("the weights have changed since the pool was made; make a new one")
+
+    def map(self, orders: Iterable[Order]) -> Iterator[Any]:
+        """The results of orders, in their order; they are read a bounded number ahead of the result that is asked for.
 
         Raises:
-            RuntimeError: If a process has ended, as when memory ran out.
+            RuntimeError: If the pool is closed, belongs to the parent of a forked process, or one order has ended
+                several workers.
         """
-        check_positive("chunk_size", part)
-        listed = list(rows_of(texts))
-        size = part or max(1, min(_MOST, -(-len(listed) // (_PARTS * len(self.devices)))))
-        parts = [listed[start : start + size] for start in range(0, len(listed), size)] or [[]]
+        waiting: deque[Future[Any]] = deque()
         try:
-            done = list(self._pool.map(_encode, parts, [options] * len(parts)))
-        except BrokenProcessPool as error:
-            raise RuntimeError(
-                "a process of the pool has ended; in a script, put the calls under 'if __name__ == \"__main__\":',"
-                " because each process imports the script; or memory ran out"
-            ) from error
-        for message in dict.fromkeys(message for _, messages in done for message in messages):
-            warn(message)
-        found = [vectors for vectors, _ in done]
-        return np.concatenate(found) if isinstance(found[0], np.ndarray) else [row for rows in found for row in rows]
+            for order in orders:
+                waiting.append(self._workers.submit(order))
+                while waiting and (len(waiting) > _AHEAD * len(self.devices) or waiting[0].done()):
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
     def close(self) -> None:
-        """End the processes."""
-        self._pool.shutdown()
-        self._open.close()
+        """End the processes, at once."""
+        self._workers.close()
 
     def __enter__(self) -> Processes:
         return self
@@ -103,20 +121,17 @@ def _all() -> list[str]:
     return found or ["cpu"] * min(4, os.cpu_count() or 1)
 
 
-def _start(file: str, waiting: Any, threads: int) -> None:
-    global _model
-    device = waiting.get()
-    if device == "cpu":
-        torch.set_num_threads(threads)
-    # The file is one of this program's own.
-    _model = torch.load(file, map_location=device, weights_only=False)
-
-
-def _encode(texts: list[str], options: dict[str, Any]) -> tuple[Any, list[str]]:
-    """Arrays, or tensors in the memory of the host, and the warnings."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        found = _model.encode(texts, show_progress_bar=False, **options)
-    if isinstance(found, list):
-        found = [row.cpu() for row in found]
-    return found, [str(warning.message) for warning in caught]
+def _write(model: Any, folder: Path) -> None:
+    """What workers read: the model, whose weights they map into memory, and where modules are found."""
+    try:
+        (folder / "path.pickle").write_bytes(pickle.dumps([path or os.getcwd() for path in sys.path]))
+        torch.save(model, folder / "model.pt")
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise ValueError(
+            f"the model cannot be copied to other processes ({error}); its hooks, activation and modules must be"
+            " functions and classes of modules that can be imported"
+        ) from error
+    except (OSError, RuntimeError) as error:
+        raise OSError(
+            f"the model cannot be written to {folder} ({error}); free space there, or set TMPDIR to another folder"
+        ) from error

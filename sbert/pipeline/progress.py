@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import warnings
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -89,6 +90,10 @@ class Unknown:
         )
 
 
+# Truncated sentences, unknown tokens, and rows that left the range of a dtype.
+Counts = tuple[int, Unknown, tuple[int, str, str] | None]
+
+
 @dataclass
 class Report:
     """A progress bar, and one warning each for truncated sentences and for unknown tokens.
@@ -103,6 +108,7 @@ class Report:
         rows: Number of sentences that are finished.
         truncated: Number of truncated sentences.
         unknown: Unknown tokens.
+        beyond: Number of rows that left the range of a dtype, its name, and that of the dtype used for them.
     """
 
     total: int | None
@@ -114,12 +120,25 @@ class Report:
     rows: int = 0
     truncated: int = 0
     unknown: Unknown = field(default_factory=Unknown)
+    beyond: tuple[int, str, str] | None = None
 
     def __post_init__(self) -> None:
         check_choice("on_truncate", self.on_truncate, ("warn", "ignore", "error"))
         few = self.total is not None and self.total < _BAR_FROM
         show = False if self.show is None and few else self.show
         self._bar = progress_bar(show, total=self.total, unit=f" {self.what}", desc="Encoding")
+
+    def counts(self) -> Counts:
+        """What ``add`` of another report takes."""
+        return self.truncated, self.unknown, self.beyond
+
+    def add(self, counts: Counts) -> None:
+        """Add what another report has counted, of other rows of the same call."""
+        truncated, unknown, beyond = counts
+        self.truncated += truncated
+        self.unknown += unknown
+        if beyond:
+            self.left_range(*beyond)
 
     def truncated_rows(self, rows: npt.NDArray[np.int64], sentences: int) -> None:
         """Record the truncated rows of a window, and their number including duplicates.
@@ -134,10 +153,25 @@ class Report:
             )
         self.truncated += sentences
 
+    def left_range(self, rows: int, half: str, full: str) -> None:
+        """Record rows that have left the range of the dtype ``half`` and are computed again in the dtype ``full``."""
+        if rows:
+            count, *_ = self.beyond or (0,)
+            self.beyond = count + rows, half, full
+
     def done(self, sentences: int) -> None:
         """Advance the bar by a number of sentences."""
         if self._bar is not None:
             self._bar.update(sentences)
+
+    def resumed(self, sentences: int, truncated: int = 0) -> None:
+        """Count sentences that an earlier call has encoded: the bar goes on from there, with the rate of this call."""
+        self.rows += sentences
+        self.truncated += truncated
+        if self._bar is not None and not self._bar.disable:
+            done, now = self._bar.n + sentences, time.time()
+            vars(self._bar).update(n=done, initial=done, last_print_n=done, start_t=now, last_print_t=now)
+            self._bar.refresh()
 
     def __enter__(self) -> Report:
         return self
@@ -149,6 +183,12 @@ class Report:
             warn(
                 f"{self.truncated} of {self.rows} {self.what} were truncated to max_seq_length={self.limit} tokens;"
                 " pass on_truncate='ignore' to silence or 'error' to refuse"
+            )
+        if self.beyond:
+            count, half, full = self.beyond
+            warn(
+                f"{count} of {max(self.rows, self.total or 0)} {self.what} left the range of {half} and were computed"
+                f" again in {full}; dtype={full!r} does so from the start"
             )
         if kind is None and self.told is not None:
             self.unknown.tell(self.told, self.what)

@@ -14,17 +14,18 @@ from sbert.functional import Vectors
 from sbert.inputs.arguments import check_positive, known_arguments
 from sbert.inputs.vectors import Array, matrix, tensor_of, vectors_of
 
-Codes = npt.NDArray[np.float32 | np.int8 | np.uint8]
+Codes = npt.NDArray[np.float32 | np.float16 | np.int8 | np.uint8]
 
-PRECISIONS: dict[str, type[np.float32 | np.int8 | np.uint8]] = {
+PRECISIONS: dict[str, type[np.float32 | np.float16 | np.int8 | np.uint8]] = {
     "float32": np.float32,
+    "float16": np.float16,
     "binary": np.int8,
     "ubinary": np.uint8,
     "int8": np.int8,
 }
 
 # Precisions of codes by dtype.
-_CODES = {torch.uint8: ("ubinary",), torch.int8: ("int8", "binary")}
+_CODES = {torch.float16: ("float16",), torch.uint8: ("ubinary",), torch.int8: ("int8", "binary")}
 
 # Number of steps of int8, and the code of the first.
 _STEPS, _FIRST = 255, -128
@@ -90,7 +91,7 @@ def quantize(vectors: Array, precision: str, ranges: npt.ArrayLike | None = None
 def quantize(vectors: Tensor, precision: str, ranges: npt.ArrayLike | None = None) -> Tensor: ...
 @known_arguments
 def quantize(vectors: Array | Tensor, precision: str, ranges: npt.ArrayLike | None = None) -> Codes | Tensor:
-    """Quantize vectors to one byte or one bit per dimension.
+    """Quantize vectors to two bytes (float16), one byte or one bit per dimension.
 
     A bit is 1 for a positive value; the first dimension is the highest bit of the first byte. ``"ubinary"`` returns
     bytes as uint8, ``"binary"`` the same minus 128, as int8. ``"int8"`` divides the range of each dimension into 255
@@ -100,7 +101,7 @@ def quantize(vectors: Array | Tensor, precision: str, ranges: npt.ArrayLike | No
 
     Args:
         vectors: Array or tensor of floats.
-        precision: ``"float32"``, ``"int8"``, ``"binary"`` or ``"ubinary"``.
+        precision: ``"float32"``, ``"float16"``, ``"int8"``, ``"binary"`` or ``"ubinary"``.
         ranges: For int8, from ``calibrate`` on a sample: ranges of the quantized vectors themselves would make the
             code of a vector depend on the others.
 
@@ -108,8 +109,8 @@ def quantize(vectors: Array | Tensor, precision: str, ranges: npt.ArrayLike | No
         vectors: (rows, dim). Output: (rows, dim), or (rows, ceil(dim / 8)) for bits, NumPy for NumPy input.
 
     Raises:
-        ValueError: If the precision is unknown, the ranges are missing or invalid, or a value is NaN (the message
-            names its row).
+        ValueError: If the precision is unknown, the ranges are missing or invalid, or a value is NaN or, for float16,
+            above 65504 (the message names its row).
 
     Example:
         >>> quantize(torch.tensor([[0.5, -1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 1.0]]), "ubinary")
@@ -122,7 +123,12 @@ def quantize(vectors: Array | Tensor, precision: str, ranges: npt.ArrayLike | No
         return cast("Codes | Tensor", vectors)
     values = vectors_of("vectors", vectors).detach()
     _check_no_nan(values)
-    if precision == "int8":
+    if precision == "float16":
+        codes = values.half()
+        wrong = (codes.isinf() & values.isfinite()).any(1).nonzero()
+        if len(wrong):
+            raise ValueError(f"vectors[{int(wrong[0])}] exceeds 65504, the largest float16; pass precision='float32'")
+    elif precision == "int8":
         least, step = _scale(ranges, values)
         step = torch.where(step == 0, 1.0, step)
         codes = ((values - least) / step).floor_().clamp_(0, _STEPS).add_(_FIRST).to(torch.int8)
@@ -176,7 +182,7 @@ def dequantize(
     if precision == "int8" and ranges is not None:
         least, step = _scale(ranges, given)
         vectors = (given.float() - (_FIRST - 0.5)) * step + least
-    elif precision in ("float32", "int8"):
+    elif precision in ("float32", "float16", "int8"):
         vectors = given.float()
     else:
         vectors = _unpacked(given.int() + 128 if precision == "binary" else given.int(), check_positive("dim", dim))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, cast, overload
 
 import numpy as np
@@ -16,6 +16,8 @@ from sbert.pipeline.quantization import Codes
 
 if TYPE_CHECKING:
     from typing_extensions import NotRequired, Unpack
+
+    from sbert.pipeline.processes import Processes
 
 Activation = Callable[[Tensor], Tensor]
 Texts = str | Iterable[str]
@@ -36,9 +38,10 @@ class Options(TypedDict, total=False):
     """The arguments that ``encode`` and ``predict`` share, and on which the types of their results do not depend."""
 
     batch_size: int | None
-    batch_tokens: int | None
+    batch_tokens: int | Literal["auto"] | None
     show_progress_bar: bool | None
     on_truncate: str
+    deterministic: bool
 
 
 class EncodeOptions(Options, total=False):
@@ -47,10 +50,14 @@ class EncodeOptions(Options, total=False):
     prompt_name: str | None
     prompt: str | None
     ranges: npt.ArrayLike | None
-    device: str | torch.device | None
+    device: str | torch.device | Sequence[str | torch.device] | None
     normalize_embeddings: bool
     truncate_dim: int | None
     out: str | os.PathLike[str] | None
+    resume: bool
+    shard: tuple[int, int] | None
+    pool: Processes | None
+    chunk_size: int | None
 
 
 class EncodeToArray(EncodeOptions, total=False):
@@ -65,6 +72,8 @@ class PredictOptions(Options, total=False):
     """The arguments of ``predict`` on which the type of its result does not depend."""
 
     activation: Activation | None
+    pool: Processes | None
+    chunk_size: int | None
 
 
 class PredictToArray(PredictOptions, total=False):
@@ -81,6 +90,10 @@ class Encode(Protocol):
     def __call__(
         self, sentences: Texts, *, precision: Literal["float32"] = ..., **more: Unpack[EncodeToArray]
     ) -> npt.NDArray[np.float32]: ...
+    @overload
+    def __call__(
+        self, sentences: Texts, *, precision: Literal["float16"], **more: Unpack[EncodeToArray]
+    ) -> npt.NDArray[np.float16]: ...
     @overload
     def __call__(
         self, sentences: Texts, *, precision: Literal["ubinary"], **more: Unpack[EncodeToArray]

@@ -13,6 +13,7 @@ import torch
 from sbert.batch import TokenBatch
 from sbert.inputs.texts import Pair
 from sbert.modules.tokenizer import PairTokenizer, ReadsText
+from sbert.pipeline.beginnings import tokenize_beginnings
 from sbert.pipeline.progress import Unknown
 
 
@@ -58,11 +59,15 @@ class Tokens:
 
     def batch(self, rows: npt.NDArray[np.int64]) -> TokenBatch:
         """The texts ``rows``, in that order."""
-        starts, lengths = self.offsets[rows], self.lengths[rows]
-        offsets = np.concatenate([[0], np.cumsum(lengths)])  # (rows + 1,)
-        # Index of each token in ids: the start of its row plus its position in the row.
-        places = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
         prompt, types = self.prompt_tokens, self.types
+        if len(self.offsets) == 2 and len(rows) == 1:  # Of one text, which is all there is.
+            offsets, lengths = self.offsets, self.offsets[1:]
+            places: slice | npt.NDArray[np.int64] = slice(None)
+        else:
+            lengths = self.lengths[rows]
+            offsets = np.concatenate([[0], np.cumsum(lengths)])  # (rows + 1,)
+            # Index of each token in ids: the start of its row plus its position in the row.
+            places = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
         return TokenBatch(
             torch.from_numpy(self.ids[places].astype(np.int64)),
             torch.from_numpy(offsets),
@@ -87,6 +92,9 @@ def prompt_length(reader: ReadsText, prompt: str) -> int:
 def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_length: int | None = None) -> Tokens:
     """Tokenize texts and truncate those that exceed the ``max_seq_length`` of the reader.
 
+    Of texts that are far longer, only a beginning is read, where that cannot change the tokens that remain. Unknown
+    tokens are counted in what is read.
+
     Args:
         reader: First module of an encoder.
         texts: The texts.
@@ -96,12 +104,13 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_leng
     limits = [limit for limit in (reader.max_seq_length, max_length) if limit is not None]
     limit = min(limits, default=None)
     prompt_tokens = prompt_length(reader, prompt) if prompt else None
-    rows = reader.tokenize(read := [prompt + text for text in texts] if prompt else list(texts))
+    read = [prompt + text for text in texts] if prompt else list(texts)
+    rows = tokenize_beginnings(reader, read, limit)
     unknown = Unknown.of(reader, read, rows, prompt_tokens)
     truncated = np.zeros(len(rows), bool)
-    if limit is not None:
-        truncated = np.fromiter(map(len, rows), np.int64, len(rows)) > limit
-        for row in np.flatnonzero(truncated):
+    if limit is not None and (too_long := [row for row, ids in enumerate(rows) if len(ids) > limit]):
+        truncated[too_long] = True
+        for row in too_long:
             rows[row] = _truncated(rows[row], limit, reader)
     ids, offsets = _flat(rows)
     _check_embedded(ids, getattr(reader, "vocab_size", None), "id", offsets, texts)
@@ -142,6 +151,8 @@ def tokenize_pairs(
 
 def _flat(rows: list[list[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """The rows end to end, and the index of the first value of each, then the number of values."""
+    if len(rows) == 1:
+        return np.array(rows[0], np.int32), np.array([0, len(rows[0])])
     offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     return np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets
 

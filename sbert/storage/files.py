@@ -37,15 +37,15 @@ def is_failure(error: BaseException) -> bool:
 
     For some damaged files, Rust libraries raise a ``PanicException``, which is not a subclass of ``Exception``.
     """
-    known = isinstance(error, Exception) and not isinstance(error, MemoryError) and not is_out_of_memory(error)
+    known = isinstance(error, Exception) and not is_out_of_memory(error)
     return known or type(error).__name__ == "PanicException"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the memory of an accelerator is full; MPS and libraries of CUDA say so in words alone."""
-    words = ("out of memory", "Invalid buffer size")
+    """Whether memory is full; torch on CPUs, MPS and libraries of CUDA say so in words alone."""
+    words = ("out of memory", "Invalid buffer size", "not enough memory", "DefaultCPUAllocator")
     said = isinstance(error, RuntimeError) and any(some in str(error) for some in words)
-    return said or isinstance(error, torch.OutOfMemoryError)
+    return said or isinstance(error, (MemoryError, torch.OutOfMemoryError))
 
 
 @contextmanager
@@ -56,7 +56,8 @@ def reading(path: Path, what: str) -> Iterator[None]:
     except UnreadableError:
         raise
     except BaseException as error:
-        if not is_failure(error):
+        # A damaged file may ask for more memory than any machine has.
+        if not is_failure(error) and "you tried to allocate" not in str(error):
             raise
         raise UnreadableError(path, f"cannot be read as {what} ({one_line(error)})") from error
 

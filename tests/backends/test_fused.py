@@ -18,6 +18,7 @@ from torch import nn
 from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
 from sbert.backends import inference
 from sbert.backends.activations import GELU, GELU_TANH, RELU, Activation
+from sbert.backends.attention import attend, one_row
 from sbert.backends.choice import Choice
 from sbert.backends.fused import Fused
 from sbert.backends.inference import choose
@@ -299,3 +300,32 @@ def test_packing_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sbert.backends.linear._ops", gone)
     assert packing(torch.float32, 1) == (False, "oneDNN's reordered weights do not work here (no such operation)")
     packing.cache_clear()
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 11, 31, 32, 33, 40])
+def test_one_row_is_computed_as_among_others(tokens: int, bert: SentenceEncoder) -> None:
+    """In fewer operations."""
+    network: Any = bert[0].network
+    row, other = [3 + i % 7 for i in range(tokens)], [5, 6, 7]
+    with torch.no_grad():
+        for reordered in (False, True):
+            fused = Fused(network, torch.float32, reordered=reordered)
+            alone = fused.forward(TokenBatch.from_rows([row]))
+            among = fused.forward(TokenBatch.from_rows([row, other, [4]]))[:tokens]
+            assert (alone - among).abs().max() <= 1e-6
+            assert alone.shape == among.shape
+
+
+def test_attention_of_one_row_is_that_of_all() -> None:
+    mixed = torch.randn(9, 3 * 8, generator=torch.Generator().manual_seed(0))
+    query, key, value = mixed.view(9, 3, 2, 4).unbind(1)
+    expected = attend(query, key, value, TokenBatch.from_rows([[1] * 9])).flatten(1)
+    assert (one_row(mixed, 2) - expected).abs().max() <= 1e-6
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_a_token_alone_sees_itself(heads: int) -> None:
+    query, key, value = torch.randn(3, 4, 2, 8, generator=torch.Generator().manual_seed(0)).unbind()
+    key, value = key[:, :heads], value[:, :heads]
+    found = attend(query, key, value, TokenBatch.from_rows([[1], [2], [3, 4]]))
+    assert torch.equal(found[:2], value[:2].expand(-1, 2, -1))

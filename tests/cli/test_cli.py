@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 import numpy as np
@@ -244,7 +246,7 @@ def test_info_puts_each_module_on_a_line(folder: Path, tmp_path: Path, run: Run)
         ("similarity one", "one text cannot be compared; pass two or more"),
         ("similarity MODEL one", "one text cannot be compared; pass two or more"),
         ("similarity sbert-mini one", "one text cannot be compared; pass two or more"),
-        ("encode sbert-mini texts.txt long.txt -o v.npy", "unrecognized arguments: long.txt"),
+        ("encode sbert-mini texts.txt none.txt -o v.npy", "none.txt does not exist"),
         ("info ./none", "none does not exist"),
         ("info texts.txt", "texts.txt is a file"),
         ("info no-such-model", "or pass a model's folder: 'no-such-model' is not a folder"),
@@ -354,10 +356,10 @@ def feed(pipe: IO[bytes], lines: int) -> None:
     pipe.flush()
 
 
-# From 65,536 texts on, vectors are computed before the input ends.
-@pytest.mark.parametrize("lines", [10, 66_000], ids=["while reading", "while encoding"])
+# From 32,768 texts on, vectors are computed before the input ends; before 1,024, no file is written.
+@pytest.mark.parametrize("lines", [1500, 40_000], ids=["while reading", "while encoding"])
 @pytest.mark.usefixtures("interruptible")
-def test_interrupted(folder: Path, tmp_path: Path, lines: int) -> None:
+def test_interrupted(folder: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, lines: int) -> None:
     (tmp_path / "v.npy").write_bytes(b"older")
     command = [sys.executable, "-m", "sbert", "encode", str(folder), "-", "-o", str(tmp_path / "v.npy")]
     with (
@@ -369,7 +371,7 @@ def test_interrupted(folder: Path, tmp_path: Path, lines: int) -> None:
             writer = threading.Thread(target=feed, args=(child.stdin, lines))
             writer.start()
             # The file that is being written has another name until it is whole.
-            wait_for(lambda: len(list(tmp_path.iterdir())) == 2 or child.poll() is not None)
+            wait_for(lambda: (tmp_path / "v.npy.partial").exists() or child.poll() is not None)
             writer.join()
             time.sleep(0.3)
             assert child.poll() is None
@@ -378,9 +380,16 @@ def test_interrupted(folder: Path, tmp_path: Path, lines: int) -> None:
         finally:
             child.kill()
         errors.seek(0)
-        assert (code, errors.read()) == (130, b"sbert: interrupted\n")
-    assert list(tmp_path.iterdir()) == [tmp_path / "v.npy"]
+        assert (code, errors.read()) == (130, b"sbert: interrupted; to go on, run the same command again\n")
     assert (tmp_path / "v.npy").read_bytes() == b"older"
+    # No window was done, so the same command begins anew.
+    feed(text := io.BytesIO(), 1500)
+    text.seek(0)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=text))
+    code, *_ = run("encode", folder, "-", "-o", tmp_path / "v.npy")
+    assert code == 0
+    assert np.load(tmp_path / "v.npy").shape == (1500, 16)
+    assert list(tmp_path.iterdir()) == [tmp_path / "v.npy"]
 
 
 @pytest.mark.usefixtures("interruptible")

@@ -249,7 +249,7 @@ def test_words_may_stand_behind_options(saved: Path, texts: Path, tmp_path: Path
     assert run("similarity", saved, "--dtype", "auto", *TEXTS[:2]) == expected
     assert run("similarity", saved, TEXTS[0], "--dtype", "auto", TEXTS[1]) == expected
     code, _, errors = run("encode", saved, texts, "-o", tmp_path / "v.npy", "more")
-    assert (code, errors) == (2, "sbert: error: unrecognized arguments: more; see sbert encode --help\n")
+    assert (code, errors) == (2, "sbert: error: more does not exist; name a file, or - for standard input\n")
 
 
 def test_without_scikit_learn(saved: Path, texts: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

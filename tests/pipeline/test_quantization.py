@@ -91,3 +91,12 @@ def test_a_sample_is_more_than_one_vector() -> None:
         calibrate(np.array([[np.nan], [1.0]]))
     with pytest.raises(ValueError, match="do not fit"):
         calibrate(np.array([[np.inf], [1.0]]))
+
+
+def test_float16() -> None:
+    vectors = np.array([[0.1, -2.0], [60000.0, 0.0]], np.float32)
+    codes = quantize(vectors, "float16")
+    assert codes.dtype == np.float16
+    np.testing.assert_allclose(dequantize(codes, "float16"), vectors, rtol=1e-3)
+    with pytest.raises(ValueError, match=r"vectors\[1\] exceeds 65504"):
+        quantize(vectors * 2, "float16")

@@ -84,6 +84,10 @@ def test_the_command_line_block_runs(sitting: tuple[Path, dict[str, str]]) -> No
         (work / "data" / name).parent.mkdir(parents=True, exist_ok=True)
         (work / "data" / name).write_text(table, encoding="utf-8")
     (work / "texts.jsonl.gz").write_bytes(gzip.compress(b'{"text": "The cat sleeps."}\n{"text": "Taxes go up."}\n'))
+    (work / "corpus").mkdir(exist_ok=True)
+    for name in ("a", "b"):
+        rows = f'{{"id": "{name}", "text": "The cat sleeps."}}\n'
+        (work / "corpus" / f"{name}.jsonl").write_text(rows, encoding="utf-8")
     (block,) = [block for block in blocks("bash") if block.startswith("sbert ")]
     # The folder that the Python blocks save.
     save = "from sbert import SentenceEncoder; SentenceEncoder().save('copy')"
@@ -103,6 +107,7 @@ def test_the_command_line_block_runs(sitting: tuple[Path, dict[str, str]]) -> No
             vectors.append(np.load(work / "vectors.npy"))
             (work / "vectors.npy").unlink()
     assert len(vectors) == 2
+    assert np.load(work / "shards.npy").shape == (2, 256)
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
     assert vectors[0].shape == (2, 256)
 
@@ -134,7 +139,7 @@ def test_the_readme_is_short_and_lists_every_guide() -> None:
     import sbert
 
     assert len(README.splitlines()) <= 250
-    assert len(guides()) == 14
+    assert len(guides()) == 15
     listed = re.findall(r"^\| ``(sbert\.\w+)`` \|", sbert.__doc__ or "", re.MULTILINE)
     assert sorted(guides()) == sorted(["sbert", *listed])
 

@@ -11,10 +11,12 @@ from typing_extensions import assert_type
 
 from sbert import CrossEncoder, SentenceEncoder
 from sbert.functional import cos_sim, pairwise_similarity
+from sbert.pipeline.batcher import Batcher
 from sbert.pipeline.results import Encoded, Ranked
 from sbert.search import calibrate, dequantize, quantize
 
 Floats = npt.NDArray[np.float32]
+Codes = npt.NDArray[np.float32 | np.float16 | np.int8 | np.uint8]
 Scores = npt.NDArray[np.float32 | np.float64]
 
 
@@ -23,9 +25,10 @@ def encoding(model: SentenceEncoder, text: str, texts: Iterable[str], flag: bool
     assert_type(model.encode(texts, batch_size=8, prompt_name="query", normalize_embeddings=True), Floats)
     assert_type(model.encode_query(texts, truncate_dim=64), Floats)
     assert_type(model.encode_document(texts, out="vectors.npy"), Floats)
+    assert_type(model.encode(texts, precision="float16"), npt.NDArray[np.float16])
     assert_type(model.encode(texts, precision="ubinary"), npt.NDArray[np.uint8])
     assert_type(model.encode(texts, precision="int8", ranges=calibrate(model.encode(texts))), npt.NDArray[np.int8])
-    assert_type(model.encode(texts, precision=precision), npt.NDArray[np.float32 | np.int8 | np.uint8])
+    assert_type(model.encode(texts, precision=precision), Codes)
     assert_type(model.encode(text, convert_to_tensor=True), Tensor)
     assert_type(model.encode_query(texts, convert_to_tensor=True, precision="ubinary"), Tensor)
     assert_type(model.encode(text, convert_to_numpy=False), Tensor)
@@ -35,6 +38,14 @@ def encoding(model: SentenceEncoder, text: str, texts: Iterable[str], flag: bool
     assert_type(model.encode(texts, convert_to_tensor=flag), Encoded)
     model.encode(texts, batchsize=8)  # type: ignore[call-overload]
     model.encode(3)  # type: ignore[call-overload]
+
+
+async def batching(batcher: Batcher, text: str, texts: Iterable[str]) -> None:
+    assert_type(batcher.encode(text), Floats)
+    assert_type(batcher.encode(texts, precision="ubinary", prompt_name="query"), npt.NDArray[np.uint8])
+    assert_type(await batcher.aencode(texts, normalize_embeddings=True), Floats)
+    assert_type(await batcher.aencode(text, convert_to_tensor=True), Encoded)
+    await batcher.aencode(texts, batchsize=8)  # type: ignore[call-overload]
 
 
 def scoring(model: CrossEncoder, pair: tuple[str, str], pairs: Iterable[tuple[str, str]]) -> None:
@@ -58,5 +69,5 @@ def comparing(model: SentenceEncoder, vectors: Floats, doubles: npt.NDArray[np.f
     assert_type(cos_sim(vectors, vectors), Floats)
     assert_type(cos_sim(vectors, doubles), Scores)
     assert_type(pairwise_similarity(vectors, vectors, "dot"), Floats)
-    assert_type(quantize(vectors, "ubinary"), npt.NDArray[np.float32 | np.int8 | np.uint8])
+    assert_type(quantize(vectors, "ubinary"), Codes)
     assert_type(dequantize(vectors, "float32"), Floats)

@@ -16,6 +16,8 @@ from sbert.backends.inference import choose
 from sbert.chunking import encode_chunks
 from sbert.evaluation import SimilarityEvaluator
 from sbert.losses import CosineSimilarityLoss, MultipleNegativesRankingLoss, SoftmaxLoss
+from sbert.pipeline.encode import SentenceEncoding
+from sbert.pipeline.progress import Report
 from sbert.search import Index, community_detection, paraphrase_mining, semantic_search
 from tests import pairs, small
 from tests.simulated_cuda.simulator import simulated
@@ -314,3 +316,27 @@ def test_search_takes_tensors_of_a_gpu(device: str) -> None:
 def test_what_is_not_there_is_said(folder: Path) -> None:
     with simulated(devices=1), pytest.raises((ValueError, RuntimeError), match="cuda:3"):
         encoder(folder, "cuda:3")
+
+
+def test_what_left_the_range_is_reported_once(folder: Path, tmp_path: Path) -> None:
+    """Of a single text, of windows, and of codes; duplicates count as often as they occur."""
+    texts = [*TEXTS, *TEXTS[:3]]
+    reference = overflowing(folder, "cpu", 1e6).encode(texts)
+    with simulated((7, 5)):
+        model = overflowing(folder, "cuda", 1e6)
+        job, report = SentenceEncoding(model), Report(None, False, "warn", None)
+        with pytest.warns(UserWarning, match="30 of 30 sentences left the range of float16 and were ") as told, report:
+            found = torch.cat([job.vectors(texts[start : start + 4], report) for start in range(0, len(texts), 4)])
+        assert len(told) == 1
+        np.testing.assert_allclose(found, reference, atol=1e-5)
+        with pytest.warns(UserWarning, match="1 of 1 sentences left the range"):
+            np.testing.assert_allclose(model.encode(texts[0]), reference[0], atol=1e-5)
+        with pytest.warns(UserWarning, match="30 of 30 sentences left the range"):
+            bits = model.encode(texts, precision="ubinary")
+        np.testing.assert_array_equal(bits, np.packbits(reference > 0, 1))
+        with pytest.warns(UserWarning, match="30 of 30 sentences left the range") as told:
+            model.encode(iter(texts), out=tmp_path / "vectors.npy")
+        assert len(told) == 1
+        with pytest.warns(UserWarning, match="30 of 30 sentences left the range"):
+            vectors = model.encode(texts, deterministic=True)
+        np.testing.assert_allclose(vectors, reference, atol=1e-5)

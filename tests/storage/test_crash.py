@@ -9,8 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,6 @@ import pytest
 import torch
 
 from sbert import Dense, Pooling, SentenceEncoder, Transformer
-from sbert.pipeline import encode
-from sbert.pipeline.outputs import NpyFile
 from sbert.saving import write
 from sbert.storage import atomic
 from tests import small
@@ -49,18 +45,6 @@ for kill in range(40):
     found = SentenceEncoder(target, device="cpu")
     same = [np.array_equal(found.encode(texts), vectors) for vectors in expected]
     print(same.index(True) if sum(same) == 1 and found.verify(tolerance=0) else "broken", flush=True)
-"""
-WRITER = """
-import sys
-from sbert import SentenceEncoder
-from sbert.pipeline import encode
-encode._FILE_WINDOW = 3  # Many writes before the end.
-model = SentenceEncoder(sys.argv[1], device="cpu")
-def endless():
-    print("ready", flush=True)
-    while True:
-        yield from ("boat", "lake", "fox")
-model.encode(endless(), out=sys.argv[2])
 """
 
 
@@ -233,92 +217,6 @@ def test_nothing_of_others_is_taken_away(models: list[SentenceEncoder], tmp_path
     (tmp_path / "file").write_text("a file")
     with pytest.raises(ValueError, match="is a file; name a folder"):
         models[1].save(tmp_path / "file")
-
-
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGINT])
-def test_stopped_while_writing_vectors(models: list[SentenceEncoder], tmp_path: Path, signum: int) -> None:
-    """The old file stands."""
-    (tmp_path / "out").mkdir()
-    out = tmp_path / "out" / "vectors.npy"
-    models[0].encode(SENTENCES, out=out)
-    command = [sys.executable, "-c", WRITER, str(tmp_path / "a"), str(out)]
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        # A shell's background jobs ignore Ctrl-C, and so would their children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(1)
-        process.send_signal(signum)
-    np.testing.assert_array_equal(np.load(out), models[0].encode(SENTENCES))
-    if signum == signal.SIGINT:
-        assert [path.name for path in out.parent.iterdir()] == ["vectors.npy"]
-
-
-def _breaks_off() -> Iterator[str]:
-    yield from ["boat", "lake", "fox", "hills"]
-    raise RuntimeError("the source broke off")
-
-
-@pytest.mark.parametrize("there", [True, False])
-@pytest.mark.parametrize("fault", ["source", "no string", "os.fsync", "os.replace", "append", "header"])
-def test_an_error_while_writing_vectors(
-    models: list[SentenceEncoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, there: bool
-) -> None:
-    """The file is the old one or missing, whichever step fails."""
-    monkeypatch.setattr(encode, "_FILE_WINDOW", 3)
-    (tmp_path / "out").mkdir()
-    out = tmp_path / "out" / "vectors.npy"
-    if there:
-        models[0].encode(SENTENCES, out=out)
-    sentences: dict[str, Any] = {"source": _breaks_off(), "no string": iter(["boat", "lake", "fox", "hills", 3])}
-
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    calls = []
-
-    def full_at_last(*_: Any) -> None:
-        calls.append(1)
-        if len(calls) > 1:
-            full()
-
-    where: dict[str, tuple[Any, str, Any]] = {
-        "os.fsync": (os, "fsync", full),
-        "os.replace": (os, "replace", full),
-        "append": (NpyFile, "append", full_at_last),
-        "header": (NpyFile, "write_header", full_at_last),
-    }
-    if fault in where:
-        monkeypatch.setattr(*where[fault])
-    with pytest.raises(
-        (OSError, RuntimeError, TypeError), match=r"No space left|broke off|sentences\[4\] is of type int"
-    ):
-        models[1].encode(sentences.get(fault, ["boat", "lake", "fox", "hills"]), out=out)
-    monkeypatch.undo()
-    assert [path.name for path in out.parent.iterdir()] == (["vectors.npy"] if there else [])
-    if there:
-        np.testing.assert_array_equal(np.load(out), models[0].encode(SENTENCES))
-
-
-def test_vectors_in_a_file_are_those_of_encode(
-    models: list[SentenceEncoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also in several windows, and in the place of an older file."""
-    monkeypatch.setattr(encode, "_FILE_WINDOW", 3)
-    for texts in (small.TEXTS, small.TEXTS[:3], []):
-        returned = models[0].encode(iter(texts), out=tmp_path / "vectors.npy", on_truncate="ignore")
-        expected = models[0].encode(texts, on_truncate="ignore")
-        assert expected.shape == (len(texts), 16)
-        assert expected.dtype == np.float32
-        for vectors in (returned, np.load(tmp_path / "vectors.npy")):
-            assert vectors.shape == expected.shape
-            assert vectors.dtype == expected.dtype
-            np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
 def test_weights_change_after_saving(models: list[SentenceEncoder], tmp_path: Path) -> None:

@@ -437,45 +437,6 @@ def test_02_a_folder_that_is_replaced_all_the_time_is_an_error(tmp_path: Path, m
 
 # -------------------------------------------------------------------------- 15: what is left, and what is damaged
 
-WRITER = """
-import sys
-from pathlib import Path
-from sbert import SentenceEncoder
-from sbert.pipeline import encode
-encode._FILE_WINDOW = 3
-def endless():
-    yield from ("boat", "lake", "fox") * 2
-    print("ready", flush=True)
-    sys.stdin.readline()
-SentenceEncoder(sys.argv[1], device="cpu").encode(endless(), out=sys.argv[2])
-"""
-
-
-def test_15_what_killed_writers_of_vectors_have_left_is_removed(tmp_path: Path) -> None:
-    """Except files that another process is writing, and files of the user."""
-    model = word_model(0)
-    model.save(tmp_path / "model")
-    out = tmp_path / "out"
-    out.mkdir()
-    for own in (".v.npy.original", ".v.npy.saving-mine", ".w.npy.saving-abcdefgh"):
-        (out / own).write_text("mine")
-    before = {path.name for path in out.iterdir()}
-    command = [sys.executable, "-c", WRITER, str(tmp_path / "model"), str(out / "v.npy")]
-    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    assert len({path.name for path in out.iterdir()} - before) == 2
-    processes[0].kill()
-    processes[0].communicate()
-    assert processes[0].returncode == -signal.SIGKILL
-    model.encode(TEXTS, out=out / "v.npy")
-    assert len({path.name for path in out.iterdir()} - before) == 2  # v.npy, and the one that is being written.
-    processes[1].communicate("go on\n")
-    assert processes[1].returncode == 0
-    assert {path.name for path in out.iterdir()} - before == {"v.npy"}
-    np.testing.assert_array_equal(np.load(out / "v.npy"), model.encode(["boat", "lake", "fox"] * 2))
-
 
 def test_15_what_killed_writers_of_texts_have_left_is_removed(tmp_path: Path) -> None:
     from sbert.storage.atomic import write_text

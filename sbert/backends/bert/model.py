@@ -124,12 +124,12 @@ class BertModel(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         """Dtype of the weights."""
-        return next(self.parameters()).dtype
+        return self.embeddings.word_embeddings.weight.dtype  # type: ignore[return-value, union-attr]
 
     @property
     def device(self) -> torch.device:
         """Device of the weights."""
-        return next(self.parameters()).device
+        return self.embeddings.word_embeddings.weight.device  # type: ignore[return-value, union-attr]
 
     def get_input_embeddings(self) -> nn.Module:
         """The embeddings of the tokens."""

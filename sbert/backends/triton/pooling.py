@@ -10,6 +10,7 @@ from torch import Tensor
 from sbert.backends.triton import launches, refusal, remedy
 from sbert.backends.varlen_training import are_means, two_rows
 from sbert.batch import Ragged
+from sbert.functional import is_traced
 from sbert.storage.files import is_failure, one_line
 
 # Why the kernel cannot be used, by dtype and device; it is tried at its first use.
@@ -23,9 +24,10 @@ def means(rows: Ragged) -> Tensor | None:
         Values: (tokens, dim). Output: (rows, dim).
     """
     values = rows.values
+    if not values.is_cuda:
+        return None
     trained = torch.is_grad_enabled() and values.requires_grad
-    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    if not values.is_cuda or trained or traced or not values.is_contiguous():
+    if trained or is_traced() or not values.is_contiguous():
         return None
     if values.dim() != 2 or refusal(values.device, values.dtype) is not None:
         return None

@@ -12,7 +12,8 @@ from sbert.cli.training.keys import SETTINGS
 from sbert.cli.training.losses import Choice, choice_of, made_loss
 from sbert.cli.training.settings import Settings
 from sbert.data import read_classes, read_rows
-from sbert.data.records import check_there, format_of, records
+from sbert.data.files import check_there, format_of
+from sbert.data.records import records
 from sbert.storage.hub import resolve
 
 if TYPE_CHECKING:

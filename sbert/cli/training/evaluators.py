@@ -8,7 +8,8 @@ from typing import Any
 from sbert.cli.training.calls import called, parsed
 from sbert.cli.training.settings import Settings
 from sbert.data import read_rows
-from sbert.data.records import check_there, format_of, records
+from sbert.data.files import check_there, format_of
+from sbert.data.records import records
 from sbert.data.retrieval import read_retrieval
 
 # For each evaluator, its class in sbert.evaluation, and the columns of its file.

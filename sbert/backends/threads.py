@@ -1,0 +1,112 @@
+"""How many threads compute small work: fewer where other processes want the cores.
+
+The threads of OpenMP wait for each other after every operation. If one of them waits for a core, all do, and a sentence
+of a hundred short operations takes many times as long as with one thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable
+from functools import cache
+from math import ceil, inf
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from sbert.batch import TokenBatch
+
+Output = TypeVar("Output")
+# Batches of more tokens take so long that all threads get their turn.
+_SMALL = 512
+# Seconds after which the load is read again.
+_CURRENT = 0.05
+_LOAD, _TASKS = Path("/proc/loadavg"), Path("/proc/self/task")
+_QUOTAS = ("/sys/fs/cgroup/cpu.max",), ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+# When the load was read, and the number of cores that it leaves to this process, by the number of its threads.
+_read: dict[int, tuple[float, int]] = {}
+
+
+def with_fitting_threads(forward: Callable[[TokenBatch], Output], batch: TokenBatch) -> Output:
+    """``forward(batch)``; of a small batch on a CPU, with no more threads than there are free cores.
+
+    Only the calling thread is affected, and its number of threads is restored. On other systems than Linux, nothing
+    happens.
+    """
+    wanted, change = torch.get_num_threads(), _change()
+    if wanted == 1 or change is None or len(batch.ids) > _SMALL or batch.ids.device.type != "cpu":
+        return forward(batch)
+    threads = fitting(wanted)
+    if threads == wanted:
+        return forward(batch)
+    change(threads)
+    try:
+        return forward(batch)
+    finally:
+        change(wanted)
+
+
+def fitting(wanted: int) -> int:
+    """How many of the wanted threads find a free core."""
+    now = time.monotonic()
+    before, free = _read.get(wanted, (-_CURRENT, 0))
+    if not 0 <= now - before < _CURRENT:
+        try:
+            allowed = min(len(os.sched_getaffinity(0)), _quota())
+            free = int(min(allowed, (os.cpu_count() or 1) - _others(wanted)))
+        except (OSError, ValueError, IndexError):  # Not readable here.
+            free = wanted
+        _read[wanted] = now, free
+    return max(1, min(wanted, free))
+
+
+def _others(own: int) -> int:
+    """Number of threads on this machine that run or wait for a core, without ``own`` of this process.
+
+    OpenMP's threads run for a while after their work. Those of other calls in this process count as others.
+    """
+    running = int(_LOAD.read_text().split()[3].partition("/")[0])
+    if running <= (os.cpu_count() or 1) - own + 1:  # The calling thread runs.
+        return running - 1
+    for task in _TASKS.iterdir():
+        if own == 0:
+            break
+        try:
+            runs = (task / "stat").read_text().rpartition(") ")[2].startswith("R")
+        except OSError:  # It has ended.
+            continue
+        own, running = own - runs, running - runs
+    return running
+
+
+@cache
+def _quota() -> float:
+    """Number of cores whose time a container may use."""
+    for files in _QUOTAS:
+        try:
+            quota, period = " ".join(Path(file).read_text() for file in files).split()
+            return ceil(int(quota) / int(period)) if quota not in ("max", "-1") else inf
+        except (OSError, ValueError):
+            continue
+    return inf
+
+
+@cache
+def _change() -> Callable[[int], object] | None:
+    """OpenMP's function that sets the number of threads of the calling thread alone; torch's also sets the default.
+
+    It is found in the libraries that torch is linked with.
+    """
+    try:
+        _LOAD.read_text()
+        change: Callable[[int], object] = ctypes.CDLL(torch._C.__file__).omp_set_num_threads
+    except (OSError, AttributeError):
+        return None
+    before = torch.get_num_threads()
+    change(1)
+    works = torch.get_num_threads() == 1
+    change(before)
+    return change if works else None

@@ -1,0 +1,141 @@
+"""Vectors that are the same to the last bit, whatever else is encoded, in which order, thread or process.
+
+The bits of a matrix product depend on its shape, on the number of threads and on the layout of the weights. Here none
+of them depends on anything but the length of the text: a batch has texts of one length, as many as that length alone
+says (an incomplete batch repeats its texts), one thread computes it, and the layout is not chosen by timing. Batches
+are computed at once by as many threads as OpenMP would have used, so modules run in several threads at the same time.
+
+On a GPU, the shapes are fixed in the same way, and the module runs without CUDA graphs and copies of its weights.
+Whether all kernels then give the same bits depends on torch, and was not measured.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from sbert.backends import Inference
+from sbert.backends.fused import Fused
+from sbert.backends.linear import Linear
+from sbert.backends.parity import parity
+from sbert.backends.threads import _change
+from sbert.backends.weight_changes import Samples, state
+from sbert.batch import TokenBatch
+from sbert.pipeline.batching import Rows, fixed_plan
+from sbert.pipeline.run import alone, within_memory
+from sbert.pipeline.tokenize import Tokens
+from sbert.storage.processes import Lock, in_child
+
+# Tokens of a batch: few, because a single text costs as much as a batch.
+_TOKENS = {"cpu": 64}
+_TOKENS_ACCELERATOR = 4096
+
+_lock = Lock()
+_pools: dict[int, ThreadPoolExecutor] = {}
+# For each network: the state of the weights, samples of them, and their copies.
+_kept: WeakKeyDictionary[nn.Module, tuple[object, Samples, Fused | None]] = WeakKeyDictionary()
+
+
+class Deterministic(Inference):
+    """One call of ``encode`` in which nothing is chosen by timing.
+
+    Args:
+        dtype: Of the arithmetic.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__(dtype, copies=False)
+        self._fused: dict[nn.Module, Fused | None] = {}
+
+    def forward(self, network: Any, batch: TokenBatch) -> Tensor:
+        """The tokens' vectors. Shape: (tokens, dim)."""
+        if network not in self._fused:
+            with _lock:
+                self._fused[network] = _copies(network, self.dtype) if batch.ids.device.type == "cpu" else None
+        fused = self._fused[network]
+        return super().forward(network, batch) if fused is None else fused.forward(batch)
+
+
+def _copies(network: Any, dtype: torch.dtype) -> Fused | None:
+    """Copies of the weights of a network on a CPU; None if it cannot run from copies."""
+    now, kept = (state(network), dtype), _kept.get(network)
+    if kept is None or kept[0] != now or not kept[1].start()():
+        _kept.pop(network, None)
+        made: Fused | str = "hooks, or an architecture that is not known"
+        if Fused.supports(network, network.device, dtype) is None:
+            make = partial(Fused, dtype=dtype, reordered=_reorders(dtype))
+            made = parity(make, Fused.how, network, network.device, dtype)
+        kept = _kept[network] = (now, Samples(network), None if isinstance(made, str) else made)
+    return kept[2]
+
+
+@cache
+def _reorders(dtype: torch.dtype) -> bool:
+    """Whether this CPU computes with weights in the layout of oneDNN."""
+    if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return False
+    try:
+        Linear([nn.Linear(16, 16).to(dtype).requires_grad_(False)], dtype, True)(torch.zeros(16, 16, dtype=dtype))
+    except (RuntimeError, AttributeError, NotImplementedError):
+        return False
+    return True
+
+
+def run_fixed(
+    forward: Callable[[TokenBatch], Any], tokens: Tokens, device: torch.device, name: Callable[[int], str]
+) -> Iterator[tuple[Rows, Any]]:
+    """Yield the rows of each batch and the output of ``forward``, in batches of fixed shapes.
+
+    Args:
+        forward: The model, or some of its modules; its output has one entry per row.
+        tokens: The tokens of all texts.
+        device: Device of the model.
+        name: Name of a text in an error.
+
+    Raises:
+        TextTooLargeError: If a batch does not fit in memory. The message names its first text.
+    """
+    plan = fixed_plan(tokens.lengths, _TOKENS.get(device.type, _TOKENS_ACCELERATOR))
+
+    def computed(rows: Rows) -> Any:
+        with torch.no_grad():
+            output = within_memory(forward, tokens, rows, device)
+            return alone(forward, tokens, rows, device, name) if output is None else output
+
+    each = _workers(torch.get_num_threads()).map if device.type == "cpu" else map
+    for rows, output in zip(plan, each(computed, (batch for _, batch in plan)), strict=True):
+        yield rows[0], output[: len(rows[0])]
+
+
+def _workers(threads: int) -> ThreadPoolExecutor:
+    """Threads that compute with one OpenMP thread each."""
+    with _lock:
+        if threads not in _pools:
+            _pools[threads] = ThreadPoolExecutor(threads, "sbert-deterministic", _use_one_thread)
+        return _pools[threads]
+
+
+def _use_one_thread() -> None:
+    """In the calling thread alone, OpenMP and MKL use one thread."""
+    with _lock:
+        # At the first such call of a thread, and at its first operation, torch sets the number of threads of all.
+        before, change = torch.get_num_threads(), _change()
+        (change or torch.set_num_threads)(1)
+        if change is None:  # The number of all was changed, too.
+            restoring = threading.Thread(target=torch.set_num_threads, args=(before,))
+            restoring.start()
+            restoring.join()
+        mkl = getattr(ctypes.CDLL(torch._C.__file__), "MKL_Set_Num_Threads_Local", None)
+        if mkl is not None:
+            mkl(1)
+
+
+in_child(_pools.clear)  # There, the threads do not exist.

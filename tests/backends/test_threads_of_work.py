@@ -1,0 +1,156 @@
+"""How many threads compute small work, by what the machine says about its cores."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sbert import SentenceEncoder, TokenBatch
+from sbert.backends import inference, threads
+
+SMALL = TokenBatch.from_rows([[1, 2, 3]])
+
+
+class Machine:
+    """Files of a machine with eight cores, of which this process may use all."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self._monkeypatch = folder, monkeypatch
+        monkeypatch.setattr(os, "cpu_count", lambda: 8)
+        monkeypatch.setattr(threads, "_LOAD", folder / "loadavg")
+        monkeypatch.setattr(threads, "_TASKS", folder / "task")
+        (folder / "task").mkdir()
+        self.affinity(8)
+        self.quota("max 100000")
+        self.runs(1)
+
+    def affinity(self, cores: int) -> None:
+        self._monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)), raising=False)
+
+    def quota(self, *lines: str) -> None:
+        files = [self.folder / f"quota{number}" for number in range(len(lines))]
+        for file, line in zip(files, lines, strict=True):
+            file.write_text(line + "\n")
+        self._monkeypatch.setattr(threads, "_QUOTAS", ((str(self.folder / "missing"),), tuple(map(str, files))))
+        threads._quota.cache_clear()
+
+    def runs(self, everywhere: int, here: int = 1) -> None:
+        (self.folder / "loadavg").write_text(f"0.50 0.20 1.00 {everywhere}/300 4711\n")
+        for number in range(12):
+            task = self.folder / "task" / str(number)
+            task.mkdir(exist_ok=True)
+            state = "R" if number < here else "S"
+            (task / "stat").write_text(f"{number} (a) R (name) {state} 1 1\n")
+        threads._read.clear()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    yield Machine(tmp_path, monkeypatch)
+    threads._quota.cache_clear()
+    threads._read.clear()
+
+
+@pytest.mark.parametrize(
+    ("everywhere", "here", "wanted", "expected"),
+    [
+        (1, 1, 8, 8),  # This thread alone.
+        (8, 8, 8, 8),  # Threads of OpenMP that still run after their work.
+        (9, 8, 8, 7),  # Another process.
+        (5, 1, 4, 4),  # Enough cores for both.
+        (7, 1, 4, 2),
+        (40, 4, 4, 1),
+        (12, 12, 4, 1),  # Calls of other threads of this process.
+        (0, 0, 4, 4),
+    ],
+)
+def test_as_many_as_find_a_core(everywhere: int, here: int, wanted: int, expected: int, machine: Machine) -> None:
+    machine.runs(everywhere, here)
+    assert threads.fitting(wanted) == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "affinity", "expected"),
+    [
+        (("max 100000",), 8, 8),
+        (("150000 100000",), 8, 2),
+        (("50000 100000",), 8, 1),
+        (("400000", "100000"), 8, 4),  # The files of the first version of control groups.
+        (("-1", "100000"), 3, 3),
+        (("what", "is this"), 8, 8),
+    ],
+)
+def test_a_container_has_fewer_cores(lines: tuple[str, ...], affinity: int, expected: int, machine: Machine) -> None:
+    machine.quota(*lines)
+    machine.affinity(affinity)
+    assert threads.fitting(8) == expected
+
+
+def test_the_load_is_read_now_and_then(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("sbert.backends.threads.time.monotonic", lambda: now)
+    read = threads._read
+    assert threads.fitting(8) == 8
+    (machine.folder / "loadavg").write_text("0 0 0 20/300 1\n")
+    assert threads.fitting(8) == 8
+    now += 0.06
+    assert threads.fitting(8) == 1
+    assert len(read) == 1
+    (machine.folder / "loadavg").write_text("nothing\n")
+    now += 0.06
+    assert threads.fitting(8) == 8
+
+
+@pytest.mark.skipif(threads._change() is None, reason="the threads of one thread cannot be set here")
+@pytest.mark.parametrize("tokens", [3, 600])
+def test_only_the_calling_thread_has_fewer(tokens: int, machine: Machine) -> None:
+    machine.runs(20)
+    before, here, there = torch.get_num_threads(), [], []
+    batch = TokenBatch.from_rows([[1] * tokens])
+
+    def work(_: TokenBatch) -> None:
+        here.append(torch.get_num_threads())
+        other = threading.Thread(target=lambda: there.append(torch.get_num_threads()))
+        other.start()
+        other.join()
+        raise KeyError
+
+    torch.set_num_threads(3)
+    try:
+        with pytest.raises(KeyError):
+            threads.with_fitting_threads(work, batch)
+        assert (here, there, torch.get_num_threads()) == ([1 if tokens == 3 else 3], [3], 3)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_where_it_cannot_be_known_all_threads_work(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.runs(20)
+    monkeypatch.setattr(threads, "_change", lambda: None)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert threads.with_fitting_threads(lambda batch: torch.get_num_threads() + 0 * len(batch.ids), SMALL) == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_vectors_are_the_same(machine: Machine) -> None:
+    """And what was chosen for the caller's number of threads stays."""
+    model, before = SentenceEncoder(device="cpu"), torch.get_num_threads()
+    network: Any = model[0].network
+    torch.set_num_threads(2)
+    try:
+        expected = model.encode("the quiet lake")
+        kept = inference._kept[network]
+        machine.runs(20)
+        assert abs(model.encode("the quiet lake") - expected).max() <= 1e-6
+        assert inference._kept[network] is kept
+    finally:
+        torch.set_num_threads(before)

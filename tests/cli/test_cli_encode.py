@@ -1,0 +1,253 @@
+"""``sbert encode`` and ``sbert merge``: several inputs, columns, shards, and what they hand to the library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sbert import Pooling, SentenceEncoder, Transformer
+from sbert.cli.main import main
+from sbert.pipeline.shards import Part
+from tests import small
+
+TEXTS = [f"{a} {b} {c}" for a in ("red", "small", "seven") for b in ("fox", "boat", "hills") for c in ("runs", "lies")]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("model")
+    small.bert(root / "bert")
+    SentenceEncoder(Transformer(root / "bert"), Pooling("mean"), device="cpu").save(root / "small")
+    return root / "small"
+
+
+@pytest.fixture(scope="module")
+def vectors(folder: Path) -> Any:
+    return SentenceEncoder(folder, device="cpu").encode(TEXTS)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*words: object) -> tuple[int, str, str]:
+        code = main([str(word) for word in words])
+        written = capsys.readouterr()
+        return code, written.out, written.err
+
+    return call
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a folder of two files of texts."""
+    (tmp_path / "corpus").mkdir()
+    for place, name in enumerate(["a.jsonl", "b.jsonl"]):
+        rows = [{"id": 100 + row, "body": TEXTS[row]} for row in range(9 * place, 9 * place + 9)]
+        (tmp_path / "corpus" / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# ------------------------------------------------------------------------------------------------------- inputs
+
+
+@pytest.mark.parametrize("inputs", ["corpus", "corpus/*.jsonl", "corpus/a.jsonl corpus/b.jsonl", "corpus/a* corpus/b*"])
+@pytest.mark.usefixtures("here")
+def test_several_inputs(folder: Path, vectors: Any, run: Run, inputs: str) -> None:
+    code, said, errors = run("encode", folder, *inputs.split(), "-o", "v.npy", "--column", "body")
+    assert (code, said, errors) == (0, "v.npy: 18 vectors of 16 float32\n", "")
+    assert np.array_equal(np.load("v.npy"), vectors)
+
+
+@pytest.mark.parametrize(
+    ("words", "model", "inputs"),
+    [
+        ("corpus", "sbert-mini", ["corpus"]),
+        ("corpus/a.jsonl corpus/b.jsonl", "sbert-mini", ["corpus/a.jsonl", "corpus/b.jsonl"]),
+        ("corpus/*.jsonl corpus", "sbert-mini", ["corpus/*.jsonl", "corpus"]),
+        ("- corpus", "sbert-mini", ["-", "corpus"]),
+        ("all-MiniLM-L6-v2 corpus", "all-MiniLM-L6-v2", ["corpus"]),
+        ("folder/model corpus/a.jsonl corpus", "folder/model", ["corpus/a.jsonl", "corpus"]),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_the_first_word_is_a_model_unless_it_is_an_input(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: str, model: str, inputs: list[str]
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr("sbert.cli.encode._encode", lambda arguments, files: seen.append((arguments.model, files)))
+    assert run("encode", *words.split(), "-o", "v.npy") == (0, "", "")
+    assert seen == [(model, inputs)]
+
+
+# ------------------------------------------------------------------------------------------------------ options
+
+
+class Encoder:
+    """What ``load`` returns, in the place of a model."""
+
+    def __init__(self, seen: dict[str, Any]) -> None:
+        self.seen = seen
+
+    def encode(self, texts: Any, **options: Any) -> Any:
+        self.seen.update(options, keep=texts.keep)
+        return np.zeros((2, 3), np.float32)
+
+    def pool(self, devices: list[str]) -> Encoder:
+        self.seen["pool"] = devices
+        return self
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("", {"resume": True, "shard": None, "deterministic": False, "batch_tokens": None, "keep": ()}),
+        ("--keep id,title", {"keep": ("id", "title")}),
+        ("--shard 3/16 --no-resume", {"shard": (3, 16), "resume": False}),
+        ("--shard 0/1", {"shard": (0, 1)}),
+        ("--devices cuda:0,cuda:1", {"pool": ["cuda:0", "cuda:1"], "loaded": "cpu"}),
+        ("--device cuda:1", {"loaded": "cuda:1"}),
+        ("--deterministic --precision float16", {"deterministic": True, "precision": "float16"}),
+        ("--batch-tokens auto", {"batch_tokens": "auto"}),
+        ("--batch-tokens 512 -o folder", {"batch_tokens": 512, "out": "folder"}),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_options_are_passed_on(run: Run, monkeypatch: pytest.MonkeyPatch, words: str, expected: dict[str, Any]) -> None:
+    seen: dict[str, Any] = {}
+
+    def load(arguments: Any) -> Encoder:
+        seen["loaded"] = arguments.device
+        return Encoder(seen)
+
+    monkeypatch.setattr("sbert.cli.options.load", load)
+    assert run("encode", "corpus", "--column", "body", "-o", "v.npy", *words.split())[0] == 0
+    assert {name: seen[name] for name in expected} == expected
+
+
+@pytest.mark.usefixtures("here")
+def test_ray_gets_the_options(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def encode_files(*words: Any, **options: Any) -> list[str]:
+        seen.append((words, options))
+        return ["a", "b"]
+
+    monkeypatch.setattr("sbert.integrations.ray.encode_files", encode_files)
+    more = "--column body --keep id --actors 2 --gpus-per-actor 0.5 --device cuda --batch-size 8 --normalize"
+    code, said, errors = run("encode", "model", "in", "s3://in", "-o", "out", "--ray", *more.split())
+    assert (code, said, errors) == (0, "out: 2 Parquet files\n", "")
+    (words, options), *_ = seen
+    assert words == (["in", "s3://in"], "out", "model")
+    expected = {"column": "body", "keep": ["id"], "actors": 2, "gpus_per_actor": 0.5, "device": "cuda", "batch_size": 8}
+    assert {name: options[name] for name in expected} == expected
+    assert options["normalize_embeddings"] is True
+    assert "cpus_per_actor" not in options
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("-o v.npy", "there is no file of texts; pass [MODEL] FILE"),
+        ("corpus -o v.npy --shard 4/4", "'4/4' is not a valid shard; shards are counted from 0: 0/4, 1/4"),
+        ("corpus -o v.npy --shard 1", "'1' is not a valid shard"),
+        ("corpus -o v.npy --shard -1/4", "expected one argument"),
+        ("corpus -o v.npy --batch-tokens many", "'many' is not possible; pass a whole number"),
+        ("corpus -o v.npy --keep id,,title", "has an empty name"),
+        ("corpus -o v.npy --actors 2", "--actors is for --ray"),
+        ("corpus -o v --ray --shard 0/2", "--shard has no meaning with --ray"),
+        ("corpus -o v --ray --no-resume", "--no-resume has no meaning with --ray"),
+        ("corpus -o v.npy --device cpu --devices cpu,cpu --column body", "--device and --devices both name devices"),
+        ("corpus/*.csv -o v.npy", "no file matches corpus/*.csv"),
+        ("corpus -o v.npy", "a.jsonl, line 1: an object where a text is expected; name the column"),
+        ("corpus -o v.npy --column text", "a.jsonl, line 1: no key 'text'; the keys are id, body"),
+        ("corpus -o v.parquet --column body --keep url", "a.jsonl, line 1: no key 'url'; the keys are id, body"),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_errors(run: Run, words: str, message: str) -> None:
+    code, said, errors = run("encode", *words.split())
+    assert (code, said) == (2, "")
+    assert errors.startswith("sbert: error: ")
+    assert errors.count("\n") == 1
+    assert message in errors
+
+
+# ------------------------------------------------------------------------------------------------------ outputs
+
+
+@pytest.mark.usefixtures("here")
+def test_parquet_with_columns(folder: Path, vectors: Any, run: Run) -> None:
+    from pyarrow import parquet
+
+    words = "corpus -o v.parquet --column body --keep id,body --precision float16".split()
+    assert run("encode", folder, *words) == (0, "v.parquet: 18 vectors of 16 float16\n", "")
+    table = parquet.read_table("v.parquet")
+    assert table["id"].to_pylist() == list(range(100, 118))
+    assert table["body"].to_pylist() == TEXTS
+    assert np.array_equal(np.array(table["vector"].to_pylist(), np.float16), vectors.astype(np.float16))
+    code, said, errors = run("encode", folder, "corpus", "-o", "v.npy", "--column", "body", "--keep", "id")
+    assert (code, said) == (2, "")
+    assert "has no room for the columns id; name a .parquet file" in errors
+
+
+@pytest.mark.usefixtures("here")
+def test_two_devices_write_what_one_does(folder: Path, vectors: Any, run: Run) -> None:
+    words = "corpus/ -o parts/ --column body --devices cpu,cpu".split()
+    assert run("encode", folder, *words) == (0, "parts/: 18 vectors of 16 float32\n", "")
+    assert np.abs(np.load("parts/vectors-00000.npy") - vectors).max() <= 1e-6
+
+
+# -------------------------------------------------------------------------------------------- status and merge
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
+@pytest.mark.usefixtures("here")
+def test_shards(folder: Path, vectors: Any, run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("sbert.pipeline.stream.STRIPE", 4)  # Of 5 stripes, the first shard has 3.
+    words = ["encode", folder, "corpus", "--column", "body", "-o", name, "--shard"]
+    assert run(*words, "0/2") == (0, f"{name}, shard 0/2: 10 vectors of 16 float32\n", "")
+    code, said, _ = run("encode", "--status", "-o", name)
+    assert (code, said.splitlines()[-1]) == (1, "1 of 2 files done; to go on, run their commands again")
+    code, _, errors = run("merge", name)
+    assert (code, errors[:57]) == (2, "sbert: error: 1 of 2 shards are missing or not finished: ")
+    assert run(*words, "1/2", "--quiet") == (0, "", "")
+    written = Path(f"v-00001-of-00002{Path(name).suffix}").stat().st_mtime_ns
+    assert run(*words, "1/2", "--quiet") == (0, "", "")  # It is skipped.
+    assert Path(f"v-00001-of-00002{Path(name).suffix}").stat().st_mtime_ns == written
+    code, said, _ = run("encode", "--status", "-o", name)
+    assert (code, said.splitlines()[-1]) == (0, "2 of 2 files done")
+    assert run("merge", name) == (0, f"{name}: 18 vectors\n", "")
+    if name == "v.npy":
+        assert np.abs(np.load(name) - vectors).max() <= 1e-6
+    code, _, errors = run(*words, "1/2", "--normalize")
+    assert code == 2
+    assert "was written with normalize=False, and this call has True" in errors
+    assert "pass --no-resume" in errors
+    assert run(*words, "1/2", "--normalize", "--no-resume", "--quiet") == (0, "", "")
+
+
+def test_status_of_each_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [
+        Part(Path("v-0.npy"), "done", 2048),
+        Part(Path("v-1.npy"), "stopped", 1024),
+        Part(Path("v-2.npy"), "running", 1024, rate=1234.5),
+        Part(Path("v-3.npy"), "missing"),
+        Part(Path("v-4.npy"), "damaged", 10, note="cut short; delete it"),
+    ]
+    monkeypatch.setattr("sbert.pipeline.shards.status", lambda path: parts if path == "v.npy" else [])
+    code, said, errors = run("encode", "--status", "-o", "v.npy")
+    assert (code, errors) == (1, "")
+    assert said.splitlines() == [
+        "done      v-0.npy  2,048 rows",
+        "stopped   v-1.npy  1,024 rows",
+        "running   v-2.npy  1,024 rows, 1,234 per second",
+        "missing   v-3.npy",
+        "damaged   v-4.npy  cut short; delete it",
+        "1 of 5 files done; to go on, run their commands again",
+    ]

@@ -1,0 +1,465 @@
+"""Requests of many threads and coroutines join into batches, and each gets its own vectors or its own error."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import gc
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import Pooling, SentenceEncoder, Transformer
+from sbert.pipeline.batcher import Batcher
+from sbert.pipeline.request_queue import ClosedError, QueueFullError, Request
+from tests import small
+
+ROOT = Path(__file__).parent.parent.parent
+TEXTS = [f"{text} {number}" for number in range(25) for text in small.TEXTS]
+SECONDS = 30  # In which what should happen at once has happened on any machine.
+
+
+class Gated:
+    """A model whose batches are recorded, and wait for a gate."""
+
+    def __init__(self, model: SentenceEncoder) -> None:
+        self.model, self.device, self.max_seq_length = model, model.device, model.max_seq_length
+        self.batches: list[list[str]] = []
+        self.gate, self.began = threading.Event(), threading.Semaphore(0)
+
+    def encode(self, texts: list[str], **options: Any) -> Any:
+        self.batches.append(texts)
+        self.began.release()
+        assert self.gate.wait(SECONDS)
+        return self.model.encode(texts, **options)
+
+
+@pytest.fixture(scope="module")
+def model() -> SentenceEncoder:
+    return SentenceEncoder(
+        Transformer(small.bert_model(), small.wrapped(small.wordpiece(), 64)), Pooling(), device="cpu"
+    )
+
+
+@pytest.fixture
+def gated(model: SentenceEncoder) -> Iterator[Gated]:
+    made = Gated(model)
+    yield made
+    made.gate.set()
+
+
+def running(gated: Gated, **settings: Any) -> tuple[Batcher, concurrent.futures.Future[Any]]:
+    """A batcher, and the future of a request that it computes now."""
+    batcher = Batcher(gated, **settings)
+    first = batcher.submit("first")
+    assert gated.began.acquire(timeout=SECONDS)
+    return batcher, first
+
+
+def test_threads_get_the_vectors_of_encode(model: SentenceEncoder) -> None:
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"normalize_embeddings": True, "truncate_dim": 8},
+        {"precision": "ubinary"},
+        {"precision": "int8", "ranges": np.array([[-3.0] * 16, [3.0] * 16])},
+        {"convert_to_tensor": True},
+        {"convert_to_numpy": False},
+        {"output_value": "token_embeddings"},
+        {"prompt": "a small "},
+    ]
+    with Batcher(model, max_tokens=100) as batcher, ThreadPoolExecutor(32) as threads:
+        for options in kinds:
+            requests: list[Any] = [*TEXTS[:60], TEXTS, TEXTS[:2], [], iter(TEXTS[3:9])]
+            waiting = [threads.submit(batcher.encode, request, **options) for request in requests]
+            for request, done in zip([*requests[:-1], TEXTS[3:9]], waiting, strict=True):
+                found, expected = done.result(SECONDS), model.encode(request, **options)
+                assert type(found) is type(expected)
+                for mine, right in zip(found, expected, strict=True):
+                    torch.testing.assert_close(torch.as_tensor(mine), torch.as_tensor(right), atol=1e-6, rtol=0)
+        outputs = batcher.encode(["One.", "Two."], output_value=None)
+        assert [sorted(output) for output in outputs] == [["sentence_embedding", "token_embeddings"]] * 2  # type: ignore[call-overload]
+
+
+def test_deterministic_vectors_are_the_same_bits(model: SentenceEncoder) -> None:
+    expected = model.encode(TEXTS, deterministic=True)
+    with Batcher(model, max_tokens=100) as batcher, ThreadPoolExecutor(16) as threads:
+        found = threads.map(lambda text: batcher.encode(text, deterministic=True), TEXTS)
+        assert np.array_equal(batcher.encode(TEXTS[::-1], deterministic=True)[::-1], expected)
+        assert np.array_equal(list(found), expected)
+
+
+def test_what_arrives_during_a_batch_forms_the_next_one(gated: Gated) -> None:
+    batcher, first = running(gated)
+    with batcher:
+        futures = [batcher.submit(text) for text in TEXTS[:4]]
+        other = batcher.submit("other", normalize_embeddings=True)
+        assert batcher.metrics.waiting == 5
+        gated.gate.set()
+        concurrent.futures.wait([first, other, *futures])
+    assert gated.batches == [["first"], TEXTS[:4], ["other"]]
+    assert first.result().flags.owndata or first.result().base.size == 16
+    assert futures[0].result().base is None or futures[0].result().base.size == 16  # Not that of the batch.
+    metrics = batcher.metrics
+    assert (metrics.waiting, metrics.requests, metrics.refused, metrics.batches) == (0, 6, 0, 3)
+    assert metrics.texts_per_batch == 2
+    assert 0 < metrics.p50 <= metrics.p99
+
+
+def test_waiting_for_others(gated: Gated) -> None:
+    """An idle model waits as long as it is told to, but not once there is enough for a batch, nor after close()."""
+    gated.gate.set()
+    with Batcher(gated, max_wait=600, max_tokens=30) as batcher:
+        pair = [batcher.submit("a boat " * 6), batcher.submit("a lake " * 12)]
+        concurrent.futures.wait(pair, SECONDS)
+        assert gated.batches == [["a boat " * 6, "a lake " * 12]]
+        last = batcher.submit("lake")
+        time.sleep(0.1)
+        assert not last.done()
+    assert last.result(0).shape == (16,)
+    with Batcher(gated, max_wait=0.05) as batcher:
+        start = time.perf_counter()
+        batcher.encode("lake")
+        assert time.perf_counter() - start >= 0.05
+
+
+def test_callers_are_expected_back(gated: Gated) -> None:
+    """By default, for a share of the time of the last batch; here for long, so that the test sees it."""
+    gated.gate.set()
+    with Batcher(gated) as batcher:
+        batcher.encode("first")
+        queue = batcher._queue
+        assert queue.expected == 1
+        assert queue.until <= time.perf_counter() + 0.005
+        with queue.changed:
+            queue.expected, queue.until = 2, time.perf_counter() + 600
+        waiting = batcher.submit("second")
+        time.sleep(0.1)
+        assert not waiting.done()
+        assert batcher.encode("third").shape == waiting.result(SECONDS).shape
+    assert gated.batches == [["first"], ["second", "third"]]
+
+
+def test_full_queue(gated: Gated) -> None:
+    batcher, _ = running(gated, max_queue=2)
+    with batcher:
+        waiting = [batcher.submit("second"), batcher.submit(TEXTS)]
+        start = time.perf_counter()
+        with pytest.raises(QueueFullError, match="2 requests wait, as many as max_queue=2 allows; send this one again"):
+            batcher.encode("third")
+        with pytest.raises(QueueFullError):
+            asyncio.run(batcher.aencode("third"))
+        assert time.perf_counter() - start < SECONDS
+        assert batcher.metrics.refused == 2
+        gated.gate.set()
+        concurrent.futures.wait(waiting)
+        assert batcher.encode("third").shape == (16,)
+
+
+def test_cancelled_futures_leave_the_queue(gated: Gated) -> None:
+    batcher, first = running(gated, max_queue=2)
+    with batcher:
+        futures = [batcher.submit("second"), batcher.submit(TEXTS)]
+        assert all(future.cancel() for future in futures)
+        assert concurrent.futures.wait(futures, 0).not_done == set()
+        assert first.cancel()  # It runs, and its vectors are thrown away.
+        assert batcher.metrics.waiting == 0
+        last = batcher.submit("third")
+        gated.gate.set()
+        assert last.result(SECONDS).shape == (16,)
+    assert gated.batches == [["first"], ["third"]]
+
+
+def test_cancelled_coroutines_leave_the_queue(gated: Gated) -> None:
+    batcher, _ = running(gated)
+
+    async def calls() -> None:
+        for _ in range(3):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(batcher.aencode("second"), 0.01)
+        await asyncio.sleep(0)
+        assert batcher.metrics.waiting == 0
+        task = asyncio.create_task(batcher.aencode(TEXTS))
+        await asyncio.sleep(0)
+        task.cancel()
+        gated.gate.set()
+        assert (await batcher.aencode("third")).shape == (16,)
+
+    with batcher:
+        asyncio.run(calls())
+    assert gated.batches == [["first"], ["third"]]
+
+
+def test_an_interrupted_caller_leaves_the_queue(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
+    batcher, _ = running(gated)
+    monkeypatch.setattr(concurrent.futures.Future, "result", lambda self: exec("raise KeyboardInterrupt"))
+    with pytest.raises(KeyboardInterrupt):
+        batcher.encode("second")
+    monkeypatch.undo()
+    assert batcher.metrics.waiting == 0
+    gated.gate.set()
+    batcher.close()
+
+
+def test_single_sentences_do_not_wait_for_large_requests(gated: Gated) -> None:
+    batcher, _ = running(gated, max_tokens=64)
+    with batcher:
+        large = [batcher.submit(["a small boat on the lake"] * 2000), batcher.submit(["the red fox"] * 2000)]
+        single = batcher.submit("lake")
+        gated.gate.set()
+        single.result(SECONDS)
+        batch = next(texts for texts in gated.batches if "lake" in texts)
+        assert gated.batches.index(batch) == 1
+        assert {"a small boat on the lake", "the red fox"} < set(batch)  # They share what it leaves.
+        assert not any(future.done() for future in large)
+        assert [len(future.result(SECONDS)) for future in large] == [2000, 2000]
+    assert max(map(len, gated.batches)) < 64
+
+
+def test_sets_of_options_take_turns(gated: Gated) -> None:
+    batcher, _ = running(gated, max_tokens=8)
+    with batcher:
+        large = batcher.submit(["lake"] * 100)
+        other = batcher.submit("other", normalize_embeddings=True)
+        gated.gate.set()
+        other.result(SECONDS)
+        assert gated.batches.index(["other"]) == 2
+        assert not large.done()
+
+
+def test_an_error_reaches_its_request_alone(gated: Gated) -> None:
+    batcher, _ = running(gated)
+    texts = ["lake"] * 500
+    texts[400] = "lake " * 200
+    long: dict[str, Any] = {"on_truncate": "error"}
+    with batcher:
+        with pytest.raises(TypeError, match=r"sentences\[1\] is of type NoneType"):
+            batcher.submit(["One.", None])  # type: ignore[list-item]
+        bad = batcher.submit(texts, **long)
+        good = [batcher.submit(text, **long) for text in TEXTS[:5]]
+        alone = batcher.submit("lake " * 200, **long)
+        unknown = batcher.submit("lake", normalise_embeddings=True)
+        gated.gate.set()
+        with pytest.raises(ValueError, match=r"sentences\[400\] has more than max_seq_length=64 tokens"):
+            bad.result(SECONDS)
+        with pytest.raises(ValueError, match=r"sentences\[0\] has more than"):
+            alone.result(SECONDS)
+        with pytest.raises(TypeError, match="did you mean 'normalize_embeddings'"):
+            unknown.result(SECONDS)
+        for text, future in zip(TEXTS, good, strict=False):
+            np.testing.assert_allclose(future.result(SECONDS), gated.model.encode(text), atol=1e-6)
+        assert batcher.metrics.waiting == 0
+
+
+@pytest.mark.parametrize("option", ["out", "pool", "device", "show_progress_bar"])
+def test_options_of_a_call_of_its_own(model: SentenceEncoder, option: str) -> None:
+    with Batcher(model) as batcher, pytest.raises(TypeError, match=f"takes no {option}=; pass it to encode of"):
+        batcher.encode("One.", **{option: None})
+
+
+def test_the_thread_survives_whatever_a_model_raises(model: SentenceEncoder) -> None:
+    def encode(texts: list[str], **options: Any) -> Any:
+        if texts == ["exit"]:
+            raise SystemExit
+        return model.encode(texts, **options)[: 0 if texts == ["short"] else None]
+
+    wrong: Any = Gated(model)
+    wrong.encode = encode
+    with Batcher(wrong) as batcher:
+        for text, error in (("exit", SystemExit), ("short", IndexError)):
+            with pytest.raises(error):
+                batcher.encode(text)
+        assert batcher.encode("lake").shape == (16,)
+
+
+def test_an_error_of_the_thread_reaches_all_who_wait(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    with model.batcher(max_wait=1e10) as batcher:  # Longer than a thread can wait at once.
+        waiting = batcher.submit("one")
+        with pytest.raises(concurrent.futures.TimeoutError):
+            waiting.result(0.1)
+
+        def broken() -> float:
+            raise ArithmeticError("no time")
+
+        monkeypatch.setattr(batcher._queue, "seconds_to_wait", broken)
+        later = batcher.submit("two")
+        with batcher._queue.changed:
+            batcher._queue.changed.notify()
+        for future in (waiting, later):
+            with pytest.raises(ArithmeticError, match="no time"):
+                future.result(SECONDS)
+        with pytest.raises(ClosedError, match="make another one"):
+            batcher.submit("three")
+
+
+def test_a_failed_request_is_counted_once(model: SentenceEncoder) -> None:
+    with Batcher(model, max_tokens=8) as batcher:
+        for _ in range(20):
+
+            async def failing() -> None:
+                with pytest.raises(ValueError, match="precision"):
+                    await batcher.aencode(["one"] * 100, precision="none")
+
+            asyncio.run(failing())
+        assert batcher.metrics.requests == 20
+
+
+def test_wrong_settings(model: SentenceEncoder) -> None:
+    for settings in ({"max_wait": -1}, {"max_tokens": 0}, {"max_queue": 0}):
+        with pytest.raises(ValueError, match=next(iter(settings))):
+            Batcher(model, **settings)
+
+
+def test_coroutines_get_the_vectors_of_encode(model: SentenceEncoder) -> None:
+    """In one event loop after the other, and in several at a time."""
+    expected = model.encode(TEXTS)
+
+    async def calls(batcher: Batcher) -> None:
+        found = await asyncio.gather(*map(batcher.aencode, TEXTS), batcher.aencode(TEXTS))
+        np.testing.assert_allclose(np.stack(found[:-1]), expected, atol=1e-6)
+        np.testing.assert_allclose(found[-1], expected, atol=1e-6)
+
+    with Batcher(model) as batcher, ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(asyncio.run, calls(batcher)) for _ in range(8)]:
+            done.result(SECONDS)
+
+
+def test_an_event_loop_wakes_once_per_batch(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
+    batcher, _ = running(gated)
+    wakes: list[Callable[..., object]] = []
+
+    async def calls() -> None:
+        loop = asyncio.get_running_loop()
+        wake = loop.call_soon_threadsafe
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *args: (wakes.append(args[0]), wake(*args)))
+        together = asyncio.gather(*[batcher.aencode(text) for text in TEXTS[:50]])
+        await asyncio.sleep(0)
+        gated.gate.set()
+        assert len(await together) == 50
+
+    with batcher:
+        asyncio.run(calls())
+    assert len(wakes) == len(gated.batches) - 1
+
+
+def test_a_closed_event_loop(gated: Gated) -> None:
+    """What was asked for in it is thrown away, and the next caller is served."""
+    batcher, _ = running(gated)
+    loop = asyncio.new_event_loop()
+    coroutine = batcher.aencode("second")
+    loop.call_soon(coroutine.send, None)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    with batcher:
+        gated.gate.set()
+        assert batcher.encode("third").shape == (16,)
+    coroutine.close()
+
+
+# ------------------------------------------------------------------------------------------- threads, processes
+
+
+def batcher_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "sbert-batcher"]
+
+
+@pytest.mark.parametrize("finish", [True, False])
+def test_close(gated: Gated, finish: bool) -> None:
+    batcher, first = running(gated)
+    waiting = batcher.submit("second")
+    closing = threading.Thread(target=batcher.close, kwargs={"finish": finish})
+    closing.start()
+    if not finish:
+        with pytest.raises(ClosedError, match="closed before this request was computed"):
+            waiting.result(SECONDS)
+    gated.gate.set()
+    closing.join(SECONDS)
+    assert first.result(0).shape == (16,)
+    if finish:
+        assert waiting.result(0).shape == (16,)
+    assert not batcher_threads()
+    with pytest.raises(ClosedError, match=r"make another one with model\.batcher\(\)"):
+        batcher.encode("third")
+    batcher.close()
+
+
+def test_an_error_in_the_block_refuses_what_waits(gated: Gated) -> None:
+    batcher, _ = running(gated)
+    waiting = batcher.submit("second")
+    waiting.add_done_callback(lambda _: gated.gate.set())
+    with pytest.raises(RuntimeError, match="mine"), batcher:
+        raise RuntimeError("mine")
+    with pytest.raises(ClosedError):
+        waiting.result(0)
+
+
+def test_a_deleted_batcher_ends_its_thread(model: SentenceEncoder) -> None:
+    batcher = Batcher(model)
+    assert not batcher_threads()
+    batcher.encode("One.")
+    (thread,) = batcher_threads()
+    del batcher
+    thread.join(SECONDS)
+    assert not thread.is_alive()
+
+
+def test_what_is_done_is_forgotten(model: SentenceEncoder) -> None:
+    """Without the garbage collector, which may come late: results can be large."""
+    gc.collect()
+    gc.disable()
+    try:
+        with Batcher(model) as batcher:
+            found = batcher.encode(TEXTS)
+            asyncio.run(batcher.aencode(TEXTS))
+            future = batcher.submit("One.")
+            assert len(found), future.result(SECONDS).shape
+        assert not [thing for thing in gc.get_objects() if type(thing) is Request]
+    finally:
+        gc.enable()
+
+
+def test_an_idle_batcher_takes_no_time(model: SentenceEncoder) -> None:
+    with Batcher(model, max_wait=0.2) as batcher:
+        batcher.encode("One.")
+        start = time.process_time()
+        batcher.encode("One.")
+        time.sleep(0.2)
+        assert time.process_time() - start < 0.1
+
+
+PROGRAM = """
+import json, os, sys, threading
+from sbert import SentenceEncoder
+from sbert.pipeline.batcher import Batcher
+
+batcher = Batcher(SentenceEncoder(sys.argv[1], device="cpu"))
+expected = batcher.encode("a small boat").tolist()
+child = os.fork()
+if child == 0:
+    same = batcher.encode("a small boat").tolist() == expected
+    batcher.close()
+    os._exit(0 if same and threading.active_count() == 1 else 1)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print(json.dumps([code, batcher.encode("a small boat").tolist() == expected]))
+futures = [batcher.submit(["a small boat"] * 100_000) for _ in range(100)]  # The program ends while they are computed.
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
+def test_a_fork_and_an_exit_during_a_batch(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(small.bert(tmp_path))]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == [0, True]

@@ -1,0 +1,214 @@
+"""Of a long text only a beginning is tokenized; the ids are exactly those of the whole text."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
+
+from sbert import SentenceEncoder
+from sbert.modules.borders import border
+from sbert.modules.tokenizer import FastTokenizer
+from sbert.pipeline import beginnings
+from sbert.pipeline.tokenize import tokenize
+from tests import small
+
+
+def changed(make: Callable[[], Tokenizer], **parts: object) -> Tokenizer:
+    tokenizer = make()
+    for name, part in parts.items():
+        setattr(tokenizer, name, part)
+    return tokenizer
+
+
+def with_tokens() -> Tokenizer:
+    """Added tokens that look at their neighbours, or take the spaces beside them."""
+    tokenizer = small.wordpiece()
+    tokenizer.add_tokens([AddedToken("boat", single_word=True), AddedToken("lake!", lstrip=True, normalized=False)])
+    tokenizer.add_tokens([AddedToken("red", rstrip=True), AddedToken("fox文", normalized=True)])
+    return tokenizer
+
+
+def sentencepiece() -> normalizers.Normalizer:
+    """The steps of XLM-R and T5, with the normalizer of characters that they have in a table."""
+    return normalizers.Sequence(
+        [normalizers.NFKC(), normalizers.Nmt(), normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+    )
+
+
+FAMILIES: dict[str, Callable[[], Tokenizer]] = {
+    "wordpiece": small.wordpiece,
+    "wordpiece, cased": lambda: changed(
+        small.wordpiece, normalizer=normalizers.BertNormalizer(lowercase=False, strip_accents=False)
+    ),
+    "wordpiece, added tokens": with_tokens,
+    "unigram": small.unigram,
+    "unigram, sentencepiece": lambda: changed(small.unigram, normalizer=sentencepiece()),
+    "unigram, legacy": lambda: changed(
+        small.unigram,
+        pre_tokenizer=pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]),
+    ),
+    "byte-level": small.byte_bpe,
+    "byte-level, NFC": lambda: changed(
+        small.byte_bpe, normalizer=normalizers.NFC(), pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=True)
+    ),
+    "byte-level, digits": lambda: changed(
+        small.byte_bpe,
+        pre_tokenizer=pre_tokenizers.Sequence(
+            [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel()]
+        ),
+    ),
+}
+WORDS = st.sampled_from(
+    [
+        *small.words(),
+        "boat",
+        "lake!",
+        "red",
+        "fox文",
+        "[MASK]",
+        "<mask>",
+        "</s>",
+        "don't",
+        "x" * 120,
+        "文",
+        "문장",
+        "文文",
+        "カ",
+    ]
+)
+# What joins, vanishes, becomes a space, or combines with the character before it or after it.
+ODD = st.sampled_from(
+    [
+        "\u0301",
+        "\u00ad",
+        "\u200b",
+        "\u200d",
+        "\u3000",
+        "\u00a0",
+        "\u0600",
+        "ﬁ",
+        "Σ",
+        "İ",
+        "ß",
+        "\0",
+        "\t\n",
+        "𝒳",
+        "각",
+        "ㅤ",
+        "文",
+        "▁",
+        "##",
+        "'s",
+        "\ud800",
+        "\U0001f468\u200d\U0001f469",
+        "´",
+        "3",
+        "½",
+    ]
+)
+SPACES = st.sampled_from([" ", "  ", "", "\n", " \n ", "   ", "。", "，", "\n\n", "！"])
+TEXT = st.lists(st.tuples(st.one_of(WORDS, ODD, st.text(max_size=3)), SPACES), max_size=60).map(
+    lambda parts: "".join(map("".join, parts))
+)
+
+
+class Reader:
+    """The first module of an encoder, of which only the tokenizer is wanted."""
+
+    def __init__(self, tokenizer: Tokenizer, limit: int) -> None:
+        self.tokenize = FastTokenizer(tokenizer)
+        self.max_seq_length = limit
+        self.special_tokens, self.unknown_id = self.tokenize.special_tokens, self.tokenize.unknown_id
+        self.border = self.tokenize.border
+        self.truncation_side = "right"
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def reader(request: pytest.FixtureRequest) -> Reader:
+    reader = Reader(FAMILIES[request.param](), 5)
+    assert reader.border is not None
+    assert ("。" in reader.border.pattern) == ("unigram" not in request.param)
+    return reader
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(text=TEXT)
+def test_tokens_before_any_border_are_those_of_the_whole_text(reader: Reader, text: str) -> None:
+    _, trailing = reader.special_tokens
+    read = [text, *(text[: found.end()] for found in reader.border.finditer(text))]
+    whole, *parts = reader.tokenize(read)
+    whole = whole[: len(whole) - trailing]
+    for part, ids in zip(read[1:], parts, strict=True):
+        assert ids[: len(ids) - trailing] == whole[: len(ids) - trailing], part
+
+
+def test_ids_and_counts_are_those_of_the_whole_texts(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beginnings, "_CHARACTERS", 1)
+    monkeypatch.setattr(beginnings, "_LEAST", 8)
+    monkeypatch.setattr(beginnings, "_MARGIN", 0)
+    random = np.random.default_rng(0)
+    texts = [" ".join(random.choice(small.words(), length)) for length in random.integers(0, 60, 40)]
+    texts += ["x" * 300, "x " * 300, " " * 300, "x" * 300 + " y", "\u0301 " * 100, "red " + " " * 300]
+    lengths: list[int] = []
+    rust = reader.tokenize
+    reader.tokenize = lambda read: lengths.extend(map(len, read)) or rust(read)
+    try:
+        read, total = tokenize(reader, texts, "one "), sum(lengths)
+        reader.border = None
+        lengths.clear()
+        whole = tokenize(reader, texts, "one ")
+    finally:
+        reader.tokenize, reader.border = rust, rust.border
+    assert total < 0.8 * sum(lengths), "otherwise nothing was saved, and nothing shown"
+    for name in ("ids", "offsets", "truncated", "prompt_tokens"):
+        np.testing.assert_array_equal(getattr(read, name), getattr(whole, name))
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        changed(small.unigram, pre_tokenizer=pre_tokenizers.Metaspace(split=False)),
+        changed(small.unigram, pre_tokenizer=pre_tokenizers.Split(Regex("e l"), "isolated")),
+        changed(small.unigram, normalizer=normalizers.Replace(Regex("e +l"), "x")),
+        changed(small.unigram, normalizer=normalizers.Replace(" ", "_"), pre_tokenizer=pre_tokenizers.Whitespace()),
+        changed(small.byte_bpe, pre_tokenizer=pre_tokenizers.ByteLevel(use_regex=False)),
+        changed(small.byte_bpe, model=models.BPE(dropout=0.1)),
+        Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>")),
+    ],
+    ids=["no split", "split across", "replace across", "no spaces left", "bytes without words", "random", "no steps"],
+)
+def test_tokenizers_that_may_look_further_read_whole_texts(tokenizer: Tokenizer) -> None:
+    assert border(tokenizer) is None
+
+
+def test_added_tokens_with_a_space() -> None:
+    tokenizer = small.wordpiece()
+    tokenizer.add_tokens(["new york"])
+    assert border(tokenizer) is None
+
+
+def test_texts_truncated_on_the_left_are_read_whole() -> None:
+    reader = Reader(small.wordpiece(), 5)
+    text = "one two " * 2000 + "red fox"
+    reader.truncation_side = "left"
+    assert tokenize(reader, [text]).ids.tolist()[1:] == reader.tokenize(["two red fox"])[0][-4:]
+
+
+def test_ten_megabytes_cost_what_a_page_costs() -> None:
+    model, text = SentenceEncoder(device="cpu"), "a small boat lies on the quiet lake " * 280_000
+    page = text[:20_000]
+    with pytest.warns(UserWarning, match="1 of 1 sentences were truncated"):
+        expected = model.encode(page)
+    tracemalloc.start()
+    with pytest.warns(UserWarning, match="1 of 1 sentences were truncated"):
+        vector = model.encode(text)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_array_equal(vector, expected)
+    assert peak < 20e6

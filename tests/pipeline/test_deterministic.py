@@ -1,0 +1,166 @@
+"""With ``deterministic=True``, a text has the same vector to the last bit, whatever it is encoded with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import CrossEncoder, Dense, Normalize, Pooling, SentenceEncoder, Transformer
+from sbert.backends.fused import Fused
+from sbert.pipeline import deterministic
+from sbert.pipeline.batching import fixed_plan
+from tests import pairs, small
+
+WORDS = small.CORPUS[0].split() + small.CORPUS[3].split()
+random = np.random.default_rng(0)
+TEXTS = [" ".join(random.choice(WORDS, length)) for length in [*random.integers(0, 25, 60), 3, 3, 60, 100]]
+PROGRAM = """
+import sys, torch, numpy as np
+torch.set_num_threads(int(sys.argv[1]))
+from sbert import SentenceEncoder
+texts = np.load(sys.argv[2]).tolist()[::-1]
+vectors = SentenceEncoder(device="cpu", dtype=sys.argv[3]).encode(texts, deterministic=True, batch_size=7)[::-1]
+np.save(sys.argv[4], vectors)
+"""
+
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def model(request: pytest.FixtureRequest) -> SentenceEncoder:
+    return SentenceEncoder(device="cpu", dtype=request.param)
+
+
+@pytest.fixture(scope="module")
+def expected(model: SentenceEncoder) -> np.ndarray:
+    return model.encode(TEXTS, deterministic=True)
+
+
+def test_neighbours_and_order_do_not_matter(model: SentenceEncoder, expected: np.ndarray) -> None:
+    order = random.permutation(len(TEXTS))
+    shuffled = model.encode([TEXTS[row] for row in order], deterministic=True, batch_tokens=50)
+    np.testing.assert_array_equal(shuffled, expected[order])
+    np.testing.assert_array_equal(model.encode(TEXTS[5:20] * 3, deterministic=True), np.tile(expected[5:20], (3, 1)))
+    for row in (0, 7, 60, 62, 63):
+        np.testing.assert_array_equal(model.encode(TEXTS[row], deterministic=True), expected[row])
+
+
+def test_the_vectors_are_those_of_the_default(model: SentenceEncoder, expected: np.ndarray) -> None:
+    half = model.dtype == torch.bfloat16
+    np.testing.assert_allclose(expected, model.encode(TEXTS), atol=0.03 if half else 1e-6)
+
+
+def test_threads_and_their_number_do_not_matter(model: SentenceEncoder, expected: np.ndarray) -> None:
+    threads, failed = torch.get_num_threads(), []
+    try:
+        for number in (2, 3, 1):
+            torch.set_num_threads(number)
+            with ThreadPoolExecutor(4) as callers:
+                found = list(callers.map(lambda start: model.encode(TEXTS[start:], deterministic=True), range(8)))
+            failed += [start for start, vectors in enumerate(found) if (vectors != expected[start:]).any()]
+            assert torch.get_num_threads() == number
+            with ThreadPoolExecutor(1) as later:
+                assert later.submit(torch.get_num_threads).result() == number
+    finally:
+        torch.set_num_threads(threads)
+    assert not failed
+
+
+def test_each_batch_is_computed_by_one_thread(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after the first operation of a thread, at which torch sets its number of threads."""
+    threads, numbers = torch.get_num_threads(), []
+    monkeypatch.setattr(deterministic, "within_memory", lambda *_: numbers.append(torch.get_num_threads()))
+    monkeypatch.setattr(deterministic, "_pools", {})
+    try:
+        torch.set_num_threads(3)
+        model.encode(TEXTS, deterministic=True)
+        assert set(numbers) == {1}
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_processes_do_not_matter(model: SentenceEncoder, expected: np.ndarray, tmp_path: Path) -> None:
+    np.save(tmp_path / "texts.npy", TEXTS)
+    dtype = str(model.dtype).removeprefix("torch.")
+    program = [sys.executable, "-c", PROGRAM, "2", str(tmp_path / "texts.npy"), dtype, str(tmp_path / "vectors.npy")]
+    subprocess.run(program, check=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "vectors.npy"), expected)
+
+
+def test_pools_and_batchers_do_not_matter(model: SentenceEncoder, expected: np.ndarray) -> None:
+    with model.pool(["cpu", "cpu"]) as pool:
+        np.testing.assert_array_equal(model.encode(TEXTS, deterministic=True, pool=pool, chunk_size=13), expected)
+    with model.batcher() as batcher, ThreadPoolExecutor(8) as callers:
+        vectors = list(callers.map(lambda text: batcher.encode(text, deterministic=True), TEXTS))
+    np.testing.assert_array_equal(vectors, expected)
+
+
+def test_every_result(tmp_path: Path) -> None:
+    """Truncated, normalized, quantized, after a dense layer, by a module that is watched, and tokens."""
+    transformer = Transformer(small.bert(tmp_path / "bert"))
+    dense = Dense(16, 12, activation="GELU")
+    encoder = SentenceEncoder(transformer, Pooling("mean"), dense, Normalize(), device="cpu")
+    for watch in (False, True):
+        if watch:  # Hooks want to see the module run, so that there are no copies of its weights.
+            transformer.auto_model.register_forward_hook(lambda *_: None)
+        for options in (
+            {"truncate_dim": 7, "normalize_embeddings": True},
+            {"precision": "ubinary"},
+            {"prompt": "red "},
+        ):
+            together = encoder.encode(TEXTS, deterministic=True, on_truncate="ignore", **options)
+            for row in (1, 8, 62):
+                alone = encoder.encode([TEXTS[row]], deterministic=True, on_truncate="ignore", **options)
+                np.testing.assert_array_equal(alone[0], together[row])
+        tokens = {"output_value": "token_embeddings", "on_truncate": "ignore", "deterministic": True}
+        together = encoder.encode(TEXTS, **tokens)
+        for row in (1, 8, 62):
+            assert torch.equal(encoder.encode(TEXTS[row], **tokens), together[row])
+
+
+def test_scores_of_pairs(tmp_path: Path) -> None:
+    scorer = CrossEncoder(pairs.folder(tmp_path / "scorer"), device="cpu")
+    given = list(zip(TEXTS, reversed(TEXTS), strict=True))
+    scores = scorer.predict(given, deterministic=True, on_truncate="ignore")
+    for row in (0, 9, 30):
+        assert scorer.predict(given[row], deterministic=True, on_truncate="ignore") == scores[row]
+
+
+def test_changed_weights_are_seen(tmp_path: Path) -> None:
+    encoder = SentenceEncoder(Transformer(small.bert(tmp_path / "bert")), Pooling("mean"), device="cpu")
+    before = encoder.encode(TEXTS[:5], deterministic=True)
+    with torch.no_grad():
+        encoder[0].auto_model.encoder.layer[0].output.dense.weight.mul_(1.5)
+    after = encoder.encode(TEXTS[:5], deterministic=True)
+    assert np.abs(after - before).max() > 1e-3
+    np.testing.assert_allclose(after, encoder.encode(TEXTS[:5]), atol=1e-6)
+
+
+def test_a_text_too_large_is_named(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Fused, "forward", full)
+        with pytest.raises(torch.OutOfMemoryError, match=r"sentences\[1\], \d+ tokens, does not fit"):
+            model.encode(["red", "red green blue"], deterministic=True)
+    model.encode(["red"], deterministic=True)
+
+
+def test_shapes_depend_on_the_length_alone() -> None:
+    """What holds on every device, also where the bits cannot be looked at."""
+    shapes: dict[int, set[int]] = {}
+    for texts in (1, 3, 100, 1000):
+        lengths = random.integers(0, 90, texts)
+        plan = fixed_plan(lengths, 64)
+        assert sorted(row for rows, _ in plan for row in rows.tolist()) == list(range(texts))
+        for rows, batch in plan:
+            assert set(rows) == set(batch)
+            assert len({*lengths[batch]}) == 1
+            shapes.setdefault(int(lengths[rows[0]]), set()).add(len(batch))
+    assert all(sizes == {max(1, 64 // max(1, length))} for length, sizes in shapes.items())

@@ -1,0 +1,53 @@
+"""The hash of a model changes with what its vectors depend on, and with nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from sbert import Pooling, SentenceEncoder
+from sbert.modules import WordEmbeddings
+from sbert.pipeline.fingerprint import digest_of_model
+
+
+class Own(torch.nn.Module):
+    """A module of the caller's own."""
+
+    def __init__(self, value: Any, buffer: float = 1.0) -> None:
+        super().__init__()
+        self.value = value
+        self.calls = object()
+        self._calls = random.random()
+        self.register_buffer("scale", torch.tensor(buffer, dtype=torch.bfloat16), persistent=False)
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        self._calls += 1
+        return vectors * self.get_buffer("scale")
+
+
+def test_the_hash_of_modules_of_the_callers_own() -> None:
+    words = [WordEmbeddings(["red", "fox"], torch.eye(2)), Pooling()]
+
+    def digest(*values: Any) -> str:
+        model = SentenceEncoder(*words, Own(*values), device="cpu")
+        before = digest_of_model(model)
+        model.encode("red fox")
+        assert digest_of_model(model) == before
+        return before
+
+    made: list[Callable[[], tuple[Any, ...]]] = [
+        lambda: (1.0,),
+        lambda: (3.0,),
+        lambda: ({"a": [1, None]},),
+        lambda: ({"a": [2, None]},),
+        lambda: (torch.arange(3000.0),),
+        lambda: (torch.arange(3000.0).index_fill(0, torch.tensor(1500), 0.0),),
+        lambda: (np.float32(0.5),),
+        lambda: (1.0, 2.0),
+    ]
+    assert [digest(*make()) for make in made] == (first := [digest(*make()) for make in made])
+    assert len(set(first)) == len(made)

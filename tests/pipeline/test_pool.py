@@ -1,0 +1,382 @@
+"""Pools of worker processes: the same vectors as one process, whatever happens to the workers and to their parent."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import CrossEncoder, SentenceEncoder, StaticEmbedding
+from sbert.evaluation import SimilarityEvaluator
+from sbert.pipeline import processes, workers
+from sbert.pipeline.processes import Processes
+from sbert.pipeline.workers import Order, WorkerError
+from tests import small
+from tests.pipeline import orders
+
+TEXTS = [f"{a} {b} {c}" for a in ("red fox", "lake") for b in ("one", "two", "three") for c in small.CORPUS[:2]] * 4
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are looked at in /proc")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small.bert(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> SentenceEncoder:
+    return SentenceEncoder(folder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def pool(model: SentenceEncoder) -> Iterator[Processes]:
+    with model.pool(["cpu", "cpu"]) as pool:
+        yield pool
+
+
+def ask(pool: Processes, function: Any, *arguments: Any, times: int = 1) -> list[Any]:
+    return list(pool.map(Order(function, arguments, f"rows[{row}]") for row in range(times)))
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(ids: list[int], seconds: float = 10) -> bool:
+    """Whether processes end within a time."""
+    end = time.monotonic() + seconds
+    while any(map(is_alive, ids)) and time.monotonic() < end:
+        time.sleep(0.02)
+    return not any(map(is_alive, ids))
+
+
+# ------------------------------------------------------------------------------------------------- vectors and windows
+
+
+def test_a_pool_is_used_in_place_of_its_model(model: SentenceEncoder, pool: Processes, tmp_path: Path) -> None:
+    expected = model.encode(TEXTS)
+    for size in (None, 1, 5, 1000):
+        assert np.allclose(pool.encode(TEXTS, chunk_size=size), expected, atol=1e-6)
+        assert np.allclose(pool.encode(iter(TEXTS), chunk_size=size), expected, atol=1e-6)
+    assert np.array_equal(pool.encode_query(TEXTS, deterministic=True), model.encode(TEXTS, deterministic=True))
+    assert np.array_equal(pool.encode(TEXTS, precision="ubinary"), model.encode(TEXTS, precision="ubinary"))
+    assert pool.get_sentence_embedding_dimension() == 16
+    evaluator = SimilarityEvaluator(TEXTS[:9], TEXTS[3:12], np.linspace(0, 1, 9))
+    assert evaluator(pool) == pytest.approx(evaluator(model), abs=1e-5)
+    assert np.allclose(pool.encode(iter(TEXTS), out=tmp_path / "vectors.npy"), expected, atol=1e-6)
+
+
+def test_truncated_texts_are_one_warning(folder: Path, model: SentenceEncoder, pool: Processes) -> None:
+    long = ["one " * 100, "two", "three " * 100, "two", "one " * 100]
+    with pytest.warns(UserWarning, match="3 of 5 sentences were truncated") as caught:
+        pool.encode(long, chunk_size=1)
+    assert len(caught) == 1
+    with pytest.raises(ValueError, match=r"sentences\[2\] has more than"):
+        pool.encode(long[1:2] * 2 + long, chunk_size=1, on_truncate="error")
+    with pytest.raises(ValueError, match="made for another model"):
+        SentenceEncoder(folder, device="cpu").encode(TEXTS, pool=pool)
+    model.max_seq_length, before = 5, model.max_seq_length
+    try:
+        assert np.allclose(
+            pool.encode(TEXTS, on_truncate="ignore"), model.encode(TEXTS, on_truncate="ignore"), atol=1e-6
+        )
+    finally:
+        model.max_seq_length = before
+
+
+def test_an_error_has_the_traceback_of_the_worker(pool: Processes) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        ask(pool, orders.private_bytes_of, "no such file")
+    cause = caught.value.__cause__
+    assert isinstance(cause, WorkerError)
+    assert 'orders.py", line' in str(cause)
+    assert "in private_bytes_of" in str(cause)
+
+
+def test_who_is_done_takes_the_next_window_and_order_is_kept(pool: Processes, tmp_path: Path) -> None:
+    ask(pool, orders.pid, 0.2, times=2)
+    done = ask(pool, orders.slow_for_one, str(tmp_path / "slow"), times=12)
+    assert sorted(Counter(done).values()) == [1, 11]
+    assert 1 in (done.count(done[0]), done.count(done[1]))  # What took longest was one of the first two, and still is.
+
+
+def test_orders_are_read_as_far_ahead_as_workers_need(pool: Processes) -> None:
+    read = 0
+
+    def endless() -> Iterator[Order]:
+        nonlocal read
+        while True:
+            read += 1
+            yield Order(orders.pid, (0.01,), "rows")
+
+    results = pool.map(endless())
+    for taken in range(30):
+        next(results)
+        time.sleep(0.005)
+        assert read <= taken + 2 + processes._AHEAD * 2
+    results.close()  # type: ignore[attr-defined]
+
+
+def test_threads_share_a_pool(model: SentenceEncoder, pool: Processes) -> None:
+    parts = [TEXTS[start : start + 20] for start in range(8)]
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda part: pool.encode(part, chunk_size=3), parts))
+    for part, vectors in zip(parts, found, strict=True):
+        assert np.allclose(vectors, model.encode(part), atol=1e-6)
+
+
+@pytest.mark.slow
+def test_pairs_are_scored_by_a_pool(folder: Path) -> None:
+    scorer = CrossEncoder(folder, device="cpu", classes=1)
+    pairs = list(zip(TEXTS, reversed(TEXTS), strict=True))
+    with scorer.pool(["cpu"]) as pool:
+        assert np.allclose(pool.predict(pairs, chunk_size=7), scorer.predict(pairs), atol=1e-6)
+        assert pool.predict(pairs[0]).shape == ()
+        ranked = pool.rank("red fox", TEXTS, chunk_size=7, deterministic=True)
+    assert ranked == scorer.rank("red fox", TEXTS, deterministic=True)
+    with pytest.raises(RuntimeError, match="the pool is closed"):
+        pool.rank("red fox", TEXTS)
+
+
+def test_each_worker_has_its_share_of_threads_and_cores(model: SentenceEncoder, pool: Processes) -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert ask(pool, orders.settings) == [(max(1, torch.get_num_threads() // 2), max(1, cores // 2))]
+
+
+# ----------------------------------------------------------------------------------------------------- killed processes
+
+
+def test_a_killed_worker_is_replaced(model: SentenceEncoder, pool: Processes, tmp_path: Path) -> None:
+    expected = model.encode(TEXTS)
+    for _ in range(5):
+        os.kill(ask(pool, orders.pid)[0], signal.SIGKILL)
+        assert np.allclose(pool.encode(TEXTS, chunk_size=2), expected, atol=1e-6)
+    assert ask(pool, orders.die, str(tmp_path / "deaths"), 2)[0] > 0  # Two deaths are not too many.
+    with pytest.raises(RuntimeError, match=r"rows\[0\] ended 3 workers, .*smaller"):
+        ask(pool, orders.die)
+    assert np.allclose(pool.encode(TEXTS), expected, atol=1e-6)
+    assert pool._workers.starter is not None
+    pool._workers.starter[0].kill()  # The process that new workers are forked from.
+    os.kill(ask(pool, orders.pid)[0], signal.SIGKILL)
+    assert len(set(ask(pool, orders.pid, 0.1, times=4))) == 2
+    assert np.allclose(pool.encode(TEXTS), expected, atol=1e-6)
+
+
+def test_weights_are_shared_and_workers_end_with_the_pool() -> None:
+    """Workers share all that one process has loaded and prepared for this CPU, and most of the interpreter's memory."""
+    tokenizer = small.wordpiece()
+    weights = torch.zeros(tokenizer.get_vocab_size(), 1 << 19)
+    model = SentenceEncoder(StaticEmbedding(tokenizer, weights), device="cpu")
+    with model.pool(["cpu", "cpu"]) as own:
+        own.encode(["one", "two"])
+        private = ask(own, orders.private_bytes_of)[0]
+        assert private < weights.nbytes / 3, f"{private:,} bytes of its own, {weights.nbytes:,} bytes of weights"
+        ids = ask(own, orders.pid, 0.1, times=4)
+        waiting = own.map([Order(orders.pid, (60,), "rows")] * 3)
+        threading.Timer(0.3, own.close).start()
+        with pytest.raises(RuntimeError, match="the pool was closed while it was in use"):
+            next(waiting)
+    assert gone(ids)
+    with pytest.raises(RuntimeError, match="the pool is closed"):
+        own.encode(TEXTS)
+
+
+@pytest.mark.slow
+def test_processes_that_are_no_forks(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on an accelerator, and on systems that cannot fork."""
+    monkeypatch.setattr(workers, "_FORKS", False)
+    with model.pool(["cpu"]) as own:
+        ids = ask(own, orders.pid)
+        os.kill(ids[0], signal.SIGKILL)
+        ask(own, print)  # What is printed is no reply.
+        assert np.allclose(own.encode(TEXTS, chunk_size=3), model.encode(TEXTS), atol=1e-6)
+        ids += ask(own, orders.pid)
+    assert gone(ids)
+
+
+def test_a_forked_process_needs_a_pool_of_its_own(pool: Processes) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            pool.encode(TEXTS)
+        except RuntimeError as error:
+            os._exit(3 if "make one in this process" in str(error) else 4)
+        os._exit(5)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+
+
+def test_a_forked_process_leaves_the_pool_to_its_parent(pool: Processes) -> None:
+    expected = pool.encode(TEXTS)
+    child = os.fork()
+    if child == 0:
+        pool.close()
+        weakref.finalize._exitfunc()  # type: ignore[attr-defined]  # As sys.exit() does.
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.kill(ask(pool, orders.pid)[0], signal.SIGKILL)
+    assert np.allclose(pool.encode(TEXTS), expected, atol=1e-6)
+
+
+# --------------------------------------------------------------------------------------------------- what goes to them
+
+
+class Word(str):
+    """A class that workers cannot import, as one of a script is."""
+
+
+def test_texts_and_orders_of_classes_that_workers_do_not_have(
+    model: SentenceEncoder, pool: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Word, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "Word", Word, raising=False)
+    assert np.allclose(pool.encode([Word("one"), "two"]), model.encode(["one", "two"]), atol=1e-6)
+    with pytest.raises(RuntimeError, match="put classes and functions of your own into a module"):
+        ask(pool, orders.pid, Word("one"))
+    with pytest.raises((AttributeError, pickle.PicklingError), match="pickle"):
+        ask(pool, orders.not_picklable)
+    assert len(ask(pool, orders.pid, times=2)) == 2
+
+
+def test_changes_of_the_model(folder: Path) -> None:
+    model = SentenceEncoder(folder, device="cpu")
+    with model.pool(["cpu"]) as pool:
+        with pytest.raises(AttributeError, match="set it on the model"):
+            pool.max_seq_length = 3
+        with torch.no_grad():
+            next(model.parameters()).mul_(2)
+        with pytest.raises(ValueError, match="weights have changed since the pool was made; make a new one"):
+            pool.encode(TEXTS)
+
+
+def test_a_pool_that_is_not_closed_is_freed(model: SentenceEncoder) -> None:
+    pool = model.pool(["cpu"])
+    ids = ask(pool, orders.pid)
+    directory, threads = Path(pool._workers._folder), pool._workers._threads
+    del pool
+    gc.collect()
+    assert gone(ids)
+    assert not directory.exists()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_full_disk(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    _, before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before))
+    try:
+        with pytest.raises(OSError, match="set TMPDIR to another folder"):
+            model.pool(["cpu"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, before))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert not list(tmp_path.iterdir())
+
+
+def test_all_cores_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    places = workers._places([torch.device("cpu")] * 3)
+    assert [core for _, _, cores in places for core in cores] == list(range(8))
+    assert all(cores == [] for _, _, cores in workers._places([torch.device("cpu")] * 9))
+
+
+# ----------------------------------------------------------------------------------------------------------- programs
+
+_PROGRAM = """
+import os, sys, threading, time
+print("started")
+sys.path.insert(0, {root!r})
+from sbert import SentenceEncoder
+from tests.pipeline import orders
+from sbert.pipeline.workers import Order
+model = SentenceEncoder({folder!r}, device="cpu")
+"""
+_BUSY = """
+pool = model.pool(["cpu", "cpu"])
+ids = list(pool.map([Order(orders.pid, (0.3,), "rows")] * 2))
+print(*ids, pool._workers.starter[0].pid, flush=True)
+list(pool.map([Order(orders.pid, (600,), "rows")] * 9))
+"""
+_UNGUARDED = """
+print(model.encode(["one", "two"] * 5, device=["cpu", "cpu"]).shape)
+class Mine(type(model[1])): pass
+own = SentenceEncoder(model[0], Mine("mean"), device="cpu")
+try:
+    own.encode(["one"], device=["cpu"])
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def started(folder: Path, code: str, *command: str) -> subprocess.Popen[str]:
+    """A program in a process group of its own; ``command`` is what Python gets."""
+    whole = _PROGRAM.format(root=str(ROOT), folder=str(folder)) + code
+    if command[0] == "-c":
+        command = ("-c", whole)
+    else:
+        Path(command[0]).write_text(whole)
+    return subprocess.Popen(
+        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_their_parent(folder: Path, number: signal.Signals) -> None:
+    """A program without a file, as a notebook is; an interrupt reaches its whole group, as that of the keyboard."""
+    program = started(folder, _BUSY, "-c")
+    assert program.stdout is not None
+    assert program.stdout.readline() == "started\n"
+    ids = list(map(int, program.stdout.readline().split()))
+    time.sleep(0.2)
+    assert all(map(is_alive, ids))
+    (os.killpg if number == signal.SIGINT else os.kill)(program.pid, number)
+    _, errors = program.communicate(timeout=20)
+    assert gone(ids)
+    assert errors.count("Traceback") == errors.count("KeyboardInterrupt") == (number == signal.SIGINT)
+
+
+@pytest.mark.slow
+def test_a_script_without_a_guard(folder: Path, tmp_path: Path) -> None:
+    output, errors = started(folder, _UNGUARDED, str(tmp_path / "script.py")).communicate(timeout=60)
+    lines = output.splitlines()
+    assert lines[:2] == ["started", "(10, 16)"], errors
+    assert "put classes and functions of your own into a module that can be imported" in lines[2]
+    assert "Mine" in lines[2]
+
+
+@pytest.mark.slow
+def test_commands_take_devices(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(TEXTS))
+    command = [sys.executable, "-m", "sbert", "search", str(folder), str(path), "red fox", "--json"]
+    one, several = (
+        subprocess.run([*command, *more], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+        for more in (("--device", "cpu"), ("--devices", "cpu,cpu", "--no-cache"))
+    )
+    assert one.count("\n") == 10
+    assert several == one

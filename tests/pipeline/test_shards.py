@@ -1,0 +1,131 @@
+"""Shards: rows dealt in stripes, files with manifests, and joining them in order."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sbert import SentenceEncoder
+from sbert.data import Texts
+from sbert.pipeline.outputs import VectorFiles
+from sbert.pipeline.shards import merge, status
+from tests.pipeline.test_journal import ROWS, TEXTS, contents, encode, small_windows, stopped, words  # noqa: F401
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet", "folder/"])
+@pytest.mark.parametrize("shards", [1, 3, 20])  # There are 11 stripes.
+def test_merge(words: SentenceEncoder, tmp_path: Path, name: str, shards: int) -> None:  # noqa: F811
+    out = f"{tmp_path}/{name}"
+    for index in reversed(range(shards)):
+        encode(words, out, shard=(index, shards))
+    merged = VectorFiles([merge(out)])
+    np.testing.assert_array_equal(np.asarray(merged), words.encode(TEXTS))
+    assert [part.state for part in status(out)] == ["done"] * (shards + 1)
+    if name == "v.parquet":
+        parquet = pytest.importorskip("pyarrow.parquet")
+        assert parquet.read_table(out)["id"].to_pylist() == list(range(ROWS))
+
+
+def test_no_texts(words: SentenceEncoder, tmp_path: Path) -> None:  # noqa: F811
+    for name in ("v.npy", "v.parquet", "folder/"):
+        out = f"{tmp_path}/{name}"
+        assert encode(words, out, []).shape == (0, 6)
+        for index in range(2):
+            assert encode(words, out, [], shard=(index, 2)).shape == (0, 6)
+        assert VectorFiles([merge(out)]).shape == (0, 6)
+
+
+def test_finished_shards_are_kept(words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    out = tmp_path / "v.npy"
+    encode(words, out, shard=(0, 2))
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    monkeypatch.setattr("sbert.pipeline.encode.SentenceEncoding.each", lambda *_: pytest.fail("encoded again"))
+    monkeypatch.setattr("sbert.pipeline.encode.SentenceEncoding.vectors", lambda *_: np.zeros((0, 6)))
+    assert encode(words, out, shard=(np.int64(0), 2)).shape == (43, 6)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == times
+    with pytest.raises(ValueError, match="was written from other texts"):
+        encode(words, out, [*TEXTS[:-1], "sea"], shard=(0, 2))
+
+
+def test_what_merge_refuses(words: SentenceEncoder, tmp_path: Path) -> None:  # noqa: F811
+    out = tmp_path / "v.npy"
+    with pytest.raises(FileNotFoundError, match="there are no shards"):
+        merge(out)
+    for index in (0, 2):
+        encode(words, out, shard=(index, 3))
+    with pytest.raises(FileNotFoundError, match=r"1 of 3 shards are missing or not finished: v-00001-of-00003\.npy"):
+        merge(out)
+    stopped(words, out, 49, shard=(1, 3))
+    assert [(part.state, part.rows) for part in status(out)] == [("done", 32), ("stopped", 16), ("done", 24)]
+    encode(words, out, shard=(1, 3))
+    whole = contents(tmp_path)
+    assert "json" not in " ".join(whole)  # Else a later call would read a folder's manifests as texts.
+
+    def refused(message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            merge(out)
+        assert not out.exists()
+        for name, content in whole.items():
+            (tmp_path / name).write_bytes(content)
+
+    encode(words, out, [*TEXTS, "sea"], shard=(1, 3), resume=False)
+    refused("was written from other texts")
+    encode(words, out, shard=(2, 3), resume=False, normalize_embeddings=True)
+    refused("was written with normalize=True")
+    for name in whole:
+        damaged = bytearray(whole[name])
+        damaged[len(damaged) // 2] ^= 4
+        (tmp_path / name).write_bytes(damaged)
+        refused("is damaged|missing or damaged")
+    os.replace(tmp_path / "v-00001-of-00003.npy", tmp_path / "spare")
+    os.link(tmp_path / "v-00002-of-00003.npy", tmp_path / "v-00001-of-00003.npy")
+    refused("missing or damaged")
+    (tmp_path / "v-00001-of-00004.npy").touch()
+    refused("files of 3 shards and 4 shards")
+
+
+def test_a_folder_of_files(words: SentenceEncoder, tmp_path: Path) -> None:  # noqa: F811
+    out = f"{tmp_path}/folder/"
+    found: Any = encode(words, out)
+    assert isinstance(found, VectorFiles)
+    assert found.rows == [32, 32, 19]
+    np.testing.assert_array_equal(np.asarray(found), words.encode(TEXTS))
+    assert [part.state for part in status(out)] == ["done"] * 3
+    with pytest.raises(ValueError, match="pass resume=False"):
+        encode(words, out, TEXTS[:32])
+    assert encode(words, out, TEXTS[:32], resume=False).rows == [32]
+    assert [part.rows for part in status(out)] == [32]
+    with pytest.raises(ValueError, match="no room for the columns"):
+        encode(words, out, Texts.of(TEXTS, id=range(ROWS)))
+    encode(words, out, resume=False)
+    stopped(words, tmp_path / "folder", 45, resume=False)
+    assert [part.state for part in status(out)] == ["done", "missing"]
+    assert encode(words, out).rows == [32, 32, 19]  # It goes on without resume=False.
+
+
+def test_files_of_the_user_are_kept(words: SentenceEncoder, tmp_path: Path) -> None:  # noqa: F811
+    mine = {"vectors-00000.npy": b"mine", "vectors-00007.npy": b"mine", "vectors.json": b"{}"}
+    for name, content in mine.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match="has no manifest, and may be yours; move it"):
+        encode(words, tmp_path)
+    assert contents(tmp_path) == mine
+    encode(words, tmp_path, resume=False)
+    assert contents(tmp_path).items() >= {name: mine[name] for name in ("vectors-00007.npy", "vectors.json")}.items()
+    assert [part.state for part in status(tmp_path)] == ["done"] * 3
+
+
+def test_links(words: SentenceEncoder, tmp_path: Path) -> None:  # noqa: F811
+    """Status and merge follow them as encode does."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "l.npy").symlink_to(tmp_path / "real" / "r.npy")
+    for index in range(2):
+        encode(words, tmp_path / "l.npy", shard=(index, 2))
+    assert [part.state for part in status(tmp_path / "l.npy")] == ["done", "done"]
+    (tmp_path / "real" / "r-00000-of-00000.npy").touch()
+    assert merge(tmp_path / "l.npy") == tmp_path / "real" / "r.npy"
+    np.testing.assert_array_equal(np.load(tmp_path / "l.npy"), words.encode(TEXTS))

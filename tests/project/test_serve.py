@@ -1,0 +1,190 @@
+"""The example that serves vectors over HTTP as OpenAI does: a program of its own, asked over a socket."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sbert import SentenceEncoder
+from tests import small
+
+SERVE = Path(__file__).parent.parent.parent / "examples" / "serve.py"
+
+pytestmark = pytest.mark.slow
+for package in ("fastapi", "uvicorn"):
+    pytest.importorskip(package, reason="the example needs FastAPI and uvicorn, which the library does not")
+
+
+class Server:
+    """The program, and its answers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                "-u",
+                str(SERVE),
+                "--model",
+                folder,
+                "--port",
+                "0",
+                "--max-texts",
+                "3000",
+                "--max-queue",
+                "4",
+            ],
+            env={**os.environ, "PYTHONPATH": str(SERVE.parent.parent)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.said: list[str] = []
+        for line in self.process.stdout:
+            self.said.append(line)
+            if found := re.search(r"http://127.0.0.1:(\d+)", line):
+                self.port = int(found[1])
+                break
+        else:
+            pytest.fail("".join(self.said))
+        self.reading = threading.Thread(target=lambda: self.said.extend(self.process.stdout or ()))
+        self.reading.start()
+
+    def ask(self, path: str, body: Any = None, **more: Any) -> tuple[int, Any]:
+        """The status, and what the JSON of the answer says."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("GET" if body is None else "POST", path, body, **more)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    def embed(self, given: Any, **fields: Any) -> tuple[int, Any]:
+        body = {"model": str(self.folder), "input": given, **fields}
+        return self.ask("/v1/embeddings", json.dumps(body))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    made = Server(small.bert(tmp_path_factory.mktemp("serve") / "bert"))
+    yield made
+    with made.process:  # Which closes its output.
+        made.process.kill()
+        made.reading.join()
+
+
+@pytest.fixture(scope="module")
+def expected(server: Server) -> np.ndarray:
+    return SentenceEncoder(server.folder, device="cpu").encode(small.TEXTS, normalize_embeddings=True)
+
+
+def test_vectors(server: Server, expected: np.ndarray) -> None:
+    status, answer = server.embed(small.TEXTS)
+    assert (status, answer["object"], answer["model"]) == (200, "list", str(server.folder))
+    assert [(entry["object"], entry["index"]) for entry in answer["data"]] == [("embedding", row) for row in range(8)]
+    np.testing.assert_allclose([entry["embedding"] for entry in answer["data"]], expected, atol=1e-6)
+    model = SentenceEncoder(server.folder, device="cpu")
+    assert answer["usage"] == dict.fromkeys(
+        ("prompt_tokens", "total_tokens"), int(model.tokens(small.TEXTS).offsets[-1])
+    )
+    one = server.embed(small.TEXTS[1], encoding_format="base64")[1]["data"][0]["embedding"]
+    np.testing.assert_allclose(np.frombuffer(base64.b64decode(one), "<f4"), expected[1], atol=1e-6)
+    short = np.array(server.embed(small.TEXTS[1], dimensions=4, user="me")[1]["data"][0]["embedding"])
+    np.testing.assert_allclose(short, expected[1, :4] / np.linalg.norm(expected[1, :4]), atol=1e-6)
+
+
+def test_a_body_in_pieces(server: Server) -> None:
+    body = json.dumps({"model": str(server.folder), "input": "A cat."}).encode()
+    pieces = (body[at : at + 7] for at in range(0, len(body), 7))
+    assert server.ask("/v1/embeddings", pieces, encode_chunked=True, headers={"Transfer-Encoding": "chunked"})[0] == 200
+
+
+def test_many_callers(server: Server, expected: np.ndarray) -> None:
+    """A full queue is 429, which the callers try again."""
+
+    def call(row: int) -> int:
+        tries = 1
+        while (answer := server.embed(small.TEXTS[row % 8]))[0] == 429:
+            assert answer[1]["error"]["type"] == "server_error"
+            tries += 1
+        np.testing.assert_allclose(answer[1]["data"][0]["embedding"], expected[row % 8], atol=1e-6)
+        return tries
+
+    with ThreadPoolExecutor(16) as threads:
+        tries = sum(threads.map(call, range(160)))
+    metrics = server.ask("/metrics")[1]
+    assert metrics["waiting"] == 0
+    assert metrics["refused"] >= tries - 160
+    assert metrics["requests"] >= 160
+
+
+@pytest.mark.parametrize(
+    ("given", "fields", "status", "message"),
+    [
+        ([1, 2, 3], {}, 400, "token ids are not supported"),
+        ([[1, 2, 3]], {}, 400, "token ids are not supported"),
+        ([], {}, 400, "input has 0 texts; send 1 to 3000"),
+        (["a"] * 3001, {}, 400, "input has 3001 texts"),
+        (["a", "lake " * 100], {}, 400, r"input\[1\] has more than 64 tokens"),
+        ("a" * 9_000_000, {}, 413, "more than 8000000 bytes"),
+        ("a", {"model": "other"}, 404, "the model 'other' is not here"),
+        ("a", {"dimensions": 17}, 400, "dimensions is 17; use 1 to 16"),
+        ("a", {"dimensions": "4"}, 400, "dimensions is '4'"),
+        ("a", {"encoding_format": "hex"}, 400, "use 'float' or 'base64'"),
+    ],
+)
+def test_what_is_refused(server: Server, given: Any, fields: dict[str, Any], status: int, message: str) -> None:
+    found, answer = server.embed(given, **fields)
+    assert found == status
+    assert re.search(message, answer["error"]["message"])
+    assert answer["error"]["type"] == "invalid_request_error"
+
+
+def test_other_paths(server: Server) -> None:
+    for body in ("", "[]", "{", '"text"', '{"model": "x"}', "null", "[" * 100_000):
+        assert server.ask("/v1/embeddings", body)[0] == 400
+    assert server.ask("/nowhere")[0] == 404
+    assert server.ask("/health") == (200, {"status": "ok"})
+    assert [entry["id"] for entry in server.ask("/v1/models")[1]["data"]] == [str(server.folder)]
+
+
+def test_the_client_of_openai(server: Server, expected: np.ndarray) -> None:
+    openai = pytest.importorskip("openai", reason="the client of OpenAI is not installed")
+    client = openai.OpenAI(api_key="none", base_url=f"http://127.0.0.1:{server.port}/v1")
+    for options in ({}, {"encoding_format": "float"}):
+        answer = client.embeddings.create(model=str(server.folder), input=small.TEXTS, **options)
+        np.testing.assert_allclose([entry.embedding for entry in answer.data], expected, atol=1e-6)
+    with pytest.raises(openai.BadRequestError, match="token ids are not supported"):
+        client.embeddings.create(model=str(server.folder), input=[[1, 2]])
+    assert [entry.id for entry in client.models.list()] == [str(server.folder)]
+
+
+def test_it_answers_before_it_ends(server: Server) -> None:
+    """The last test of this server. What has been asked for at SIGTERM is answered."""
+    before = server.ask("/metrics")[1]["batches"]
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(server.embed, [" ".join([text] * 3) for text in small.TEXTS[:2]] * 1500)
+        while server.ask("/metrics")[1]["batches"] == before:
+            assert not waiting.done()
+        server.process.send_signal(signal.SIGTERM)
+        status, answer = waiting.result(60)
+    assert (status, len(answer["data"])) == (200, 3000)
+    assert server.process.wait(30) in (0, -signal.SIGTERM)
+    server.reading.join(30)
+    assert re.search(r"\d+ requests, .* tokens per batch", "".join(server.said))
