@@ -17,7 +17,7 @@ from sbert.backends.activations import Activation
 from sbert.backends.architectures import Backbone, Layer, describe
 from sbert.backends.bands import Band, BandAttention, bands, dropout_mask, dropped
 from sbert.backends.hooks import ALL, walk, watched
-from sbert.backends.linear import rounded
+from sbert.backends.linear import product, rounded, uses_onednn
 from sbert.backends.packed import positions
 from sbert.batch import TokenBatch
 
@@ -65,7 +65,7 @@ class CpuTraining:
             if backbone.widen is not None:
                 x = F.linear(x, backbone.widen.weight.to(dtype), backbone.widen.bias.to(dtype))
             tokens = len(x)
-            if dtype.itemsize < 4 or tokens > 1024:  # In float32, oneDNN is used for large products only.
+            if dtype.itemsize < 4 or tokens > 1024 or uses_onednn(dtype):  # Otherwise MKL multiplies.
                 x = F.pad(x, (0, 0, 0, rounded(tokens) - tokens))
             divided = bands(batch, backbone.heads, dtype)
             for layer in backbone.layers:
@@ -105,14 +105,14 @@ class _LayerStep(torch.autograd.Function):
         w, b = _concatenated([qw, kw, vw], x), _concatenated([qb, kb, vb], x)
         ow, ob, uw, ub, dw, db = (part.to(x.dtype) for part in (ow, ob, uw, ub, dw, db))
         shape = x.shape[1:]
-        mixed, saved = attention.forward(torch.addmm(b, x, w.t()))
-        out = torch.addmm(ob, mixed, ow.t())
+        mixed, saved = attention.forward(product(x, w, b))
+        out = product(mixed, ow, ob)
         mask1 = dropout_mask(out.shape, _probability(layer.out_dropout), out)
         h1 = dropped(out, mask1).add_(x)
         y1, mean1, rstd1 = torch.native_layer_norm(h1, shape, n1w, n1b, layer.attention_norm.eps)
-        up = torch.addmm(ub, y1, uw.t())
+        up = product(y1, uw, ub)
         activated = activation.apply(up)
-        down = torch.addmm(db, activated, dw.t())
+        down = product(activated, dw, db)
         mask2 = dropout_mask(down.shape, _probability(layer.down_dropout), down)
         h2 = dropped(down, mask2).add_(y1)
         y2, mean2, rstd2 = torch.native_layer_norm(h2, shape, n2w, n2b, layer.norm.eps)
@@ -131,18 +131,18 @@ class _LayerStep(torch.autograd.Function):
         shape, all3 = x.shape[1:], [True, True, True]
         g_h2, g_n2w, g_n2b = torch.ops.aten.native_layer_norm_backward(g, h2, shape, mean2, rstd2, n2w, n2b, all3)
         g_down = dropped(g_h2, mask2)
-        g_up = ctx.activation.backward(g_down @ dw, up)
-        g_y1 = torch.addmm(g_h2, g_up, uw)
+        g_up = ctx.activation.backward(product(g_down, dw.t()), up)
+        g_y1 = product(g_up, uw.t()).add_(g_h2)
         g_h1, g_n1w, g_n1b = torch.ops.aten.native_layer_norm_backward(g_y1, h1, shape, mean1, rstd1, n1w, n1b, all3)
         g_out = dropped(g_h1, mask1)
-        g_qkv = ctx.attention.backward(g_out @ ow, saved)
-        g_x = torch.addmm(g_h1, g_qkv, w) if ctx.needs_input_grad[0] else None
-        g_w, g_b = (g_qkv.t() @ x).chunk(3), g_qkv.sum(0).chunk(3)
+        g_qkv = ctx.attention.backward(product(g_out, ow.t()), saved)
+        g_x = product(g_qkv, w.t()).add_(g_h1) if ctx.needs_input_grad[0] else None
+        g_w, g_b = product(g_qkv.t(), x.t()).chunk(3), g_qkv.sum(0).chunk(3)
         return (
             g_x, None, None, None,
             g_w[0], g_b[0], g_w[1], g_b[1], g_w[2], g_b[2],
-            g_out.t() @ mixed, g_out.sum(0), g_n1w, g_n1b,
-            g_up.t() @ y1, g_up.sum(0), g_down.t() @ activated, g_down.sum(0), g_n2w, g_n2b,
+            product(g_out.t(), mixed.t()), g_out.sum(0), g_n1w, g_n1b,
+            product(g_up.t(), y1.t()), g_up.sum(0), product(g_down.t(), activated.t()), g_down.sum(0), g_n2w, g_n2b,
         )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert import TokenBatch, Transformer
-from sbert.backends import bands
+from sbert.backends import bands, linear
 from sbert.backends.architectures import Backbone, describe
 from sbert.backends.cpu_training import CpuTraining
 from sbert.backends.packed import Packed
@@ -235,3 +235,21 @@ def test_frozen_layers_get_no_gradient() -> None:
     assert {n for n, p in module.named_parameters() if p.grad is not None} == {
         n for n, p in module.named_parameters() if "layer.1" in n
     }
+
+
+@pytest.mark.parametrize("vendor", ["AuthenticAMD", "GenuineIntel"])
+def test_single_precision_on_each_processor(vendor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The products of oneDNN and of MKL, forward and backward, agree with double precision."""
+    monkeypatch.setattr(linear, "_processor", lambda: vendor)
+    assert linear.uses_onednn(torch.float32) == (vendor == "AuthenticAMD")
+    module = transformer("bert", torch.float64)
+    expected, _ = both(module, LONG)
+    single = copy.deepcopy(module).float()
+    batch = TokenBatch.from_rows(LONG)
+    torch.manual_seed(0)
+    weights = torch.randn(len(batch.ids), module.dim, dtype=torch.float64).float()
+    values = CpuTraining(single.auto_model).forward(batch)
+    (values * weights).sum().backward()
+    found = [values, *(torch.zeros(()) if p.grad is None else p.grad for p in single.parameters())]
+    for wide, narrow in zip(expected, found, strict=True):
+        torch.testing.assert_close(narrow.double(), wide.double(), rtol=1e-4, atol=1e-4)
