@@ -58,7 +58,7 @@ def search(
         trials: Number of trials in all, with those that the file already holds.
         make: A function from the chosen settings to a trainer with an evaluator. It loads the model, as each trial
             starts from the same weights.
-        storage: A file of the trials. A search with the same file goes on; a trial that was cut off begins again.
+        storage: A file of the trials. A search with the same file goes on; a trial that was interrupted begins again.
         prune: Whether to end a trial whose score is below the median of the others after as many steps, from the sixth
             trial on.
         seed: Seed of the choices.
@@ -135,7 +135,7 @@ def _study(optuna: Any, storage: str | os.PathLike[str] | None, prune: bool, see
     )
     # A resumed search must not choose once more what it chose first.
     study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials))
-    for trial in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):  # Cut off.
+    for trial in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):  # Interrupted.
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
         study.enqueue_trial(trial.params)
     return study
@@ -151,8 +151,7 @@ class _Watch(Callback):
     def on_evaluate(self, progress: Progress) -> None:
         """Report the score."""
         metric = self.config.metric or next(iter(progress.figures))
-        lower = metric.endswith("loss") if self.config.minimize is None else self.config.minimize
-        score, self.sign = float(progress.figures[metric]), -1 if lower else 1
+        score, self.sign = float(progress.figures[metric]), -1 if self.config.lower_is_better(metric) else 1
         if progress.improved:
             self.best = score
         if not math.isnan(score):

@@ -39,7 +39,7 @@ def matching(patterns: Iterable[str], names: Sequence[str], setting: str) -> dic
     """
     found = {}
     for pattern in patterns:
-        matches = [name for name in names if fnmatchcase(name, pattern)]
+        matches = [name for name in names if fnmatchcase(name, str(pattern))]
         if not matches:
             some = ", ".join(names[:3])
             raise ValueError(

@@ -70,7 +70,24 @@ class TensorBoard(_Figures):
             self._writer.close()
 
 
-class WandB(_Figures):
+class _WithRun(_Figures):
+    """Sends them to a run, with which a resumed training goes on."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options: dict[str, Any] = options
+        self._run: Any = None  # Or the module of its functions.
+        self._id: str | None = None
+
+    def state(self) -> State:
+        """The id of the run."""
+        return {"id": self._id}
+
+    def restore(self, state: State) -> None:
+        """Go on with the run of this id."""
+        self._id = state["id"]
+
+
+class WandB(_WithRun):
     """Sends the figures and the settings to Weights & Biases. A resumed run goes on as the same run.
 
     Args:
@@ -80,11 +97,6 @@ class WandB(_Figures):
         >>> WandB(project="cats", mode="offline").options["project"]
         'cats'
     """
-
-    def __init__(self, **options: Any) -> None:
-        self.options: dict[str, Any] = options
-        self._run: Any = None
-        self._id: str | None = None
 
     def log(self, figures: dict[str, float], progress: Progress) -> None:
         """Send figures of this step."""
@@ -103,16 +115,8 @@ class WandB(_Figures):
         if self._run is not None:
             self._run.finish()
 
-    def state(self) -> State:
-        """The id of the run."""
-        return {"id": self._id}
 
-    def restore(self, state: State) -> None:
-        """Go on with the run of this id."""
-        self._id = state["id"]
-
-
-class MLflow(_Figures):
+class MLflow(_WithRun):
     """Sends the figures and the settings to MLflow. A resumed run goes on as the same run.
 
     Args:
@@ -123,14 +127,9 @@ class MLflow(_Figures):
         'cats'
     """
 
-    def __init__(self, **options: Any) -> None:
-        self.options: dict[str, Any] = options
-        self._id: str | None = None
-        self._client: Any = None
-
     def log(self, figures: dict[str, float], progress: Progress) -> None:
         """Send figures of this step."""
-        if self._client is None:
+        if self._run is None:
             try:
                 import mlflow
             except ImportError as error:
@@ -139,18 +138,10 @@ class MLflow(_Figures):
             started = mlflow.start_run(**{**self.options, **same})
             if self._id is None:
                 mlflow.log_params({name: str(value)[:500] for name, value in progress.settings.items()})
-            self._id, self._client = started.info.run_id, mlflow
-        self._client.log_metrics(figures, step=progress.step)
+            self._id, self._run = started.info.run_id, mlflow
+        self._run.log_metrics(figures, step=progress.step)
 
     def on_end(self, progress: Progress) -> None:  # noqa: ARG002
         """Finish the run."""
-        if self._client is not None:
-            self._client.end_run()
-
-    def state(self) -> State:
-        """The id of the run."""
-        return {"id": self._id}
-
-    def restore(self, state: State) -> None:
-        """Go on with the run of this id."""
-        self._id = state["id"]
+        if self._run is not None:
+            self._run.end_run()

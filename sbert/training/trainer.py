@@ -15,7 +15,7 @@ from sbert.inputs.prompts import by_column, column_prompts
 from sbert.losses.module import Data, run_check
 from sbert.losses.signature import Loss, Signature
 from sbert.training.batches import Batches, Dataset
-from sbert.training.callbacks import Callback, as_callbacks
+from sbert.training.callbacks import Callback, EarlyStopping, as_callbacks
 from sbert.training.config import TrainingConfig
 from sbert.training.lazy_rows import AnyRows, IndexedRows, StreamedRows, rows_of_data
 from sbert.training.loop import Run
@@ -102,13 +102,14 @@ class Trainer:
         self.batches: Batches = Batches(model, self._datasets(rows, guide), self.config, guide)
         self.evaluator: Evaluate | Mapping[str, Evaluate] | None = evaluator
         if evaluation_data is not None:
-            several = isinstance(evaluation_data, Mapping)
-            held_out = tables(
-                dict(evaluation_data) if isinstance(evaluation_data, Mapping) else {"data": evaluation_data}
-            )
+            held_out = tables(_held_out(evaluation_data, self._names, loss, self.config.batch_size))
+            if any(isinstance(rows, StreamedRows) for rows in held_out):
+                raise ValueError("evaluation_data is a stream, which may have no end; pass data with a length")
             config = replace(self.config, sampler="in_order", mix="proportional", drop_last=False)
             batches = Batches(model, self._datasets(held_out, guide), config, guide)
-            self.evaluator = _with_losses(evaluator, batches, several)
+            self.evaluator = _with_losses(evaluator, batches, isinstance(evaluation_data, Mapping))
+        if self.evaluator is None:
+            _check_unused(self.config, self.callbacks)
         if model.dtype not in (torch.float32, torch.float64):
             raise ValueError(
                 f"the model's weights are {model.dtype}, too imprecise for small steps; load it with dtype='float32',"
@@ -263,6 +264,23 @@ def _check_classes(rows: AnyRows, model: Any) -> None:
         )
 
 
+def _held_out(given: Any, names: Sequence[str], *settings: Any) -> dict[str, Any]:
+    """Evaluation data by the names of the data sets, which settings by data set need."""
+    found = dict(given) if isinstance(given, Mapping) else {names[0] if len(names) == 1 else "data": given}
+    if not set(found) <= set(names) and any(isinstance(setting, Mapping) for setting in settings):
+        known = ", ".join(map(repr, names))
+        raise ValueError(f"losses or batch sizes are by data set; pass evaluation_data by such names, too: {known}")
+    return found
+
+
+def _check_unused(config: TrainingConfig, callbacks: Sequence[Callback]) -> None:
+    """Warn of settings that say nothing without an evaluator."""
+    unused = [name for name in ("metric", "minimize", "evaluate_first") if getattr(config, name)]
+    unused += ["EarlyStopping" for each in callbacks if isinstance(each, EarlyStopping)]
+    if unused:
+        warn(f"without an evaluator, {', '.join(unused)} changes nothing; pass evaluator= or evaluation_data=")
+
+
 def _with_losses(
     evaluator: Evaluate | Mapping[str, Evaluate] | None, batches: Batches, several: bool
 ) -> Mapping[str, Evaluate]:
@@ -270,7 +288,7 @@ def _with_losses(
 
     def losses(_: Any) -> dict[str, float]:
         found = batches.mean_losses()
-        return {f"{name}_loss": value for name, value in found.items()} if several else {"loss": found["data"]}
+        return {f"{name}_loss" if several else "loss": value for name, value in found.items()}
 
     given = evaluator if isinstance(evaluator, Mapping) else {} if evaluator is None else {"": evaluator}
     return {**given, "evaluation": losses}
