@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sbert.inputs.arguments import check_count, known_arguments
-from sbert.inputs.extras import missing
+from sbert.inputs.extras import needed
 from sbert.training.callbacks import Callback, Progress
 from sbert.training.trainer import Trainer
 
@@ -83,10 +83,8 @@ def search(
         >>> len(found), found[0].score, sorted(found[0].settings)
         (2, 1.0, ['learning_rate', 'schedule'])
     """
-    try:
+    with needed("search()", "optuna", "hyperparameters"):
         import optuna  # type: ignore[import-not-found, unused-ignore]
-    except ImportError as error:
-        raise missing("search()", "optuna", "hyperparameters") from error
     _check_space(space)
     check_count("trials", trials)
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sbert.inputs.extras import missing
+from sbert.inputs.extras import needed
 from sbert.training.callbacks import Callback, Progress, State
 
 
@@ -49,10 +49,8 @@ class TensorBoard(_Figures):
     def log(self, figures: dict[str, float], progress: Progress) -> None:
         """Write figures of this step."""
         if self._writer is None:
-            try:
+            with needed("TensorBoard()", "tensorboard", "train"):
                 from torch.utils.tensorboard import SummaryWriter
-            except ImportError as error:
-                raise missing("TensorBoard()", "tensorboard", "train") from error
             folder = self.folder or os.fspath((progress.folder or Path()) / "tensorboard")
             # After a resume, steps that run again replace those after the checkpoint.
             self._writer = SummaryWriter(folder, purge_step=progress.step)
@@ -101,10 +99,8 @@ class WandB(_WithRun):
     def log(self, figures: dict[str, float], progress: Progress) -> None:
         """Send figures of this step."""
         if self._run is None:
-            try:
+            with needed("WandB()", "wandb", "train"):
                 import wandb
-            except ImportError as error:
-                raise missing("WandB()", "wandb", "train") from error
             same = {} if self._id is None else {"id": self._id, "resume": "allow"}
             self._run = wandb.init(config=dict(progress.settings), **{**self.options, **same})
             self._id = self._run.id
@@ -130,10 +126,8 @@ class MLflow(_WithRun):
     def log(self, figures: dict[str, float], progress: Progress) -> None:
         """Send figures of this step."""
         if self._run is None:
-            try:
+            with needed("MLflow()", "mlflow", "train"):
                 import mlflow
-            except ImportError as error:
-                raise missing("MLflow()", "mlflow", "train") from error
             same = {} if self._id is None else {"run_id": self._id}
             started = mlflow.start_run(**{**self.options, **same})
             if self._id is None:
