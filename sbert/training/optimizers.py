@@ -91,7 +91,7 @@ def make(config: TrainingConfig, parts: Groups) -> list[torch.optim.Optimizer]:
         try:
             from bitsandbytes.optim import AdamW8bit
         except ImportError as error:
-            raise missing("optimizer='adamw_8bit'", "bitsandbytes", "train") from error
+            raise missing("optimizer='adamw_8bit'", "bitsandbytes", "bitsandbytes") from error
         return [AdamW8bit(chosen, **options)]
     matrices = [group for group, part in zip(chosen, parts, strict=True) if part["is_matrix"]]
     others = [group for group, part in zip(chosen, parts, strict=True) if not part["is_matrix"]]

@@ -52,7 +52,7 @@ class TensorBoard(_Figures):
             try:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError as error:
-                raise missing("TensorBoard()", "tensorboard", "train") from error
+                raise missing("TensorBoard()", "tensorboard", "tensorboard") from error
             folder = self.folder or os.fspath((progress.folder or Path()) / "tensorboard")
             # After a resume, steps that run again replace those after the checkpoint.
             self._writer = SummaryWriter(folder, purge_step=progress.step)
@@ -92,7 +92,7 @@ class WandB(_Figures):
             try:
                 import wandb
             except ImportError as error:
-                raise missing("WandB()", "wandb", "train") from error
+                raise missing("WandB()", "wandb", "wandb") from error
             same = {} if self._id is None else {"id": self._id, "resume": "allow"}
             self._run = wandb.init(config=dict(progress.settings), **{**self.options, **same})
             self._id = self._run.id
@@ -134,7 +134,7 @@ class MLflow(_Figures):
             try:
                 import mlflow
             except ImportError as error:
-                raise missing("MLflow()", "mlflow", "train") from error
+                raise missing("MLflow()", "mlflow", "mlflow") from error
             same = {} if self._id is None else {"run_id": self._id}
             started = mlflow.start_run(**{**self.options, **same})
             if self._id is None:
