@@ -13,9 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tqdm import tqdm
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+# No thread of tqdm, which may hold its lock while a test forks: the child would wait for it forever.
+tqdm.monitor_interval = 0
 
 
 @pytest.fixture(scope="session")

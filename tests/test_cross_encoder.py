@@ -124,7 +124,8 @@ def test_saved_both_ways(tmp_path: Path, family: str, classes: int) -> None:
     np.testing.assert_allclose(peer.predict(PAIRS + LONG), expected, atol=1e-5)
     again = CrossEncoder(tmp_path / "ours", device="cpu")
     assert again.max_seq_length == 20
-    np.testing.assert_array_equal(again.predict(PAIRS + LONG, on_truncate="ignore"), expected)
+    # Rounding depends on the number of threads, which depends on what else runs.
+    np.testing.assert_allclose(again.predict(PAIRS + LONG, on_truncate="ignore"), expected, atol=1e-6)
 
     peer.save_pretrained(str(tmp_path / "theirs"))
     back = CrossEncoder(tmp_path / "theirs", device="cpu")

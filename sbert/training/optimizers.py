@@ -88,7 +88,7 @@ def make(config: TrainingConfig, parts: Groups) -> list[torch.optim.Optimizer]:
     if name == "adafactor":
         return [torch.optim.Adafactor(chosen)]
     if name == "adamw_8bit":
-        with needed("optimizer='adamw_8bit'", "bitsandbytes", "train"):
+        with needed("optimizer='adamw_8bit'", "bitsandbytes", "bitsandbytes"):
             from bitsandbytes.optim import AdamW8bit
         return [AdamW8bit(chosen, **options)]
     matrices = [group for group, part in zip(chosen, parts, strict=True) if part["is_matrix"]]

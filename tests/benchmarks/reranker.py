@@ -3,10 +3,11 @@
 python -m tests.benchmarks.reranker --data FOLDER [--source qqp] [--loss lambda] [--rows N] [--seeds 3] [--queries N]
 
 Rows are a query, its relevant text and hard negatives that sbert.search mines with the same MiniLM, from FOLDER/SOURCE:
-question pairs (qqp), entailments (nli), or a table of queries and texts, such as passages/arxiv-abstracts. Both
-libraries get the same rows, seed, recipe and initial weights, the head's included: batches of 16 rows, one epoch of
-AdamW at 2e-5 by default, warm-up over a tenth, linear decay. Each reranker then orders the best 100 documents of BM25
-and of the embedder for the queries of FOLDER/cranfield. The program ends with 1 if a claim in its last lines is false.
+question pairs (qqp), entailments (nli), titles and abstracts (cranfield), or a table such as passages/arxiv-abstracts.
+Both libraries get the same rows, seed, recipe and initial weights, the head's included: batches of 16 rows, one epoch
+of AdamW at 2e-5 by default, warm-up over a tenth, linear decay. Each reranker then orders the best 100 documents of
+BM25 and of the embedder for the queries of FOLDER/cranfield, alone and fused with the retriever's order. The program
+ends with 1 if a claim in its last lines is false.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ def pairs_of(data: Path, source: str) -> list[tuple[str, str]]:
     if source == "qqp":
         read = read_rows(data / "qqp" / "dev.tsv", ["question1", "question2"], "is_duplicate")
         pairs = [(row["question1"], row["question2"]) for row in read if row["label"] == 1]
+    elif source == "cranfield":  # Titles and abstracts of the documents; neither queries nor judgments.
+        with gzip.open(data / source / "corpus.tsv.gz", "rt", encoding="utf-8") as file:
+            columns = [line.rstrip("\n").split("\t") for line in file][1:]
+        pairs = [(title, text.removeprefix(title).strip()) for _, title, _, _, text in columns]
     elif source == "nli":
         classes = ("contradiction", "entailment", "neutral")
         read = read_rows(data / "nli" / "snli_train_subset.tsv.gz", ["premise", "hypothesis"], "label", classes=classes)
@@ -98,14 +103,26 @@ def ndcg(given: Retrieval, found: Lists) -> float:
 
 
 def reranked(model: CrossEncoder, given: Retrieval, retrievers: dict[str, Lists]) -> dict[str, float]:
-    """nDCG@10 of each retriever's documents in the order of the model, which scores each pair once."""
+    """nDCG@10 of each retriever's documents in the order of the model, and of both orders by reciprocal ranks.
+
+    The model scores each pair once. Cormack et al., 2009, Reciprocal rank fusion.
+    """
     pairs = {(query, name): 0.0 for lists in retrievers.values() for query, names in lists.items() for name in names}
     texts = [(given.queries[query], given.corpus[name]) for query, name in pairs]
     scores = dict(zip(pairs, model.predict(texts, on_truncate="ignore").tolist(), strict=True))
-    return {
-        retriever: ndcg(given, {q: sorted(names, key=lambda name, q=q: -scores[q, name]) for q, names in lists.items()})  # type: ignore[misc]
-        for retriever, lists in retrievers.items()
-    }
+    found = {}
+    for retriever, lists in retrievers.items():
+        alone = {query: sorted(names, key=lambda name, q=query: -scores[q, name]) for query, names in lists.items()}  # type: ignore[misc]
+        found[retriever] = ndcg(given, alone)
+        found[f"{retriever}, fused"] = ndcg(
+            given, {query: fused(names, alone[query]) for query, names in lists.items()}
+        )
+    return found
+
+
+def fused(*orders: list[str]) -> list[str]:
+    """Documents by the sum of 1 / (60 + rank)."""
+    return sorted(orders[0], key=lambda name: -sum(1 / (61 + order.index(name)) for order in orders))
 
 
 # ----------------------------------------------------------------------------------------------------- training
@@ -158,7 +175,7 @@ def theirs(start: Path, rows: list[List], options: argparse.Namespace, seed: int
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--source", default="qqp", help="qqp, nli, or a folder in FOLDER with passages.tsv.gz")
+    parser.add_argument("--source", default="qqp", help="qqp, nli, cranfield, or a folder with passages.tsv.gz")
     parser.add_argument("--loss", choices=["lambda", "listnet", "bce"], default="lambda")
     parser.add_argument("--rows", type=int, help="rows of a query and its documents; default: all")
     parser.add_argument("--pairs", type=int, default=10_000, help="pairs from which the rows are mined")
@@ -181,7 +198,7 @@ def main() -> int:
     given = read_retrieval(options.data / "cranfield")
     given = given._replace(queries=dict([*given.queries.items()][: options.queries]))
     retrievers = {"BM25": bm25(given, options.top), "embedder": nearest(embedder, given, options.top)}
-    before = {name: ndcg(given, found) for name, found in retrievers.items()}
+    before = {f"{name}{how}": ndcg(given, found) for name, found in retrievers.items() for how in ("", ", fused")}
     pairs = pairs_of(options.data, options.source)[: options.pairs]
     rows = mined(embedder, pairs, options.negatives)[: options.rows]
     print(f"{len(rows)} rows of {options.negatives + 1} texts from {options.source}; {len(given.queries)} queries")
