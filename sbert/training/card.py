@@ -79,6 +79,8 @@ def _data(datasets: Mapping[str, Dataset]) -> str:
         columns = [cell(names[0]) for names in rows.names]
         columns += [] if head.labels is None else ["label"]
         parts += [f"**{cell(name)}**: {count}, such as", _table(columns, lines)]
+        if rows.words:
+            parts.append(f"Classes: {', '.join(f'{i} = {cell(word)}' for i, word in enumerate(rows.words))}.")
     return "\n\n".join(parts)
 
 

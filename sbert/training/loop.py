@@ -115,6 +115,10 @@ class Run:
         self.truncated: int = 0
         path = self.folder / "history.jsonl" if self.folder is not None and ranks.first else None
         shown = self.show_progress_bar if ranks.first else False
+        words = {name: dataset.rows.words for name, dataset in batches.datasets.items() if dataset.rows.words}
+        if path is not None and words:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.with_name("labels.json").write_text(json.dumps(words, indent=2, ensure_ascii=False), "utf-8")
         self.log: Log = Log(path, self.total, self.step, config.log_every, state["waiting"], shown, config.metric)
 
     # ----------------------------------------------------------------------------------------------------- set-up

@@ -48,8 +48,10 @@ class Trainer:
         evaluation_data: Rows whose loss is one more score, ``loss``; or several data sets by the names of those in
             ``data``, whose scores are called ``name_loss``.
         callbacks: What is called after steps, evaluations and checkpoints, such as ``EarlyStopping``.
-        columns: The data's columns in the order of the loss's columns, if their names differ; or these by data set.
-        label: The data's column of labels, if it is not called label or score; or this by data set.
+        columns: The data's columns in the order of the loss's columns, or these by data set; by default those of the
+            same names, else all texts by position, which a warning tells. A list of texts is several columns.
+        label: The data's column of labels, if it is not called label or score; or this by data set. For losses of
+            classes, labels may be words, which are numbered in alphabetical order, in the output's ``labels.json``.
         guide: A model whose vectors are passed to losses that take ``guide``.
 
     Raises:
@@ -95,9 +97,13 @@ class Trainer:
         def tables(given: Mapping[str, Any]) -> list[AnyRows]:
             named = ((name, _loss_of(loss, name), _of(columns, name), _of(label, name)) for name in given)
             pairs = model.is_cross_encoder
-            return [rows_of_data(given[name], *others, name, pairs=pairs) for name, *others in named]
+            return [
+                rows_of_data(given[name], *others, name, pairs=pairs, words=words.get(name)) for name, *others in named
+            ]
 
+        words: dict[str, Sequence[str]] = {}
         rows = tables(by_name)
+        words |= _classes(rows, model)
         self._check(rows)
         self.batches: Batches = Batches(model, self._datasets(rows, guide), self.config, guide)
         self.evaluator: Evaluate | Mapping[str, Evaluate] | None = evaluator
@@ -292,6 +298,26 @@ def _with_losses(
 
     given = evaluator if isinstance(evaluator, Mapping) else {} if evaluator is None else {"": evaluator}
     return {**given, "evaluation": losses}
+
+
+def _classes(tables: list[AnyRows], model: Any) -> dict[str, Sequence[str]]:
+    """The classes of the data sets whose labels are words, which a warning tells; a cross-encoder keeps them."""
+    words = {rows.name: rows.words for rows in tables if rows.words is not None}
+    of_loss: dict[int, tuple[str, Sequence[str]]] = {}
+    for rows in tables:
+        if rows.words is None:
+            continue
+        name, first = of_loss.setdefault(id(rows.loss), (rows.name, rows.words))
+        if list(first) != list(rows.words):
+            raise ValueError(
+                f"{name} has the classes {', '.join(first)}, and {rows.name} has {', '.join(rows.words)}, for one loss;"
+                " number the labels yourself"
+            )
+        named = dict(enumerate(rows.words))
+        warn(f"{rows.name}: the labels are the classes {', '.join(f'{i} = {word}' for i, word in named.items())}")
+        if model.is_cross_encoder:  # Saved with the model.
+            model.auto_model.config.update({"id2label": named, "label2id": {word: i for i, word in named.items()}})
+    return words
 
 
 def _of(value: Value | Mapping[str, Value] | None, name: str) -> Value | None:
