@@ -178,7 +178,7 @@ def test_lists_of_one_length_need_no_mask(bert: Path) -> None:
     start = CrossEncoder(bert, device="cpu", activation=torch.nn.Identity())
     scores = start.predict([(query, text) for query, texts, _ in data for text in texts])
     trainer = Trainer(start, data, unmasked, TrainingConfig(batch_size=2, sampler="in_order"))
-    value = trainer.batches.mean_losses()["data"]
+    value = trainer.batches.mean_losses(start)["data"]
     assert value == pytest.approx(float(((scores - [1, 0, 0, 1]) ** 2).mean()), rel=1e-5)
 
 
@@ -307,7 +307,7 @@ def test_ranking_is_that_of_sentence_transformers(bert: Path) -> None:
     ours = Trainer(
         CrossEncoder(bert, device="cpu"), data, LocalizedContrastiveLoss(0.5, math.inf), TrainingConfig(batch_size=4)
     )
-    assert ours.batches.mean_losses()["data"] == pytest.approx(expected.item(), rel=1e-5)
+    assert ours.batches.mean_losses(ours.model)["data"] == pytest.approx(expected.item(), rel=1e-5)
 
 
 # ---------------------------------------------------------------------------------------------------------- fit

@@ -41,6 +41,8 @@ class ContrastiveTensionLoss(LossModule):
         tensor(0.3133)
     """
 
+    takes_several_vectors = True
+
     def __init__(self, temperature: float = 0.05, similarity: str = "cosine") -> None:
         super().__init__()
         self.similarity: str = check_similarity(similarity)

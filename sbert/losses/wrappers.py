@@ -85,6 +85,9 @@ class MatryoshkaLoss(_Combination):
 
     def __init__(self, loss: Loss, dims: Sequence[int], weights: Sequence[float] | None = None) -> None:
         dims = tuple(dims)
+        parts = loss.modules() if isinstance(loss, nn.Module) else ()
+        if several := [type(part).__name__ for part in parts if getattr(part, "takes_several_vectors", False)]:
+            raise ValueError(f"{several[0]} takes several vectors side by side; put MatryoshkaLoss into it instead")
         if not dims or min(dims) < 1 or len(set(dims)) < len(dims):
             raise ValueError(f"dims={dims}; pass one or more different whole numbers above 0")
         weights = (1.0,) * len(dims) if weights is None else weights
@@ -149,6 +152,8 @@ class AdaptiveLayerLoss(_Combination):
         >>> loss(torch.tensor([[1.0, 0.0, 1.0, 0.0]]), second, labels=torch.tensor([1.0]))
         tensor(1.)
     """
+
+    takes_several_vectors = True
 
     def __init__(
         self,

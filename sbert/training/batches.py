@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from sbert.distributed.ranks import ALONE, Ranks
+from sbert.losses.signature import Collate
 from sbert.training.backward import TrainingBatch, value_of
 from sbert.training.config import TrainingConfig
 from sbert.training.lazy_rows import AnyRows, StreamedRows
@@ -109,8 +110,16 @@ class Batches:
             rows = self.datasets[name].rows
             if isinstance(rows, StreamedRows):
                 size, generator = self.config.size_of(name), self._generator(name, epoch, again)
-                found = rows.batches(size, self.config.shuffle_buffer, generator)
-                yield from (batch for batch in found if not self.config.drop_last or len(batch[0]) == size)
+                number = 0
+                for batch in rows.batches(size, self.config.shuffle_buffer, generator):
+                    if not self.config.drop_last or len(batch[0]) == size:
+                        number += 1
+                        yield batch
+                if not number:
+                    raise ValueError(
+                        f"{name} gave no batch in pass {again + 1}: it can be iterated once only, or it has less rows"
+                        " than a batch and drop_last=True; pass an iterable that starts anew, or more rows"
+                    )
             else:
                 yield from ((batch, None) for batch in (self._plan(name, epoch, again) if again else first or []))
 
@@ -154,7 +163,7 @@ class Batches:
             row_data = of_rows(rows.row_data, places, self.model.dtype)
             for collate in rows.signature.collates:
                 # The same random numbers in every process, and after a resume.
-                texts, more = collate(texts, np.random.default_rng([self.config.seed, number]))
+                texts, more = _collated(collate, texts, np.random.default_rng([self.config.seed, number]))
                 row_data |= more
             inputs = TrainingBatch.of(
                 self.model,
@@ -169,12 +178,12 @@ class Batches:
             )
             yield PreparedBatch(dataset, chosen, texts, inputs)
 
-    def mean_losses(self) -> dict[str, float]:
+    def mean_losses(self, model: Any) -> dict[str, float]:
         """The mean loss of each data set over all of its batches of the first epoch, by name, without a gradient."""
         sums = dict.fromkeys(self.datasets, (0.0, 0))
         for batch in self.prepared(0, len(self.epoch(0)), ALONE):
             inputs = self.with_guide(batch, ALONE)
-            value = value_of(self.model, batch.dataset.rows.loss, inputs, self.config.chunk_tokens)
+            value = value_of(model, batch.dataset.rows.loss, inputs, self.config.chunk_tokens)
             total, rows = sums[batch.dataset.rows.name]
             sums[batch.dataset.rows.name] = total + value * inputs.rows, rows + inputs.rows
         return {name: total / rows for name, (total, rows) in sums.items()}
@@ -192,3 +201,13 @@ class Batches:
             ]
             inputs.extras["guide"] = ranks.gather(torch.stack(vectors, 1), len(batch.texts))
         return inputs
+
+
+def _collated(collate: Collate, texts: list[Any], generator: np.random.Generator) -> tuple[list[Any], dict[str, Any]]:
+    """What a loss's ``collate`` returns, checked."""
+    found: Any = collate(texts, generator)
+    if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], dict):
+        raise TypeError(f"collate returned {type(found).__name__}; return the rows of texts, and a dict of row data")
+    if len(found[0]) != len(texts) or not all(found[0]):
+        raise ValueError(f"collate returned {len(found[0])} rows for {len(texts)}; return texts for each row")
+    return list(found[0]), found[1]

@@ -45,7 +45,10 @@ class Progress:
     stopped: bool = False
 
     def stop(self) -> None:
-        """End the run after this step, as if it were the last: with an evaluation, a checkpoint and the final model."""
+        """End the run after this step, as if it were the last: with an evaluation, a checkpoint and the final model.
+
+        In ``on_save`` the checkpoint is already written, so a resume goes on with the run.
+        """
         self.stopped = True
 
 
@@ -66,6 +69,9 @@ class Callback:
         >>> _ = trainer.fit(show_progress_bar=False)
         1 of 1
     """
+
+    def on_begin(self, progress: Progress) -> None:
+        """Called before the first step, and before ``restore``: forget an earlier run."""
 
     def on_step(self, progress: Progress) -> None:
         """Called after each step."""
@@ -100,6 +106,10 @@ class EarlyStopping(Callback):
 
     def __init__(self, patience: int = 3) -> None:
         self.patience: int = check_count("patience", patience)
+        self._waited = 0
+
+    def on_begin(self, progress: Progress) -> None:  # noqa: ARG002
+        """Begin to count."""
         self._waited = 0
 
     def on_evaluate(self, progress: Progress) -> None:
@@ -142,6 +152,10 @@ class AveragedWeights(Callback):
         self.decay: float = decay
         self.model: Any = None
         self._restored: State = {}
+
+    def on_begin(self, progress: Progress) -> None:  # noqa: ARG002
+        """Begin a new average."""
+        self.model, self._restored = None, {}
 
     def on_step(self, progress: Progress) -> None:
         """Move the average towards the weights of this step."""

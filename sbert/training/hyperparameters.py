@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sbert.inputs.arguments import check_count, known_arguments
+from sbert.inputs.arguments import check_count, known_arguments, warn
 from sbert.inputs.extras import needed
 from sbert.training.callbacks import Callback, Progress
 from sbert.training.trainer import Trainer
@@ -92,16 +92,25 @@ def search(
     finished = optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED
 
     def run(trial: Any) -> float:
-        chosen = {name: _choose(trial, name, values) for name, values in space.items()}
+        try:
+            chosen = {name: _choose(trial, name, values) for name, values in space.items()}
+        except ValueError as error:
+            raise ValueError(f"{storage} holds trials of another space ({error}); pass another file") from error
         trainer = make(chosen)
         if trainer.evaluator is None:
             raise ValueError("the trainer has no evaluator, so its trial has no score; pass evaluator=")
         watch = _Watch(trial, trainer)
         trainer.callbacks = [*trainer.callbacks, watch]
-        trainer.fit(show_progress_bar=False)
+        try:
+            trainer.fit(show_progress_bar=False)
+        except FloatingPointError as error:  # Too high a learning rate, for instance: a bad trial.
+            warn(f"trial {trial.number}: {error}")
+        except KeyboardInterrupt:
+            study.enqueue_trial(trial.params)
+            raise
         trial.set_user_attr("score", watch.best)
         trial.set_user_attr("sign", watch.sign)
-        if watch.pruned:
+        if watch.pruned or math.isnan(watch.best):
             raise optuna.TrialPruned
         return watch.sign * watch.best
 

@@ -67,7 +67,7 @@ class _Lazy:
 class IndexedRows(_Lazy):
     """The rows of a ``datasets.Dataset``, which maps its file into memory: each is read when its batch needs it.
 
-    Labels are checked batch by batch, not before the first step.
+    All are read and checked once, for the fingerprint.
     """
 
     def _words(self, head: Rows) -> Sequence[str] | None:

@@ -39,6 +39,7 @@ class Log:
         self.history: list[dict[str, Any]] = [] if self.path is None else _reopened(self.path, self.start)
         self._newest = {"loss" in entry: entry for entry in self.history}  # Of the steps, and of the evaluations.
         self._sentences, self._seconds = 0, 0.0
+        self._last: dict[str, Any] | None = None
         count = {"total": self.total, "initial": self.start, "unit": " steps", "mininterval": _EVERY}
         self._bar = progress_bar(self.show, desc="Training", **count)
         self._show()
@@ -48,15 +49,21 @@ class Log:
     ) -> None:
         """Count a finished step, and add an entry every ``every`` steps."""
         self.waiting.append(loss)
+        self._last = {"step": step, "learning_rate": rate, "gradient_norm": norm}
         self._sentences += sentences
         self._seconds += seconds
         if self._bar is not None:
             self._bar.update(1)
-        if step % self.every and not last:
+        if step % self.every == 0 or last:
+            self.flush()
+
+    def flush(self) -> None:
+        """Add an entry for the steps that have none, such as the last ones of a run that a callback has ended."""
+        if not self.waiting or self._last is None:
             return
-        entry = {"step": step, "loss": sum(self.waiting) / len(self.waiting), "learning_rate": rate}
-        speed = round(self._sentences / self._seconds, 1)
-        self.add({**entry, "gradient_norm": norm, "sentences_per_second": speed})
+        mean, speed = sum(self.waiting) / len(self.waiting), round(self._sentences / self._seconds, 1)
+        entry = {**self._last, "sentences_per_second": speed}
+        self.add({"step": entry.pop("step"), "loss": mean, **entry})
         self.waiting, self._sentences, self._seconds = [], 0, 0.0
 
     def add(self, entry: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from sbert.pipeline.run import ahead
 from sbert.training import checkpoint
 from sbert.training.backward import backward
 from sbert.training.batches import Batches, PreparedBatch
-from sbert.training.callbacks import Callback, Callbacks, Progress
+from sbert.training.callbacks import AveragedWeights, Callback, Callbacks, Progress
 from sbert.training.card import training_card
 from sbert.training.config import TrainingConfig
 from sbert.training.layers import prepared_layers
@@ -74,6 +74,14 @@ class Run:
     show_progress_bar: bool | None
 
     def __post_init__(self) -> None:
+        self.undo: ExitStack = ExitStack()
+        try:
+            self._prepare()
+        except BaseException:
+            self.undo.close()
+            raise
+
+    def _prepare(self) -> None:
         model, batches, config, ranks = self.model, self.batches, self.config, self.ranks
         self.base: str = getattr(model, "name_or_path", "")
         self.folder: Path | None = None if config.output is None else Path(config.output)
@@ -85,13 +93,17 @@ class Run:
                 module.materialize()  # First of all: the layers below must be those that will be trained.
         self.modes: list[tuple[nn.Module, bool]] = [(module, module.training) for module in model.modules()]
         self.weights: Weights = Weights(model, {name: dataset.rows.loss for name, dataset in batches.datasets.items()})
-        self.undo: ExitStack = prepared_layers(model, config, self.weights.named())
+        self.undo = prepared_layers(model, config, self.weights.named())
         self.setup: dict[str, Any] = self._setup()
-        progress = Progress(model, self.total, self.setup["settings"], self.folder)
-        self.told: Callbacks = Callbacks(self.callbacks, progress)
-        self.setup["callbacks"] = self.told.names
         # The files of a model hold whole weights.
         self.to_save: Any = copy.deepcopy(model).to("cpu") if config.sharded else model
+        if config.sharded and any(isinstance(each, AveragedWeights) for each in self.callbacks):
+            raise ValueError("AveragedWeights needs whole weights; leave it or sharded=True out")
+        progress = Progress(self.to_save, self.total, self.setup["settings"], self.folder)
+        self.told: Callbacks = Callbacks(self.callbacks, progress)
+        if ranks.first:
+            self.told.call("on_begin")
+        self.setup["callbacks"] = self.told.names
         state, tensors = self._restore()
         # Before its weights are sharded, a transformer must choose its backend.
         output = self._first_output() if ranks.world > 1 else None
@@ -196,6 +208,8 @@ class Run:
                     self._step(list(islice(coming, config.accumulation)), started)
                 if self._ended() or self.step % evaluate_every == 0:
                     self._evaluate()
+                if self._ended():
+                    self.log.flush()
                 if self.folder is not None and (self._ended() or self.step % checkpoint_every == 0):
                     self._save_checkpoint(self.folder / "checkpoints")
         self._describe()
@@ -242,7 +256,8 @@ class Run:
             group["lr"] = group["peak"] * factor
         for optimizer in self.optimizers:
             optimizer.step()
-            optimizer.zero_grad()
+        for parameter in self.weights.trained().values():  # An optimizer of the caller's may leave some out.
+            parameter.grad = None
         self.step += 1
         seconds = time.perf_counter() - started
         figures = {"loss": value, "learning_rate": rate, "gradient_norm": norm}
@@ -316,7 +331,10 @@ class Run:
             measure = partial(self._measure, evaluator, self.to_save.to(self.model.device))
             result = self.ranks.together(measure)
             found = dict(result) if isinstance(result, Mapping) else {"score": float(result)}
-            scores |= {f"{name}_{metric}" if name else metric: float(score) for metric, score in found.items()}
+            named = {f"{name}_{metric}" if name else metric: float(score) for metric, score in found.items()}
+            if twice := scores.keys() & named.keys():
+                raise ValueError(f"several evaluators give {', '.join(sorted(twice))}; give them other names")
+            scores |= named
         self.ranks.run_on_main(lambda: self._record(scores))
 
     def _measure(self, evaluator: Evaluate, model: Any) -> float | Mapping[str, float]:

@@ -81,7 +81,10 @@ def make(config: TrainingConfig, parts: Groups) -> list[torch.optim.Optimizer]:
     name = config.optimizer
     chosen = [{key: value for key, value in part.items() if key != "is_matrix"} for part in parts]
     if not isinstance(name, str):
-        return [name(chosen)]
+        own = name(chosen)
+        if not isinstance(own, torch.optim.Optimizer):
+            raise TypeError(f"optimizer= returned {type(own).__name__}; return a torch.optim.Optimizer of the groups")
+        return [own]
     options: dict[str, Any] = {} if config.betas is None else {"betas": tuple(config.betas)}
     if config.eps is not None:
         options["eps"] = config.eps

@@ -57,6 +57,10 @@ class TensorBoard(_Figures):
         for name, value in figures.items():
             self._writer.add_scalar(name, value, progress.step)
 
+    def on_begin(self, progress: Progress) -> None:  # noqa: ARG002
+        """Open a new file at the first figures."""
+        self._writer = None
+
     def on_save(self, progress: Progress) -> None:  # noqa: ARG002
         """Write what is waiting."""
         if self._writer is not None:
@@ -75,6 +79,10 @@ class _WithRun(_Figures):
         self.options: dict[str, Any] = options
         self._run: Any = None  # Or the module of its functions.
         self._id: str | None = None
+
+    def on_begin(self, progress: Progress) -> None:  # noqa: ARG002
+        """Begin a new run at the first figures."""
+        self._run = self._id = None
 
     def state(self) -> State:
         """The id of the run."""

@@ -17,7 +17,8 @@ from sbert.losses.signature import Loss, Signature
 from sbert.training.batches import Batches, Dataset
 from sbert.training.callbacks import Callback, EarlyStopping, as_callbacks
 from sbert.training.config import TrainingConfig
-from sbert.training.lazy_rows import AnyRows, IndexedRows, StreamedRows, rows_of_data
+from sbert.training.dataset import Rows
+from sbert.training.lazy_rows import AnyRows, StreamedRows, rows_of_data
 from sbert.training.loop import Run
 from sbert.training.random_state import preserved
 from sbert.training.sampling import Batch
@@ -40,13 +41,14 @@ class Trainer:
         model: A ``SentenceEncoder`` or a ``CrossEncoder``.
         data: An iterable of rows, each a tuple of texts with the label last, or a dict; or a data frame or table with
             named columns; or several of these, by name. A ``datasets.Dataset`` stays on the disk, and each row is read
-            when a batch needs it. An iterable without a length that can be iterated again is streamed, for ``steps=``.
+            when a batch needs it. An iterable without a length that can be iterated again is streamed, for ``steps=``;
+            a resume knows it by its first 1,000 rows.
         loss: The loss; or one loss for each data set, by name.
         config: The settings of the training.
         evaluator: A function of the model that returns one score, or several by name; or several such functions by
             name, whose scores are then called ``name_score``. The model with the best score is saved.
-        evaluation_data: Rows whose loss is one more score, ``loss``; or several data sets by the names of those in
-            ``data``, whose scores are called ``name_loss``.
+        evaluation_data: Rows whose loss is one more score, ``evaluation_loss``; or several data sets by the names of
+            those in ``data``, whose scores are called ``evaluation_NAME_loss``.
         callbacks: What is called after steps, evaluations and checkpoints, such as ``EarlyStopping``.
         columns: The data's columns in the order of the loss's columns, or these by data set; by default those of the
             same names, else all texts by position, which a warning tells. A list of texts is several columns.
@@ -254,7 +256,7 @@ def _check_data(rows: AnyRows, config: TrainingConfig) -> None:
         largest = size
     else:  # A sampler of the caller's may make batches of any size.
         largest = min(size, len(rows)) if isinstance(sampler, str) else len(rows)
-    labels = rows.head.labels if isinstance(rows, IndexedRows) else rows.labels
+    labels = rows.labels if isinstance(rows, Rows) else None  # The first rows may have one label only.
     try:
         run_check(rows.loss, Data(largest, len(rows.names), labels))
     except ValueError as error:
@@ -292,11 +294,13 @@ def _with_losses(
 ) -> Mapping[str, Evaluate]:
     """Evaluators by name, and one that measures the loss of data."""
 
-    def losses(_: Any) -> dict[str, float]:
-        found = batches.mean_losses()
+    def losses(model: Any) -> dict[str, float]:
+        found = batches.mean_losses(model)
         return {f"{name}_loss" if several else "loss": value for name, value in found.items()}
 
     given = evaluator if isinstance(evaluator, Mapping) else {} if evaluator is None else {"": evaluator}
+    if "evaluation" in given:
+        raise ValueError("an evaluator is called 'evaluation', as the losses of evaluation_data are; rename it")
     return {**given, "evaluation": losses}
 
 

@@ -78,6 +78,8 @@ class Weights:
         """
         parameters = self.trained()
         made = optimizers.make(config, optimizers.groups(config, self._both, parameters))
+        for place, group in _groups(made):
+            group |= {key: values[f"{place}.{key}"] for key in _numbers(group) if f"{place}.{key}" in values}
         owner = {part: each for each in made for group in each.param_groups for part in group["params"]}
         for source in (tensors, values):
             for key, value in source.items():
@@ -93,7 +95,8 @@ class Weights:
         Raises:
             TypeError: If a value is neither.
         """
-        tensors, values = {}, {}
+        tensors: dict[str, Tensor] = {}
+        values = {f"{place}.{key}": value for place, group in _groups(made) for key, value in _numbers(group).items()}
         for name, parameter in self._both.named_parameters():
             for each in made:
                 for key, value in each.state.get(parameter, {}).items():
@@ -125,3 +128,13 @@ class Weights:
         with torch.no_grad():
             for name, value in present.items():
                 value.copy_(saved[name])
+
+
+def _groups(made: Sequence[torch.optim.Optimizer]) -> list[tuple[str, dict[str, Any]]]:
+    """The groups of parameters, with a name for checkpoints."""
+    return [(f"group.{i}.{j}", group) for i, each in enumerate(made) for j, group in enumerate(each.param_groups)]
+
+
+def _numbers(group: Mapping[str, Any]) -> dict[str, Any]:
+    """What some optimizers count or adapt in a group; the trainer itself sets the learning rate."""
+    return {key: value for key, value in group.items() if type(value) in (int, float) and key not in ("lr", "peak")}

@@ -143,3 +143,19 @@ def test_pairs_for_a_cross_encoder_have_row_data() -> None:
 
     data = [{"first": "a", "second": "b", "label": 1.0, "weight": 0.5}]
     assert Rows(data, loss, pairs=True).row_data["weight"].tolist() == [0.5]
+
+
+@pytest.mark.parametrize(
+    ("found", "error", "message"),
+    [(None, TypeError, "collate returned NoneType"), (([], {}), ValueError, "0 rows for 12; return texts for each")],
+)
+def test_what_collate_returns_is_checked(model: SentenceEncoder, found: Any, error: Any, message: str) -> None:
+    class Wrong(torch.nn.Module):
+        def collate(self, texts: Any, generator: Any) -> Any:
+            return found
+
+        def forward(self, anchor: Tensor, positive: Tensor) -> Tensor:
+            return (anchor - positive).square().mean()
+
+    with pytest.raises(error, match=message):
+        Trainer(model, [(r["anchor"], r["positive"]) for r in rows()], Wrong(), TrainingConfig(steps=1)).fit()

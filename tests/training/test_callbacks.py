@@ -39,6 +39,22 @@ def loaded(folder: Path) -> SentenceEncoder:
     return SentenceEncoder(folder, device="cpu")
 
 
+class Counting(torch.optim.SGD):
+    """Has a state in its groups of weights, as Prodigy has."""
+
+    def __init__(self, groups: Any) -> None:
+        super().__init__(groups)
+        for group in self.param_groups:
+            group["count"] = 0
+
+    def step(self, closure: Any = None) -> Any:
+        """As many times as steps were taken."""
+        for group in self.param_groups:
+            group["count"] += 1
+            group["lr"] *= group["count"]
+        return super().step(closure)
+
+
 class Kill(Callback):
     """Ends the process at a step, as kill -9 does."""
 
@@ -66,6 +82,7 @@ OPTIMIZERS: dict[str, Any] = {
     "adafactor": {"optimizer": "adafactor"},
     "muon": {"optimizer": "muon"},
     "function": {"optimizer": lambda groups: torch.optim.SGD(groups, momentum=0.9)},
+    "state in groups": {"optimizer": Counting},
     "cosine": {"schedule": "cosine", "warmup": 3},
     "constant": {"schedule": "constant"},
     "own schedule": {"schedule": lambda done: (1 - done) ** 2},
@@ -380,3 +397,50 @@ def test_the_loss_of_held_out_rows_is_a_score(model: SentenceEncoder, tmp_path: 
     assert found[-1] == pytest.approx(float(regression(*vectors, labels)), abs=1e-5)
     best = checkpoint.read(tmp_path / "o/checkpoints/step-00000002")[1]["best"]
     assert best == ["evaluation_loss", min(found)], "a lower loss is better"
+
+
+def test_a_callback_begins_anew_with_each_run(model: SentenceEncoder) -> None:
+    """Also the weights that nothing clears but the trainer."""
+    averaged, stopping = AveragedWeights(0.9), EarlyStopping(2)
+    options: dict[str, Any] = {"evaluator": lambda _: 0.5, "callbacks": [averaged, stopping]}
+    config = TrainingConfig(steps=9, evaluate_every=1, log_every=100)
+    for _ in range(2):
+        history = Trainer(model, pairs(8, False), ranking, config, **options).fit(show_progress_bar=False)
+        assert [entry["step"] for entry in history if "loss" in entry] == [3], "the last losses are logged"
+    assert not torch.equal(weights(averaged.model), weights(model))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(1.0)
+    Trainer(model, pairs(8, False), ranking, TrainingConfig(steps=1), callbacks=[averaged]).fit()
+    assert torch.equal(weights(averaged.model), weights(model))
+
+
+def test_an_error_at_the_beginning_leaves_the_model_as_it_was(model: SentenceEncoder) -> None:
+    config = TrainingConfig(steps=1, freeze=["0.auto_model.embeddings.*"], learning_rates={"typo*": 1.0})
+    with pytest.raises(ValueError, match="typo"):
+        Trainer(model, pairs(8, False), ranking, config).fit()
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_an_optimizer_that_takes_some_of_the_groups(model: SentenceEncoder) -> None:
+    """What it leaves out has no gradient from earlier steps."""
+    left: list[int] = []
+
+    class Watch(Callback):
+        def on_step(self, progress: Progress) -> None:
+            left.append(sum(parameter.grad is not None for parameter in progress.model.parameters()))
+
+    config = TrainingConfig(steps=2, optimizer=lambda groups: torch.optim.SGD(groups[:1]))
+    Trainer(model, pairs(24, False), ranking, config, callbacks=Watch()).fit()
+    assert left == [0, 0]
+    with pytest.raises(TypeError, match="optimizer= returned NoneType"):
+        Trainer(model, pairs(8, False), ranking, TrainingConfig(optimizer=lambda _: None)).fit()  # type: ignore[arg-type,return-value]
+
+
+def test_scores_of_one_name_are_refused(model: SentenceEncoder) -> None:
+    twice: Any = {"a": lambda _: {"b_c": 1.0}, "a_b": lambda _: {"c": 2.0}}
+    with pytest.raises(ValueError, match="several evaluators give a_b_c"):
+        Trainer(model, pairs(8, False), ranking, TrainingConfig(steps=1), evaluator=twice).fit()
+    own: Any = {"evaluation": lambda _: 1.0}
+    with pytest.raises(ValueError, match="an evaluator is called 'evaluation'"):
+        Trainer(model, pairs(8, False), ranking, evaluator=own, evaluation_data=pairs(8, False))

@@ -107,3 +107,24 @@ def test_wrong_spaces(space: Any, message: str) -> None:
 def test_a_trainer_without_an_evaluator(model: SentenceEncoder) -> None:
     with pytest.raises(ValueError, match="has no evaluator"):
         search({"x": [1]}, 1, lambda _: Trainer(model, pairs(8), regression))
+
+
+def test_a_trial_that_diverges_is_the_last(model: SentenceEncoder, tmp_path: Path) -> None:
+    def make(settings: dict[str, Any]) -> Trainer:
+        return made(model, [math.nan if settings["x"] == 2 else 1.0, 1.0])
+
+    def broken(**_: Any) -> None:
+        raise FloatingPointError("the loss is nan")
+
+    with pytest.warns(UserWarning, match="trial 0: the loss is nan"):
+        found = search({"x": [1]}, 1, lambda s: _with(make(s), broken))
+    assert [math.isnan(trial.score) for trial in found] == [True]
+    file = tmp_path / "log"
+    search({"x": [1, 2]}, 1, make, storage=file)
+    with pytest.raises(ValueError, match="holds trials of another space"):
+        search({"x": [1, 2, 3]}, 2, make, storage=file)
+
+
+def _with(trainer: Trainer, fit: Any) -> Trainer:
+    trainer.fit = fit  # type: ignore[method-assign]
+    return trainer

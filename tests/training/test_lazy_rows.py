@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from sbert import SentenceEncoder, Trainer, TrainingConfig
+from sbert.losses import SoftmaxLoss
 from sbert.training import checkpoint
 from sbert.training.lazy_rows import IndexedRows, StreamedRows, rows_of_data
 from tests.training.test_callbacks import Kill, in_child, loaded
@@ -98,8 +99,9 @@ def test_a_stream_is_read_no_further_than_its_buffer(model: SentenceEncoder) -> 
 
 def test_an_iterable_dataset_is_streamed(model: SentenceEncoder) -> None:
     data = datasets.Dataset.from_list(records(30)).to_iterable_dataset()
-    history = Trainer(model, data, regression, TrainingConfig(steps=3, log_every=1)).fit(show_progress_bar=False)
-    assert [entry["step"] for entry in history] == [1, 2, 3]
+    trainer = Trainer(model, data, regression, TrainingConfig(steps=3, log_every=1))
+    assert isinstance(trainer.batches.datasets["data"].rows, StreamedRows)
+    assert [entry["step"] for entry in trainer.fit(show_progress_bar=False)] == [1, 2, 3]
     with pytest.raises(ValueError, match="evaluation_data is a stream"):
         Trainer(model, data, regression, TrainingConfig(steps=3), evaluation_data=data)
 
@@ -165,3 +167,24 @@ def test_incomplete_batches_are_dropped_and_samplers_know_the_epoch(model: Sente
     trainer = Trainer(model, pairs(22, False), ranking, config)
     assert [len(rows) for _, rows in trainer.epoch(0)] == [4, 4]
     assert [len(rows) for _, rows in trainer.epoch(1)] == [4] * 5
+
+
+@pytest.mark.parametrize(("again", "settings"), [(False, {"steps": 9}), (True, {"steps": 2, "drop_last": True})])
+def test_a_stream_that_gives_nothing_is_an_error(again: bool, settings: dict[str, Any], model: SentenceEncoder) -> None:
+    """It was read for ever."""
+
+    class Once:
+        def __init__(self) -> None:
+            self.rows = iter(records(8))
+
+        def __iter__(self) -> Iterator[Any]:
+            return iter(records(8)) if again else self.rows
+
+    with pytest.raises(ValueError, match=r"gave no batch in pass [12]: it can be iterated once only"):
+        Trainer(model, Once(), regression, TrainingConfig(batch_size=50, **settings)).fit()
+
+
+def test_data_sorted_by_label_trains(model: SentenceEncoder) -> None:
+    rows = [{"first": "boat", "second": "lake", "label": int(i > 1100)} for i in range(1200)]
+    loss = SoftmaxLoss(model[0].dim, 2)
+    assert Trainer(model, datasets.Dataset.from_list(rows), loss, TrainingConfig(steps=1)).fit()
