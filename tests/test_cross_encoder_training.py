@@ -132,7 +132,7 @@ def test_rows_of_pairs() -> None:
 @pytest.mark.parametrize(
     ("data", "loss", "kind", "message"),
     [
-        ([{"a": "x", "b": "y", "label": 1.0}], squares, ValueError, "squares takes first, second and labels; data has"),
+        ([{"a": "x", "label": 1.0}], squares, ValueError, "squares takes first, second and labels; data has"),
         (
             [("a", "b", "c", 0.5)],
             squares,

@@ -372,4 +372,4 @@ def test_the_card_shows_lists(bert: Path, tmp_path: Path) -> None:
     assert "| query | documents | label |" in card
     assert "| the boat | boat boat / lake fox | 2, 1 |" in card
     loaded = huggingface_hub.ModelCard(card)
-    assert (loaded.data.pipeline_tag, loaded.data.base_model) == ("text-ranking", str(bert))
+    assert (loaded.data.pipeline_tag, loaded.data.base_model) == ("text-ranking", None), "no folder of this machine"

@@ -9,13 +9,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sbert.cli.options import new_plot
 from sbert.cli.training import build, evaluators, losses, settings
 from sbert.cli.training.allocator import keep_freed_memory
 from sbert.cli.training.settings import Settings
 from sbert.storage.atomic import write_text
+
+if TYPE_CHECKING:
+    from sbert.training import TrainingConfig
 
 _EXAMPLE = """\
 Options of data sets and evaluators that follow a --data or --evaluate are for that one; those before it are for all:
@@ -130,7 +133,7 @@ def train(given: Settings, resume: bool = False, dry_run: bool = False) -> None:
 
         training_curves(history, plot)
     if verbose:
-        print(_summary(history, output, config.metric, bool(config.minimize)))
+        print(_summary(history, output, config))
 
 
 def _newest(output: Path) -> Path | None:
@@ -139,17 +142,16 @@ def _newest(output: Path) -> Path | None:
     return checkpoint.newest(output / "checkpoints")
 
 
-def _summary(history: Sequence[dict[str, Any]], output: Path, metric: str | None = None, minimize: bool = False) -> str:
+def _summary(history: Sequence[dict[str, Any]], output: Path, config: TrainingConfig) -> str:
     """One line: the path of the model, the last loss, and the best score."""
     ends = [f", last loss {entry['loss']:.4f}" for entry in history if "loss" in entry]
     said = f"{output / 'final'}: {max(entry['step'] for entry in history)} steps{''.join(ends[-1:])}"
     evaluations = [(entry["evaluation"], entry["step"]) for entry in history if "evaluation" in entry]
     if not evaluations:
         return said
-    name = metric or next(iter(evaluations[0][0]))
+    name = config.metric or next(iter(evaluations[0][0]))
     scores = [(found[name], step) for found, step in evaluations if not math.isnan(found[name])]
     if not scores:
         return said
-    lower = minimize or name.endswith("loss")
-    best, step = (min if lower else max)(scores, key=lambda score: score[0])
+    best, step = (min if config.lower_is_better(name) else max)(scores, key=lambda score: score[0])
     return f"{said}; {output / 'best'}: {name} {best:.4f} at step {step}"

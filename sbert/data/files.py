@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from sbert.inputs.extras import missing
+from sbert.inputs.extras import needed
 
 Name = str | os.PathLike[str]
 
@@ -81,10 +81,8 @@ def open_bytes(path: Name) -> AbstractContextManager[Iterable[bytes]]:
 
 def _open_zstd(path: Name) -> io.BufferedReader:
     """Open a zstd file with one or several frames. Arrow says if it is cut short, which not every package does."""
-    try:
+    with needed(f"reading {path}", "pyarrow", "parquet"):
         from pyarrow import input_stream
-    except ImportError as error:
-        raise missing(f"reading {path}", "pyarrow", "parquet") from error
     return io.BufferedReader(input_stream(os.fspath(path), compression="zstd"))
 
 

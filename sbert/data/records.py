@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import Any
 
 from sbert.data.files import DAMAGED, Name, lines_of, open_bytes, without_ending
-from sbert.inputs.extras import missing
+from sbert.inputs.extras import needed
 
 # What is read of Parquet at once: rows, and bytes of each column.
 _PARQUET_ROWS, _PARQUET_BYTES = 1024, 1 << 20
@@ -201,11 +201,9 @@ def parquet_types(paths: Sequence[Name], columns: Sequence[str]) -> dict[str, An
 
 @contextmanager
 def _parquet(path: Name) -> Iterator[Any]:
-    try:
+    with needed(f"reading {path}", "pyarrow", "parquet"):
         from pyarrow import ArrowException, BufferReader
         from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise missing(f"reading {path}", "pyarrow", "parquet") from error
     try:
         source: Any = os.fspath(path)
         if source == "-" or source.lower().endswith((".gz", ".zst")):  # Parquet needs random access.

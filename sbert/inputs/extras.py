@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 def missing(what: str, package: str, extra: str, otherwise: str = "") -> ImportError:
     """The error for a package that is not installed, with the command that installs it.
@@ -17,3 +20,19 @@ def missing(what: str, package: str, extra: str, otherwise: str = "") -> ImportE
         a plot needs matplotlib; run: pip install "sbert[plot]"
     """
     return ImportError(f'{what} needs {package}; run: pip install "sbert[{extra}]"{otherwise and f", or {otherwise}"}')
+
+
+@contextmanager
+def needed(what: str, package: str, extra: str, otherwise: str = "") -> Iterator[None]:
+    """A block of imports from an optional package; if they fail, the error is that of ``missing``.
+
+    Example:
+        >>> with needed("a plot", "matplotlib", "plot"):
+        ...     import no_such_module
+        Traceback (most recent call last):
+        ImportError: a plot needs matplotlib; run: pip install "sbert[plot]"
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise missing(what, package, extra, otherwise) from error

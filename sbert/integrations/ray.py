@@ -44,7 +44,7 @@ import numpy as np
 import torch
 
 from sbert.inputs.devices import inference_dtype
-from sbert.inputs.extras import missing
+from sbert.inputs.extras import needed
 from sbert.inputs.texts import rows_of
 from sbert.integrations.loading import loaded
 from sbert.pipeline.fingerprint import digest_of_model
@@ -220,10 +220,8 @@ def encode_files(
             with other settings, with another ``rows_per_file`` or from other texts; or a file is damaged. The message
             names the file.
     """
-    try:
+    with needed("encoding with Ray Data", "ray[data]", "ray"):
         ray, data = import_module("ray"), import_module("ray.data")
-    except ImportError as error:
-        raise missing("encoding with Ray Data", "ray[data]", "ray") from error
     parts = [part for path in inputs for part in _parts(os.fspath(path), output, rows_per_file)]
     targets = [part["target"] for part in parts]
     twice, number = Counter(targets).most_common(1)[0] if targets else ("", 0)

@@ -39,6 +39,8 @@ class SoftmaxLoss(LossModule):
         torch.Size([])
     """
 
+    labels_are_classes = True
+
     def __init__(self, dim: int, classes: int, concatenation: tuple[str, ...] = ("u", "v", "|u-v|")) -> None:
         super().__init__()
         if dim < 1 or classes < 2:

@@ -8,12 +8,13 @@ from torch import Tensor
 
 from sbert.functional import check_similarity, pairwise_similarity
 from sbert.losses.checks import check_finite, check_temperature, checked_labels, same_shape
+from sbert.losses.embedding_distillation import EmbeddingDistillationLoss
 from sbert.losses.module import LossModule
 
 _REMEDY = "check whether the teacher ran in half precision"
 
 
-class MSELoss(LossModule):
+class MSELoss(EmbeddingDistillationLoss):
     """Mean squared difference between the vectors of each column and the teacher's vectors.
 
         loss = mean over columns c, rows i and dimensions k of (c_ik - labels_ik)^2
@@ -35,17 +36,8 @@ class MSELoss(LossModule):
         tensor(0.2500)
     """
 
-    # Read by Signature: MatryoshkaLoss truncates such labels together with the columns.
-    labels_are_vectors = True
-
-    def forward(self, *sentences: Tensor, labels: Tensor) -> Tensor:
-        columns = same_shape(self, *sentences)
-        teacher = checked_labels(self, labels, tuple(columns[0].shape)).to(columns[0].dtype)
-        return torch.stack([F.mse_loss(column, teacher) for column in columns]).mean()
-
-    def check_labels(self, labels: Tensor) -> None:
-        """Raise unless all vectors are finite."""
-        check_finite(self, labels, _REMEDY)
+    def __init__(self) -> None:
+        super().__init__(distance="mse")
 
 
 def _candidate_scores(columns: list[Tensor], similarity: str) -> Tensor:

@@ -136,6 +136,8 @@ class CrossEntropyLoss(_ScoreLoss):
         tensor(0.6931)
     """
 
+    labels_are_classes = True
+
     def __init__(self, classes: int) -> None:
         super().__init__()
         if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:

@@ -43,6 +43,7 @@ class Signature:
         extras: Those of ``labels``, ``texts`` and ``guide`` that the loss takes.
         needs_labels: Whether ``labels`` has no default.
         settings: Names of the parameters that are settings unless the data has a column of that name.
+        labels_are_classes: Whether the labels are classes, which may be words in the data, as for ``SoftmaxLoss``.
         labels_are_vectors: Whether the labels are vectors of the same dim as the columns, as for ``MSELoss``.
         row_data: Names of the row data without a default.
         collates: The methods ``collate`` of the loss, or of the losses that it combines.
@@ -55,6 +56,7 @@ class Signature:
     needs_labels: bool
     settings: tuple[str, ...] = ()
     labels_are_vectors: bool = False
+    labels_are_classes: bool = False
     row_data: tuple[str, ...] = ()
     collates: tuple[Collate, ...] = field(default=(), compare=False)
 
@@ -93,6 +95,7 @@ class Signature:
             needs_labels=any(each.name == "labels" and each.default is each.empty for each in others),
             settings=tuple(each.name for each in others if each.name not in EXTRAS and each.default is not each.empty),
             labels_are_vectors=bool(getattr(loss, "labels_are_vectors", False)),
+            labels_are_classes=bool(getattr(loss, "labels_are_classes", False)),
             row_data=tuple(each.name for each in others if each.name not in EXTRAS and each.default is each.empty),
             collates=(loss.collate,) if hasattr(loss, "collate") else (),
         )
@@ -131,6 +134,7 @@ class Signature:
             needs_labels=any(signature.needs_labels for signature in signatures),
             settings=tuple(name for name in settings if name != "mask" or not unmasked),
             labels_are_vectors=any(signature.labels_are_vectors for signature in signatures),
+            labels_are_classes=any(signature.labels_are_classes for signature in signatures),
             row_data=tuple(dict.fromkeys(name for signature in signatures for name in signature.row_data)),
             collates=tuple(collate for signature in signatures for collate in signature.collates),
         )

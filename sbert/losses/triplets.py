@@ -49,6 +49,8 @@ class TripletLoss(LossModule):
 class _BatchTriplets(LossModule):
     """What the losses below share: a distance, a margin and the checks of the labels."""
 
+    labels_are_classes = True
+
     def __init__(self, distance: str = "euclidean", margin: float | None = 5.0) -> None:
         super().__init__()
         self.distance: str = check_distance(distance)

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
-from sbert.inputs.extras import missing
+from sbert.inputs.extras import needed
 from sbert.inputs.vectors import Array
 from sbert.pipeline.journal import Journal
 from sbert.pipeline.outputs import NpyFile
@@ -79,11 +79,9 @@ class Parquet:
     """
 
     def __init__(self, dim: int, dtype: np.dtype[np.generic], keep: tuple[str, ...]) -> None:
-        try:
+        with needed("writing Parquet", "pyarrow", "parquet"):
             import pyarrow
             import pyarrow.parquet
-        except ImportError as error:
-            raise missing("writing Parquet", "pyarrow", "parquet") from error
         if VECTOR in keep:
             raise ValueError(f"the column {VECTOR!r} is that of the vectors; rename the one to keep")
         self._arrow: Any = pyarrow

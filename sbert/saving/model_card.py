@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 _CARD = """\
@@ -56,7 +58,7 @@ class Training:
     """What a card says of the training of a model.
 
     Args:
-        base: Name or folder of the model at the start; empty if it was made in memory.
+        base: Name or folder of the model at the start; empty if it was made in memory. The card names no folder.
         sections: The text.
         results: The scores of the last evaluation.
     """
@@ -95,7 +97,8 @@ def metadata(trained: Training | None, name: str, task: str = "sentence-similari
     """
     if trained is None:
         return ""
-    lines = [f"base_model: {json.dumps(trained.base)}"] if trained.base else []
+    on_hub = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", trained.base) and not Path(trained.base).exists()  # No folder.
+    lines = [f"base_model: {json.dumps(trained.base)}"] if on_hub else []
     results = {metric: value for metric, value in trained.results.items() if math.isfinite(value)}
     if results:
         lines += ["model-index:", f"- name: {json.dumps(name)}", "  results:", "  - task:"]

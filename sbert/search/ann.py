@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from sbert.functional import directions
-from sbert.inputs.extras import missing
+from sbert.inputs.extras import needed
 from sbert.storage.files import reading
 
 # Minimum length of the candidate list during search (efSearch in faiss); a longer one has better recall and is slower.
@@ -115,7 +115,5 @@ def check_backend(backend: str, similarity: str) -> Any:
     if similarity not in _METRICS[backend]:
         raise ValueError(f"backend={backend!r} does not support similarity={similarity!r}; pass backend='exact'")
     package, module = _PACKAGES[backend]
-    try:
+    with needed(f"backend={backend!r}", package, "search"):
         return import_module(module)
-    except ImportError as error:
-        raise missing(f"backend={backend!r}", package, "search") from error

@@ -19,7 +19,7 @@ from sbert.inputs.arguments import (
     check_threshold,
     known_arguments,
 )
-from sbert.inputs.extras import missing
+from sbert.inputs.extras import needed
 from sbert.inputs.texts import rows_of
 from sbert.search.blocks import prepare_block
 from sbert.search.communities import community_detection
@@ -99,10 +99,8 @@ def cluster(
 def _sklearn_labels(
     units: npt.NDArray[np.float64], method: str, clusters: int | None, threshold: float | None, seed: int
 ) -> npt.NDArray[np.int64]:
-    try:
+    with needed(f"method={method!r}", "scikit-learn", "cluster", "pass 'community'"):
         from sklearn.cluster import AgglomerativeClustering, KMeans
-    except ImportError as error:
-        raise missing(f"method={method!r}", "scikit-learn", "cluster", "pass 'community'") from error
     if len(units) < 2:
         return np.zeros(len(units), np.int64)
     if method == "kmeans":

@@ -77,6 +77,12 @@ class Batches:
         """Whether a data set is a stream, so that there are no epochs."""
         return any(isinstance(dataset.rows, StreamedRows) for dataset in self.datasets.values())
 
+    @property
+    def epoch_steps(self) -> int:
+        """Optimizer steps of an epoch; with a stream, those of the whole run."""
+        config = self.config
+        return (config.steps or 1) if self.streamed else max(1, round(len(self.epoch(0)) / config.accumulation))
+
     def epoch(self, epoch: int) -> list[tuple[str, Batch]]:
         """The batches of an epoch: for each, the name of its data set and the indices of its rows."""
         if self.streamed:
@@ -122,7 +128,8 @@ class Batches:
         plan = [np.asarray(batch) for batch in sample(rows, size, self._generator(name, epoch, again), **more)]
         plan = [batch for batch in plan if not config.drop_last or len(batch) == size]
         if not plan:
-            raise ValueError(f"sampler={name_of(sampler)!r} makes no batch of {name}; pass another, or more rows")
+            full = " of batch_size rows (drop_last=True)" if config.drop_last else ""
+            raise ValueError(f"sampler={name_of(sampler)!r} makes no batch{full} of {name}; pass another, or more rows")
         return plan
 
     def _all(self) -> Iterator[tuple[str, Batch, list[Any] | None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from sbert.inputs.arguments import check_count
+from sbert.inputs.arguments import check_count, warn
 
 # What a checkpoint holds of a callback: tensors, and values that JSON can hold.
 State = dict[str, Any]
@@ -164,6 +165,7 @@ class AveragedWeights(Callback):
     def on_end(self, progress: Progress) -> None:
         """Save the average."""
         if progress.folder is not None and self.model is not None:
+            self.model.trained = getattr(progress.model, "trained", None)
             self.model.save(progress.folder / "averaged")
 
     def state(self) -> State:
@@ -195,7 +197,10 @@ class PushToHub(Callback):
     def on_save(self, progress: Progress) -> None:
         """Upload the model of a checkpoint."""
         if self._checkpoints:
-            self._push(progress, f"Step {progress.step}")
+            try:
+                self._push(progress, f"Step {progress.step}")
+            except Exception as error:  # A network that fails for a moment must not end a training.
+                warn(f"{self.repo_id}: the upload of step {progress.step} failed, and training goes on: {error}")
 
     def on_end(self, progress: Progress) -> None:
         """Upload the final model."""
@@ -215,6 +220,7 @@ class Callbacks:
 
     def __init__(self, callbacks: list[Callback], progress: Progress) -> None:
         self._callbacks = callbacks
+        self._kept = [each for each in callbacks if type(each).state is not Callback.state]
         self.progress: Progress = progress
 
     def __bool__(self) -> bool:
@@ -230,20 +236,24 @@ class Callbacks:
     @property
     def names(self) -> list[str]:
         """The classes of those that keep a state, which a resumed run must have, too."""
-        kinds = [type(each) for each in self._callbacks]
-        return [kind.__name__ for kind in kinds if kind.state is not Callback.state]
+        return [type(each).__name__ for each in self._kept]
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The tensors and the other values that a checkpoint holds, by ``callback.NUMBER.NAME``."""
-        kept = [each for each in self._callbacks if type(each).state is not Callback.state]
-        found = {f"callback.{i}.{name}": value for i, each in enumerate(kept) for name, value in each.state().items()}
+        kept = enumerate(self._kept)
+        found = {f"callback.{i}.{name}": value for i, each in kept for name, value in each.state().items()}
         tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
-        return tensors, {name: value for name, value in found.items() if name not in tensors}
+        values = {name: value for name, value in found.items() if name not in tensors}
+        for name, value in values.items():
+            try:
+                json.dumps(value)
+            except TypeError as error:
+                raise TypeError(f"{name}: {error}; a state is tensors, and values that JSON can hold") from error
+        return tensors, values
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Give each callback its state of a checkpoint."""
-        kept = [each for each in self._callbacks if type(each).state is not Callback.state]
-        for number, callback in enumerate(kept):
+        for number, callback in enumerate(self._kept):
             prefix = f"callback.{number}."
             state = {
                 name.removeprefix(prefix): value
@@ -261,7 +271,7 @@ def as_callbacks(given: Any) -> list[Callback]:
     Raises:
         TypeError: If an element is not a ``Callback``.
     """
-    listed = [given] if isinstance(given, Callback) else list(given)
+    listed = [given] if isinstance(given, Callback) else list(given or ())
     for number, each in enumerate(listed):
         if not isinstance(each, Callback):
             what = each.__name__ if isinstance(each, type) else type(each).__name__

@@ -51,15 +51,15 @@ def training_card(
     return Training(base, "\n\n".join(parts), dict(evaluations[-1]) if evaluations else {})
 
 
-def cell(value: object) -> str:
-    r"""A value as text in a Markdown table: on one line, without markup, and not too long.
+def cell(value: object, limit: int = _CHARACTERS) -> str:
+    r"""A value as text in a Markdown table: on one line, without markup, and not longer than the limit.
 
     Example:
         >>> cell("a | b\n<b>c</b>")
         'a &#124; b &lt;b&gt;c&lt;/b&gt;'
     """
     text = " ".join(str(value).split())
-    text = text if len(text) <= _CHARACTERS else text[: _CHARACTERS - 1] + "…"
+    text = text if len(text) <= limit else text[: limit - 1] + "…"
     marks = {"&": "&amp;", "<": "&lt;", ">": "&gt;", **{mark: f"&#{ord(mark)};" for mark in "|`*_[]\\$"}}
     return "".join(marks.get(character, character) for character in text)
 
@@ -79,6 +79,8 @@ def _data(datasets: Mapping[str, Dataset]) -> str:
         columns = [cell(names[0]) for names in rows.names]
         columns += [] if head.labels is None else ["label"]
         parts += [f"**{cell(name)}**: {count}, such as", _table(columns, lines)]
+        if rows.words:
+            parts.append(f"Classes: {', '.join(f'{i} = {cell(word)}' for i, word in enumerate(rows.words))}.")
     return "\n\n".join(parts)
 
 
@@ -88,7 +90,8 @@ def _losses(datasets: Mapping[str, Dataset]) -> str:
         loss = dataset.rows.loss
         source = re.search(r"References:\n((?:[ ]+.+\n?)+)", inspect.getdoc(loss) or "")
         called = repr(loss) if isinstance(loss, nn.Module) else dataset.rows.signature.name
-        rows.append([cell(name), cell(called), " ".join(source[1].split()) if source else ""])
+        called = called.replace("(registered): ModuleList", "of ")  # As nested losses are shown.
+        rows.append([cell(name), cell(called, 1000), " ".join(source[1].split()) if source else ""])
     return "### Losses\n\n" + _table(["data", "loss", "source"], rows)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sbert.inputs.arguments import check_choice, check_count, check_number, check_positive, check_seed, known_arguments
 from sbert.inputs.prompts import Prompts
 from sbert.training.optimizers import OPTIMIZERS, SCHEDULES, Groups
@@ -19,6 +21,13 @@ if TYPE_CHECKING:
     Optimizer = str | Callable[[Groups], torch.optim.Optimizer]
     Schedule = str | Callable[[float], float]
     Sampler = str | Callable[..., Sequence[Any]]  # Of the rows, the batch size and a generator.
+
+_KINDS: tuple[tuple[str, tuple[type, ...], str], ...] = (
+    ("prompts", (str, Mapping), "a dict of columns, or one str"),
+    ("learning_rates", (Mapping,), "a dict of rates by pattern"),
+    ("freeze", (list, tuple, set), "a list of patterns"),
+    ("betas", (list, tuple), "a tuple of two decay rates"),
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,7 @@ class TrainingConfig:
         learning_rates: Other peak learning rates by pattern of the weights' names, such as ``{"loss.*": 1e-3,
             "0.auto_model.encoder.layer.[0-5].*": 1e-5}``; the names are those of ``model.named_parameters()``, and
             those of a loss begin with ``loss.``. The last pattern that matches counts.
-        freeze: Patterns of names of weights that are not trained.
+        freeze: Patterns of names, as in ``learning_rates``, of weights that are not trained.
         betas: The two decay rates of AdamW. Default: 0.9 and 0.999.
         eps: The term that AdamW adds to the denominator. Default: 1e-8.
         warmup: Fraction of the steps in which the learning rate rises linearly; or, as an int, their number. As in
@@ -132,6 +141,7 @@ class TrainingConfig:
     timeout: float = 600.0
 
     def __post_init__(self) -> None:
+        self._check_types()
         for name in ("accumulation", "log_every", "keep", "shuffle_buffer"):
             check_count(name, getattr(self, name))
         self._check_batches()
@@ -148,8 +158,6 @@ class TrainingConfig:
         if check_number("weight_decay", self.weight_decay) < 0:
             raise ValueError(f"weight_decay={self.weight_decay} is negative; pass 0 or more")
         check_seed(self.seed)
-        if self.prompts is not None and not isinstance(self.prompts, (str, Mapping)):
-            raise TypeError(f"prompts is of type {type(self.prompts).__name__}; pass a dict of columns, or one str")
         for name, length in numbers_within("max_lengths", self.max_lengths):
             check_count(name, length)
         check_choice("dtype", self.dtype, ("float32", "bfloat16"))
@@ -167,10 +175,12 @@ class TrainingConfig:
     def check_names(self, names: Sequence[str]) -> None:
         """Raise a ValueError if a setting by data set names others than these."""
         for setting in ("batch_size", "sampler", "mix"):
-            value = getattr(self, setting)
-            if isinstance(value, Mapping) and set(value) != set(names):
-                given, known = (", ".join(map(repr, sorted(each))) or "none" for each in (value, names))
-                raise ValueError(f"{setting} names {given}, but the data sets are {known}; name each of them")
+            if isinstance(value := getattr(self, setting), Mapping):
+                _check_same(setting, value, names)
+
+    def lower_is_better(self, metric: str) -> bool:
+        """Whether a lower score of this name is better."""
+        return metric.endswith("loss") if self.minimize is None else self.minimize
 
     def of_data_set(self, setting: str, name: str, names: Sequence[str]) -> Any:
         """The value of ``prompts`` or ``max_lengths`` for a data set, among those of these names.
@@ -182,10 +192,17 @@ class TrainingConfig:
         if not isinstance(value, Mapping):
             return value
         nested = any(isinstance(each, Mapping) for each in value.values())
-        if nested and set(value) != set(names):
-            given, known = (", ".join(map(repr, sorted(each))) or "none" for each in (value, names))
-            raise ValueError(f"{setting} names {given}, but the data sets are {known}; name each of them")
+        if nested:
+            _check_same(setting, value, names)
         return value[name] if nested or (len(names) > 1 and set(value) == set(names)) else value
+
+    def _check_types(self) -> None:
+        for name, value in list(vars(self).items()):
+            if isinstance(value, np.generic):  # JSON, in which checkpoints keep the settings, has no such numbers.
+                object.__setattr__(self, name, value.item())
+        for name, kinds, what in _KINDS:
+            if not isinstance(value := getattr(self, name), (*kinds, type(None))):
+                raise TypeError(f"{name} is of type {type(value).__name__}; pass {what}")
 
     def _check_batches(self) -> None:
         sizes = self.batch_size if isinstance(self.batch_size, Mapping) else {"": self.batch_size}
@@ -214,8 +231,6 @@ class TrainingConfig:
         for pattern, rate in (self.learning_rates or {}).items():
             if check_number(f"learning_rates[{pattern!r}]", rate) <= 0:
                 raise ValueError(f"learning_rates[{pattern!r}]={rate} is not positive; to train nothing, use freeze=")
-        if isinstance(self.freeze, str):
-            raise TypeError(f"freeze is the str {self.freeze!r}; pass a list of patterns")
         if (self.betas is not None or self.eps is not None) and self.optimizer not in ("adamw", "adamw_8bit", "muon"):
             raise ValueError("betas and eps are settings of AdamW; set those of another optimizer in a function")
         if self.sharded and self.optimizer != "adamw":
@@ -237,7 +252,13 @@ class TrainingConfig:
         if step < warm:
             return (step + 1) / warm
         schedule = SCHEDULES[self.schedule] if isinstance(self.schedule, str) else self.schedule
-        return schedule((step - warm) / max(1, total - warm))
+        return check_number("what schedule returned", schedule((step - warm) / max(1, total - warm)))
+
+
+def _check_same(setting: str, value: Mapping[str, Any], names: Sequence[str]) -> None:
+    if set(value) != set(names):
+        given, known = (", ".join(map(repr, sorted(each))) or "none" for each in (value, names))
+        raise ValueError(f"{setting} names {given}, but the data sets are {known}; name each of them")
 
 
 def numbers_within(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -17,10 +16,9 @@ from torch import Tensor
 from sbert.inputs.texts import records_of
 from sbert.losses.module import run_check
 from sbert.losses.signature import Loss, Signature
+from sbert.training.columns import LABEL_NAMES, as_classes, match, spread
 from sbert.training.row_data import RowData, as_row_data, digest
 from sbert.training.sampling import Batch
-
-_LABEL_NAMES = ("label", "labels", "score", "scores")
 
 
 class Rows:
@@ -37,6 +35,7 @@ class Rows:
         label: The data's column of labels, if it is not called label, labels, score or scores.
         name: Name of the data set, for errors.
         pairs: Whether the model is a cross-encoder, which reads the two texts of a row as one input.
+        words: The classes, if labels are words; by default those of the labels in alphabetical order.
 
     Raises:
         TypeError: If a row is neither a tuple nor a dict, a text is not a str, or a label is not a number; the message
@@ -59,11 +58,13 @@ class Rows:
         name: str = "data",
         *,
         pairs: bool = False,
+        words: Sequence[str] | None = None,
     ) -> None:
         signature = Signature.of(loss)
         self.name: str = name
         self.loss: Loss = loss
         self.pairs: bool = pairs
+        self.words: Sequence[str] | None = words
         self.signature: Signature = signature.of_pairs() if pairs else signature
         given = records_of(data)
         if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
@@ -73,15 +74,18 @@ class Rows:
             raise ValueError(f"{name} has no rows; pass at least one")
         keys: list[str] = []
         self.row_data: RowData = {}
+        self.label: str | None = None
         if isinstance(listed[0], Mapping):
-            label = self._find_label(list(listed[0]), columns, label)
-            keys = self._find_columns(list(listed[0]), columns, label)
+            self.label = label = self._find_label(list(listed[0]), columns, label)
+            keys = self._find_columns(listed[0], columns, label)
             by_name = self._find_row_data(list(listed[0]), [*keys, label])
             self.row_data = {
                 key: as_row_data([self._cell(row, number, key) for number, row in enumerate(listed)]) for key in by_name
             }
             wanted = keys if label is None else [*keys, label]
             listed = [[self._cell(row, number, key) for key in wanted] for number, row in enumerate(listed)]
+            listed, places = spread(listed, self.signature, name)
+            keys = [wanted[place] for place in places][: len(places) - (label is not None)]
             labelled = label is not None
         elif columns is not None or label is not None:
             raise ValueError(f"{name} has rows without names, so columns= and label= name nothing; leave them out")
@@ -89,6 +93,7 @@ class Rows:
             needed = self.signature.row_data[0]
             raise ValueError(f"{name} has rows without names, but {self.signature.name} takes {needed!r}; pass dicts")
         else:
+            listed, _ = spread(listed, self.signature, name) if _are_tuples(listed) else (listed, [])
             labelled = self._check_tuples(listed)
         self._columns = [list(column) for column in zip(*listed, strict=True)]
         labels = self._columns.pop() if labelled else None
@@ -100,6 +105,7 @@ class Rows:
                 run_check(loss, self.labels)
             except (ValueError, TypeError) as error:
                 raise type(error)(f"{name}: {error}") from error
+        self.keys: list[str] = list(dict.fromkeys(keys))
         # For each column, its name in the data, if it has one, and its name in the loss.
         of_loss = self.signature.names(len(self._columns))
         self.names: list[tuple[str, ...]] = [(name,) for name in of_loss]
@@ -140,6 +146,7 @@ class Rows:
             found.update(text.encode("utf-8", "surrogatepass") + b"\0")
         if self.labels is not None:
             found.update(self.labels.numpy().tobytes())
+        found.update("".join(f"{word}\0" for word in self.words or ()).encode())
         found.update(digest(self.row_data))
         return found.hexdigest()
 
@@ -164,17 +171,21 @@ class Rows:
         if label is not None:
             return label
         others = {*(columns or ()), *loss.row_data}
-        known = [key for key in keys if key in _LABEL_NAMES and key not in others]
+        known = [key for key in keys if key in LABEL_NAMES and key not in others]
         if len(known) > 1 or (loss.needs_labels and not known):
             which = "which of them" if known else "none"
             raise ValueError(f"{self._both(keys)}: {which} is the label? pass label=")
         return known[0] if known else None
 
-    def _find_columns(self, keys: list[Any], columns: Sequence[str] | None, label: str | None) -> list[str]:
-        """The keys of the texts, in the order of the loss's columns: the given ones, or those with matching names."""
+    def _find_columns(self, row: Mapping[str, Any], columns: Sequence[str] | None, label: str | None) -> list[str]:
+        """The keys of the texts, in the order of the loss's columns: the given ones, or those that match."""
+        keys = list(row)
         if columns is None:
             by_name = {label, *self.signature.row_data, *self.signature.settings}
-            return self._match_names([key for key in keys if key not in by_name], keys)
+            matched = match(self.signature, row, [key for key in keys if key not in by_name], self.name)
+            if matched is None:
+                raise ValueError(f"{self._both(keys)}: rename them, or pass columns= in the order of the loss")
+            return matched
         wanted = [key for key in [*columns, label] if key is not None]
         missing = [key for key in wanted if key not in keys]
         if missing:
@@ -194,20 +205,6 @@ class Rows:
             raise ValueError(f"{self._both(keys)}: there is no {missing[0]!r}; add this column, or rename the loss's")
         settings = [name for name in loss.settings if name not in others]
         return [name for name in (*loss.row_data, *settings) if name in keys]
-
-    def _match_names(self, candidates: list[Any], keys: list[Any]) -> list[str]:
-        """The candidates with the names of the loss's columns, followed by further ones, such as negative_1."""
-        loss = self.signature
-        matched = [name for name in loss.columns if name in candidates]
-        further = [key for key in candidates if key not in matched]
-        pattern = re.compile(rf"{(loss.more or '').removesuffix('s')}s?[_-]?\d*")
-        surplus = [key for key in further if loss.more is None or not pattern.fullmatch(str(key))]
-        if surplus or len(matched) < len(loss.columns) or not candidates:
-            texts = [key for key in further if key not in _LABEL_NAMES]
-            fits = not matched and len(texts) == len(loss.columns)
-            remedy = f"columns={texts}" if fits else "columns= in the order of the loss, and label="
-            raise ValueError(f"{self._both(keys)}: rename them, or pass {remedy}")
-        return [*matched, *further]
 
     def _cell(self, row: Any, number: int, column: str) -> Any:
         if not isinstance(row, Mapping) or column not in row:
@@ -255,6 +252,8 @@ class Rows:
     def _read_labels(self, values: list[Any]) -> Tensor:
         """Labels (rows,), int64 if all are integers, else float32; or (rows, values) float32 from lists of numbers."""
         read: list[npt.NDArray[Any]] = []
+        if isinstance(values[0], str) and self.signature.labels_are_classes:
+            values, self.words = as_classes(values, self.words, self.name)
         for number, value in enumerate(values):
             where = f"{self.name}, row {number}: the label"
             try:
@@ -280,3 +279,7 @@ class Rows:
             number = int((~finite).nonzero()[0])
             raise ValueError(f"{self.name}, row {number}: the label is missing (NaN) or not finite; remove the row")
         return labels
+
+
+def _are_tuples(rows: Sequence[Any]) -> bool:
+    return all(isinstance(row, (tuple, list)) for row in rows)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sbert.inputs.arguments import check_count, known_arguments
-from sbert.inputs.extras import missing
+from sbert.inputs.extras import needed
 from sbert.training.callbacks import Callback, Progress
 from sbert.training.trainer import Trainer
 
@@ -58,7 +58,7 @@ def search(
         trials: Number of trials in all, with those that the file already holds.
         make: A function from the chosen settings to a trainer with an evaluator. It loads the model, as each trial
             starts from the same weights.
-        storage: A file of the trials. A search with the same file goes on; a trial that was cut off begins again.
+        storage: A file of the trials. A search with the same file goes on; a trial that was interrupted begins again.
         prune: Whether to end a trial whose score is below the median of the others after as many steps, from the sixth
             trial on.
         seed: Seed of the choices.
@@ -83,10 +83,8 @@ def search(
         >>> len(found), found[0].score, sorted(found[0].settings)
         (2, 1.0, ['learning_rate', 'schedule'])
     """
-    try:
+    with needed("search()", "optuna", "hyperparameters"):
         import optuna  # type: ignore[import-not-found, unused-ignore]
-    except ImportError as error:
-        raise missing("search()", "optuna", "hyperparameters") from error
     _check_space(space)
     check_count("trials", trials)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -135,7 +133,7 @@ def _study(optuna: Any, storage: str | os.PathLike[str] | None, prune: bool, see
     )
     # A resumed search must not choose once more what it chose first.
     study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials))
-    for trial in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):  # Cut off.
+    for trial in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):  # Interrupted.
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
         study.enqueue_trial(trial.params)
     return study
@@ -151,8 +149,7 @@ class _Watch(Callback):
     def on_evaluate(self, progress: Progress) -> None:
         """Report the score."""
         metric = self.config.metric or next(iter(progress.figures))
-        lower = metric.endswith("loss") if self.config.minimize is None else self.config.minimize
-        score, self.sign = float(progress.figures[metric]), -1 if lower else 1
+        score, self.sign = float(progress.figures[metric]), -1 if self.config.lower_is_better(metric) else 1
         if progress.improved:
             self.best = score
         if not math.isnan(score):

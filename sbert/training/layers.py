@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,15 +13,14 @@ from sbert.training.config import TrainingConfig
 from sbert.training.optimizers import matching
 
 
-def prepared_layers(model: nn.Module, config: TrainingConfig) -> ExitStack:
-    """Freeze weights, and prepare the layers of transformers; closing the stack restores them.
+def prepared_layers(model: nn.Module, config: TrainingConfig, named: Mapping[str, nn.Parameter]) -> ExitStack:
+    """Freeze some of the named weights, and prepare the layers of transformers; closing the stack restores them.
 
     Raises:
         ValueError: If a pattern of frozen weights matches none, or a transformer cannot be checkpointed.
     """
     with ExitStack() as undo:
-        named = dict(model.named_parameters())
-        for name in matching(config.freeze, list(named), "freeze"):
+        for name in matching(config.freeze or (), list(named), "freeze"):
             undo.callback(named[name].requires_grad_, named[name].requires_grad)
             named[name].requires_grad_(False)
         networks = [module.network for module in model.modules() if isinstance(module, Transformer)]

@@ -31,16 +31,25 @@ class _Lazy:
         name: str = "data",
         *,
         pairs: bool = False,
+        words: Sequence[str] | None = None,
     ) -> None:
         self.name: str = name
         self.loss: Loss = loss
         self._data = data
-        self._options: dict[str, Any] = {"columns": columns, "label": label, "pairs": pairs}
+        self._options: dict[str, Any] = {"columns": columns, "label": label, "pairs": pairs, "words": words}
         head = self.loaded(islice(data, _HEAD), name)
+        self._options |= {"columns": head.keys or None, "words": words or self._words(head)}
+        if head.words != self._options["words"]:
+            head = self.loaded(islice(data, _HEAD), name)
+        self.words: Sequence[str] | None = head.words
         self.pairs: bool = pairs
         self.signature: Signature = head.signature
         self.names: list[tuple[str, ...]] = head.names
         self.head: Rows = head
+
+    def _words(self, head: Rows) -> Sequence[str] | None:
+        """The classes, if labels are words: those of the first rows of a stream."""
+        return head.words
 
     def loaded(self, rows: Iterable[Any], name: str) -> Rows:
         """Some rows in memory, matched and checked."""
@@ -60,6 +69,9 @@ class IndexedRows(_Lazy):
 
     Labels are checked batch by batch, not before the first step.
     """
+
+    def _words(self, head: Rows) -> Sequence[str] | None:
+        return None if head.words is None else sorted(filter(None, self._data.unique(head.label)))
 
     def __len__(self) -> int:
         return len(self._data)

@@ -78,15 +78,14 @@ class Run:
         self.base: str = getattr(model, "name_or_path", "")
         self.folder: Path | None = None if config.output is None else Path(config.output)
         self.saved: Path | None = self._find_checkpoint()
-        an_epoch = (config.steps or 1) * config.accumulation if batches.streamed else len(batches.epoch(0))
-        self.epoch_steps: int = max(1, round(an_epoch / config.accumulation))
-        self.total: int = config.steps or max(1, round(an_epoch * (config.epochs or 1) / config.accumulation))
+        epochs = (config.epochs or 1) / config.accumulation
+        self.total: int = config.steps or max(1, round(len(batches.epoch(0)) * epochs))
         for module in list(model.modules()):
             if isinstance(module, Transformer):
                 module.materialize()  # First of all: the layers below must be those that will be trained.
         self.modes: list[tuple[nn.Module, bool]] = [(module, module.training) for module in model.modules()]
-        self.undo: ExitStack = prepared_layers(model, config)
         self.weights: Weights = Weights(model, {name: dataset.rows.loss for name, dataset in batches.datasets.items()})
+        self.undo: ExitStack = prepared_layers(model, config, self.weights.named())
         self.setup: dict[str, Any] = self._setup()
         progress = Progress(model, self.total, self.setup["settings"], self.folder)
         self.told: Callbacks = Callbacks(self.callbacks, progress)
@@ -116,6 +115,10 @@ class Run:
         self.truncated: int = 0
         path = self.folder / "history.jsonl" if self.folder is not None and ranks.first else None
         shown = self.show_progress_bar if ranks.first else False
+        words = {name: dataset.rows.words for name, dataset in batches.datasets.items() if dataset.rows.words}
+        if path is not None and words:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.with_name("labels.json").write_text(json.dumps(words, indent=2, ensure_ascii=False), "utf-8")
         self.log: Log = Log(path, self.total, self.step, config.log_every, state["waiting"], shown, config.metric)
 
     # ----------------------------------------------------------------------------------------------------- set-up
@@ -179,8 +182,8 @@ class Run:
     def train(self) -> list[dict[str, Any]]:
         """Take all steps, with evaluations and checkpoints in between, and return the history."""
         config = self.config
-        evaluate_every = config.evaluate_every or self.epoch_steps
-        checkpoint_every = config.checkpoint_every or self.epoch_steps
+        evaluate_every = config.evaluate_every or self.batches.epoch_steps
+        checkpoint_every = config.checkpoint_every or self.batches.epoch_steps
         self.model.train()
         first = self.step * config.accumulation
         batches = self.batches.prepared(first, self.total * config.accumulation, self.ranks)
@@ -195,6 +198,7 @@ class Run:
                     self._evaluate()
                 if self.folder is not None and (self._ended() or self.step % checkpoint_every == 0):
                     self._save_checkpoint(self.folder / "checkpoints")
+        self._describe()
         if self.folder is not None:
             self._gather()
             self.ranks.run_on_main(lambda: self._save_model("final"))
@@ -323,13 +327,12 @@ class Run:
 
     def _record(self, scores: dict[str, float]) -> None:
         """Log the scores of an evaluation, and save the model if it is the best so far."""
-        metric = self.config.metric or next(iter(scores))
+        metric = self.config.metric or next(iter(scores), "")
         if metric not in scores:
-            raise ValueError(f"metric={metric!r} is not among the evaluator's {', '.join(scores)}")
+            raise ValueError(f"metric={metric!r} is not among the evaluator's {', '.join(scores) or 'scores: none'}")
         with checkpoint.naming_last_good(self.log.path or Path(), self.saved):
             self.log.add({"step": self.step, "evaluation": scores})
-        lower = metric.endswith("loss") if self.config.minimize is None else self.config.minimize
-        sign = -1 if lower else 1
+        sign = -1 if self.config.lower_is_better(metric) else 1
         best = sign * self.best[1] if self.best is not None and self.best[0] == metric else -math.inf
         improved = sign * scores[metric] > best  # False for NaN.
         if improved:
@@ -340,10 +343,13 @@ class Run:
 
     def _save_model(self, name: str) -> None:
         if self.folder is not None:
-            about = self.base, self.batches.datasets, self.config, self.log.history
-            self.to_save.trained = training_card(*about, self.model.device, self.ranks.world)
+            self._describe()
             with checkpoint.naming_last_good(self.folder / name, self.saved):
                 self.to_save.save(self.folder / name)
+
+    def _describe(self) -> None:
+        about = self.base, self.batches.datasets, self.config, self.log.history
+        self.to_save.trained = training_card(*about, self.model.device, self.ranks.world)
 
     def _save_checkpoint(self, folder: Path) -> None:
         self._gather()
@@ -353,6 +359,7 @@ class Run:
         state |= {"stopped": self.told.progress.stopped, "optimizer": numbers}
 
         def write() -> None:
+            self._describe()
             more, state["callback"] = self.told.state()
             self.saved = checkpoint.write(folder, self.step, self.to_save, tensors | more, state, self.config.keep)
 

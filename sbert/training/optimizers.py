@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from sbert.inputs.extras import missing
+from sbert.inputs.extras import needed
 
 if TYPE_CHECKING:
     from sbert.training.config import TrainingConfig
@@ -39,7 +39,7 @@ def matching(patterns: Iterable[str], names: Sequence[str], setting: str) -> dic
     """
     found = {}
     for pattern in patterns:
-        matches = [name for name in names if fnmatchcase(name, pattern)]
+        matches = [name for name in names if fnmatchcase(name, str(pattern))]
         if not matches:
             some = ", ".join(names[:3])
             raise ValueError(
@@ -88,10 +88,8 @@ def make(config: TrainingConfig, parts: Groups) -> list[torch.optim.Optimizer]:
     if name == "adafactor":
         return [torch.optim.Adafactor(chosen)]
     if name == "adamw_8bit":
-        try:
+        with needed("optimizer='adamw_8bit'", "bitsandbytes", "bitsandbytes"):
             from bitsandbytes.optim import AdamW8bit
-        except ImportError as error:
-            raise missing("optimizer='adamw_8bit'", "bitsandbytes", "bitsandbytes") from error
         return [AdamW8bit(chosen, **options)]
     matrices = [group for group, part in zip(chosen, parts, strict=True) if part["is_matrix"]]
     others = [group for group, part in zip(chosen, parts, strict=True) if not part["is_matrix"]]

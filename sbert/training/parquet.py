@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sbert.inputs.extras import missing
+from sbert.inputs.extras import needed
 
 
 class ParquetRows:
@@ -41,11 +41,9 @@ class ParquetRows:
         self.columns: list[str] | None = None if columns is None else list(columns)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        try:
+        with needed("ParquetRows", "pyarrow", "parquet"):
             from pyarrow import ArrowException
             from pyarrow.parquet import ParquetFile
-        except ImportError as error:
-            raise missing("ParquetRows", "pyarrow", "parquet") from error
         for file in self.files:
             try:
                 with ParquetFile(os.fspath(file)) as source:

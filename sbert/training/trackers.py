@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sbert.inputs.extras import missing
+from sbert.inputs.extras import needed
 from sbert.training.callbacks import Callback, Progress, State
 
 
@@ -49,10 +49,8 @@ class TensorBoard(_Figures):
     def log(self, figures: dict[str, float], progress: Progress) -> None:
         """Write figures of this step."""
         if self._writer is None:
-            try:
+            with needed("TensorBoard()", "tensorboard", "tensorboard"):
                 from torch.utils.tensorboard import SummaryWriter
-            except ImportError as error:
-                raise missing("TensorBoard()", "tensorboard", "tensorboard") from error
             folder = self.folder or os.fspath((progress.folder or Path()) / "tensorboard")
             # After a resume, steps that run again replace those after the checkpoint.
             self._writer = SummaryWriter(folder, purge_step=progress.step)
@@ -70,7 +68,24 @@ class TensorBoard(_Figures):
             self._writer.close()
 
 
-class WandB(_Figures):
+class _WithRun(_Figures):
+    """Sends them to a run, with which a resumed training goes on."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options: dict[str, Any] = options
+        self._run: Any = None  # Or the module of its functions.
+        self._id: str | None = None
+
+    def state(self) -> State:
+        """The id of the run."""
+        return {"id": self._id}
+
+    def restore(self, state: State) -> None:
+        """Go on with the run of this id."""
+        self._id = state["id"]
+
+
+class WandB(_WithRun):
     """Sends the figures and the settings to Weights & Biases. A resumed run goes on as the same run.
 
     Args:
@@ -81,18 +96,11 @@ class WandB(_Figures):
         'cats'
     """
 
-    def __init__(self, **options: Any) -> None:
-        self.options: dict[str, Any] = options
-        self._run: Any = None
-        self._id: str | None = None
-
     def log(self, figures: dict[str, float], progress: Progress) -> None:
         """Send figures of this step."""
         if self._run is None:
-            try:
+            with needed("WandB()", "wandb", "wandb"):
                 import wandb
-            except ImportError as error:
-                raise missing("WandB()", "wandb", "wandb") from error
             same = {} if self._id is None else {"id": self._id, "resume": "allow"}
             self._run = wandb.init(config=dict(progress.settings), **{**self.options, **same})
             self._id = self._run.id
@@ -103,16 +111,8 @@ class WandB(_Figures):
         if self._run is not None:
             self._run.finish()
 
-    def state(self) -> State:
-        """The id of the run."""
-        return {"id": self._id}
 
-    def restore(self, state: State) -> None:
-        """Go on with the run of this id."""
-        self._id = state["id"]
-
-
-class MLflow(_Figures):
+class MLflow(_WithRun):
     """Sends the figures and the settings to MLflow. A resumed run goes on as the same run.
 
     Args:
@@ -123,34 +123,19 @@ class MLflow(_Figures):
         'cats'
     """
 
-    def __init__(self, **options: Any) -> None:
-        self.options: dict[str, Any] = options
-        self._id: str | None = None
-        self._client: Any = None
-
     def log(self, figures: dict[str, float], progress: Progress) -> None:
         """Send figures of this step."""
-        if self._client is None:
-            try:
+        if self._run is None:
+            with needed("MLflow()", "mlflow", "mlflow"):
                 import mlflow
-            except ImportError as error:
-                raise missing("MLflow()", "mlflow", "mlflow") from error
             same = {} if self._id is None else {"run_id": self._id}
             started = mlflow.start_run(**{**self.options, **same})
             if self._id is None:
                 mlflow.log_params({name: str(value)[:500] for name, value in progress.settings.items()})
-            self._id, self._client = started.info.run_id, mlflow
-        self._client.log_metrics(figures, step=progress.step)
+            self._id, self._run = started.info.run_id, mlflow
+        self._run.log_metrics(figures, step=progress.step)
 
     def on_end(self, progress: Progress) -> None:  # noqa: ARG002
         """Finish the run."""
-        if self._client is not None:
-            self._client.end_run()
-
-    def state(self) -> State:
-        """The id of the run."""
-        return {"id": self._id}
-
-    def restore(self, state: State) -> None:
-        """Go on with the run of this id."""
-        self._id = state["id"]
+        if self._run is not None:
+            self._run.end_run()

@@ -15,7 +15,7 @@ from sbert.inputs.prompts import by_column, column_prompts, default_prompt, prom
 from sbert.losses.module import Data, run_check
 from sbert.losses.signature import Loss, Signature
 from sbert.training.batches import Batches, Dataset
-from sbert.training.callbacks import Callback, as_callbacks
+from sbert.training.callbacks import Callback, EarlyStopping, as_callbacks
 from sbert.training.config import TrainingConfig
 from sbert.training.lazy_rows import AnyRows, IndexedRows, StreamedRows, rows_of_data
 from sbert.training.loop import Run
@@ -48,8 +48,10 @@ class Trainer:
         evaluation_data: Rows whose loss is one more score, ``loss``; or several data sets by the names of those in
             ``data``, whose scores are called ``name_loss``.
         callbacks: What is called after steps, evaluations and checkpoints, such as ``EarlyStopping``.
-        columns: The data's columns in the order of the loss's columns, if their names differ; or these by data set.
-        label: The data's column of labels, if it is not called label or score; or this by data set.
+        columns: The data's columns in the order of the loss's columns, or these by data set; by default those of the
+            same names, else all texts by position, which a warning tells. A list of texts is several columns.
+        label: The data's column of labels, if it is not called label or score; or this by data set. For losses of
+            classes, labels may be words, which are numbered in alphabetical order, in the output's ``labels.json``.
         guide: A model whose vectors are passed to losses that take ``guide``.
 
     Raises:
@@ -95,20 +97,25 @@ class Trainer:
         def tables(given: Mapping[str, Any]) -> list[AnyRows]:
             named = ((name, _loss_of(loss, name), _of(columns, name), _of(label, name)) for name in given)
             pairs = model.is_cross_encoder
-            return [rows_of_data(given[name], *others, name, pairs=pairs) for name, *others in named]
+            return [
+                rows_of_data(given[name], *others, name, pairs=pairs, words=words.get(name)) for name, *others in named
+            ]
 
+        words: dict[str, Sequence[str]] = {}
         rows = tables(by_name)
+        words |= _classes(rows, model)
         self._check(rows)
         self.batches: Batches = Batches(model, self._datasets(rows, guide), self.config, guide)
         self.evaluator: Evaluate | Mapping[str, Evaluate] | None = evaluator
         if evaluation_data is not None:
-            several = isinstance(evaluation_data, Mapping)
-            held_out = tables(
-                dict(evaluation_data) if isinstance(evaluation_data, Mapping) else {"data": evaluation_data}
-            )
+            held_out = tables(_held_out(evaluation_data, self._names, loss, self.config.batch_size))
+            if any(isinstance(rows, StreamedRows) for rows in held_out):
+                raise ValueError("evaluation_data is a stream, which may have no end; pass data with a length")
             config = replace(self.config, sampler="in_order", mix="proportional", drop_last=False)
             batches = Batches(model, self._datasets(held_out, guide), config, guide)
-            self.evaluator = _with_losses(evaluator, batches, several)
+            self.evaluator = _with_losses(evaluator, batches, isinstance(evaluation_data, Mapping))
+        if self.evaluator is None:
+            _check_unused(self.config, self.callbacks)
         if model.dtype not in (torch.float32, torch.float64):
             raise ValueError(
                 f"the model's weights are {model.dtype}, too imprecise for small steps; load it with dtype='float32',"
@@ -273,6 +280,23 @@ def _check_classes(rows: AnyRows, model: Any) -> None:
         )
 
 
+def _held_out(given: Any, names: Sequence[str], *settings: Any) -> dict[str, Any]:
+    """Evaluation data by the names of the data sets, which settings by data set need."""
+    found = dict(given) if isinstance(given, Mapping) else {names[0] if len(names) == 1 else "data": given}
+    if not set(found) <= set(names) and any(isinstance(setting, Mapping) for setting in settings):
+        known = ", ".join(map(repr, names))
+        raise ValueError(f"losses or batch sizes are by data set; pass evaluation_data by such names, too: {known}")
+    return found
+
+
+def _check_unused(config: TrainingConfig, callbacks: Sequence[Callback]) -> None:
+    """Warn of settings that say nothing without an evaluator."""
+    unused = [name for name in ("metric", "minimize", "evaluate_first") if getattr(config, name)]
+    unused += ["EarlyStopping" for each in callbacks if isinstance(each, EarlyStopping)]
+    if unused:
+        warn(f"without an evaluator, {', '.join(unused)} changes nothing; pass evaluator= or evaluation_data=")
+
+
 def _with_losses(
     evaluator: Evaluate | Mapping[str, Evaluate] | None, batches: Batches, several: bool
 ) -> Mapping[str, Evaluate]:
@@ -280,10 +304,30 @@ def _with_losses(
 
     def losses(_: Any) -> dict[str, float]:
         found = batches.mean_losses()
-        return {f"{name}_loss": value for name, value in found.items()} if several else {"loss": found["data"]}
+        return {f"{name}_loss" if several else "loss": value for name, value in found.items()}
 
     given = evaluator if isinstance(evaluator, Mapping) else {} if evaluator is None else {"": evaluator}
     return {**given, "evaluation": losses}
+
+
+def _classes(tables: list[AnyRows], model: Any) -> dict[str, Sequence[str]]:
+    """The classes of the data sets whose labels are words, which a warning tells; a cross-encoder keeps them."""
+    words = {rows.name: rows.words for rows in tables if rows.words is not None}
+    of_loss: dict[int, tuple[str, Sequence[str]]] = {}
+    for rows in tables:
+        if rows.words is None:
+            continue
+        name, first = of_loss.setdefault(id(rows.loss), (rows.name, rows.words))
+        if list(first) != list(rows.words):
+            raise ValueError(
+                f"{name} has the classes {', '.join(first)}, and {rows.name} has {', '.join(rows.words)}, for one loss;"
+                " number the labels yourself"
+            )
+        named = dict(enumerate(rows.words))
+        warn(f"{rows.name}: the labels are the classes {', '.join(f'{i} = {word}' for i, word in named.items())}")
+        if model.is_cross_encoder:  # Saved with the model.
+            model.auto_model.config.update({"id2label": named, "label2id": {word: i for i, word in named.items()}})
+    return words
 
 
 def _of(value: Value | Mapping[str, Value] | None, name: str) -> Value | None:

@@ -51,15 +51,17 @@ class Weights:
                 digest.update(name.encode() + parameter.detach().flatten()[:64].float().cpu().numpy().tobytes())
         return digest.hexdigest()
 
+    def named(self) -> dict[str, nn.Parameter]:
+        """The parameters: those of the model by their names there, those of losses as ``loss.…``."""
+        return {name.removeprefix("model."): value for name, value in self._both.named_parameters()}
+
     def trained(self) -> dict[str, nn.Parameter]:
-        """The parameters that are not frozen: those of the model by their names there, those of losses as ``loss.…``.
+        """The parameters that are not frozen.
 
         Raises:
             ValueError: If all parameters are frozen.
         """
-        found = {
-            name.removeprefix("model."): value for name, value in self._both.named_parameters() if value.requires_grad
-        }
+        found = {name: value for name, value in self.named().items() if value.requires_grad}
         if not found:
             raise ValueError("nothing is trained: no weight of the model or the loss has requires_grad=True")
         return found

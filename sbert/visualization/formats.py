@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sbert.inputs.extras import missing
+from sbert.inputs.extras import needed
 
 
 def check_plot(path: str | os.PathLike[str]) -> None:
@@ -22,10 +22,8 @@ def check_plot(path: str | os.PathLike[str]) -> None:
     Example:
         >>> check_plot("curves.png")
     """
-    try:
+    with needed("a plot", "matplotlib", "plot"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise missing("a plot", "matplotlib", "plot") from error
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"path is of type {type(path).__name__}; pass a file name, and all else by name, as labels=…")
     known = Figure().canvas.get_supported_filetypes()

@@ -11,7 +11,7 @@ import torch
 
 from sbert.functional import Vectors, directions
 from sbert.inputs.arguments import warn
-from sbert.inputs.extras import missing
+from sbert.inputs.extras import missing, needed
 from sbert.inputs.vectors import vectors_of
 
 METHODS = ("auto", "tsne", "pca")
@@ -207,10 +207,8 @@ def _tsne(matrix: Coordinates, dims: int) -> Coordinates:
     """t-SNE of the directions of the vectors, initialized by their principal components, and so deterministic."""
     if len(matrix) < 4:
         raise ValueError(f"{len(matrix)} vectors are too few for t-SNE; pass method='pca'")
-    try:
+    with needed("t-SNE", "scikit-learn", "plot", "pass method='pca'"):
         from sklearn.manifold import TSNE
-    except ImportError as error:
-        raise missing("t-SNE", "scikit-learn", "plot", "pass method='pca'") from error
     components = _pca(directions(torch.from_numpy(matrix)).numpy(), min(_COMPONENTS, max(dims, matrix.shape[1])))
     start = components[:, :dims] / max(float(components[:, 0].std()), 1e-12) * 1e-4
     perplexity = min(30.0, (len(matrix) - 1) / 3)

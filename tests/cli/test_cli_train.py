@@ -294,9 +294,13 @@ def test_the_best_score_is_the_greatest_number() -> None:
     steps = [{"step": 30, "loss": 1.0}, {"step": 40, "loss": 0.5}]
     final, best = Path("out") / "final", Path("out") / "best"
     expected = f"{final}: 40 steps, last loss 0.5000"
-    assert _summary([*history, *steps], Path("out")) == f"{expected}; {best}: spearman 0.7500 at step 20"
-    assert _summary([history[0], *steps], Path("out")) == expected
-    assert _summary(steps, Path("out")) == expected
+    assert (
+        _summary([*history, *steps], Path("out"), TrainingConfig()) == f"{expected}; {best}: spearman 0.7500 at step 20"
+    )
+    assert _summary([history[0], *steps], Path("out"), TrainingConfig()) == expected
+    assert _summary(steps, Path("out"), TrainingConfig()) == expected
+    losses = [{"step": step, "evaluation": {"loss": step}} for step in (1, 3)]
+    assert "loss 3.0000 at step 3" in _summary([*losses, *steps], Path("out"), TrainingConfig(minimize=False))
 
 
 def test_only_the_first_of_several_processes_speaks(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

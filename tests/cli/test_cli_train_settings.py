@@ -262,13 +262,15 @@ def test_a_cross_encoder_keeps_the_names_of_its_classes(tmp_path: Path, run: Run
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path, run: Run) -> None:
-    code, said, errors = run(f"{SOFTMAX} --epochs 5 --batch-size 4 --dry-run {EVALUATE} --output", tmp_path / "out")
+    code, said, errors = run(
+        f"{SOFTMAX} --steps 30 --evaluate-first --batch-size 4 --dry-run {EVALUATE} --output", tmp_path / "out"
+    )
     assert (code, errors) == (0, "")
     lines = said.splitlines()
     assert lines[1].startswith("data: 24 rows of a, b; SoftmaxLoss(")
     assert lines[1].endswith("batches of 4, sampler random")
     assert re.fullmatch(r"model: [\d,]+ weights, [\d,]+ trained, on cpu", lines[2])
-    assert re.fullmatch(r"30 steps of \S+ s \(median of 3\): \d+ s; 5 evaluations of \S+ s: \d+ s", lines[3])
+    assert re.fullmatch(r"30 steps of \S+ s \(median of 3\): \d+ s; 6 evaluations of \S+ s: \d+ s", lines[3])
     assert re.fullmatch(r"memory: \S+ GiB at most in these steps", lines[4])
     assert not (tmp_path / "out").exists()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -149,6 +150,25 @@ def test_compiled_layers_give_nearly_the_same(model: SentenceEncoder, tmp_path: 
     assert torch.allclose(weights(plain), weights(compiled), atol=1e-6)
 
 
+def test_weights_of_a_loss_can_be_frozen(model: SentenceEncoder) -> None:
+    loss = SoftmaxLoss(16, 3)
+    before = weights(loss)
+    rows = [(*texts, i % 3) for i, texts in enumerate(pairs(8, False))]
+    fit(model, rows, loss, steps=np.int64(1), learning_rate=np.float32(0.1), freeze=["loss.*"])
+    assert torch.equal(weights(loss), before)
+    assert loss.classifier.weight.requires_grad
+
+
+def test_a_state_that_no_checkpoint_can_hold_is_named(model: SentenceEncoder, tmp_path: Path) -> None:
+    class Seen(Callback):
+        def state(self) -> dict[str, Any]:
+            return {"seen": {1, 2}}
+
+    config = TrainingConfig(tmp_path / "o", steps=1)
+    with pytest.raises(TypeError, match=r"callback\.0\.seen: Object of type set is not JSON"):
+        Trainer(model, pairs(8, False), ranking, config, callbacks=[Seen()]).fit(show_progress_bar=False)
+
+
 def test_frozen_weights_stay_and_others_have_rates_of_their_own(model: SentenceEncoder, tmp_path: Path) -> None:
     model.save(tmp_path / "m")
     trained = loaded(tmp_path / "m")
@@ -171,14 +191,21 @@ def test_frozen_weights_stay_and_others_have_rates_of_their_own(model: SentenceE
         ({"optimizer": "adam"}, "optimizer='adam' is unknown"),
         ({"schedule": 3}, "schedule is of type int; pass a name or a function"),
         ({"optimizer": "adafactor", "eps": 1.0}, "betas and eps are settings of AdamW"),
-        ({"freeze": "0.*"}, r"freeze is the str '0\.\*'; pass a list of patterns"),
+        ({"freeze": "0.*"}, "freeze is of type str; pass a list of patterns"),
+        ({"freeze": [3]}, "freeze: 3 matches none"),
+        ({"learning_rates": [1e-3]}, "learning_rates is of type list; pass a dict"),
+        ({"betas": 0.9}, "betas is of type float; pass a tuple"),
+        ({"warmup": 0, "schedule": lambda _: None}, "what schedule returned is None; pass a number"),
+        ({"warmup": 0, "schedule": lambda _: float("nan")}, "what schedule returned=nan is not finite"),
+        ({"drop_last": True}, r"makes no batch of batch_size rows \(drop_last=True\) of data"),
+        ({"evaluator": {}}, "metric='' is not among the evaluator's scores: none"),
         ({"callbacks": [EarlyStopping]}, r"callbacks\[0\] is EarlyStopping; pass instances"),
     ],
 )
 def test_settings_that_do_not_fit(settings: dict[str, Any], words: str, model: SentenceEncoder) -> None:
-    callbacks = settings.pop("callbacks", ())
+    others = {name: settings.pop(name) for name in ("callbacks", "evaluator") if name in settings}
     with pytest.raises((ValueError, TypeError), match=words):
-        Trainer(model, pairs(8, False), ranking, TrainingConfig(steps=1, **settings), callbacks=callbacks).fit()
+        Trainer(model, pairs(8, False), ranking, TrainingConfig(steps=1, **settings), **others).fit()
 
 
 @pytest.mark.parametrize("package", ["bitsandbytes", "wandb", "mlflow", "torch.utils.tensorboard"])
@@ -241,7 +268,8 @@ def test_a_run_that_was_stopped_stays_stopped(model: SentenceEncoder, tmp_path: 
 
 def test_other_callbacks_with_a_state_are_refused(model: SentenceEncoder, tmp_path: Path) -> None:
     config = TrainingConfig(tmp_path / "o", steps=2)
-    Trainer(model, pairs(8, False), ranking, config, callbacks=[EarlyStopping()]).fit(show_progress_bar=False)
+    with pytest.warns(UserWarning, match="without an evaluator, EarlyStopping changes nothing"):
+        Trainer(model, pairs(8, False), ranking, config, callbacks=[EarlyStopping()]).fit(show_progress_bar=False)
     with pytest.raises(ValueError, match=r"callbacks was \['EarlyStopping'\], but is now \[\]"):
         Trainer(model, pairs(8, False), ranking, config).fit(resume=True)
 
@@ -325,18 +353,26 @@ def test_trackers_go_on_with_the_same_run(model: SentenceEncoder, tmp_path: Path
 
 def test_uploads(model: SentenceEncoder, tmp_path: Path, monkeypatch: Any) -> None:
     sent: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(
-        SentenceEncoder, "push_to_hub", lambda self, name, **options: sent.append((name, options["commit_message"]))
-    )
+
+    def push(self: SentenceEncoder, name: str, commit_message: str, **_: Any) -> None:
+        sent.append((name, commit_message))
+        if commit_message == "Step 2":
+            raise ConnectionError("no network")
+
+    monkeypatch.setattr(SentenceEncoder, "push_to_hub", push)
     config = TrainingConfig(tmp_path / "o", steps=4, checkpoint_every=2)
-    Trainer(model, pairs(8, False), ranking, config, callbacks=PushToHub("me/cats", checkpoints=True)).fit()
+    with pytest.warns(UserWarning, match="me/cats: the upload of step 2 failed, and training goes on: no network"):
+        Trainer(model, pairs(8, False), ranking, config, callbacks=PushToHub("me/cats", checkpoints=True)).fit()
     assert sent == [("me/cats", "Step 2"), ("me/cats", "Step 4"), ("me/cats", "The model after 4 steps")]
 
 
 def test_the_loss_of_held_out_rows_is_a_score(model: SentenceEncoder, tmp_path: Path) -> None:
     rows = pairs(22)
-    config = TrainingConfig(tmp_path / "o", steps=2, batch_size=4, evaluate_every=1, learning_rate=1e-2)
-    trainer = Trainer(model, pairs(8), regression, config, evaluation_data=rows)
+    size = {"a": 4}  # Evaluation data without a name is that of the only data set.
+    config = TrainingConfig(tmp_path / "o", steps=2, batch_size=size, evaluate_every=1, learning_rate=1e-2)
+    with pytest.raises(ValueError, match="pass evaluation_data by such names, too: 'a'"):
+        Trainer(model, {"a": pairs(8)}, regression, config, evaluation_data={"b": rows})
+    trainer = Trainer(model, {"a": pairs(8)}, {"a": regression}, config, evaluation_data=rows)
     history = trainer.fit(show_progress_bar=False)
     found = [entry["evaluation"]["evaluation_loss"] for entry in history if "evaluation" in entry]
     vectors = [model.encode([row[column] for row in rows], convert_to_tensor=True) for column in (0, 1)]

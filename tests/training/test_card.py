@@ -10,7 +10,8 @@ from huggingface_hub import ModelCard, repocard_data
 from huggingface_hub.repocard import metadata_load
 
 from sbert import SentenceEncoder, Trainer, TrainingConfig
-from sbert.losses import MultipleNegativesRankingLoss, SoftmaxLoss
+from sbert.losses import MatryoshkaLoss, MultipleNegativesRankingLoss, SoftmaxLoss
+from sbert.training import AveragedWeights
 from sbert.training.card import cell
 from tests.training.test_training import model, pairs
 
@@ -47,6 +48,25 @@ def test_the_card_of_a_trained_model(model: SentenceEncoder, tmp_path: Path) -> 
     assert ModelCard(text).data.base_model == "org/base"
     again = SentenceEncoder(tmp_path / "o/final", device="cpu")
     assert again.verify()
+
+
+def test_each_card_tells_its_own_training_and_no_folder(model: SentenceEncoder, tmp_path: Path) -> None:
+    model.name_or_path = str(tmp_path)
+    loss = MatryoshkaLoss(MultipleNegativesRankingLoss(hardness_mode="hard"), [16, 8])
+    for output in (tmp_path / "first", None):
+        config = TrainingConfig(output, steps=2, learning_rate=2e-3 if output else 3e-3)
+        callbacks = AveragedWeights()
+        Trainer(model, pairs(8, False), loss, config, callbacks=callbacks).fit(show_progress_bar=False)
+    model.save(tmp_path / "second")
+    cards = {path.parent.name: path.read_text(encoding="utf-8") for path in tmp_path.rglob("[fs]*/**/README.md")}
+    assert {name: "| 0.003 |" in card for name, card in cards.items()} == {
+        **dict.fromkeys(["step-00000001", "step-00000002", "final", "averaged"], False),
+        "second": True,
+    }
+    for card in cards.values():
+        assert "hardness&#95;mode='hard'" in card
+        assert "ModuleList" not in card
+        assert "base_model" not in card
 
 
 def test_a_model_that_was_not_trained_here_says_nothing_of_training(model: SentenceEncoder, tmp_path: Path) -> None:

@@ -100,6 +100,8 @@ def test_an_iterable_dataset_is_streamed(model: SentenceEncoder) -> None:
     data = datasets.Dataset.from_list(records(30)).to_iterable_dataset()
     history = Trainer(model, data, regression, TrainingConfig(steps=3, log_every=1)).fit(show_progress_bar=False)
     assert [entry["step"] for entry in history] == [1, 2, 3]
+    with pytest.raises(ValueError, match="evaluation_data is a stream"):
+        Trainer(model, data, regression, TrainingConfig(steps=3), evaluation_data=data)
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,14 @@ PREMISES = [{"premise": "a", "hypothesis": "b", "label": 1}, {"premise": "c", "h
 @pytest.mark.parametrize(
     ("data", "loss", "options", "error", "words"),
     [
-        (PREMISES, SoftmaxLoss(8, 3), {}, ValueError, "takes first, second and labels; data has premise, hypothesis"),
+        ([{**PREMISES[0], "id": "x"}], SoftmaxLoss(8, 3), {}, ValueError, "takes first, second and labels; data has p"),
+        (
+            PREMISES,
+            ranking,
+            {},
+            ValueError,
+            r"takes anchor, positive, \*negatives; data has premise, hypothesis, label",
+        ),
         (PREMISES, ranking, {"columns": ["premise", "text"]}, ValueError, "there is no 'text'"),
         (PREMISES, ranking, {"columns": ["premise", "premise"]}, ValueError, "a column is named twice"),
         (PREMISES, ranking, {"columns": ["premise"]}, ValueError, "columns= names premise; name one column for each"),
@@ -151,7 +158,9 @@ PREMISES = [{"premise": "a", "hypothesis": "b", "label": 1}, {"premise": "c", "h
             ValueError,
             "row 1: the label is missing",
         ),
-        ([("a", "b", "yes")], SoftmaxLoss(8, 3), {}, TypeError, "row 0: the label is 'yes'"),
+        ([("a", "b", "yes")], CosineSimilarityLoss(), {}, TypeError, "row 0: the label is 'yes'"),
+        ([("a", "b", "x"), ("a", "b", 1)], SoftmaxLoss(8, 3), {}, ValueError, "row 1: the label 1 is not one of the c"),
+        ([("a", "b", ["c", "d"]), ("a", "b", ["c"])], ranking, {}, ValueError, "row 1 has a list of 1 texts, row 0 of"),
         ([("a", "b", 1), ("a", "b", 3)], SoftmaxLoss(8, 3), {}, ValueError, r"labels\[1\] is 3"),
         ([("a", [1.0, 2.0]), ("b", [1.0])], MSELoss(), {}, ValueError, "row 1: the label has the shape"),
         (

@@ -249,12 +249,10 @@ def _scorer(settings: Settings) -> Any:
 
 
 def _add_adapter(model: Any, text: str) -> None:
-    try:
-        from peft import LoraConfig
-    except ImportError as error:
-        from sbert.inputs.extras import missing
+    from sbert.inputs.extras import needed
 
-        raise missing("--lora", "peft", "adapters") from error
+    with needed("--lora", "peft", "adapters"):
+        from peft import LoraConfig
     call = parsed(text, ["lora"], "lora")
     if model.is_cross_encoder:
         raise ValueError("--lora is for encoders of single texts; leave --cross-encoder or --lora out")

@@ -51,8 +51,8 @@ def plan(trainer: Trainer) -> Iterator[str]:
         yield "1 step; too few to estimate the time"
         return
     each = statistics.median(steps)
-    every = config.evaluate_every or max(1, round(clock.total / (config.epochs or 1)))
-    count = 0 if evaluator is None else -(-clock.total // every)
+    every = config.evaluate_every or trainer.batches.epoch_steps
+    count = 0 if evaluator is None else -(-clock.total // every) + config.evaluate_first
     yield (
         f"{clock.total:,} steps of {each:.3f} s (median of {len(steps)}): {_duration(each * clock.total)}; {count}"
         f" evaluations of {measured:.1f} s: {_duration(count * measured)}"

@@ -1,17 +1,22 @@
-"""Prompts and maximal lengths by column and data set; folders of Parquet files."""
+"""Columns by position, lists of texts, words as labels; prompts and maximal lengths; folders of Parquet files."""
 
 from __future__ import annotations
 
+import copy
+import json
+import warnings
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
 
 from sbert import SentenceEncoder, Trainer, TrainingConfig
-from sbert.training import ParquetRows, Ranks
+from sbert.losses import MultipleNegativesRankingLoss, SoftmaxLoss
+from sbert.training import ParquetRows, Ranks, Rows
 from tests.training.test_callbacks import loaded
 from tests.training.test_training import model, pairs, ranking, regression, weights
 
@@ -76,6 +81,66 @@ def test_a_resume_with_another_length_is_an_error(model: SentenceEncoder, tmp_pa
     with pytest.raises(ValueError, match="max_lengths was"):
         again.fit(resume=True)
     assert torch.isfinite(weights(again.model)).all()
+
+
+# ------------------------------------------------------------------------------- positions, lists, words as labels
+
+
+def test_columns_by_position_are_told_once(model: SentenceEncoder, tmp_path: Path) -> None:
+    data = datasets.Dataset.from_list([{"q": row["anchor"], "a": row["positive"], "id": 3} for row in ROWS])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer = Trainer(model, data, ranking, TrainingConfig(steps=2, batch_size=2))
+        trainer.fit()
+    assert [str(entry.message).partition(";")[0] for entry in caught] == [
+        "data: columns by position: q is anchor, a is positive",
+        f"data: {ranking.__name__} does not use id",
+    ]
+    assert trainer.batches.datasets["data"].rows.texts(1) == (ROWS[1]["anchor"], LONG)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_list_of_negatives_is_several_columns(named: bool) -> None:
+    rows = [("boat", "lake", ["fox", "red"]), ("one", "two", ["three", "four"])]
+    names = ("anchor", "positive", "negatives")
+    data: list[Any] = [dict(zip(names, row, strict=True)) for row in rows] if named else rows
+    found = Rows(data, MultipleNegativesRankingLoss())
+    assert found.texts(1) == ("one", "two", "three", "four")
+    assert [own[-1] for own in found.names] == [*names, "negatives"]
+
+
+def test_words_are_classes(model: SentenceEncoder, tmp_path: Path) -> None:
+    """All of them, also those behind the first rows; a file and the card name them; held-out rows have the same."""
+    texts = [
+        {"first": f"boat {'fox ' * (i % 7)}", "second": "lake", "label": "yes" if i < 1000 else "no"}
+        for i in range(1010)
+    ]
+    data = datasets.Dataset.from_list([texts[1009], *texts[:1009]])
+    numbers = [{**row, "label": int(row["label"] == "yes")} for row in data]
+    encoders = [copy.deepcopy(model) for _ in range(2)]
+    for encoder, rows in zip(encoders, (data, numbers), strict=True):
+        config = TrainingConfig(output=tmp_path / f"{rows is data}", steps=1, sampler="in_order")
+        torch.manual_seed(0)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            held_out = texts[:3] if rows is data else None
+            Trainer(encoder, rows, SoftmaxLoss(model[0].dim, 2), config, evaluation_data=held_out).fit()
+        assert [str(entry.message) for entry in told] == ["data: the labels are the classes 0 = no, 1 = yes"] * (
+            rows is data
+        )
+    assert torch.equal(weights(encoders[0]), weights(encoders[1]))
+    assert json.loads((tmp_path / "True" / "labels.json").read_text()) == {"data": ["no", "yes"]}
+    assert "Classes: 0 = no, 1 = yes." in (tmp_path / "True" / "final" / "README.md").read_text()
+
+
+def test_words_of_one_loss_differ(model: SentenceEncoder) -> None:
+    loss = SoftmaxLoss(model[0].dim, 2)
+    data = {name: [("boat", "lake", "a"), ("fox", "red", name)] for name in ("b", "c")}
+    with (
+        pytest.raises(ValueError, match="b has the classes a, b, and c has a, c, for one loss"),
+        pytest.warns(UserWarning, match="are the classes"),
+    ):
+        Trainer(model, data, loss)
 
 
 @pytest.fixture
