@@ -16,16 +16,17 @@ from sbert import backends
 from sbert.backends import limits, packed
 from sbert.batch import TokenBatch
 from sbert.evaluation.evaluator import Evaluate
-from sbert.inputs.arguments import check_choice, check_positive, known_arguments_or
+from sbert.inputs.arguments import check_positive, known_arguments_or
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
+from sbert.inputs.prompts import chosen_prompt, set_prompts
 from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
-from sbert.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
+from sbert.losses.scores import loss_of_scores
 from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
 from sbert.pipeline.compatibility import ScorerAliases, loading_options, with_aliases, with_softmax
 from sbert.pipeline.encode import Encoding
 from sbert.pipeline.progress import Report
-from sbert.pipeline.results import Activation, Ranked, Scored, activated, as_predict, converted
+from sbert.pipeline.results import Activation, Ranked, Scored, activated, as_predict, converted, ranked
 from sbert.pipeline.tokenize import Tokens, tokenize_pairs
 from sbert.saving import check_replaceable
 from sbert.saving.cross_encoder import check_activation, read_cross_encoder, write_cross_encoder
@@ -56,6 +57,8 @@ class CrossEncoder(ScorerAliases, nn.Module):
             ``"auto"``, float32: scores of lower precision tie. Scores are always float32.
         activation: f, applied to (pairs, classes) scores. Default: that of the folder, else a sigmoid for one class
             and the identity for several.
+        prompts: Texts to prepend to the first text of a pair, by name. Default: those of the folder.
+        default_prompt_name: Name of the prompt that ``predict`` uses if it is given none.
         revision: Branch, tag or commit on the hub.
         token: Access token for private models.
         cache_folder: Folder for downloads.
@@ -97,6 +100,8 @@ class CrossEncoder(ScorerAliases, nn.Module):
         device: str | torch.device | None = None,
         dtype: str | torch.dtype = "auto",
         activation: Activation | None = None,
+        prompts: Mapping[str, str] | None = None,
+        default_prompt_name: str | None = None,
         revision: str | None = None,
         token: str | bool | None = None,
         cache_folder: str | None = None,
@@ -120,9 +125,10 @@ class CrossEncoder(ScorerAliases, nn.Module):
         check_positive("classes", classes)
         self.auto_model: Any
         self.tokenizer: Any
-        self.auto_model, self.tokenizer, self.activation = read_cross_encoder(
+        self.auto_model, self.tokenizer, self.activation, saved = read_cross_encoder(
             folder, classes, weights_dtype or torch.float32, activation, arguments
         )
+        set_prompts(self, prompts, default_prompt_name, saved)
         packed.adopt(self.auto_model.base_model)
         self._copy: tuple[Any, object, PairTokenizer] | None = None
         self._told: set[str] = set()
@@ -182,8 +188,8 @@ class CrossEncoder(ScorerAliases, nn.Module):
             made = self._copy = (self.tokenizer, state, PairTokenizer(self.tokenizer, typed))
         return made[2]
 
-    def tokens(self, pairs: Sequence[Pair]) -> Tokens:
-        """Tokenize pairs, each as one input.
+    def tokens(self, pairs: Sequence[Pair], prompt: str = "") -> Tokens:
+        """Tokenize pairs, each as one input, with a prompt before the first text.
 
         A pair that is too long is truncated: tokens of its longer text are removed first.
 
@@ -193,6 +199,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
         """
         types = getattr(self.auto_model.config, "type_vocab_size", None) or None
         vocab_size = limits.vocab_size(self.auto_model)
+        pairs = [(prompt + first, second) for first, second in pairs] if prompt else pairs
         return tokenize_pairs(self._reader(), pairs, self.max_seq_length, vocab_size, types)
 
     def forward(self, batch: TokenBatch) -> Tensor:
@@ -214,6 +221,8 @@ class CrossEncoder(ScorerAliases, nn.Module):
         self,
         pairs: Pair | Iterable[Pair],
         *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         batch_size: int | None = None,
         batch_tokens: int | Literal["auto"] | None = None,
         show_progress_bar: bool | None = None,
@@ -233,6 +242,8 @@ class CrossEncoder(ScorerAliases, nn.Module):
 
         Args:
             pairs: A pair of str, or an iterable of pairs: list, array, generator.
+            prompt_name: Name of the prompt before the first text of each pair. Default: ``default_prompt_name``.
+            prompt: Text of this prompt, instead of a name; ``""`` for none.
             batch_size: Number of pairs per batch. Default: as many as ``batch_tokens`` allows.
             batch_tokens: Maximum number of tokens per batch, including padding; ``"auto"`` as in ``encode``.
             show_progress_bar: Whether to show a progress bar. Default: from 2,000 pairs on, on a terminal or in a
@@ -267,7 +278,8 @@ class CrossEncoder(ScorerAliases, nn.Module):
 
             make = partial(PooledScores, pool, chunk_size)
         job = make(self, batch_tokens, batch_size, on_device=on_device, deterministic=deterministic)
-        single, listed = is_pair(pairs), list(pairs_of(pairs))
+        chosen, single = chosen_prompt(self, prompt_name, prompt), is_pair(pairs)
+        listed = [(chosen + first, second) for first, second in pairs_of(pairs)]
         with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length, "pairs", self._told) as report:
             scores = job.vectors(listed, report)
         scores = activated(scores, self.activation if activation is None else activation)
@@ -281,6 +293,8 @@ class CrossEncoder(ScorerAliases, nn.Module):
         top_k: int | None = None,
         return_documents: bool = False,
         *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         batch_size: int | None = None,
@@ -299,6 +313,8 @@ class CrossEncoder(ScorerAliases, nn.Module):
             documents: Second texts.
             top_k: Number of documents to return. Default: all.
             return_documents: Whether to return the texts as well.
+            prompt_name: Name of the prompt before the query, as in ``predict``.
+            prompt: Text of this prompt, as in ``predict``.
             convert_to_numpy: Return each score as a float; if false, as a tensor, as with ``convert_to_tensor``.
             convert_to_tensor: Return each score as a tensor without dimensions, on the model's device.
             batch_size: As in ``predict``.
@@ -329,9 +345,11 @@ class CrossEncoder(ScorerAliases, nn.Module):
         if not isinstance(query, str):
             raise TypeError(f"query is of type {type(query).__name__}; pass a str")
         texts = texts_of(documents, "documents")
-        most = check_positive("top_k", top_k)
+        check_positive("top_k", top_k)
         scores = self.predict(  # (texts,)
             [(query, text) for text in texts],
+            prompt_name=prompt_name,
+            prompt=prompt,
             convert_to_tensor=True,
             batch_size=batch_size,
             batch_tokens=batch_tokens,
@@ -342,12 +360,8 @@ class CrossEncoder(ScorerAliases, nn.Module):
             chunk_size=chunk_size,
             deterministic=deterministic,
         )
-        best = scores.argsort(descending=True, stable=True)[:most].tolist()
         numbers = scores.tolist() if convert_to_numpy and not convert_to_tensor else scores
-        found: list[Ranked] = [Ranked(corpus_id=row, score=numbers[row]) for row in best]
-        for entry in found if return_documents else ():
-            entry["text"] = texts[entry["corpus_id"]]
-        return found
+        return ranked(scores, numbers, top_k, texts if return_documents else None)
 
     # ------------------------------------------------------------------------------------------------ training
 
@@ -395,26 +409,13 @@ class CrossEncoder(ScorerAliases, nn.Module):
             2
         """
         if isinstance(loss, Mapping):
-            chosen: Any = {name: self._loss(value) for name, value in loss.items()}
+            chosen: Any = {name: loss_of_scores(self, value) for name, value in loss.items()}
         else:
-            chosen = self._loss(loss)
+            chosen = loss_of_scores(self, loss)
         if config is not None and config.output is not None:
             check_activation(self.activation)  # Now, and not when the first checkpoint is written.
         trainer = Trainer(self, data, chosen, config, evaluator=evaluator, columns=columns, label=label)
         return trainer.fit(resume=resume, show_progress_bar=show_progress_bar)
-
-    def _loss(self, loss: str | Loss | None) -> Loss:
-        if callable(loss):
-            return loss
-        several = self.classes > 1
-        if loss is not None:
-            check_choice("loss", loss, ("bce", "mse", "cross_entropy"))
-            if (loss == "cross_entropy") != several:
-                good = "cross_entropy" if several else "bce or mse"
-                raise ValueError(f"loss={loss!r} does not fit a model of {self.classes} scores per pair; pass {good}")
-        if several:
-            return CrossEntropyLoss(self.classes)
-        return SquaredErrorLoss(self.activation) if loss == "mse" else BinaryCrossEntropyLoss()
 
     # ---------------------------------------------------------------------------------------------------- save
 

@@ -21,7 +21,7 @@ from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, warn
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
-from sbert.inputs.prompts import chosen_prompt, with_role_prompt
+from sbert.inputs.prompts import chosen_prompt, set_prompts, with_role_prompt
 from sbert.inputs.texts import is_one, length_of, rows_of
 from sbert.modules.tokenizer import ReadsText
 from sbert.pipeline.compatibility import EncoderAliases, loading_options, several, with_aliases
@@ -129,12 +129,7 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
             raise TypeError(f"the first module, {first}, does not tokenize text; begin with a Transformer")
         super().__init__(*chain)
         self.name_or_path: str = os.fspath(modules[0]) if isinstance(modules[0], (str, os.PathLike)) else ""
-        self.prompts: dict[str, str] = dict(settings.prompts if prompts is None else prompts)
-        self.default_prompt_name: str | None = default_prompt_name or settings.default_prompt_name
-        if default_prompt_name is not None and default_prompt_name not in self.prompts:
-            known = ", ".join(map(repr, self.prompts)) or "none"
-            raise ValueError(f"default_prompt_name={default_prompt_name!r} is not among the prompts ({known})")
-        chosen_prompt(self)  # A ValueError if there is no prompt of the folder's default name.
+        set_prompts(self, prompts, default_prompt_name, (settings.prompts, settings.default_prompt_name))
         self.similarity_fn_name = similarity_fn_name or settings.similarity_fn_name or "cosine"
         self.truncate_dim: int | None = settings.truncate_dim if truncate_dim is None else truncate_dim
         self.automatic_dtype: bool = weights_dtype is None

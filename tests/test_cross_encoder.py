@@ -18,8 +18,10 @@ from sentence_transformers import CrossEncoder as Theirs
 from torch import nn
 
 from sbert import CrossEncoder, SentenceEncoder
+from sbert.losses import ListNetLoss
 from sbert.modules.tokenizer import PairTokenizer
 from sbert.pipeline.tokenize import tokenize_pairs
+from sbert.training import TrainingConfig
 from tests import small
 from tests.pairs import FAMILIES, LONG, PAIRS, folder
 
@@ -442,7 +444,7 @@ def test_a_head_of_another_kind_is_not_taken_for_ours(tmp_path: Path) -> None:
         CrossEncoder(path, device="cpu")
 
 
-def test_chains_and_prompts_of_theirs_are_refused(tmp_path: Path) -> None:
+def test_chains_and_unknown_prompts_of_theirs_are_refused(tmp_path: Path) -> None:
     path = folder(tmp_path / "model")
     edit(path / "config_sentence_transformers.json", model_type="CrossEncoder")
     types = ["sentence_transformers.base.modules.Transformer", "sentence_transformers.cross_encoder.modules.LogitScore"]
@@ -450,9 +452,52 @@ def test_chains_and_prompts_of_theirs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"modules.json lists Transformer, LogitScore"):
         CrossEncoder(path, device="cpu")
     (path / "modules.json").write_text(json.dumps([{"idx": 0, "type": types[0]}]))
-    edit(path / "config_sentence_transformers.json", default_prompt_name="q", prompts={"q": "query: "})
-    with pytest.raises(ValueError, match="puts the prompt 'q' before texts"):
+    edit(path / "config_sentence_transformers.json", default_prompt_name="q", prompts={"p": "query: "})
+    with pytest.raises(ValueError, match="default_prompt_name='q', which is not among its prompts"):
         CrossEncoder(path, device="cpu")
+
+
+def test_prompts_are_put_before_the_first_text_and_are_theirs(tmp_path: Path, bert: Path) -> None:
+    prompts = {"q": "the red ", "none": ""}
+    model = CrossEncoder(bert, device="cpu", prompts=prompts, default_prompt_name="q")
+    plain, expected = (model.predict([(p + a, b) for a, b in PAIRS], prompt="") for p in ("", "the red "))
+    assert np.abs(plain - expected).max() > 1e-4
+    model.save(tmp_path / "ours")
+    again, other = CrossEncoder(tmp_path / "ours", device="cpu"), theirs(tmp_path / "ours")
+    other.save(str(tmp_path / "theirs"))
+    for each in (model, again, CrossEncoder(tmp_path / "theirs", device="cpu"), other):
+        assert (each.prompts, each.default_prompt_name) == (prompts, "q")
+        np.testing.assert_allclose(each.predict(PAIRS), expected, atol=1e-5)
+        np.testing.assert_allclose(each.predict(PAIRS, prompt_name="none"), plain, atol=1e-5)
+    query, documents = "small boat", [second for _, second in PAIRS]
+    assert model.rank(query, documents) == model.rank("the red " + query, documents, prompt_name="none")
+    assert model.rank(query, documents, prompt="lake ") == model.rank("lake " + query, documents, prompt="")
+    with pytest.raises(ValueError, match="prompt_name='x' is unknown; the model has 'q', 'none'"):
+        model.predict(PAIRS, prompt_name="x")
+    with pytest.raises(ValueError, match=r"default_prompt_name='x' is not among the prompts \('q'\)"):
+        CrossEncoder(bert, device="cpu", prompts={"q": ""}, default_prompt_name="x")
+
+
+LISTED = [("the boat", ["a small boat", "the red fox"], [1, 0]), ("the lake", ["the lake", "seven"], [0, 1])]
+
+
+@pytest.mark.parametrize("prompt", [None, "q", "lake "])
+@pytest.mark.parametrize("rows", [[(a, b, i % 2) for i, (a, b) in enumerate(PAIRS[:4])], LISTED])
+def test_a_step_with_a_prompt_is_one_on_texts_behind_it(bert: Path, rows: list[Any], prompt: str | None) -> None:
+    text = prompt if prompt == "lake " else "the red "
+    weights = []
+    for given, setting in ((rows, prompt), ([(text + first, *more) for first, *more in rows], "")):
+        model = CrossEncoder(bert, device="cpu", prompts={"q": "the red "}, default_prompt_name="q")
+        config = TrainingConfig(steps=1, batch_size=4, prompts=setting, learning_rate=1e-2, warmup=0)
+        model.fit(given, ListNetLoss() if rows is LISTED else None, config, show_progress_bar=False)
+        weights.append(torch.cat([part.detach().flatten() for part in model.parameters()]))
+    torch.testing.assert_close(*weights, rtol=0, atol=0)
+
+
+def test_a_prompt_by_column_is_an_error(model: CrossEncoder) -> None:
+    for prompts, said in (({"first": "a "}, "one prompt before the first"), ("word", "is not a prompt of the model")):
+        with pytest.raises(ValueError, match=said):
+            model.fit([(*PAIRS[0], 1.0), (*PAIRS[1], 0.0)], config=TrainingConfig(steps=1, prompts=prompts))
 
 
 def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:

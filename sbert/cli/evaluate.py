@@ -200,7 +200,7 @@ def _check_prompts(arguments: argparse.Namespace) -> None:
             continue
         name = f"--{option.replace('_', '-')}"
         if arguments.cross_encoder:
-            raise ValueError(f"a cross-encoder uses no prompts; leave {name} out")
+            raise ValueError(f"a cross-encoder uses its own default prompt; leave {name} out")
         if not is_used:
             raise ValueError(f"none of the suites {', '.join(arguments.suite)} uses {name}; leave it out")
 

@@ -49,6 +49,34 @@ def chosen_prompt(model: Any, name: str | None = None, text: str | None = None) 
     return "" if name is None else str(model.prompts[name])
 
 
+def set_prompts(
+    model: Any, prompts: Mapping[str, str] | None, default: str | None, saved: tuple[Mapping[str, str], str | None]
+) -> None:
+    """Give a model the prompts of its folder, or others in their place.
+
+    Args:
+        model: The model.
+        prompts: Its prompts by name. Default: those that are saved.
+        default: Name of its default prompt. Default: the one that is saved.
+        saved: Prompts and name of the default prompt of the folder.
+
+    Raises:
+        ValueError: If there is no prompt of this name.
+
+    Example:
+        >>> set_prompts(model, {"query": "query: "}, "query", ({}, None))
+        >>> default_prompt(model)
+        'query: '
+        >>> set_prompts(model, None, None, ({}, None))
+    """
+    model.prompts = dict(saved[0] if prompts is None else prompts)
+    model.default_prompt_name = default or saved[1]
+    if default is not None and default not in model.prompts:
+        known = ", ".join(map(repr, model.prompts)) or "none"
+        raise ValueError(f"default_prompt_name={default!r} is not among the prompts ({known})")
+    chosen_prompt(model)  # A ValueError if there is no prompt of the folder's default name.
+
+
 def with_role_prompt(prompts: Mapping[str, str], role: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options of ``encode``, with the prompt for a role unless they choose one.
 

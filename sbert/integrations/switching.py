@@ -211,7 +211,7 @@ An evaluator is called with the model and gives a dict of figures, whose names h
 | ``max_length`` | other name | ``max_seq_length``; ``max_length=`` is understood, too |
 | ``activation_fn`` | other name | ``activation``; ``activation_fn=`` is understood, too |
 | ``model_kwargs`` | other form | takes the dtype and the implementation of attention |
-| ``prompts``, ``default_prompt_name`` | not here | put the instruction before the query |
+| ``prompts``, ``default_prompt_name`` | same | before the first text of a pair |
 | ``modules`` | not here | it loads models for sequence classification of transformers |
 | ``trust_remote_code``, ``backend``, ``model_card_data``, ``keep_in_fp32_modules`` | not here | only their defaults, as above |
 
@@ -223,7 +223,7 @@ An evaluator is called with the model and gives a dict of figures, whose names h
 | ``query``, ``documents``, ``top_k``, ``return_documents`` | same | |
 | ``batch_size``, ``show_progress_bar``, ``convert_to_numpy``, ``convert_to_tensor``, ``apply_softmax`` | same | ``apply_softmax`` in ``predict`` |
 | ``activation_fn`` | other name | ``activation``; ``activation_fn=`` is understood, too |
-| ``prompt_name``, ``prompt`` | not here | put the instruction before the query |
+| ``prompt_name``, ``prompt`` | same | both at once are an error |
 | ``device`` | other form | ``scorer.to(device)`` before |
 | ``pool``, ``chunk_size`` | not here | one model per process: start them yourself |
 
@@ -246,7 +246,7 @@ An evaluator is called with the model and gives a dict of figures, whose names h
 | ``append``, ``extend``, ``insert``, ``pop`` | not here | it is one model, not a chain of modules |
 | ``add_adapter``, ``load_adapter``, ``delete_adapter``, ``set_adapter``, ``enable_adapters``, ``disable_adapters``, ``active_adapter``, ``active_adapters``, ``get_adapter_state_dict``, ``has_peft_compatible_model``, ``check_peft_compatible_model`` | not here | adapters are for ``sbert.SentenceEncoder`` |
 | ``gradient_checkpointing_enable`` | other form | ``sbert.TrainingConfig(chunk_tokens=4096)`` |
-| ``prompts``, ``default_prompt_name`` | not here | put the instruction before the query |
+| ``prompts``, ``default_prompt_name`` | same | |
 | ``keep_in_fp32_modules``, ``set_keep_in_fp32_modules`` | not here | pass ``dtype="float32"`` |
 | ``merge`` | not here | average the tensors of ``state_dict()`` yourself |
 | ``get_backend``, ``backend``, ``get_model_kwargs``, ``module_kwargs``, ``modalities``, ``supports``, ``is_singular_input``, ``model_card_data``, ``model_card_data_class``, ``trust_remote_code``, ``clear_placement_cache``, ``is_hpu_graph_enabled``, ``model_type``, ``default_huggingface_organization`` | not here | for the reasons above |

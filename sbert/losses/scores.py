@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sbert.inputs.arguments import check_choice
 from sbert.losses.checks import check_between, check_class, check_differ, check_finite, with_labels
 from sbert.losses.module import Data, LossModule
+from sbert.losses.signature import Loss
 
 
 class _ScoreLoss(LossModule):
@@ -148,3 +151,22 @@ class CrossEntropyLoss(_ScoreLoss):
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is an integer from 0 to classes - 1."""
         check_class(self, labels, self.classes)
+
+
+def loss_of_scores(model: Any, loss: str | Loss | None) -> Loss:
+    """The loss that ``CrossEncoder.fit`` was given by name, or the default one for the model's number of scores.
+
+    Raises:
+        ValueError: If the name is unknown, or the loss does not fit the number of scores.
+    """
+    if callable(loss):
+        return loss
+    several = model.classes > 1
+    if loss is not None:
+        check_choice("loss", loss, ("bce", "mse", "cross_entropy"))
+        if (loss == "cross_entropy") != several:
+            good = "cross_entropy" if several else "bce or mse"
+            raise ValueError(f"loss={loss!r} does not fit a model of {model.classes} scores per pair; pass {good}")
+    if several:
+        return CrossEntropyLoss(model.classes)
+    return SquaredErrorLoss(model.activation) if loss == "mse" else BinaryCrossEntropyLoss()

@@ -178,7 +178,10 @@ def _outputs(encode: Callable[..., Any], model: Any, args: tuple[Any, ...], opti
 
 
 class Aliases:
-    """What both encoders have: names of ``SentenceTransformer`` and its ``CrossEncoder``, and a pool."""
+    """What both encoders have: names of ``SentenceTransformer`` and its ``CrossEncoder``, prompts, and a pool."""
+
+    prompts: dict[str, str]
+    default_prompt_name: str | None
 
     def pool(self: Any, devices: Sequence[str | torch.device] | None = None) -> Processes:
         """Worker processes that share the model, each on a device of its own; see ``Processes``.

@@ -42,13 +42,13 @@ class Options(TypedDict, total=False):
     show_progress_bar: bool | None
     on_truncate: str
     deterministic: bool
+    prompt_name: str | None
+    prompt: str | None
 
 
 class EncodeOptions(Options, total=False):
     """The arguments of ``encode`` on which the type of its result does not depend."""
 
-    prompt_name: str | None
-    prompt: str | None
     ranges: npt.ArrayLike | None
     device: str | torch.device | Sequence[str | torch.device] | None
     normalize_embeddings: bool
@@ -224,3 +224,24 @@ def converted(outputs: Tensor, single: bool, to_numpy: bool, to_tensor: bool) ->
         found: npt.NDArray[np.float32] | Tensor = outputs.numpy() if to_numpy and not to_tensor else outputs
         return found[0] if single else found
     return list(outputs)
+
+
+def ranked(
+    scores: Tensor, shown: Sequence[float] | Tensor, top_k: int | None, texts: Sequence[str] | None
+) -> list[Ranked]:
+    """The documents with the best scores, in descending order; of equal scores the lower index comes first.
+
+    Args:
+        scores: A score for each document. Shape: (documents,).
+        shown: The scores as the caller wants them.
+        top_k: Number of documents. Default: all.
+        texts: The documents, if they are wanted as well.
+
+    Example:
+        >>> ranked(torch.tensor([0.1, 0.8]), [0.1, 0.8], 1, ["Taxes.", "A cat."])
+        [{'corpus_id': 1, 'score': 0.8, 'text': 'A cat.'}]
+    """
+    best = scores.argsort(descending=True, stable=True)[:top_k].tolist()
+    if texts is None:
+        return [Ranked(corpus_id=row, score=shown[row]) for row in best]
+    return [Ranked(corpus_id=row, score=shown[row], text=texts[row]) for row in best]

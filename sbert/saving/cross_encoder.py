@@ -14,6 +14,7 @@ from sbert.modules.dense import ACTIVATIONS
 from sbert.saving.codecs.transformer import write_network
 from sbert.saving.format import MODULES, SETTINGS
 from sbert.saving.model_card import Training, metadata
+from sbert.saving.read import read_prompts
 from sbert.storage.files import JsonObject, UnreadableError, read_json, read_object, write_json
 from sbert.storage.folders import read_whole
 
@@ -21,6 +22,14 @@ Activation = Callable[[Tensor], Tensor]
 
 # The key in config.json, the key of the activation inside it, and the key that sentence-transformers used before 4.0.
 _KEY, _NAME, _OLD_KEY = "sentence_transformers", "activation_fn", "sbert_ce_default_activation_function"
+
+# What sentence-transformers loads a folder with prompts with.
+_MODULE, _TRANSFORMER = "sentence_transformers.base.modules.transformer.Transformer", "sentence_bert_config.json"
+_TASK = {
+    "transformer_task": "sequence-classification",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}},
+    "module_output_name": "scores",
+}
 
 
 def _full_name(kind: type[nn.Module]) -> str:
@@ -63,20 +72,17 @@ def check_activation(activation: Any) -> str:
     return name
 
 
-def _check_chain(folder: Path) -> None:
-    """Raise a ValueError if the cross-encoder has other modules than a transformer with a head, or a prompt."""
+def _read_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
+    """The prompts of a cross-encoder and its default; raise a ValueError for modules other than one with a head."""
     settings = read_object(folder / SETTINGS, missing_ok=True)
-    if settings.get("model_type") != "CrossEncoder":
-        return
+    if settings.get("model_type") != "CrossEncoder":  # The prompts of a sentence encoder are not meant for pairs.
+        return {}, None
     chain = read_json(folder / MODULES) if (folder / MODULES).exists() else []
     kinds = [str(entry.get("type", "")).rpartition(".")[2] for entry in chain]
     if chain and kinds != ["Transformer"]:
         reason = f"lists {', '.join(kinds)}, where only a Transformer with its own head is supported"
         raise UnreadableError(folder / MODULES, reason, "use a model that scores pairs with such a head")
-    name = settings.get("default_prompt_name")
-    if name is not None and (settings.get("prompts") or {}).get(name):
-        reason = f"puts the prompt {name!r} before texts, which cross-encoders do not support here"
-        raise UnreadableError(folder / SETTINGS, reason, "add it to the texts, and delete default_prompt_name")
+    return read_prompts(settings)
 
 
 def read_cross_encoder(
@@ -85,8 +91,8 @@ def read_cross_encoder(
     dtype: torch.dtype,
     activation: Activation | None,
     arguments: Mapping[str, dict[str, Any]],
-) -> tuple[Any, Any, Activation]:
-    """The transformer of a folder with its head, its tokenizer, and the activation of the scores.
+) -> tuple[Any, Any, Activation, tuple[dict[str, str], str | None]]:
+    """The transformer of a folder with its head, its tokenizer, the activation of the scores, and the prompts.
 
     Args:
         folder: The folder.
@@ -100,26 +106,26 @@ def read_cross_encoder(
         ValueError: If a file is damaged or not supported; the message names it.
     """
 
-    def read() -> tuple[Any, Any, Activation | None]:
+    def read() -> tuple[Any, Any, Activation | None, tuple[dict[str, str], str | None]]:
+        prompts = _read_prompts(folder)
         network = _read_network(folder, classes, dtype, arguments)
         tokenizer = huggingface.load_tokenizer(folder, arguments["processor_kwargs"])
-        return network, tokenizer, _read_activation(folder) if activation is None else activation
+        return network, tokenizer, _read_activation(folder) if activation is None else activation, prompts
 
-    network, tokenizer, stated = read_whole(folder, read)
+    network, tokenizer, stated, prompts = read_whole(folder, read)
     if tokenizer.pad_token_id is None:
         raise UnreadableError(folder, "has a tokenizer without a padding token", "set its pad_token, and save it")
     if network.config.pad_token_id is None:  # A decoder looks for its last token by it.
         network.config.pad_token_id = tokenizer.pad_token_id
     if stated is None:
         stated = nn.Sigmoid() if network.config.num_labels == 1 else nn.Identity()
-    return network, tokenizer, stated
+    return network, tokenizer, stated, prompts
 
 
 def _read_network(
     folder: Path, classes: int | None, dtype: torch.dtype, arguments: Mapping[str, dict[str, Any]]
 ) -> Any:
     """The transformer with its head, or with a new head of ``classes`` outputs (default 1)."""
-    _check_chain(folder)
     config = huggingface.load_config(folder, arguments["config_kwargs"])
     attention = arguments["model_kwargs"].get("attn_implementation")
     path, kinds = folder / "config.json", config.architectures or []
@@ -173,6 +179,12 @@ def write_cross_encoder(folder: Path, name: str, model: Any) -> None:
     config = read_object(folder / "config.json")
     config.pop(_OLD_KEY, None)
     write_json(folder / "config.json", {**config, _KEY: {_NAME: kind}})
+    if model.prompts:  # Without them, sentence-transformers needs none of these files.
+        prompts = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
+        version = {"__version__": {"sentence_transformers": "2.3.0"}}  # Low, so that no version warns.
+        write_json(folder / SETTINGS, {**version, "model_type": "CrossEncoder", **prompts, _NAME: kind})
+        write_json(folder / MODULES, [{"idx": 0, "name": "0", "path": "", "type": _MODULE}])
+        write_json(folder / _TRANSFORMER, _TASK)
     task = "text-ranking" if model.classes == 1 else "text-classification"
     trained: Training | None = getattr(model, "trained", None)
     card = _CARD.format(

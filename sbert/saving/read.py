@@ -38,12 +38,7 @@ def read_settings(folder: Path) -> Settings:
     kind = config.get("model_type") or "SentenceTransformer"
     if kind != "SentenceTransformer":
         raise config.error(f"describes a {kind}, not a sentence encoder", "load it with another library")
-    prompts = config.field("prompts", dict, {})
-    if not all(isinstance(text, str) for text in prompts.values()):
-        raise config.error("gives prompts that are not strings")
-    default = config.field("default_prompt_name", str, None)
-    if default is not None and default not in prompts:
-        raise config.error(f"gives default_prompt_name={default!r}, which is not among its prompts")
+    prompts, default = read_prompts(config)
     similarity = config.field("similarity_fn_name", str, None)
     if similarity is not None and similarity not in SIMILARITIES:
         raise config.error(f"gives similarity_fn_name={similarity!r}, not one of {', '.join(SIMILARITIES)}")
@@ -51,6 +46,17 @@ def read_settings(folder: Path) -> Settings:
     if truncate_dim is not None and truncate_dim < 1:
         raise config.error(f"gives truncate_dim={truncate_dim} where at least 1 is expected")
     return Settings(prompts, default, similarity, truncate_dim)
+
+
+def read_prompts(config: JsonObject) -> tuple[dict[str, str], str | None]:
+    """The prompts of a model by name, and the name of its default prompt."""
+    prompts = config.field("prompts", dict, {})
+    if not all(isinstance(text, str) for text in prompts.values()):
+        raise config.error("gives prompts that are not strings")
+    default = config.field("default_prompt_name", str, None)
+    if default is not None and default not in prompts:
+        raise config.error(f"gives default_prompt_name={default!r}, which is not among its prompts")
+    return prompts, default
 
 
 def read_modules(

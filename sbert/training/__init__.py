@@ -27,6 +27,7 @@ by another figure than the first.
 
 - **Prompts**: ``TrainingConfig(prompts={"anchor": "query", "positive": "document"})``, by column; each is the name of
   one of the model's prompts, a text, or ``""``. A model with a default prompt needs this setting before it trains.
+  A cross-encoder takes one name or text, ``prompts="query"``, before the first text of each pair.
 - **Large batches in little memory**: ``chunk_tokens=4096`` computes the same gradient of any loss in chunks (gradient
   caching).
 - **Repeated texts** of a batch are encoded once. ``deduplicate=False`` encodes each of them. Rows ``(text, text)``

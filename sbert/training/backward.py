@@ -127,8 +127,8 @@ def _tokens(
     groups: dict[tuple[str, int | None], list[int]] = {}
     for row, (head, _) in enumerate(flat):
         groups.setdefault(head, []).append(row)
-    # A cross-encoder takes neither.
-    parts = [model.tokens([flat[i][1] for i in rows], *(head if any(head) else ())) for head, rows in groups.items()]
+    # A cross-encoder takes no maximum length.
+    parts = [model.tokens([flat[i][1] for i in rows], *head[: 1 + bool(head[1])]) for head, rows in groups.items()]
     moved = np.argsort(np.concatenate(list(groups.values())))
     return parts[0] if len(parts) == 1 else Tokens.joined(parts), moved[places]
 

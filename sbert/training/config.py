@@ -49,6 +49,7 @@ class TrainingConfig:
         prompts: The prompts of the columns: a dict from a column's name, in the data or the loss, to the name of one
             of the model's prompts, a text, or ``""`` for none; or one of these for all columns. Required if the model
             has a default prompt, which may not be meant for every column. A guide uses its own prompts of these names.
+            A cross-encoder takes one name or text, before the first text of each pair; by default its default prompt.
             For several data sets: one of these, or a dict of them by data set.
         max_lengths: The maximum number of tokens of the texts of a column, by column as in ``prompts``, or one for all;
             where no column is named, that of the model. For several data sets: these, or a dict of them by data set.

@@ -11,7 +11,7 @@ import torch
 from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import known_arguments_or, nearest_argument, warn
-from sbert.inputs.prompts import by_column, column_prompts
+from sbert.inputs.prompts import by_column, column_prompts, default_prompt, prompt_text
 from sbert.losses.module import Data, run_check
 from sbert.losses.signature import Loss, Signature
 from sbert.training.batches import Batches, Dataset
@@ -149,11 +149,18 @@ class Trainer:
     def _check_columns(self, setting: str, tables: list[AnyRows]) -> None:
         """Raise for prompts or lengths that the model does not take, or of columns that no data has."""
         given = getattr(self.config, setting)
-        if given and self.model.is_cross_encoder:
-            raise ValueError(
-                f"a {type(self.model).__name__} reads two texts as one input, without {setting}; leave {setting} out,"
-                " and write into the texts what the model should read"
-            )
+        if self.model.is_cross_encoder:
+            if setting == "prompts" and any(isinstance(self._own(setting, rows), Mapping) for rows in tables):
+                raise ValueError(
+                    f"a {type(self.model).__name__} reads two texts as one input, with one prompt before the first;"
+                    " pass the name or the text of this prompt, and write into the texts what else it should read"
+                )
+            if setting == "max_lengths" and given:
+                raise ValueError(
+                    f"a {type(self.model).__name__} reads two texts as one input, without max_lengths; leave"
+                    " max_lengths out, and set the model's max_seq_length"
+                )
+            return
         names_of = {rows.name: {name for names in rows.names for name in names} for rows in tables}
         own = {rows.name: self._own(setting, rows) for rows in tables}
         together = all(each is given for each in own.values())  # One value for all data sets.
@@ -175,8 +182,11 @@ class Trainer:
         return self.config.of_data_set(setting, rows.name, self._names)
 
     def _prompts(self, rows: AnyRows) -> list[str]:
-        """The text before each column."""
-        return [""] if rows.pairs else column_prompts(self.model, self._own("prompts", rows), rows.names)
+        """The text before each column; of pairs, the one before the first text of each."""
+        given = self._own("prompts", rows)
+        if not rows.pairs:
+            return column_prompts(self.model, given, rows.names)
+        return [default_prompt(self.model) if given is None else prompt_text(self.model, given, "prompts")]
 
     def _lengths(self, rows: AnyRows) -> list[int | None] | None:
         """The maximum number of tokens of each column."""

@@ -21,7 +21,7 @@ from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfi
 from sbert.cli.main import main
 from sbert.evaluation import RerankingEvaluator, RetrievalEvaluator, SimilarityEvaluator, TripletEvaluator
 from sbert.inputs.prompts import chosen_prompt
-from sbert.losses import MultipleNegativesRankingLoss
+from sbert.losses import BinaryCrossEntropyLoss, MultipleNegativesRankingLoss
 from sbert.training import Rows, Signature, TrainingBatch
 from sbert.training.sampling import group_by_label
 from tests import small
@@ -176,18 +176,14 @@ def test_07_evaluators_know_queries_from_documents(prompted: SentenceEncoder) ->
     assert {prompt for prompt, _ in calls} == {"the red fox ", "", "ten "}
 
 
-def test_07_a_cross_encoder_takes_no_prompts(folder: Path) -> None:
-    scorer = CrossEncoder(folder, device="cpu")
-    with pytest.raises(ValueError, match="without prompts; leave prompts out"):
-        scorer.fit([("a", "b", 1.0), ("a", "c", 0.0)], config=TrainingConfig(prompts="query"))
-
-
 def test_07_a_default_prompt_of_a_cross_encoder_is_never_dropped(folder: Path, tmp_path: Path) -> None:
     CrossEncoder(folder, device="cpu").save(tmp_path / "scorer")
     settings = {"model_type": "CrossEncoder", "default_prompt_name": "q", "prompts": {"q": "query: "}}
     small.write(tmp_path / "scorer", {"config_sentence_transformers.json": settings})
-    with pytest.raises(ValueError, match="puts the prompt 'q' before texts"):
-        CrossEncoder(tmp_path / "scorer")
+    scorer = CrossEncoder(tmp_path / "scorer", device="cpu")
+    assert scorer.predict(("fox", "boat")) == scorer.predict(("query: fox", "boat"), prompt="")
+    trainer = Trainer(scorer, [("a", "b", 1.0), ("a", "c", 0.0)], BinaryCrossEntropyLoss())
+    assert trainer.batches.datasets["data"].prompts == ["query: "]
 
 
 def test_07_the_command_line_takes_prompts(
