@@ -33,7 +33,8 @@ by another figure than the first.
 - **Repeated texts** of a batch are encoded once. ``deduplicate=False`` encodes each of them. Rows ``(text, text)``
   train two dropout views of a text, as SimCSE does, if the model has dropout; ``sbert-mini`` has none.
 - **Samplers**: ``"random"``; ``"no_duplicates"``, no text twice in a batch, so that the positive of one row is never a
-  negative of another; ``"group_by_label"`` for the batch triplet losses; ``"length"``; or a function.
+  negative of another; ``"group_by_label"`` for the batch triplet losses; ``"length"``; or a
+  function, which may have a parameter ``epoch``: a curriculum gives easy rows first and more in each epoch.
 - **Several datasets**: ``Trainer(model, {"nli": nli, "sts": sts}, {"nli": loss, "sts": other})``, in turns or by size.
 - **bfloat16**: ``TrainingConfig(dtype="bfloat16")``; weights, losses and the optimizer stay in float32.
 - **Several processes**: ``torchrun --nproc-per-node 2 train.py`` runs the same program. ``batch_size`` counts the rows

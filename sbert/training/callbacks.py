@@ -22,7 +22,7 @@ class Progress:
     """Where a training run is, as its callbacks see it.
 
     Args:
-        model: The model in training.
+        model: The model in training; with ``sharded=True`` a copy, as of the last evaluation or checkpoint.
         total: Number of steps of the whole run.
         settings: The settings of the run, as JSON stores them.
         folder: The output folder, if there is one.
@@ -47,7 +47,7 @@ class Progress:
     def stop(self) -> None:
         """End the run after this step, as if it were the last: with an evaluation, a checkpoint and the final model.
 
-        In ``on_save`` the checkpoint is already written, so a resume goes on with the run.
+        In ``on_save``, after one more step; before the first step, with the final model only.
         """
         self.stopped = True
 

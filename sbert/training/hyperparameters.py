@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -121,9 +122,9 @@ def search(
     found = [
         (trial.user_attrs["sign"], Trial(trial.number, dict(trial.params), trial.user_attrs["score"], pruned))
         for trial in done
-        for pruned in [trial.state == finished[1]]
+        for pruned in [trial.state == finished[1] and not math.isnan(trial.user_attrs["score"])]
     ]
-    found.sort(key=lambda each: (each[1].pruned, math.isnan(each[1].score), -each[0] * each[1].score))
+    found.sort(key=lambda each: (math.isnan(each[1].score), each[1].pruned, -each[0] * each[1].score))
     return [trial for _, trial in found]
 
 
@@ -170,7 +171,9 @@ class _Watch(Callback):
 
 def _choose(trial: Any, name: str, values: Sequence[Any]) -> Any:
     if isinstance(values, list):
-        return trial.suggest_categorical(name, values)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Choices for a categorical")  # Lists can be written to the file, too.
+            return trial.suggest_categorical(name, values)
     low, high, *scale = values
     suggest = trial.suggest_int if isinstance(low, int) and isinstance(high, int) else trial.suggest_float
     return suggest(name, low, high, log=bool(scale))

@@ -122,6 +122,9 @@ class Run:
         self.step: int = int(state["step"])
         self.best: list[Any] | None = state["best"]  # The metric and its value.
         self.told.progress.step, self.told.progress.stopped = self.step, state["stopped"]
+        if state["stopped"] and self.step < self.total and ranks.first:
+            ended = f"{self.saved}: a callback ended this run at step {self.step} of {self.total}"
+            warn(f"{ended}, so nothing is trained; to train on, load the final model and pass another output")
         self.told.restore(tensors, state["callback"])
         self.texts: int = 0
         self.truncated: int = 0
@@ -202,15 +205,17 @@ class Run:
         with closing(ahead(batches)) as coming:
             if config.evaluate_first and self.step == 0:
                 self._evaluate()
-            while not self._ended():
+            ended = self._ended()
+            while not ended:
                 started = time.perf_counter()
                 with self.ranks.at(self.step + 1):
                     self._step(list(islice(coming, config.accumulation)), started)
                 if self._ended() or self.step % evaluate_every == 0:
                     self._evaluate()
-                if self._ended():
+                ended = self._ended()  # What ``on_save`` stops ends after one more step, which is evaluated and saved.
+                if ended:
                     self.log.flush()
-                if self.folder is not None and (self._ended() or self.step % checkpoint_every == 0):
+                if self.folder is not None and (ended or self.step % checkpoint_every == 0):
                     self._save_checkpoint(self.folder / "checkpoints")
         self._describe()
         if self.folder is not None:

@@ -269,17 +269,24 @@ def test_callbacks_are_told_what_happens(model: SentenceEncoder, tmp_path: Path)
     ]
 
 
-def test_a_run_that_was_stopped_stays_stopped(model: SentenceEncoder, tmp_path: Path) -> None:
-    class Stop(Callback):
-        def on_step(self, progress: Progress) -> None:
-            if progress.step == 3:
-                progress.stop()
+@pytest.mark.parametrize("event", ["on_step", "on_save"])
+def test_a_run_that_was_stopped_stays_stopped(event: str, model: SentenceEncoder, tmp_path: Path) -> None:
+    """In ``on_save`` at step 2, step 3 is the last."""
 
-    config = TrainingConfig(tmp_path / "o", steps=9, evaluate_every=100, log_every=100)
+    class Stop(Callback):
+        pass
+
+    def stop(progress: Progress) -> None:
+        if progress.step == (3 if event == "on_step" else 2):
+            progress.stop()
+
+    setattr(Stop, event, staticmethod(stop))
+    config = TrainingConfig(tmp_path / "o", steps=9, evaluate_every=100, log_every=100, checkpoint_every=2)
     trainer = Trainer(model, pairs(8, False), ranking, config, evaluator=lambda _: 1.0, callbacks=[Stop()])
     history = trainer.fit(show_progress_bar=False)
     assert [entry["step"] for entry in history] == [3, 3], "its last step is logged and evaluated"
-    again = Trainer(model, pairs(8, False), ranking, config, evaluator=lambda _: 1.0).fit(resume=True)
+    with pytest.warns(UserWarning, match="step-00000003: a callback ended this run at step 3 of 9"):
+        again = Trainer(model, pairs(8, False), ranking, config, evaluator=lambda _: 1.0).fit(resume=True)
     assert [entry["step"] for entry in again] == [3, 3]
 
 

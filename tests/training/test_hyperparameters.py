@@ -117,8 +117,8 @@ def test_a_trial_that_diverges_is_the_last(model: SentenceEncoder, tmp_path: Pat
         raise FloatingPointError("the loss is nan")
 
     with pytest.warns(UserWarning, match="trial 0: the loss is nan"):
-        found = search({"x": [1]}, 1, lambda s: _with(make(s), broken))
-    assert [math.isnan(trial.score) for trial in found] == [True]
+        found = search({"x": [[1]]}, 1, lambda s: _with(make(s), broken))
+    assert [(math.isnan(trial.score), trial.pruned) for trial in found] == [(True, False)]
     file = tmp_path / "log"
     search({"x": [1, 2]}, 1, make, storage=file)
     with pytest.raises(ValueError, match="holds trials of another space"):

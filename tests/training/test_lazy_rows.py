@@ -81,6 +81,22 @@ def test_a_stream_in_order_trains_as_rows_in_memory_though_killed_in_each_pass(
     assert torch.equal(weights(one), weights(run()))
 
 
+def test_a_mix_of_shuffled_streams_goes_on_after_a_kill(model: SentenceEncoder, tmp_path: Path) -> None:
+    model.save(tmp_path / "m")
+    sizes, mix = {"a": 3, "b": 4, "c": 5}, {"a": 1.0, "b": 2.0, "c": 0.5}
+
+    def run(output: str, *callbacks: Kill) -> Tensor:
+        start, data = loaded(tmp_path / "m"), {"a": Stream(records(22)), "b": records(10), "c": Stream(records(9))}
+        config = TrainingConfig(
+            tmp_path / output, steps=12, batch_size=sizes, mix=mix, shuffle_buffer=7, checkpoint_every=4
+        )
+        Trainer(start, data, regression, config, callbacks=callbacks).fit(resume=True, show_progress_bar=False)
+        return weights(start)
+
+    assert in_child(lambda: run("killed", Kill(10))) == signal.SIGKILL
+    assert torch.equal(run("whole"), run("killed"))
+
+
 def test_a_stream_is_shuffled_in_its_buffer() -> None:
     rows = StreamedRows(Stream(records(100)), regression)
     passes = [np.concatenate([at for at, _ in rows.batches(8, 20, np.random.default_rng(seed))]) for seed in (0, 0, 1)]
