@@ -225,7 +225,7 @@ An evaluator is called with the model and gives a dict of figures, whose names h
 | ``activation_fn`` | other name | ``activation``; ``activation_fn=`` is understood, too |
 | ``prompt_name``, ``prompt`` | same | both at once are an error |
 | ``device`` | other form | ``scorer.to(device)`` before |
-| ``pool``, ``chunk_size`` | not here | one model per process: start them yourself |
+| ``pool``, ``chunk_size`` | same | the processes of ``scorer.pool(devices)`` |
 
 ## CrossEncoder: methods and attributes
 
@@ -242,7 +242,7 @@ An evaluator is called with the model and gives a dict of figures, whose names h
 | ``get_max_seq_length`` | other name | ``max_seq_length`` |
 | ``default_activation_function``, ``get_default_activation_fn`` | other name | ``activation`` |
 | ``smart_batching_collate``, ``smart_batching_collate_text_only`` | not here | the trainer takes rows of texts |
-| ``start_multi_process_pool``, ``stop_multi_process_pool`` | not here | one model per process: start them yourself |
+| ``start_multi_process_pool``, ``stop_multi_process_pool`` | other form | ``with scorer.pool(devices) as pool:`` |
 | ``append``, ``extend``, ``insert``, ``pop`` | not here | it is one model, not a chain of modules |
 | ``add_adapter``, ``load_adapter``, ``delete_adapter``, ``set_adapter``, ``enable_adapters``, ``disable_adapters``, ``active_adapter``, ``active_adapters``, ``get_adapter_state_dict``, ``has_peft_compatible_model``, ``check_peft_compatible_model`` | not here | adapters are for ``sbert.SentenceEncoder`` |
 | ``gradient_checkpointing_enable`` | other form | ``sbert.TrainingConfig(chunk_tokens=4096)`` |
@@ -258,8 +258,12 @@ An evaluator is called with the model and gives a dict of figures, whose names h
 | ``BinaryCrossEntropyLoss`` | same | |
 | ``CrossEntropyLoss`` | same | ``sbert.losses.CrossEntropyLoss(classes)`` |
 | ``MSELoss`` | other name | ``sbert.losses.SquaredErrorLoss`` |
-| ``MultipleNegativesRankingLoss``, ``CachedMultipleNegativesRankingLoss``, ``MarginMSELoss`` | not here | rows of pairs and 0 or 1, with negatives of ``sbert.search.mine_hard_negatives``, and ``sbert.losses.BinaryCrossEntropyLoss`` |
-| ``LambdaLoss``, ``RankNetLoss``, ``ListNetLoss``, ``ListMLELoss``, ``PListMLELoss``, ``ADRMSELoss``, ``PListMLELambdaWeight``, ``NoWeightingScheme``, ``NDCGLoss1Scheme``, ``NDCGLoss2Scheme``, ``NDCGLoss2PPScheme``, ``LambdaRankScheme`` | not here | a row is one pair, not a list of documents |
+| ``MultipleNegativesRankingLoss``, ``CachedMultipleNegativesRankingLoss`` | other name | ``sbert.losses.LocalizedContrastiveLoss(in_batch=...)``, with ``chunk_tokens=`` for little memory |
+| ``MarginMSELoss`` | other name | ``sbert.losses.ScoreMarginMSELoss`` |
+| ``LambdaLoss``, ``RankNetLoss``, ``ListNetLoss``, ``ListMLELoss`` | other form | those of ``sbert.losses``, which take no model; a row is a query, a list of documents and a list of labels |
+| ``PListMLELoss``, ``PListMLELambdaWeight`` | other form | ``sbert.losses.ListMLELoss(position_aware=True)`` |
+| ``NoWeightingScheme``, ``NDCGLoss1Scheme``, ``NDCGLoss2Scheme``, ``NDCGLoss2PPScheme``, ``LambdaRankScheme`` | other form | ``sbert.losses.LambdaLoss(weighting)`` by name |
+| ``ADRMSELoss`` | not here | a function ``loss(*scores, labels)`` of your own |
 
 ## CrossEncoder: evaluation
 
@@ -319,7 +323,10 @@ there: ``all_gather``, ``all_gather_padded``, ``all_gather_with_grad``, ``get_ra
 ``is_dist_initialized``, ``EmbedDistillLoss``, ``AdaptiveLayerLoss``, ``Matryoshka2dLoss``,
 ``DenoisingAutoEncoderLoss``, ``ContrastiveTensionLoss``, ``ContrastiveTensionLossInBatchNegatives``,
 ``ContrastiveTensionDataLoader``, ``MegaBatchMarginLoss``, ``GlobalOrthogonalRegularizationLoss``,
-``DenoisingAutoEncoderDataset``, ``Module``, ``InputModule``,
+``DenoisingAutoEncoderDataset``, ``LambdaLoss``, ``RankNetLoss``, ``ListNetLoss``, ``ListMLELoss``, ``PListMLELoss``,
+``PListMLELambdaWeight``, ``NoWeightingScheme``, ``NDCGLoss1Scheme``, ``NDCGLoss2Scheme``, ``NDCGLoss2PPScheme``,
+``LambdaRankScheme``, a cross-encoder's ``MultipleNegativesRankingLoss``, ``CachedMultipleNegativesRankingLoss`` and
+``MarginMSELoss``, ``Module``, ``InputModule``,
 ``DefaultBatchSampler``, ``MultiDatasetDefaultBatchSampler``, ``ParallelSentencesDataset``, ``STSDataReader``,
 ``STSBenchmarkDataReader``, ``NLIDataReader``, ``TripletReader``, ``LabelSentenceReader``, ``PairedFilesReader``,
 ``CEBinaryAccuracyEvaluator``, ``CESoftmaxAccuracyEvaluator``, ``CEF1Evaluator``, ``CrossEncoderNanoBEIREvaluator``.

@@ -80,13 +80,15 @@ class Log:
         if self._bar is None:
             return
         parts = []
-        if step := self._newest.get(True):
-            parts += [f"loss {step['loss']:.4f}", f"learning rate {step['learning_rate']:.2g}"]
-            parts += [f"{step['sentences_per_second']:,.0f} sentences/s"]
-        if evaluation := self._newest.get(False):
+        step, evaluation = self._newest.get(True), self._newest.get(False)
+        if step:
+            parts += [f"loss {step['loss']:.4f}"]
+        if evaluation:
             scores = evaluation["evaluation"]
             name = self.metric if self.metric in scores else next(iter(scores))
             parts += [f"{name} {scores[name]:.4f} at step {evaluation['step']}"]
+        if step:  # Last, since a narrow terminal cuts the end off.
+            parts += [f"{step['sentences_per_second']:,.0f} sentences/s"]
         self._bar.set_postfix_str(", ".join(parts), refresh=refresh)
 
     def close(self) -> None:

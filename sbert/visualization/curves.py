@@ -106,13 +106,15 @@ def _draw_steps(axis: Any, steps: list[Entry]) -> None:
 
 
 def _draw_evaluations(axis: Any, evaluations: list[Entry]) -> None:
-    """One line for each metric, with the value of its best point."""
+    """One line for each metric, with the value of its best point: beside it, or in the legend of several."""
     names = list(dict.fromkeys(name for entry in evaluations for name in entry["evaluation"]))
     for name, color in zip(names, cycle(_SCORES)):
         points = [(entry["step"], entry["evaluation"][name]) for entry in evaluations if name in entry["evaluation"]]
-        axis.plot(*zip(*points, strict=True), color=color, marker="o", markersize=5, linewidth=1.2, label=name)
-        best = max((point for point in points if not math.isnan(point[1])), key=itemgetter(1), default=None)
-        if best is not None:
+        choose = min if name.endswith("loss") else max
+        best = choose((point for point in points if not math.isnan(point[1])), key=itemgetter(1), default=None)
+        label = name if best is None else f"{name}, best {best[1]:.4f}"
+        axis.plot(*zip(*points, strict=True), color=color, marker="o", markersize=5, linewidth=1.2, label=label)
+        if best is not None and len(names) == 1:
             place = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center"}
             axis.annotate(f"{best[1]:.4f}", best, color=color, fontsize=9, **place)
     axis.margins(y=0.18)  # Room for the values above the points.

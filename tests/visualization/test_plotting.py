@@ -35,9 +35,9 @@ def test_curves_hold_the_history() -> None:
     assert lines(loss) == [[(10, 0.9), (20, 0.5), (30, 0.6)]]
     assert lines(rate) == [[(10, 2e-5), (20, 1e-5), (30, 0.0)]]
     assert lines(scores)[0] == [(15, 0.71), (30, 0.69)]
-    assert [text.get_text() for text in scores.get_legend().get_texts()] == ["spearman", "accuracy"]
     # The best of each, and not what is no number.
-    assert [text.get_text() for text in scores.texts] == ["0.7100", "0.5000"]
+    named = [text.get_text() for text in scores.get_legend().get_texts()]
+    assert named == ["spearman, best 0.7100", "accuracy, best 0.5000"]
     assert all(line.get_marker() == "o" for line in scores.get_lines())
     assert figure.axes[1].get_xlabel() == "step"
 
@@ -46,6 +46,9 @@ def test_one_figure_of_merit_is_named_beside_its_axis() -> None:
     figure = training_curves([*STEPS, {"step": 30, "evaluation": {"spearman": 0.7}}])
     assert figure.axes[1].get_ylabel() == "spearman"
     assert figure.axes[1].get_legend() is None
+    assert [text.get_text() for text in figure.axes[1].texts] == ["0.7000"]
+    figure = training_curves([*STEPS, *({"step": i, "evaluation": {"loss": 0.1 * i}} for i in (1, 2))])
+    assert [text.get_text() for text in figure.axes[1].texts] == ["0.1000"], "the lowest loss is the best"
 
 
 def test_without_evaluations_there_is_one_panel() -> None:
