@@ -104,6 +104,9 @@ GROUPS = {
     },
 }
 
+# Systems without a backbone of one of several kinds and sizes.
+_WITHOUT_A_SIZE = {"Avg. GloVe embeddings", "Avg. fastText embeddings", "InferSent"}
+
 # Our rows, where the paper's has another name.
 _BESIDE = {
     "BiLSTM-max, NLI": "InferSent",
@@ -128,6 +131,9 @@ def paper(table: int, row: str, kind: str = "SBERT", size: str = "base") -> dict
         size: ``"base"`` or ``"large"``.
     """
     name = _BESIDE.get(row, row)
+    of_sizes = name.startswith(("SBERT-", "BERT-")) and table in (1, 2, 3, 4, 5)
+    if (kind, size) != ("SBERT", "base") and not of_sizes and name not in _WITHOUT_A_SIZE:
+        return {}  # Measured with BERT-base alone.
     if table == 7:
         found = _PAPER_7.get(name, {})
         return {

@@ -70,6 +70,9 @@ class NanoBEIRSuite(Evaluator):
     ) -> None:
         data = read_hub_retrieval(folder, None if sets is None else names("sets", sets, ("NanoNQ", "NanoSciFact")))
         similarity = similarity if isinstance(similarity, str) else list(similarity)
+        for prompt in (query_prompt, document_prompt):
+            if isinstance(prompt, dict) and not prompt.keys() <= data.keys():
+                raise ValueError(f"prompts are for {', '.join(prompt)}, but the data sets are {', '.join(data)}")
         main = similarity if isinstance(similarity, str) else similarity[0]
         self._searches: dict[str, Evaluator] = {}
         self._rerankings: dict[str, Evaluator] = {}

@@ -31,7 +31,7 @@ class RerankingEvaluator(Evaluator):
     Args:
         samples: Dicts with the keys ``query`` (a text), ``positive`` and ``negative`` (lists of texts), or
             ``documents`` in place of ``negative``; the same in all samples. ``positive`` may be a dict of grades by
-            text, which nDCG uses as gains. A document that is listed twice counts once.
+            text, which nDCG uses as gains. Of ``documents``, one that is listed twice counts once.
         k: Number of results that MRR and nDCG use.
         similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
         query_prompt: The prompt before every query, instead of the model's prompt for queries: the name of a prompt,

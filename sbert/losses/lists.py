@@ -213,14 +213,15 @@ class ScoreMarginMSELoss(ListLoss):
 
         loss = mean over queries q and documents d > 1 of ((s_q1 - s_qd) - (labels_q1 - labels_qd))^2
 
-    The first document of a query is the relevant one. ``MarginMSELoss`` is the same for vectors.
+    The first document of a query is the relevant one; a query with one document counts nothing. ``MarginMSELoss`` is
+    the same for vectors.
 
     Shape:
         scores: (queries, documents), or a column (queries, 1) for each document. labels: (queries, documents), the
         teacher's scores. mask: (queries, documents), True where there is a document. Output: scalar.
 
     Raises:
-        ValueError: If there is one document only, a label is not finite, or the shapes do not match.
+        ValueError: If a label is not finite, or the shapes do not match.
         TypeError: If the mask is not boolean.
 
     References:
@@ -233,7 +234,5 @@ class ScoreMarginMSELoss(ListLoss):
 
     def forward(self, *scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         matrix, labels, mask = self.checked(scores, labels, mask)
-        if matrix.shape[1] < 2:
-            raise ValueError("ScoreMarginMSELoss was given one document per query; pass at least two, for a margin")
         errors = (matrix - labels)[:, :1] - (matrix - labels)[:, 1:]  # (queries, documents - 1)
         return (errors.square() * mask[:, 1:]).sum() / mask[:, 1:].sum().clamp(min=1)

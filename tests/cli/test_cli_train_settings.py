@@ -107,6 +107,8 @@ def test_flags_count_more_than_the_file(tmp_path: Path) -> None:
         ({"compile": 1}, "compile is 1; write true or false"),
         ({"freeze": "a"}, "freeze is 'a'; write a list of texts"),
         ({"freeze": [1]}, "write a list of texts"),
+        ({"betas": [0.9]}, "write a list of two numbers"),
+        ({"data": {"a": {"scale": [0, 5, 7]}}}, "write a list of two numbers"),
         ({"data": {"a": "b.tsv"}}, r"\[data.a\] is 'b.tsv'; write a table"),
     ],
 )
@@ -236,6 +238,23 @@ def test_callbacks_optimizers_and_schedules(folder: Path, tmp_path: Path, run: R
     assert (tmp_path / "out" / "averaged").is_dir()
     steps = [json.loads(text)["step"] for text in (tmp_path / "out" / "history.jsonl").read_text("utf-8").splitlines()]
     assert max(steps) < 50
+
+
+def test_hyphens_of_names_and_of_texts() -> None:
+    """Only those of names are underscores."""
+    call = parsed("push-to-hub(repo-id='me/my-model', when=every-step)", ["push-to-hub", "every-step"], "callbacks")
+    assert call.named["repo_id"] == "me/my-model"
+    assert call.named["when"].name == "every-step"
+    with pytest.raises(ValueError, match="is not of the form"):
+        parsed("wandb(project=my-project)", ["wandb"])
+
+
+def test_new_weights_come_from_the_seed(tmp_path: Path, run: Run) -> None:
+    line = f"{PAIRS} --label y --loss cross-entropy --cross-encoder --steps 1 --weight 1 --seed 3 --output"
+    for name in ("one", "two"):
+        assert run(line, tmp_path / name)[0] == 0
+    one, two = (CrossEncoder(tmp_path / name / "final", device="cpu").state_dict() for name in ("one", "two"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 def test_an_adapter(folder: Path, tmp_path: Path, run: Run) -> None:

@@ -53,8 +53,8 @@ def _run(folder: Path, words: list[str], ignored: str = "nothing") -> str:
 
 def figures(said: str) -> tuple[float, float]:
     """The first figure before training, and after."""
-    before = re.search(r"([0-9.]+) before|before: ([0-9.]+)", said)
-    after = re.search(r"([0-9.]+) after|after: ([0-9.]+)", said)
+    before = re.search(r"(-?[0-9.]+) before|before: (-?[0-9.]+)", said)
+    after = re.search(r"(-?[0-9.]+) after|after: (-?[0-9.]+)", said)
     assert before is not None
     assert after is not None
     return float(before[1] or before[2]), float(after[1] or after[2])
@@ -106,7 +106,7 @@ def test_with_data(tmp_path: Path, data: Path) -> None:
     rows = dict.fromkeys(TRAINING, 48) | dict.fromkeys(MINUTES, 16)
     words = {n: ["--data", str(data), "--rows", str(k), "--output", str(tmp_path / n)] for n, k in rows.items()}
     for name, said in outputs(tmp_path, words, ignored="unknown tokens").items():
-        assert all(0 <= figure <= 1 for figure in figures(said)), name
+        assert all(-1 <= figure <= 1 for figure in figures(said)), name
         assert (tmp_path / name / "final").is_dir()
 
 

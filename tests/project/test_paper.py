@@ -292,6 +292,9 @@ def test_the_papers_figures_agree_with_its_averages(examples: Any) -> None:
     assert examples.published.paper(2, "SBERT-NLI-STSb") == {"STSb": (85.35, 0.17)}
     assert examples.published.paper(2, "BERT-STSb") == {"STSb": (84.30, 0.76)}
     assert examples.published.paper(2, "BERT-STSb", "SRoBERTa") == {}
+    assert examples.published.paper(6, "MEAN", "SRoBERTa", "large") == {}, "measured with BERT-base alone"
+    assert examples.published.paper(7, "SBERT", size="large") == {}
+    assert examples.published.paper(1, "InferSent", size="large") == examples.published.paper(1, "InferSent")
     assert examples.published.paper(7, "SBERT")["smart batching, GPU"] == (2042,)
     assert examples.published.paper(3, "SBERT-AFS, cross-topic", size="large") == {
         "Pearson": (53.82,),

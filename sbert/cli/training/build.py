@@ -67,13 +67,11 @@ def config_of(settings: Settings) -> TrainingConfig:
     if any("weight" in table for table in tables.values()):
         if "mix" in settings:
             raise ValueError("--weight and --mix both say which data set a batch is of; pass one of them")
-        by_name["mix"] = {name: table.get("weight", 1.0) for name, table in tables.items()}
+        values["mix"] = {name: float(table.get("weight", 1)) for name, table in tables.items()}
     for name, several in by_name.items():
         values[name] = several if len(set(map(repr, several.values()))) > 1 else next(iter(several.values()))
     if "betas" in values:
         values["betas"] = tuple(values["betas"])
-    if isinstance(values.get("mix"), float):  # Equal weights.
-        values["mix"] = by_name["mix"]
     return TrainingConfig(output=settings["output"], **values)
 
 
@@ -104,6 +102,8 @@ def _rows(table: Settings, file: str, choice: Choice) -> Any:
     if Path(file).is_dir():
         return _stream(table, choice)
     if choice.reads == "lists":
+        if wrong := [name for name in ("classes", "scale", "drop") if table.get(name)]:
+            raise ValueError(f"--{wrong[0]} is for labels of single rows, and --loss {table['loss']} reads lists")
         wanted = [*columns, *([label] if label else [])]
         check_there(file)
         return [{name: row[name] for name in wanted} for _, row in records(file, wanted, format_of(file, chosen))]
@@ -211,11 +211,15 @@ def load(settings: Settings) -> Any:
         names = ", ".join(table["loss"] for table in settings["data"].values())
         about = f"--loss {names} is not for {kind}; choose another"
         raise ValueError(about if is_scorer else f"--loss {names} needs --cross-encoder; {remedy}")
-    model = _scorer(settings) if is_scorer else _encoder(settings)
+    import torch
+
+    with torch.random.fork_rng(devices=[]):  # New heads and adapters are initialized at random.
+        torch.manual_seed(settings.get("seed", 0))
+        model = _scorer(settings) if is_scorer else _encoder(settings)
+        if "lora" in settings:
+            _add_adapter(model, settings["lora"])
     if "max_seq_length" in settings:
         model.max_seq_length = settings["max_seq_length"]
-    if "lora" in settings:
-        _add_adapter(model, settings["lora"])
     return model
 
 

@@ -54,15 +54,22 @@ def parsed(text: str, known: Iterable[str], what: str = "loss") -> Call:
     """
     names = {name.replace("-", "_"): name for name in known}
     try:
-        tree = ast.parse(re.sub(r"(?<=[a-z])-(?=[a-z])", "_", text), mode="eval").body
+        tree = ast.parse(_with_underscores(text, names.values()), mode="eval").body
         call: Call = _value(tree, names, is_top=True)
     except (SyntaxError, ValueError, KeyError):
         raise ValueError(f"{what}={text!r} is not of the form NAME or NAME(parameter=value, ...)") from None
     if call.name not in names.values():
-        nearest = nearest_argument(call.name, list(names))
+        nearest = nearest_argument(call.name.replace("-", "_"), list(names))
         meant = f"; did you mean {names[nearest]!r}?" if nearest else ";"
         raise ValueError(f"{what}={call.name!r} is unknown{meant} The known ones are {', '.join(names.values())}")
     return call
+
+
+def _with_underscores(text: str, known: Iterable[str]) -> str:
+    """Names with underscores for hyphens: the first one, known ones and those of parameters, outside of quotes."""
+    names = "|".join(sorted(map(re.escape, known), key=len, reverse=True))
+    pattern = rf"""('[^']*'|"[^"]*")|^[a-z-]+|(?<![\w-])(?:{names}|[a-z][a-z-]*(?=\s*=))(?![\w-])"""
+    return re.sub(pattern, lambda found: found[1] or found[0].replace("-", "_"), text.strip())
 
 
 def called(call: Call, function: Callable[..., Made], what: str, given: Mapping[str, Any] | None = None) -> Made:
@@ -78,13 +85,10 @@ def called(call: Call, function: Callable[..., Made], what: str, given: Mapping[
         ValueError: If a parameter is unknown or missing; the message names the nearest known one.
 
     Example:
-        >>> called(Call("range", [4], {}), range, "range")
-        range(0, 4)
+        >>> called(Call("loss", [4], {}), lambda margin: margin / 2, "loss")
+        2.0
     """
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # A class of C.
-        return function(*call.values, **call.named)
+    signature = inspect.signature(function)
     takes = [name for name, one in signature.parameters.items() if one.kind is not one.VAR_KEYWORD]
     if len(takes) == len(signature.parameters):
         for name in call.named:

@@ -77,7 +77,8 @@ def _parts(name: str, file: str, columns: Sequence[str]) -> list[Any]:
     if name == "reranking":
         check_there(file)
         rows = (row for _, row in records(file, columns, format_of(file, None)))
-        keys = ("query", "positive", "negative")
+        # What a retriever found, where the third column is called so.
+        keys = ("query", "positive", "documents" if columns[2] == "documents" else "negative")
         return [[{key: row[column] for key, column in zip(keys, columns, strict=True)} for row in rows]]
     label = columns[2] if name in ("similarity", "pairs") else None
     texts = list(columns[:2] if label else columns)

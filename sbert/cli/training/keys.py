@@ -33,6 +33,7 @@ class Kind(NamedTuple):
     accepts: tuple[type, ...]
     article: str
     item: tuple[type, ...] = ()
+    length: int = 0  # Of a list; 0 for any.
 
 
 TEXT = Kind(str, (str,), "a text")
@@ -41,7 +42,7 @@ NUMBER = Kind(float, (int, float), "a number")
 STEPS = Kind(_steps, (int, float), "a share such as 0.1, or a number of steps")
 SWITCH = Kind(_switch, (bool,), "true or false")
 WORDS = Kind(names, (list,), "a list of texts", (str,))
-PAIR = Kind(_pair, (list,), "a list of two numbers", (int, float))
+PAIR = Kind(_pair, (list,), "a list of two numbers", (int, float), length=2)
 # Flags of these may be repeated.
 CALLS = Kind(str, (list,), "a list of texts", (str,))
 LENGTHS = Kind(int, (int, dict), "a whole number, or a table of them", (int,))

@@ -175,6 +175,8 @@ def _table(found: Any, keys: Mapping[str, Key], where: str) -> Settings:
         parts: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         bad_items = key.kind.item and any(not isinstance(part, key.kind.item) for part in parts)
         is_bool = isinstance(value, bool) and key.kind is not SWITCH
+        if key.kind.length and isinstance(value, list):
+            bad_items = bad_items or len(value) != key.kind.length or bool in map(type, value)
         if not isinstance(value, key.kind.accepts) or is_bool or bad_items:
             raise ValueError(f"{where}: {name} is {value!r:.40}; write {key.kind.article}")
     return dict(found)
