@@ -31,6 +31,13 @@ def data() -> Path:
     return Path(folder)
 
 
+@pytest.fixture(autouse=True)
+def all_threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small batches have the same number of threads, and so the same last digits, however busy the machine is."""
+    if "machine" not in request.fixturenames:
+        monkeypatch.setattr("sbert.backends.threads.fitting", lambda wanted: wanted)
+
+
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[..., Tensor]], list[int]]]:
     """Makes the CPU have the kernel, under the signature of some version of torch; a list of its calls."""
