@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "losses, their columns and their label; with parameters: ranking(temperature=0.02), and of losses:",
             f"matryoshka(ranking, dims=[256, 64]), also {', '.join(list(losses.WRAPPERS)[1:])}:",
             *losses.table(),
-            "\nevaluators and the columns of their files (retrieval: a folder; loss: the columns of the data):",
+            "\nevaluators and the columns of their files (retrieval, nanobeir: a folder; loss: those of the data):",
             evaluated,
             f"\ncallbacks: {', '.join(evaluators.CALLBACKS)}",
         ]

@@ -97,7 +97,8 @@ class _PairLoss(ListLoss):
     def _weights(self, labels: Tensor) -> Tensor:
         """The weight of each pair of documents, the more relevant one first: (queries, documents, documents)."""
         discounts = torch.log2(2 + torch.arange(labels.shape[1], dtype=labels.dtype, device=labels.device))
-        gains = torch.exp2(labels) - 1
+        most = labels.amax(1, keepdim=True)  # Divided by 2^most, which cancels out, as 2^label may be infinite.
+        gains = torch.exp2(labels - most) - torch.exp2(-most)
         ideal = (gains.sort(1, descending=True).values / discounts)[:, : self.k].sum(1, keepdim=True)
         ranking = Ranking(labels, gains / ideal.clamp(min=torch.finfo(labels.dtype).tiny), discounts)
         weighting = WEIGHTINGS[self.weighting] if isinstance(self.weighting, str) else self.weighting
@@ -105,6 +106,7 @@ class _PairLoss(ListLoss):
 
     def check_data(self, data: Data) -> None:
         """Raise if no query has documents of different labels."""
+        super().check_data(data)
         if data.labels is not None and data.labels.ndim == 2 and bool((data.labels == data.labels[:, :1]).all()):
             raise ValueError(
                 f"the documents of each query have equal labels, which teaches {type(self).__name__} nothing: it"

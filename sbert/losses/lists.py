@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sbert.losses.checks import check_finite, check_temperature, checked_labels, same_shape
-from sbert.losses.module import LossModule
+from sbert.losses.module import Data, LossModule
 
 
 class ListLoss(LossModule):
@@ -61,6 +61,14 @@ class ListLoss(LossModule):
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is finite."""
         check_finite(self, labels)
+
+    def check_data(self, data: Data) -> None:
+        """Raise if every query has one document."""
+        if data.labels is not None and data.labels.ndim == 2 and data.labels.shape[1] == 1:
+            raise ValueError(
+                f"each query has one document, which teaches {type(self).__name__} nothing: it compares the documents"
+                " of a query; add others, such as those of sbert.search.mine_hard_negatives(as_lists=True)"
+            )
 
 
 class ListNetLoss(ListLoss):

@@ -21,6 +21,7 @@ from sbert.cli.training.calls import parsed
 from sbert.cli.training.losses import choice_of
 from sbert.cli.training.settings import STORED, checked, gathered
 from tests.cli.test_cli_train import COSINE, EVALUATE, PAIRS, SOFTMAX, Run, folder, load, run, same, write
+from tests.data.test_datasets import hub
 
 __all__ = ["folder", "run"]  # Fixtures.
 pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
@@ -206,6 +207,7 @@ def test_evaluators_of_all_kinds(folder: Path, tmp_path: Path, run: Run) -> None
         "qrels.tsv": "query_id\tdoc_id\tgrade\nq1\td1\t1\n",
     }.items():
         (beir / name).write_text(text, encoding="utf-8")
+    hub(tmp_path / "nano", "NanoBoats")
     line = (
         f"{COSINE} --steps 2 --evaluate-first --metric held_loss --evaluate sts=@sts.tsv --evaluate-columns a,b,y"
         " --evaluate pairs=@binary.tsv --evaluate-with pairs --evaluate-columns a,b,y"
@@ -213,6 +215,8 @@ def test_evaluators_of_all_kinds(folder: Path, tmp_path: Path, run: Run) -> None
         " --evaluate parallel=@nli.tsv --evaluate-with translation --evaluate-columns a,b"
         f" --evaluate ranks={tmp_path}/r.jsonl --evaluate-with reranking(k=3)"
         f" --evaluate found={beir} --evaluate-with retrieval(ndcg_at=[2])"
+        f" --evaluate teacher=@sts.tsv --evaluate-with mse(teacher='{folder}/bert') --evaluate-columns a,b"
+        f" --evaluate nano={tmp_path}/nano --evaluate-with nanobeir"
         " --evaluate held=@sts.tsv --evaluate-with loss --output"
     ).replace("=@", f"={folder}/")
     code, said, errors = run(line.replace("held_loss", "evaluation_loss"), tmp_path / "out")
@@ -220,7 +224,7 @@ def test_evaluators_of_all_kinds(folder: Path, tmp_path: Path, run: Run) -> None
     entries = [json.loads(text) for text in (tmp_path / "out" / "history.jsonl").read_text("utf-8").splitlines()]
     first = next(entry["evaluation"] for entry in entries if "evaluation" in entry)
     starts = {name.partition("_")[0] for name in first}
-    assert starts == {"sts", "pairs", "triplets", "parallel", "ranks", "found", "evaluation"}
+    assert starts == {"sts", "pairs", "triplets", "parallel", "ranks", "found", "teacher", "nano", "evaluation"}
     assert {"sts_spearman", "ranks_ndcg@3", "found_ndcg@2", "evaluation_loss"} <= set(first)
     assert "evaluation_loss" in said
 

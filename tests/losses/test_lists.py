@@ -181,6 +181,14 @@ def test_long_lists_are_finite() -> None:
     torch.testing.assert_close(value.double(), ListMLELoss(True)(scores.double(), labels=labels), rtol=1e-5, atol=0)
 
 
+@pytest.mark.parametrize("weighting", ["ndcg_loss1", "ndcg_loss2++"])
+def test_great_grades_are_finite(weighting: str) -> None:
+    """Powers of two of the grades, too, of which only quotients count."""
+    scores, labels = torch.tensor([[0.3, -1.0, 2.0]]), torch.tensor([[200, 40, 3]])
+    value = LambdaLoss(weighting)(scores, labels=labels)
+    torch.testing.assert_close(value.double(), LambdaLoss(weighting)(scores.double(), labels=labels), rtol=1e-5, atol=0)
+
+
 def test_what_does_not_fit_is_named() -> None:
     scores, labels = torch.zeros(2, 3), torch.zeros(2, 3)
     with pytest.raises(TypeError, match=r"ListNetLoss was given a mask of torch\.int64; pass a boolean one"):
@@ -200,6 +208,8 @@ def test_what_does_not_fit_is_named() -> None:
     with pytest.raises(ValueError, match="documents of each query have equal labels, which teaches RankNetLoss"):
         RankNetLoss().check_data(Data(2, 2, torch.ones(2, 3)))
     RankNetLoss().check_data(Data(2, 2, torch.eye(2)))
+    with pytest.raises(ValueError, match="each query has one document, which teaches ListNetLoss nothing: it compares"):
+        ListNetLoss().check_data(Data(2, 2, torch.eye(2)[:, :1]))
 
 
 # ----------------------------------------------------------------------------------- one query and several documents

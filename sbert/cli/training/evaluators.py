@@ -19,7 +19,9 @@ EVALUATORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "triplet": ("TripletEvaluator", ("anchor", "positive", "negative")),
     "translation": ("TranslationEvaluator", ("source", "target")),
     "reranking": ("RerankingEvaluator", ("query", "positive", "negative")),
+    "mse": ("MSEEvaluator", ("source", "target")),
     "retrieval": ("RetrievalEvaluator", ()),
+    "nanobeir": ("NanoBEIRSuite", ()),
     "loss": ("", ()),
 }
 CALLBACKS = {
@@ -54,7 +56,7 @@ def made_evaluators(tables: Mapping[str, Settings]) -> Any:
 
 
 def _made(table: Settings) -> Any:
-    from sbert import evaluation
+    from sbert import SentenceEncoder, evaluation
 
     call = parsed(table.get("with", "similarity"), EVALUATORS, "evaluate_with")
     kind, columns = EVALUATORS[call.name]
@@ -63,6 +65,10 @@ def _made(table: Settings) -> Any:
     prompt = {"prompt": table["prompt"]} if "prompt" in table else {}
     try:
         parts = _parts(call.name, table["file"], table.get("columns", columns))
+        for model in {"teacher", "retriever"} & call.named.keys():
+            call.named[model] = SentenceEncoder(call.named[model])
+        if call.name == "mse":  # The teacher stands between the two columns.
+            call.named["target"] = parts.pop()
         call.values[:0] = parts
         return called(call, getattr(evaluation, kind), f"evaluate_with={call.name!r}", prompt)
     except ValueError as error:
@@ -74,6 +80,8 @@ def _parts(name: str, file: str, columns: Sequence[str]) -> list[Any]:
     """What the evaluator measures: a list for each column, or as it takes them."""
     if name == "retrieval":
         return list(read_retrieval(file))
+    if name == "nanobeir":
+        return [file]
     if name == "reranking":
         check_there(file)
         rows = (row for _, row in records(file, columns, format_of(file, None)))
