@@ -6,6 +6,8 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "true"
+# Small batches take as many threads as cores are free, and the number of threads changes the last digits.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -29,13 +31,6 @@ def data() -> Path:
     if not folder or not (Path(folder) / "stsb").is_dir():
         pytest.skip("SBERT_DATA names no folder of evaluation data")
     return Path(folder)
-
-
-@pytest.fixture(autouse=True)
-def all_threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small batches have the same number of threads, and so the same last digits, however busy the machine is."""
-    if "machine" not in request.fixturenames:
-        monkeypatch.setattr("sbert.backends.threads.fitting", lambda wanted: wanted)
 
 
 @pytest.fixture
