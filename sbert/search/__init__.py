@@ -91,8 +91,10 @@ all-MiniLM-L6-v2``). ``sbert benchmark`` measures the same on your own texts.
 from sbert.pipeline.quantization import calibrate, dequantize, quantize
 from sbert.search.clustering import cluster, topic_words
 from sbert.search.communities import community_detection
+from sbert.search.fusion import fuse
 from sbert.search.hard_negatives import mine_hard_negatives
 from sbert.search.index import Index, IndexHits
+from sbert.search.lexical import Lexical
 from sbert.search.paraphrase_mining import Pair, Pairs, most_similar_pair, paraphrase_mining
 from sbert.search.semantic_search import semantic_search
 from sbert.search.top_k import Hits
@@ -102,6 +104,8 @@ __all__ = [
     "Hits",
     "Index",
     "IndexHits",
+    "Lexical",
+    "fuse",
     "paraphrase_mining",
     "most_similar_pair",
     "Pairs",

@@ -101,12 +101,10 @@ class Index:
         self._graph: Graph | None = None
 
     def __len__(self) -> int:
-        return len(self._store.ids)
+        return len(self._store)
 
     def __contains__(self, identity: object) -> bool:
-        # True and 1.0 are equal to 1 in Python, but they are not ids.
-        is_integer = isinstance(identity, (int, np.integer)) and not isinstance(identity, bool)
-        return (is_integer or isinstance(identity, str)) and identity in self._store.ids
+        return identity in self._store
 
     @known_arguments
     def add(self, vectors: Vectors, ids: Iterable[Id] | None = None) -> None:
@@ -216,7 +214,7 @@ class Index:
         """
         graph = self._built_graph() if self.backend != "exact" and len(self) else None
         settings = {name: getattr(self, name) for name in index_files.SETTINGS}
-        with replacing(Path(folder), index_files.check_replaceable) as work:
+        with replacing(Path(folder), index_files.INDEX.check_replaceable) as work:
             index_files.write(work, settings, self._store, graph)
 
     @classmethod

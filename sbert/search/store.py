@@ -1,4 +1,4 @@
-"""The content of an index: vectors in blocks, and the ids of their rows."""
+"""The content of an index: rows in blocks, and their ids."""
 
 from __future__ import annotations
 
@@ -13,34 +13,44 @@ Id = int | str
 INT64_END = 2**63
 
 
-class VectorStore:
-    """Vectors in blocks, and the ids of their rows.
+class Ids:
+    """The ids of rows.
 
     Args:
-        vectors: Array or memory map, (rows, dim).
+        noun: What a row is, for messages.
         ids: One id per row.
         next_id: The smallest integer greater than all integer ids that were ever in the index.
     """
 
-    def __init__(self, vectors: np.ndarray | None = None, ids: Iterable[Id] = (), next_id: int = 0) -> None:
-        self.blocks: list[np.ndarray] = [] if vectors is None else [vectors]
+    def __init__(self, noun: str, ids: Iterable[Id] = (), next_id: int = 0) -> None:
+        self._noun = noun
         self.ids: dict[Id, None] = dict.fromkeys(ids)  # In the order of the rows; a dict finds an id at once.
         self.next_id: int = next_id
         self._array: npt.NDArray[np.int64] | npt.NDArray[np.object_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, identity: object) -> bool:
+        # True and 1.0 are equal to 1 in Python, but they are not ids.
+        is_integer = isinstance(identity, (int, np.integer)) and not isinstance(identity, bool)
+        return (is_integer or isinstance(identity, str)) and identity in self.ids
 
     def new_ids(self, ids: Iterable[Id] | None, rows: int) -> list[Id]:
         """The ids of new rows; an error unless they are new, unique and of the same type as those in the store."""
         if ids is None:
             if isinstance(next(iter(self.ids), None), str):
-                raise ValueError("the ids of this index are strings; pass ids=, one for each vector")
+                raise ValueError(f"the ids of this index are strings; pass ids=, one for each {self._noun}")
             if self.next_id + rows > INT64_END:
                 raise ValueError(
-                    f"{rows} ids from {self.next_id} on do not fit 64 bits; pass ids=, one for each vector"
+                    f"{rows} ids from {self.next_id} on do not fit 64 bits; pass ids=, one for each {self._noun}"
                 )
             return list(range(self.next_id, self.next_id + rows))
         checked = _checked_ids(ids)
         if len(checked) != rows:
-            raise ValueError(f"{len(checked)} ids and {rows} vectors were given; pass one id for each vector")
+            raise ValueError(
+                f"{len(checked)} ids and {rows} {self._noun}s were given; pass one id for each {self._noun}"
+            )
         example = next(iter([*self.ids, *checked]), 0)
         seen: set[Id] = set()
         for position, name in enumerate(checked):
@@ -54,38 +64,24 @@ class VectorStore:
             seen.add(name)
         return checked
 
-    def add(self, vectors: np.ndarray, ids: list[Id]) -> None:
-        """Append rows with ids that ``new_ids`` has checked."""
-        self.blocks.append(vectors)
-        # Merging keeps each block larger than the next, so that their number stays logarithmic in the number of adds.
-        while (
-            len(self.blocks) > 1
-            and len(self.blocks[-2]) <= len(self.blocks[-1])
-            and not isinstance(self.blocks[-2], np.memmap)
-        ):
-            self.blocks[-2:] = [np.concatenate(self.blocks[-2:])]
+    def append(self, ids: list[Id]) -> None:
+        """Append ids that ``new_ids`` has checked."""
         self.ids.update(dict.fromkeys(ids))
         self.next_id = max([self.next_id, *(each + 1 for each in ids if isinstance(each, int))])
         self._array = None
 
-    def remove(self, ids: Iterable[Id]) -> bool:
-        """Remove rows; returns whether ``ids`` named any. A KeyError, and no change, if an id is unknown."""
+    def discard(self, ids: Iterable[Id]) -> npt.NDArray[np.bool_] | None:
+        """Remove ids; returns which rows remain, or None if all. A KeyError, and no change, if an id is unknown."""
         removed = dict.fromkeys(_checked_ids(ids))
         for each in removed:
             if each not in self.ids:
                 raise KeyError(f"{each!r} is not an id of the index; nothing was removed")
-        if removed:
-            remaining = np.array([each not in removed for each in self.ids])
-            self.blocks = [self.vectors()[remaining]] if remaining.any() else []
-            self.ids = {each: None for each in self.ids if each not in removed}
-            self._array = None
-        return bool(removed)
-
-    def vectors(self) -> np.ndarray:
-        """All vectors as one array, (rows, dim)."""
-        if len(self.blocks) > 1:
-            self.blocks = [np.concatenate(self.blocks)]
-        return self.blocks[0]
+        if not removed:
+            return None
+        remaining = np.array([each not in removed for each in self.ids])
+        self.ids = {each: None for each in self.ids if each not in removed}
+        self._array = None
+        return remaining
 
     def id_array(self) -> npt.NDArray[np.int64] | npt.NDArray[np.object_]:
         """The ids as int64, or as objects if they are strings: NumPy's string dtype drops trailing null characters."""
@@ -93,6 +89,50 @@ class VectorStore:
             strings = isinstance(next(iter(self.ids), None), str)
             self._array = np.array([*self.ids], object) if strings else np.array([*self.ids], np.int64)
         return self._array
+
+
+class VectorStore(Ids):
+    """Vectors in blocks, and the ids of their rows.
+
+    Args:
+        vectors: Array or memory map, (rows, dim).
+        ids: One id per row.
+        next_id: As of ``Ids``.
+    """
+
+    def __init__(self, vectors: np.ndarray | None = None, ids: Iterable[Id] = (), next_id: int = 0) -> None:
+        super().__init__("vector", ids, next_id)
+        self.blocks: list[np.ndarray] = [] if vectors is None else [vectors]
+
+    def add(self, vectors: np.ndarray, ids: list[Id]) -> None:
+        """Append rows with ids that ``new_ids`` has checked."""
+        append_block(self.blocks, vectors)
+        self.append(ids)
+
+    def remove(self, ids: Iterable[Id]) -> bool:
+        """Remove rows; returns whether ``ids`` named any. A KeyError, and no change, if an id is unknown."""
+        remaining = self.discard(ids)
+        if remaining is not None:
+            self.blocks = [self.vectors()[remaining]] if remaining.any() else []
+        return remaining is not None
+
+    def vectors(self) -> np.ndarray:
+        """All vectors as one array, (rows, dim)."""
+        return joined(self.blocks)
+
+
+def append_block(blocks: list[np.ndarray], block: np.ndarray) -> None:
+    """Append rows. Each block stays larger than the next, so their number is logarithmic in the number of calls."""
+    blocks.append(block)
+    while len(blocks) > 1 and len(blocks[-2]) <= len(blocks[-1]) and not isinstance(blocks[-2], np.memmap):
+        blocks[-2:] = [np.concatenate(blocks[-2:])]
+
+
+def joined(blocks: list[np.ndarray]) -> np.ndarray:
+    """All blocks as one, which takes their place."""
+    if len(blocks) > 1:
+        blocks[:] = [np.concatenate(blocks)]
+    return blocks[0]
 
 
 def _checked_ids(ids: Iterable[Id]) -> list[Id]:
