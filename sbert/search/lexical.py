@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -71,7 +72,7 @@ class Lexical:
         # The numbers of the terms of all texts, one after another, and how many each text has.
         self._tokens: list[np.ndarray] = [np.empty(0, np.int32)]
         self._lengths: list[np.ndarray] = [np.empty(0, np.int32)]
-        self._scorer: Any = None
+        self._matrix: dict[str, Any] | None = None
 
     def __len__(self) -> int:
         return len(self._store)
@@ -96,7 +97,7 @@ class Lexical:
         """
         checked = list(rows_of(texts, "texts"))
         new = self._store.new_ids(ids, len(checked))
-        numbers, self._scorer = self._numbers, None
+        numbers, self._matrix = self._numbers, None
         tokens = [
             np.array([numbers.setdefault(term, len(numbers)) for term in terms], np.int32)
             for terms in terms_of(checked, self.language)
@@ -124,7 +125,7 @@ class Lexical:
         self._tokens, self._lengths = [(np.cumsum(used, dtype=np.int32) - 1)[tokens]], [lengths[remaining]]
         kept = [term for term, is_used in zip(self._numbers, used.tolist(), strict=True) if is_used]
         self._numbers = {term: number for number, term in enumerate(kept)}
-        self._scorer = None
+        self._matrix = None
 
     @known_arguments
     def search(
@@ -170,23 +171,22 @@ class Lexical:
     def _scores(self, terms: list[str]) -> npt.NDArray[np.float32]:
         """The score of each text. Shape: (texts,)."""
         with _BUILDING:
-            scorer = self._scorer = self._scorer or self._built()
-        if scorer is None:
-            return np.zeros(len(self), np.float32)
-        numbers = [self._numbers[term] for term in dict.fromkeys(terms) if term in self._numbers]
-        scores: npt.NDArray[np.float32] = scorer.get_scores_from_ids(numbers)
+            matrix = self._matrix = self._matrix or self._built()
+        scores = np.zeros(len(self), np.float32)
+        for term, count in Counter(terms).items():
+            if matrix is not None and (number := self._numbers.get(term)) is not None:
+                part = slice(*matrix["indptr"][number : number + 2])
+                scores[matrix["indices"][part]] += count * matrix["data"][part]
         return scores
 
-    def _built(self) -> Any:
-        """The scores of all words in all texts; None if there is no word."""
+    def _built(self) -> dict[str, Any] | None:
+        """The score of each term in each text, as the arrays of a sparse matrix; None if there is no term."""
         from bm25s import BM25
 
         if not self._numbers:
             return None
-        scorer = BM25(k1=1.2)
         texts = _Texts(joined(self._tokens), joined(self._lengths))
-        scorer.scores = scorer.build_index_from_ids(range(len(self._numbers)), texts, show_progress=False)
-        return scorer
+        return BM25().build_index_from_ids(range(len(self._numbers)), texts, show_progress=False)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Save to a folder. An existing one is replaced atomically: after a crash, the folder is the old or the new.
