@@ -26,6 +26,7 @@ from sbert.cli import (
     train,
 )
 from sbert.cli.benchmark import command as benchmark
+from sbert.cli.recommend import command as recommend
 
 # Each has a file with add_arguments(parser) and run(arguments).
 _COMMANDS = {
@@ -39,6 +40,7 @@ _COMMANDS = {
     "train": (train, "train a model on rows of texts"),
     "resume": (resume, "go on with a run of sbert train"),
     "evaluate": (evaluate, "evaluate a model on standard data sets"),
+    "recommend": (recommend, "find the best model and kind of search for your own texts"),
     "export": (export, "write a model for ONNX, OpenVINO, torch.export or llama.cpp"),
     "benchmark": (benchmark, "measure a model's speed here, and that of other libraries"),
     "doctor": (doctor, "explain how a model runs on this machine"),

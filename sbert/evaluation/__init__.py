@@ -51,6 +51,7 @@ It is a class with one method. ``vectors`` encodes texts, and each text only onc
 True
 
 The figures are functions of arrays, too: ``ndcg_at``, ``average_precision``, ``best_threshold`` and others.
+``paired_bootstrap`` says whether a difference of two systems on the same queries is more than chance.
 
 ## Pitfalls
 
@@ -64,6 +65,7 @@ The figures are functions of arrays, too: ``ndcg_at``, ``average_precision``, ``
 - Equal scores share a rank; no figure depends on the order of rows.
 """
 
+from sbert.evaluation.bootstrap import Difference, paired_bootstrap
 from sbert.evaluation.classification import LabelEvaluator, PairClassificationEvaluator
 from sbert.evaluation.evaluator import Evaluator, SequentialEvaluator
 from sbert.evaluation.metrics import accuracy, f1, macro_f1, pearson, precision, recall, spearman
@@ -83,6 +85,7 @@ from sbert.evaluation.triplet import TripletEvaluator
 from sbert.evaluation.vectors import Vectors
 
 __all__ = [
+    "Difference",
     "Evaluator",
     "LabelEvaluator",
     "MSEEvaluator",
@@ -106,6 +109,7 @@ __all__ = [
     "hit_at",
     "macro_f1",
     "ndcg_at",
+    "paired_bootstrap",
     "pearson",
     "precision",
     "precision_at",
