@@ -16,6 +16,7 @@ sbert doctor copy
 sbert benchmark copy --data texts.txt
 sbert train --model copy --data nli.tsv --columns premise,hypothesis --label label --loss softmax --output nli
 sbert evaluate copy --suite sts,transfer --data data --output results.csv
+sbert recommend --data data/cranfield
 sbert export onnx copy copy-onnx
 ```
 
@@ -72,4 +73,13 @@ alone with and without CUDA graphs, a search, and a training step. What fails ha
 ``sbert evaluate`` prints, in percent, the figures of the suites ``sts``, ``transfer``, ``nli`` and ``retrieval`` on
 those of their data sets that are in a folder (``--help`` says where), and names the missing ones. Several processes
 share the work: ``torchrun --nproc-per-node 2 -m sbert evaluate …``.
+
+## Which model, which search?
+
+``sbert recommend --data FOLDER`` measures what you can use on what you search: each model of ``--models`` (default: the
+model of the library and those in the cache of the hub), BM25, both together, and reranking by cross-encoders and by late
+interaction. The folder has queries with judgments in BEIR's layout. Without queries, a file or folder of texts will do:
+the titles (``--title``) or the first sentences become the queries, which favours search by words. One table has nDCG@10
+with its interval, recall, time and memory; the advice below it names a winner only if the difference is more than
+chance, and ends with what to run.
 """
