@@ -20,6 +20,8 @@ _LEGEND = (
 _RUN = "Run: "
 # With fewer queries, an interval says little.
 _QUERIES = 10
+# A system that is not this many times as fast as the best is not called cheaper.
+_CHEAPER = 1.5
 # From this fraction of the documents on, what a model does not read is worth a note.
 _LONG = 0.1
 
@@ -87,10 +89,10 @@ def advice(systems: list[System]) -> list[str]:
     best, *others = _ordered(systems)
     count = len(best.ndcg)
     alike = [system for system in others if not _visible(best, system)]
-    cheap = min((best, *alike), key=_cost)
+    cheap = min((best, *(system for system in alike if _CHEAPER * _cost(system) < _cost(best))), key=_cost)
     lines = [f"Best: {best.name}, nDCG@10 {100 * best.ndcg.mean():.1f}."]
     if count < _QUERIES:
-        lines[0] += f" But {count} queries are too few to compare systems."
+        lines[0] += f" But so few queries ({count}) cannot compare systems."
     elif alike:
         lines[0] += f" With {count} queries, no difference from {_listed(alike)} is visible."
     if cheap is not best:
@@ -122,11 +124,13 @@ def code(system: System) -> str:
     """A command, or code, that searches this way."""
     if system.kind == "vectors":
         return f'sbert search {system.model} FILE "QUERY"'
+    if system.kind == "reranked":
+        return f"{code(system.parts[0])}, and rerank with {system.model}"
+    language = system.model if system.kind == "words" else system.parts[1].model
+    setting = [] if language is None else [f"language={language!r}"]
     if system.kind == "words":
-        return f"sbert.search.Lexical(language={system.model!r})"
-    if system.kind == "hybrid":
-        return f"sbert.search.HybridIndex(sbert.SentenceEncoder({system.model!r}), language={system.parts[1].model!r})"
-    return f"{code(system.parts[0])}, and rerank with {system.model}"
+        return f"sbert.search.Lexical({', '.join(setting)})"
+    return f"sbert.search.HybridIndex({', '.join([f'sbert.SentenceEncoder({system.model!r})', *setting])})"
 
 
 def _ordered(systems: list[System]) -> list[System]:

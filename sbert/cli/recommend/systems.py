@@ -98,8 +98,9 @@ class Trial:
         hits = search(self._queries)
         per_query, size = self._alone(search), documents.nbytes / len(documents)
         per_document, limit = seconds / len(documents), encoder.max_seq_length
-        lengths = encoder.tokens(self._documents[:_PART]).lengths
-        truncated = 0.0 if limit is None else float(np.mean(lengths >= limit))
+        truncated = 0.0
+        if limit is not None:
+            truncated = float(np.mean(encoder.tokens(self._documents[:_PART]).lengths >= limit))
         costs = per_document, per_query, weights(encoder), size
         return self._system(name, "vectors", hits, *costs, source, truncated=truncated)
 
