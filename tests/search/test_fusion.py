@@ -1,0 +1,89 @@
+"""Fusion is its formula, whatever the order and the size of the results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sbert.search import IndexHits, Lexical, fuse
+
+RNG = np.random.default_rng(0)
+
+
+def hits(queries: int, k: int, ids: np.ndarray) -> IndexHits:
+    scores = -np.sort(-RNG.normal(size=(queries, k)).astype(np.float32), axis=1)
+    return IndexHits(scores, np.stack([RNG.permutation(ids)[:k] for _ in range(queries)]))
+
+
+@pytest.mark.parametrize("names", [np.arange(-20, 20), np.array([f"id{row}" for row in range(40)], object)])
+@pytest.mark.parametrize("method", ["reciprocal_rank", "weighted"])
+def test_the_formula(names: np.ndarray, method: str) -> None:
+    results, weights, top_k = [hits(6, k, names) for k in (30, 12, 1)], [0.5, 2, 1], 9
+    found = fuse(*results, top_k=top_k, method=method, weights=weights, constant=10)
+    for query in range(6):
+        sums: dict[Any, float] = {}
+        for each, weight in zip(results, weights, strict=True):
+            own = each.scores[query].astype(float)
+            for rank, (name, score) in enumerate(zip(each.ids[query], own, strict=True), start=1):
+                span = own.max() - own.min()
+                share = 1 / (10 + rank) if method == "reciprocal_rank" else (score - own.min()) / span if span else 1
+                sums[name] = sums.get(name, 0) + weight * share
+        best = sorted(sums, key=lambda name, sums=sums: -sums[name])[:top_k]  # type: ignore[misc]
+        assert found.ids[query].tolist() == best
+        np.testing.assert_allclose(found.scores[query], [sums[name] for name in best], rtol=1e-6)
+    assert (found.scores.dtype, found.ids.dtype) == (np.float32, names.dtype)
+
+
+def test_equal_scores_are_in_the_order_of_the_results() -> None:
+    first = IndexHits(np.array([[3.0, 2, 1]], np.float32), np.array([[5, 6, 7]]))
+    second = IndexHits(np.array([[9.0, 8, 7]], np.float32), np.array([[8, 7, 5]]))
+    third = IndexHits(np.array([[0.9, 0.8, 0.7]], np.float32), np.array([[7, 5, 9]]))
+    # 5 has the ranks 1, 3 and 2, and 7 has 3, 2 and 1: added up one after another, their sums may differ.
+    for constant in (0, 1, 10, 60):
+        found = fuse(first, second, third, constant=constant)
+        assert found.ids[0, :2].tolist() == [5, 7]
+        assert found.scores[0, 0] == found.scores[0, 1]
+    assert fuse(first, second, top_k=9).ids.tolist() == [[5, 7, 8, 6]]
+    assert fuse(second, first, top_k=9).ids.tolist() == [[5, 7, 8, 6]]
+    assert fuse(first, second, weights=[0, 0]).ids.tolist() == [[5, 6, 7, 8]]
+
+
+@pytest.mark.parametrize("method", ["reciprocal_rank", "weighted"])
+def test_texts_without_a_word_of_the_query_count_as_not_found(method: str) -> None:
+    lexical = Lexical()
+    lexical.add(["a cat", "a dog", "a bird", "the bird"])
+    vectors = IndexHits(np.array([[0.9, 0.8, 0.1, 0.0]], np.float32), np.array([[3, 2, 1, 0]]))
+    alone = fuse(vectors, method=method)
+    both = fuse(vectors, lexical.search("fish", 4), method=method)
+    np.testing.assert_array_equal(both.ids, alone.ids)
+    np.testing.assert_array_equal(both.scores, alone.scores)
+    assert fuse(vectors, lexical.search("cat", 4), method=method, weights=[1, 2], top_k=1).ids.tolist() == [[0]]
+    distances = IndexHits(np.array([[0.0, -2]], np.float32), np.array([[4, 5]]))  # The same vector: distance 0.
+    assert fuse(distances, method=method).scores[0, 0] > 0
+
+
+def test_what_is_empty_or_does_not_fit() -> None:
+    names = np.arange(9)
+    one, none = hits(2, 5, names), IndexHits(np.empty((2, 0), np.float32), np.empty((2, 0), object))
+    assert fuse(one, none, top_k=3).ids.tolist() == one.ids[:, :3].tolist()
+    assert fuse(none, none).ids.shape == (2, 0)
+    assert fuse(hits(2, 5, names), top_k=9).ids.shape == (2, 5)
+    empty = IndexHits(np.empty((0, 5), np.float32), np.empty((0, 5), np.int64))
+    assert fuse(empty, empty).ids.shape[0] == 0
+    for given, options, error, message in (
+        ((), {}, ValueError, r"0 results for \[\] queries were given"),
+        ((one, hits(3, 5, names)), {}, ValueError, r"2 results for \[2, 3\] queries were given; pass results for the"),
+        ((one, hits(2, 5, names.astype(str).astype(object))), {}, TypeError, "the ids of one result are integers"),
+        ((one,), {"weights": [1, 1]}, ValueError, r"weights=\[1, 1\] for 1 results"),
+        ((one,), {"weights": [-1]}, ValueError, r"weights=\[-1\]"),
+        ((one,), {"weights": [np.nan]}, ValueError, "a weight=nan is not finite"),
+        ((one,), {"method": "sum"}, ValueError, "method='sum' is unknown; pass one of 'reciprocal_rank', 'weighted'"),
+        ((one,), {"constant": -1}, ValueError, "constant=-1 is negative"),
+        ((one,), {"top_k": 0}, ValueError, "top_k=0"),
+        ((one,), {"k": 5}, TypeError, "did you mean 'top_k'"),
+        ((one._replace(scores=one.scores * np.inf),), {}, ValueError, "a score is NaN or infinite"),
+    ):
+        with pytest.raises(error, match=message):
+            fuse(*given, **options)  # type: ignore[arg-type]

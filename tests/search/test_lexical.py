@@ -1,0 +1,207 @@
+"""Search by words finds what BM25's formula says, and its folder is whole at any moment."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sbert.search import Index, Lexical
+from sbert.search.words import terms_of, words_of
+from tests.search.test_index import changed, forged
+
+RNG = np.random.default_rng(0)
+VOCABULARY = [f"w{number}" for number in range(60)]
+TEXTS = [" ".join(RNG.choice(VOCABULARY, size, p=np.arange(60, 0, -1) / 1830)) for size in RNG.integers(0, 30, 200)]
+QUERIES = [*(" ".join(RNG.choice([*VOCABULARY, "new"], 4)) for _ in range(20)), "w1 w1 w2", "new", ""]
+
+
+def formula(texts: list[str], query: str, k1: float = 1.5, b: float = 0.75) -> np.ndarray:
+    """Scores of all texts, by plain loops over equation 3.15 of Robertson and Zaragoza."""
+    counts = [Counter(text.split()) for text in texts]
+    mean = np.mean([count.total() for count in counts])
+    scores = np.zeros(len(texts))
+    for word in query.split():
+        having = sum(word in count for count in counts)
+        idf = math.log(1 + (len(texts) - having + 0.5) / (having + 0.5))
+        for row, count in enumerate(counts):
+            scores[row] += idf * count[word] / (count[word] + k1 * (1 - b + b * count.total() / mean))
+    return scores
+
+
+def compare(lexical: Lexical, texts: list[str], names: list[Any]) -> None:
+    found = lexical.search(QUERIES, 12)
+    for query, scores, ids in zip(QUERIES, found.scores, found.ids, strict=True):
+        expected = formula(texts, query)
+        np.testing.assert_allclose(scores, -np.sort(-expected)[:12], rtol=1e-5)
+        np.testing.assert_allclose(scores, [expected[names.index(each)] for each in ids], rtol=1e-5)
+        rows = [names.index(each) for each in ids]
+        assert all(a < b for a, b, low in zip(rows, rows[1:], np.diff(scores), strict=False) if low == 0)
+
+
+@pytest.mark.parametrize("strings", [False, True])
+def test_search_is_the_formula(strings: bool, tmp_path: Path) -> None:
+    """However the texts were added and removed, before and after saving."""
+    names: list[Any] = [f"t{row}\0" for row in range(200)] if strings else list(range(200))
+    lexical, low = Lexical(), 0
+    for size in (1, 0, 120, 79):
+        lexical.add(TEXTS[low : low + size], names[low : low + size] if strings else None)
+        low += size
+        compare(lexical, TEXTS[:low], names[:low])
+    lexical.remove(names[5:150:3])
+    kept = [row for row in range(200) if row not in range(5, 150, 3)]
+    lexical.save(tmp_path / "lexical")
+    for each in (lexical, Lexical.load(tmp_path / "lexical")):
+        compare(each, [TEXTS[row] for row in kept], [names[row] for row in kept])
+        assert len(each) == len(kept)
+        assert (names[4] in each, names[5] in each, True in each) == (True, False, False)
+    again = Lexical.load(tmp_path / "lexical")
+    again.add(["w1"], ["new"] if strings else None)
+    assert (list(again._store.ids)[-1], len(again)) == ("new" if strings else 200, len(kept) + 1)
+
+
+def test_only_allowed_texts_are_found() -> None:
+    lexical = Lexical()
+    lexical.add(TEXTS)
+    everything, allowed = lexical.search(QUERIES, 200), np.arange(200) % 3 == 1
+    found = lexical.search(QUERIES, 30, allowed=allowed)
+    for all_ids, all_scores, ids, scores in zip(*everything[::-1], *found[::-1], strict=True):
+        np.testing.assert_array_equal(ids, all_ids[allowed[all_ids]][:30])
+        np.testing.assert_array_equal(scores, all_scores[allowed[all_ids]][:30])
+    assert lexical.search("w1", allowed=np.arange(200) < 4).ids.shape == (1, 4)
+    assert lexical.search("w1", allowed=np.zeros(200, bool)).ids.shape == (1, 0)
+    for wrong in (np.ones(199, bool), np.ones(200), np.arange(3)):
+        with pytest.raises(ValueError, match=r"allowed is an array of .*; pass one of bool of shape \(200,\)"):
+            lexical.search("w1", allowed=wrong)
+
+
+def test_what_is_empty_or_does_not_fit(tmp_path: Path) -> None:
+    lexical = Lexical()
+    lexical.save(tmp_path / "empty")
+    for each in (lexical, Lexical.load(tmp_path / "empty")):
+        assert each.search(["a", ""]).ids.shape == (2, 0)
+        assert each.search([]).scores.shape == (0, 0)
+        each.add(["", "?!"])  # Texts without words.
+        assert each.search("a").scores.tolist() == [[0, 0]]
+        each.add("One text.")
+        assert each.search("text", 1).ids.tolist() == [[2]]
+        for wrong, ids, error, message in (
+            (["a", 5], None, TypeError, r"texts\[1\] is of type int"),
+            ({"text": ["a"]}, None, TypeError, "texts is a dict"),
+            (["a", "b"], [7], ValueError, "1 ids and 2 texts were given; pass one id for each text"),
+            (["a"], [2], ValueError, r"ids\[0\]=2 is in the index already"),
+            (["a"], ["x"], TypeError, "pass only one type of ids"),
+        ):
+            with pytest.raises(error, match=message):
+                each.add(wrong, ids)
+            assert len(each) == 3
+        with pytest.raises(TypeError, match=r"queries\[0\] is of type int"):
+            each.search([5])  # type: ignore[list-item]
+        with pytest.raises(ValueError, match="top_k=0"):
+            each.search("a", 0)
+        with pytest.raises(KeyError, match="9 is not an id of the index; nothing was removed"):
+            each.remove([0, 9])
+        each.remove([])
+        each.remove([0, 1, 2])
+        assert (len(each), each._numbers, each.search("text").ids.shape) == (0, {}, (1, 0))
+    with pytest.raises(ValueError, match="language='klingon' is unknown; pass one of 'arabic', "):
+        Lexical(language="klingon")
+
+
+@pytest.mark.parametrize(("package", "language"), [("bm25s", None), ("Stemmer", "english")])
+def test_a_package_that_is_missing(package: str, language: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=r"needs bm25s.*; run: pip install .sbert\[search\]"):
+        Lexical(language=language)
+
+
+def test_words() -> None:
+    for text, expected in {
+        "Don't snake_case, C++ 3.14 co\xadoperate": "don t snake case c 3 14 cooperate",
+        "ΣΊΣΥΦΟΣ Ǆ ﬁn ① e\u0301": "σίσυφος ǆ fin 1 é".replace("ǆ", "dž"),
+        "बिल्ली सोती है": "बिल्ली सोती है",
+        "แมว หลับ": "แม มว หล ลั ับ",
+        "カタカナｶﾅ 人々 猫 abc猫def": "カタ タカ カナ ナカ カナ 人々 猫 abc 猫 def",
+        "고양이가 잔다": "고양 양이 이가 잔다",
+        "𠀀𠀁𠀂 \ud800 \0 👍": "𠀀𠀁 𠀁𠀂",
+        "": "",
+    }.items():
+        assert words_of(text) == expected.split(), text
+    assert list(terms_of(["The cats' cat is cat"], "english")) == [["cat"] * 3]
+    assert list(terms_of(["Die Katzen"], "german")) == [["katz"]]
+    assert list(terms_of(["Kissat nukkuvat"], "finnish")) == [["kis", "nukkuv"]]  # Without a list of stop words.
+
+
+def saved(path: Path, values: Any, dtype: Any = np.int32) -> None:
+    """Another array in a file, with the checksum that belongs to it."""
+    np.save(path, np.array(values, dtype), allow_pickle=True)
+    forged(path, path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("tokens.npy", lambda p: p.unlink(), "tokens.npy has None bytes"),
+        ("tokens.npy", lambda p: p.write_bytes(b"short"), r"tokens.npy has 5 bytes of \d+"),
+        ("tokens.npy", lambda p: p.write_bytes(p.read_bytes()[::-1]), "tokens.npy is not what was saved"),
+        ("tokens.npy", lambda p: saved(p, [0, 1, 9]), "tokens.npy is not a list of int32 from 0 to 1"),
+        ("tokens.npy", lambda p: saved(p, [0, 1, -1]), "tokens.npy is not a list of int32 from 0 to 1"),
+        ("tokens.npy", lambda p: saved(p, [0, 1, 1], np.int64), "tokens.npy is not a list of int32"),
+        ("tokens.npy", lambda p: saved(p, [print], object), r"tokens.npy cannot be read as an array \(.*Object arrays"),
+        ("lengths.npy", lambda p: saved(p, [1, 1]), "lengths.npy has 2 texts of 2 words, not 2 of 3"),
+        ("lengths.npy", lambda p: saved(p, [3]), "lengths.npy has 1 texts of 3 words, not 2 of 3"),
+        ("terms.json", lambda p: forged(p, b'["a", "a"]'), "terms.json is not a list of unique terms"),
+        ("terms.json", lambda p: forged(p, b'["a", 1]'), "terms.json is not a list of unique terms"),
+        ("ids.json", lambda p: forged(p, b"[0, 0]"), "ids.json is not a list of unique ids"),
+        ("index.json", lambda p: changed(p, language="klingon"), "index.json has invalid settings: language='klingon'"),
+        ("index.json", lambda p: changed(p, language=5), "index.json gives language=5 where str is expected"),
+        ("index.json", lambda p: changed(p, format="sbert.search.Index"), "json is not of format sbert.search.Lexical"),
+        ("index.json", lambda p: changed(p, files={"../x": [1, 1]}), "names the file '../x', which is no part of"),
+        ("index.json", lambda p: p.unlink(), "has no index.json"),
+    ],
+)
+def test_a_damaged_folder_is_refused(tmp_path: Path, name: str, damage: Any, message: str) -> None:
+    lexical = Lexical()
+    lexical.add(["a b", "b"])
+    lexical.save(tmp_path / "lexical")
+    damage(tmp_path / "lexical" / name)
+    with pytest.raises(ValueError, match=message):
+        Lexical.load(tmp_path / "lexical")
+
+
+def test_saving_takes_nothing_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lexical, index = Lexical(), Index()
+    lexical.add(["a cat", "\udcff"], ["cat", "\udcff"])
+    index.save(tmp_path / "index")
+    lexical.save(tmp_path / "lexical")
+    for one, folder in ((lexical, "index"), (index, "lexical")):
+        with pytest.raises(ValueError, match="not part of an index, and saving would delete it"):
+            one.save(tmp_path / folder)
+    with pytest.raises(ValueError, match=r"is not of format sbert\.search\.Index, version 2"):
+        Index.load(tmp_path / "lexical")
+    lexical.remove(["cat"])
+    monkeypatch.setattr("os.fsync", lambda *_: (_ for _ in ()).throw(OSError("No space left")))
+    with pytest.raises(OSError, match="No space left"):
+        lexical.save(tmp_path / "lexical")
+    monkeypatch.undo()
+    assert "cat" in Lexical.load(tmp_path / "lexical")
+    lexical.save(tmp_path / "lexical")
+    assert "cat" not in (tmp_path / "lexical" / "terms.json").read_text()
+    assert Lexical.load(tmp_path / "lexical").search("cat").ids.tolist() == [["\udcff"]]
+
+
+def test_threads_compute_the_scores_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lexical, calls = Lexical(language="english"), []
+    lexical.add(TEXTS)
+    real = Lexical._built
+    monkeypatch.setattr(Lexical, "_built", lambda self: calls.append(1) or real(self))
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: lexical.search(QUERIES).scores.tolist(), range(8)))
+    assert calls == [1]
+    assert found == found[:1] * 8
