@@ -18,7 +18,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from sbert import Pooling, SentenceEncoder, Transformer
+from sbert.cli import search
 from sbert.cli.main import main
+from sbert.search import Index, Lexical, fuse
 from sbert.storage import atomic, files
 from tests import small
 
@@ -453,3 +455,36 @@ def test_an_output_file(saved: Path, corpus: Path, tmp_path: Path, run: Run) -> 
     assert Path("/dev/null").lstat().st_ino == before
     assert run(saved, corpus, "lake", "--top-k", "1", "--quiet", "-o", out) == (0, "", "")
     assert out.read_text(encoding="utf-8") == run(saved, corpus, "lake", "--top-k", "1")[1]
+
+
+def test_words_and_vectors_are_fused(run: Run, saved: Path, model: SentenceEncoder, corpus: Path) -> None:
+    queries = [f"{small.CORPUS[1]} three", "two"]
+    lexical, index = Lexical(language="english"), Index()
+    lexical.add(TEXTS)
+    index.add(model.encode_document(TEXTS))
+    both = lexical.search(queries, 12), index.search(model.encode_query(queries), 12)
+    expected = fuse(*both, top_k=5, method="weighted", weights=search.WEIGHTS)
+    out = run(saved, corpus, *queries, "--hybrid", "--language", "english", "--top-k", 5, "--json")[1]
+    assert [each["text"] for each in records(out)] == [TEXTS[row] for row in expected.ids.ravel()]
+    assert [each["score"] for each in records(out)] == pytest.approx(expected.scores.ravel().tolist(), abs=1e-6)
+    assert records(out)[0]["text"] == f"{small.CORPUS[1]} three"
+    assert records(run(saved, corpus, *queries, "--top-k", 5, "--json")[1]) != records(out)
+
+
+def test_words_alone(run: Run, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a model; texts without a word of the query are not found."""
+    monkeypatch.setattr(search, "load_several", None)
+    found = records(run(corpus, "three", "--words", "--json")[1])
+    assert {each["text"] for each in found} == {text for text in TEXTS if "three" in text.split()}
+    assert run(corpus, "unheard", "--words")[1] == "nothing found\n"
+    for options, message in (
+        (["--language", "english"], "--language english is for words; pass --hybrid or --words, too"),
+        (["--words", "--language", "x"], "language='x' is unknown; pass one of 'arabic'"),
+        (["--words", "--hybrid"], "argument --hybrid: not allowed with argument --words"),
+    ):
+        code, _, err = run(corpus, "three", *options)
+        assert (code, message in err) == (2, True)
+    assert "leave out the model" in run(corpus.parent, corpus, "three", "--words")[2]
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    code, _, err = run(corpus, "three", "--hybrid")
+    assert (code, err) == (2, 'sbert: error: search by words needs bm25s; run: pip install "sbert[search]"\n')
