@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import subprocess
@@ -18,9 +19,10 @@ from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.cli.main import main
 from sbert.cli.recommend import collection, models, show
 from sbert.cli.recommend.systems import System, Trial
+from sbert.cli.search import WEIGHTS
 from sbert.data import read_retrieval
 from sbert.evaluation import RetrievalEvaluator, ndcg_at
-from sbert.search import IndexHits, Lexical
+from sbert.search import Index, IndexHits, Lexical, fuse
 from tests import small
 from tests.data.test_datasets import lines, put
 from tests.evaluation.test_sts_suite import WORDS
@@ -87,6 +89,15 @@ def test_figures_are_those_of_the_library(folder: Path, run: Run) -> None:
     words, names = Lexical(language="english"), list(data.corpus)
     words.add(data.corpus.values(), names)
     assert found["BM25 english"]["ndcg@10"] == pytest.approx(ndcg(words.search([*data.queries.values()], 40).ids))
+    vectors = Index()
+    vectors.add(encoder.encode_document(list(data.corpus.values())), names)
+    asked = [*data.queries.values()]
+    best = max(("BM25", "BM25 english"), key=lambda name: found[name]["ndcg@10"])
+    words = Lexical(language=found[best]["model"])
+    words.add(data.corpus.values(), names)
+    hits = words.search(asked, 40), vectors.search(encoder.encode_query(asked), 40)
+    fused = fuse(*hits, top_k=40, method="weighted", weights=WEIGHTS)
+    assert found["encoder + BM25"]["ndcg@10"] == pytest.approx(ndcg(fused.ids))
     name = next(name for name in found if name.endswith(", ranker"))
     assert found[name]["recall@100"] == found[name.removesuffix(", ranker")]["recall@100"]
     ordered = [system["ndcg@10"] for system in json.loads(out)["systems"]]
@@ -284,3 +295,13 @@ def test_help_imports_no_torch() -> None:
     code += "; from sbert.cli.main import main; main(['recommend', '--help'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("False\n")
+
+
+def test_what_to_run() -> None:
+    vectors, words = system("a/b", "vectors", 0.4, 0.02), system("words", "words", 0.3, 0.001)
+    both = system("a/b", "hybrid", 0.5, 0.021, vectors, words)
+    assert show.code(words) == 'sbert search --words --language english FILE "QUERY"'
+    assert show.code(both) == 'sbert search --hybrid --language english a/b FILE "QUERY"'
+    assert show.code(system("x", "reranked", 0.5, 0.1, vectors)) == 'sbert search a/b FILE "QUERY", and rerank with x'
+    plain = dataclasses.replace(words, model=None)
+    assert show.code(plain) == 'sbert search --words FILE "QUERY"'

@@ -121,16 +121,13 @@ def _listed(systems: list[System]) -> str:
 
 
 def code(system: System) -> str:
-    """A command, or code, that searches this way."""
-    if system.kind == "vectors":
-        return f'sbert search {system.model} FILE "QUERY"'
+    """The command that searches this way."""
     if system.kind == "reranked":
         return f"{code(system.parts[0])}, and rerank with {system.model}"
-    language = system.model if system.kind == "words" else system.parts[1].model
-    setting = [] if language is None else [f"language={language!r}"]
-    if system.kind == "words":
-        return f"sbert.search.Lexical({', '.join(setting)})"
-    return f"sbert.search.HybridIndex({', '.join([f'sbert.SentenceEncoder({system.model!r})', *setting])})"
+    words = next((part for part in (system, *system.parts) if part.kind == "words"), None)
+    options = [] if words is None else ["--words" if words is system else "--hybrid"]
+    options += ["--language", words.model] if words is not None and words.model is not None else []
+    return " ".join(["sbert search", *options, *([] if words is system else [str(system.model)]), 'FILE "QUERY"'])
 
 
 def _ordered(systems: list[System]) -> list[System]:

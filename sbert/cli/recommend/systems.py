@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sbert.cli.recommend.collection import Collection
+from sbert.cli.search import CANDIDATES, WEIGHTS
 from sbert.encoder import SentenceEncoder
 from sbert.evaluation import ndcg_at, recall_at
 from sbert.search import IndexHits, Lexical, fuse, semantic_search
 
-# Results per query: recall needs so many, and both sides of a hybrid give them.
-DEPTH = 100
+# Results that count for recall.
+_DEPTH = 100
 # Queries that are timed one by one.
 _TIMED = 20
 # Parts in which a model encodes the documents, between which the progress bar moves.
@@ -75,9 +76,11 @@ class Trial:
         self._best = np.array([*zip_longest(*(own.values() for own in self._relevant), fillvalue=0.0)]).T
 
     def _system(self, name: str, kind: str, hits: IndexHits, *rest: Any, **more: Any) -> System:
-        rows = ((own, ids) for own, ids in zip(self._relevant, hits.ids.tolist(), strict=True))
+        rows = zip(self._relevant, hits.ids[:, :_DEPTH].tolist(), strict=True)
         grades = np.array([[own.get(place, 0.0) for place in ids] for own, ids in rows]).reshape(len(hits.ids), -1)
-        recall = float(recall_at(grades, DEPTH, self._best).mean())
+        if kind == "words":  # A score of 0 means that there is no word in common: such documents are not shown.
+            grades *= hits.scores[:, :_DEPTH] != 0
+        recall = float(recall_at(grades, _DEPTH, self._best).mean())
         return System(name, kind, hits, ndcg_at(grades, 10, self._best), recall, *rest, **more)
 
     def vectors(self, name: str, source: str, encoder: SentenceEncoder) -> System:
@@ -93,7 +96,7 @@ class Trial:
 
         def search(queries: Sequence[str]) -> IndexHits:
             vectors = encoder.encode_query(queries, **_OPTIONS)
-            return IndexHits(*semantic_search(vectors, documents, DEPTH, similarity=encoder.similarity_fn_name))
+            return IndexHits(*semantic_search(vectors, documents, CANDIDATES, similarity=encoder.similarity_fn_name))
 
         hits = search(self._queries)
         per_query, size = self._alone(search), documents.nbytes / len(documents)
@@ -108,19 +111,21 @@ class Trial:
         """Search with BM25."""
         index, before = Lexical(language=language), time.perf_counter()
         index.add(self._documents)
-        index.search(self._queries[:1], DEPTH)  # Builds what the first search needs.
+        index.search(self._queries[:1], CANDIDATES)  # Builds what the first search needs.
         seconds = (time.perf_counter() - before) / len(self._documents)
         with tempfile.TemporaryDirectory() as folder:
             index.save(f"{folder}/words")
             size = sum(path.stat().st_size for path in Path(folder).rglob("*")) / len(self._documents)
         name = "BM25" if language is None else f"BM25 {language}"
-        per_query = self._alone(lambda queries: index.search(queries, DEPTH))
-        return self._system(name, "words", index.search(self._queries, DEPTH), seconds, per_query, 0, size, language)
+        per_query = self._alone(lambda queries: index.search(queries, CANDIDATES))
+        return self._system(
+            name, "words", index.search(self._queries, CANDIDATES), seconds, per_query, 0, size, language
+        )
 
     def hybrid(self, vectors: System, words: System) -> System:
-        """Join the results of vectors and words."""
+        """Join the results of words and vectors, as ``sbert search --hybrid`` does."""
         before = time.perf_counter()
-        hits = fuse(vectors.hits, words.hits, top_k=DEPTH)
+        hits = fuse(words.hits, vectors.hits, top_k=_DEPTH, method="weighted", weights=WEIGHTS)
         seconds = (time.perf_counter() - before) / len(self._queries)
         parts = vectors, words
         return self._system(
