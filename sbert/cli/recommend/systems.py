@@ -36,7 +36,7 @@ class System:
     Args:
         name: Its name.
         kind: ``"vectors"``, ``"words"``, ``"hybrid"`` or ``"reranked"``.
-        hits: The indices of the documents that it found for each query, (queries, depth).
+        hits: The indices of the documents that it found for each query, (queries, depth); -1 for none.
         ndcg: nDCG@10 of each query, (queries,).
         recall: Mean of recall@100.
         document_seconds: Time to encode or index a document.
@@ -78,8 +78,6 @@ class Trial:
     def _system(self, name: str, kind: str, hits: IndexHits, *rest: Any, **more: Any) -> System:
         rows = zip(self._relevant, hits.ids[:, :_DEPTH].tolist(), strict=True)
         grades = np.array([[own.get(place, 0.0) for place in ids] for own, ids in rows]).reshape(len(hits.ids), -1)
-        if kind == "words":  # A score of 0 means that there is no word in common: such documents are not shown.
-            grades *= hits.scores[:, :_DEPTH] != 0
         recall = float(recall_at(grades, _DEPTH, self._best).mean())
         return System(name, kind, hits, ndcg_at(grades, 10, self._best), recall, *rest, **more)
 
@@ -118,9 +116,9 @@ class Trial:
             size = sum(path.stat().st_size for path in Path(folder).rglob("*")) / len(self._documents)
         name = "BM25" if language is None else f"BM25 {language}"
         per_query = self._alone(lambda queries: index.search(queries, CANDIDATES))
-        return self._system(
-            name, "words", index.search(self._queries, CANDIDATES), seconds, per_query, 0, size, language
-        )
+        scores, ids = index.search(self._queries, CANDIDATES)
+        hits = IndexHits(scores, np.where(scores == 0, -1, ids))  # No word in common: such documents are not shown.
+        return self._system(name, "words", hits, seconds, per_query, 0, size, language)
 
     def hybrid(self, vectors: System, words: System) -> System:
         """Join the results of words and vectors, as ``sbert search --hybrid`` does."""
@@ -144,11 +142,14 @@ class Trial:
         """Rank the best documents of a system again, by a cross-encoder or by late interaction, of ``size`` bytes."""
         ids, times = base.hits.ids.copy(), []
         for row, query in enumerate(self._queries):
-            own, before = ids[row, :top_k], time.perf_counter()
-            scores = reranker.predict([(query, self._documents[place]) for place in own], **_OPTIONS)
-            ids[row, :top_k] = own[np.argsort(-scores, kind="stable")]
+            first, before = ids[row, :top_k], time.perf_counter()
+            own = first[first >= 0]
+            if len(own):
+                scores = reranker.predict([(query, self._documents[place]) for place in own], **_OPTIONS)
+                own = own[np.argsort(-scores, kind="stable")]
+            ids[row, :top_k] = [*own, *first[first < 0]]
             times.append(time.perf_counter() - before)
-            self._advance(len(own))
+            self._advance(len(first))
         return self._system(
             f"{base.name}, {name}",
             "reranked",
