@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Callable
 from contextlib import closing, nullcontext
-from importlib import import_module
 from typing import Any, TypeVar
 
+from sbert import search
 from sbert.cli.options import progress
 from sbert.cli.recommend.collection import Collection
 from sbert.cli.recommend.models import Model, check_memory
@@ -21,6 +21,8 @@ from sbert.storage.files import one_line
 
 Result = TypeVar("Result")
 _LATE = "late interaction"
+# Ranks by the token vectors of an encoder.
+_LateInteraction: Any = getattr(search, "LateInteraction", None)
 
 
 class Comparison:
@@ -40,7 +42,7 @@ class Comparison:
         """Measure all systems, and fill ``systems`` and ``failed``."""
         encoders, rerankers, seconds = self._estimated(encoders, rerankers)
         queries, documents = len(self._collection.queries), len(self._collection.documents)
-        total = len(encoders) * documents + self._pairs * (len(rerankers) + bool(encoders))
+        total = len(encoders) * documents + self._pairs * (len(rerankers) + bool(encoders and _LateInteraction))
         if not self._options.quiet:
             took = f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
             models = len(encoders) + len(rerankers)
@@ -69,7 +71,7 @@ class Comparison:
         base = max(self.systems, key=_quality)
         for model in rerankers:
             self._try(model.name, self._reranked, trial, base, model)
-        if vectors:
+        if vectors and _LateInteraction:
             best = max(vectors, key=_quality)
             if self._is_short(_LATE, self._pairs * best.document_seconds):
                 self._try(_LATE, self._late, trial, base, best)
@@ -85,7 +87,7 @@ class Comparison:
     def _late(self, trial: Trial, base: System, best: System) -> System:
         """The results of a system, ranked again by the token vectors of the best encoder."""
         known, source = best in (base, *base.parts), str(best.model)
-        reranker = import_module("sbert.search").LateInteraction(self._encoder(Model(best.name, source)))
+        reranker = _LateInteraction(self._encoder(Model(best.name, source)))
         name, size = (_LATE, 0) if known else (f"{_LATE} of {best.name}", best.model_bytes)
         return trial.reranked(base, name, source, reranker, self._options.rerank, size)
 
@@ -131,6 +133,7 @@ class Comparison:
         ranking = self._short(rerankers, lambda model: self._pairs * trial.pair_seconds(self._reranker(model)))
         # Late interaction encodes what it reranks, in the worst case with the slowest encoder.
         late = max(encoding.values(), default=0) / len(self._collection.documents) * self._pairs
+        late *= bool(_LateInteraction)
         return list(encoding), list(ranking), sum((late, *encoding.values(), *ranking.values()))
 
     def _short(self, models: list[Model], estimate: Callable[[Model], float]) -> dict[Model, float]:

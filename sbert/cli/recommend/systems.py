@@ -141,11 +141,12 @@ class Trial:
     def reranked(self, base: System, name: str, source: str, reranker: Any, top_k: int, size: int) -> System:
         """Rank the best documents of a system again, by a cross-encoder or by late interaction, of ``size`` bytes."""
         ids, times = base.hits.ids.copy(), []
+        options = _OPTIONS if getattr(reranker, "is_cross_encoder", False) else {}
         for row, query in enumerate(self._queries):
             first, before = ids[row, :top_k], time.perf_counter()
             own = first[first >= 0]
             if len(own):
-                scores = reranker.predict([(query, self._documents[place]) for place in own], **_OPTIONS)
+                scores = reranker.predict([(query, self._documents[place]) for place in own], **options)
                 own = own[np.argsort(-scores, kind="stable")]
             ids[row, :top_k] = [*own, *first[first < 0]]
             times.append(time.perf_counter() - before)
