@@ -301,6 +301,8 @@ def test_advice() -> None:
     assert said[0] == "Best: ranked, nDCG@10 52.0. With 100 queries, no difference from nearly as good is visible."
     assert said[1] == "Cheapest that is not visibly worse: nearly as good, 1.0 ms per query instead of 210.0."
     assert said[-1] == 'Run: sbert search nearly as good FILE "QUERY"'
+    hardly_faster = system("hardly faster", "vectors", 0.517, 0.0009, spread=0.1)
+    assert show.advice([words, ranked, close, hardly_faster, both])[1:] == said[1:]
 
 
 def test_few_queries_show_nothing(run: Run) -> None:

@@ -20,7 +20,7 @@ _LEGEND = (
 _RUN = "Run: "
 # With fewer queries, an interval says little.
 _QUERIES = 10
-# A system that is not this many times as fast as the best is not called cheaper.
+# Of systems whose costs differ by no more than this factor, the one with the higher nDCG is recommended.
 _CHEAPER = 1.5
 # From this fraction of the documents on, what a model does not read is worth a note.
 _LONG = 0.1
@@ -89,7 +89,8 @@ def advice(systems: list[System]) -> list[str]:
     best, *others = _ordered(systems)
     count = len(best.ndcg)
     alike = [system for system in others if not _visible(best, system)]
-    cheap = min((best, *(system for system in alike if _CHEAPER * _cost(system) < _cost(best))), key=_cost)
+    least = min(map(_cost, (best, *alike)))
+    cheap = next(system for system in (best, *alike) if _cost(system) <= _CHEAPER * least)
     lines = [f"Best: {best.name}, nDCG@10 {100 * best.ndcg.mean():.1f}."]
     if count < _QUERIES:
         lines[0] += f" But so few queries ({count}) cannot compare systems."

@@ -29,7 +29,7 @@ _PART = 256
 _OPTIONS: dict[str, Any] = {"show_progress_bar": False, "on_truncate": "ignore"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class System:
     """A way to search, and what it has shown.
 
