@@ -48,7 +48,7 @@ def fuse(
 
     Raises:
         ValueError: If the results are of different numbers of queries, or an argument does not fit.
-        TypeError: If the ids of one result are integers, and of another strings.
+        TypeError: If a result is not ``IndexHits``, or the ids of one are integers, and of another strings.
 
     References:
         Cormack et al., 2009, Reciprocal rank fusion outperforms Condorcet and individual rank learning methods.
@@ -66,8 +66,8 @@ def fuse(
     check_choice("method", method, ("reciprocal_rank", "weighted"))
     if check_number("constant", constant) < 0:
         raise ValueError(f"constant={constant} is negative; pass at least 0")
-    factors = _weights(weights, len(hits))
     queries = _queries(hits)
+    factors = _weights(weights, len(hits))
     shares = [
         factor * (_normalized(each.scores) if method == "weighted" else _reciprocal(each.scores, constant))
         for each, factor in zip(hits, factors, strict=True)
@@ -91,6 +91,11 @@ def fuse(
 
 def _queries(hits: Sequence[IndexHits]) -> int:
     """The number of queries, the same in all results."""
+    for each in hits:
+        if not isinstance(each, IndexHits):
+            raise TypeError(
+                f"a result is of type {type(each).__name__}; pass what Index.search or Lexical.search returns"
+            )
     counts = [len(each.ids) for each in hits]
     if len(set(counts)) != 1:
         raise ValueError(f"{len(hits)} results for {counts} queries were given; pass results for the same queries")

@@ -115,17 +115,18 @@ class Lexical:
             TypeError: If ``ids`` is a single id, or an id is neither an integer nor a string.
             ValueError: If an integer does not fit 64 bits.
         """
-        remaining = self._store.discard(ids)
+        remaining = self._store.remaining(ids)
         if remaining is None:
             return
         lengths = joined(self._lengths)
         tokens = joined(self._tokens)[np.repeat(remaining, lengths)]
         # The words of removed texts are forgotten.
         used = np.bincount(tokens, minlength=len(self._numbers)) > 0
-        self._tokens, self._lengths = [(np.cumsum(used, dtype=np.int32) - 1)[tokens]], [lengths[remaining]]
         kept = [term for term, is_used in zip(self._numbers, used.tolist(), strict=True) if is_used]
-        self._numbers = {term: number for number, term in enumerate(kept)}
-        self._matrix = None
+        numbers = {term: number for number, term in enumerate(kept)}
+        self._tokens, self._lengths = [(np.cumsum(used, dtype=np.int32) - 1)[tokens]], [lengths[remaining]]
+        self._numbers, self._matrix = numbers, None
+        self._store.keep(remaining)
 
     @known_arguments
     def search(

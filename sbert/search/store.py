@@ -70,18 +70,18 @@ class Ids:
         self.next_id = max([self.next_id, *(each + 1 for each in ids if isinstance(each, int))])
         self._array = None
 
-    def discard(self, ids: Iterable[Id]) -> npt.NDArray[np.bool_] | None:
-        """Remove ids; returns which rows remain, or None if all. A KeyError, and no change, if an id is unknown."""
+    def remaining(self, ids: Iterable[Id]) -> npt.NDArray[np.bool_] | None:
+        """Which rows remain without these ids; None if all. A KeyError if an id is unknown."""
         removed = dict.fromkeys(_checked_ids(ids))
         for each in removed:
             if each not in self.ids:
                 raise KeyError(f"{each!r} is not an id of the index; nothing was removed")
-        if not removed:
-            return None
-        remaining = np.array([each not in removed for each in self.ids])
-        self.ids = {each: None for each in self.ids if each not in removed}
+        return np.array([each not in removed for each in self.ids]) if removed else None
+
+    def keep(self, rows: npt.NDArray[np.bool_]) -> None:
+        """Remove the ids of all other rows."""
+        self.ids = {each: None for each, is_kept in zip(self.ids, rows.tolist(), strict=True) if is_kept}
         self._array = None
-        return remaining
 
     def id_array(self) -> npt.NDArray[np.int64] | npt.NDArray[np.object_]:
         """The ids as int64, or as objects if they are strings: NumPy's string dtype drops trailing null characters."""
@@ -111,9 +111,10 @@ class VectorStore(Ids):
 
     def remove(self, ids: Iterable[Id]) -> bool:
         """Remove rows; returns whether ``ids`` named any. A KeyError, and no change, if an id is unknown."""
-        remaining = self.discard(ids)
+        remaining = self.remaining(ids)
         if remaining is not None:
             self.blocks = [self.vectors()[remaining]] if remaining.any() else []
+            self.keep(remaining)
         return remaining is not None
 
     def vectors(self) -> np.ndarray:

@@ -121,6 +121,19 @@ def test_a_package_that_is_missing(package: str, language: str | None, monkeypat
         Lexical(language=language)
 
 
+def test_memory_runs_out_while_texts_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    lexical, index = Lexical(), Index()
+    lexical.add(["a cat", "a dog", "a bird"])
+    index.add(np.eye(3))
+    for one, module in ((lexical, "sbert.search.lexical.joined"), (index, "sbert.search.store.joined")):
+        with monkeypatch.context() as patched:
+            patched.setattr(module, lambda *_: (_ for _ in ()).throw(MemoryError))
+            with pytest.raises(MemoryError):
+                one.remove([1])
+        assert (len(one), 1 in one) == (3, True)
+    assert lexical.search("dog", 1).ids.tolist() == index.search(np.eye(3)[1], 1).ids.tolist() == [[1]]
+
+
 def test_words() -> None:
     for text, expected in {
         "Don't snake_case, C++ 3.14 co\xadoperate": "don t snake case c 3 14 cooperate",
