@@ -139,7 +139,7 @@ class Trial:
         )
 
     def reranked(self, base: System, name: str, source: str, reranker: Any, top_k: int, size: int) -> System:
-        """Rank the best documents of a system again, by a cross-encoder or by late interaction, of ``size`` bytes."""
+        """Rank the best documents of a system again, by a reranker of ``size`` bytes."""
         ids, times = base.hits.ids.copy(), []
         options = _OPTIONS if getattr(reranker, "is_cross_encoder", False) else {}
         for row, query in enumerate(self._queries):
