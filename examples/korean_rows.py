@@ -1,8 +1,9 @@
-"""Made-up Korean sentences that say the same as the English ones of shared.py."""
+"""Korean rows: translations from a folder of data, and made-up sentences that say the same as those of shared.py."""
 
+import argparse
 import random
 
-from shared import ACTIONS, PEOPLE, PLACES, scored_pairs, sentence, things
+from shared import ACTIONS, PEOPLE, PLACES, read, scored_pairs, sentence, things
 
 # In the order of the English lists, of each the same: two wordings, and a more general term.
 _PEOPLE = ["여자가/여성이/사람이", "남자가/신사가/사람이", "소년이/남자아이가/아이가", "소녀가/여자아이가/아이가"]
@@ -57,3 +58,17 @@ def translations(count: int, seed: int, held_out: bool = False) -> list[dict]:
         english = sentence(*(part[i] for part, i in zip(thing, chosen, strict=True)))
         rows.append({"eng": english, "kor": korean(thing, chosen)})
     return rows
+
+
+def read_translations(options: argparse.Namespace) -> list[dict]:
+    """The translations of a data folder, one of each Korean sentence, and none of KorSTS dev and test.
+
+    KorSTS translates STSb row by row. So its rows and those of STSb with the same number are translations, too.
+    """
+    pair = ["sentence1", "sentence2"]
+    korsts = {part: read(options, f"korean/korsts_{part}.tsv", pair) for part in ("train", "dev", "test")}
+    rows = read(options, "parallel/junior_high_evaluation_koen.tsv", ["eng", "kor"])
+    for english, korean_row in zip(read(options, "stsb/train.tsv", pair), korsts["train"], strict=True):
+        rows += [{"eng": english[name], "kor": korean_row[name]} for name in pair]
+    held_out = {row[name] for part in ("dev", "test") for row in korsts[part] for name in pair}
+    return list({row["kor"]: row for row in rows if row["kor"] not in held_out}.values())

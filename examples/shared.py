@@ -2,7 +2,8 @@
 
 import argparse
 import random
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from itertools import islice, product
 from pathlib import Path
 
@@ -46,10 +47,10 @@ CLASSES = ["contradiction", "entailment", "neutral"]
 MODEL = "sbert-mini"
 
 
-def arguments(about: str) -> argparse.Namespace:
-    """The command line of a training example."""
+def arguments(about: str, model: str | None = "all-MiniLM-L6-v2") -> argparse.Namespace:
+    """The command line of a training example, and its default model."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="all-MiniLM-L6-v2", help="folder, or name on the hub")
+    parser.add_argument("--model", default=model, help="folder, or name on the hub")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of real data (default: synthetic rows)")
     parser.add_argument("--rows", type=int, metavar="N", help="read at most N rows of each file")
     parser.add_argument("--output", metavar="FOLDER", help="folder for the model and its checkpoints")
@@ -84,6 +85,18 @@ def load(name: str, dtype: str = "float32") -> SentenceEncoder:
 def read(options: argparse.Namespace, file: str, columns: list[str], label: str | None = None, **more) -> list[dict]:
     """The rows of a file in the data folder, at most --rows."""
     return list(islice(read_rows(options.data / file, columns, label, **more), options.rows))
+
+
+def triplets(rows: Iterable[dict]) -> list[dict]:
+    """The premise is the anchor, an entailed hypothesis the positive, a contradiction the negative."""
+    known = defaultdict(lambda: defaultdict(list))
+    for premise, hypothesis, label in map(dict.values, rows):
+        known[premise][CLASSES[label]].append(hypothesis)
+    return [
+        {"anchor": premise, "positive": positive, "negative": negative}
+        for premise, hypotheses in known.items()
+        for positive, negative in zip(hypotheses["entailment"], hypotheses["contradiction"], strict=False)
+    ]
 
 
 def sentence(who: str, does: str, where: str) -> str:

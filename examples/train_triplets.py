@@ -5,24 +5,10 @@ python examples/train_triplets.py [--model MODEL] [--data FOLDER] [--rows N] [--
 FOLDER/nli contains snli_train_subset.tsv.gz and snli_dev.tsv.
 """
 
-from collections import defaultdict
-
-from shared import CLASSES, arguments, load, nli, read
+from shared import CLASSES, arguments, load, nli, read, triplets
 
 from sbert import Trainer, TrainingConfig
 from sbert.losses import TripletLoss
-
-
-def triplets(rows):
-    """The premise is the anchor, an entailed hypothesis the positive, a contradiction the negative."""
-    known = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        known[row["premise"]][CLASSES[row["label"]]].append(row["hypothesis"])
-    return [
-        {"anchor": premise, "positive": positive, "negative": negative}
-        for premise, hypotheses in known.items()
-        for positive, negative in zip(hypotheses["entailment"], hypotheses["contradiction"], strict=False)
-    ]
 
 
 def right(model):

@@ -88,6 +88,31 @@ Far from everyday language it falls behind: on Cranfield's aerodynamics its nDCG
 sentences, and with 256 tokens that figure is 37.5. With ``truncate_dim=128`` and ``64``, similarity stays near (STSb
 80.2 and 77.0), and retrieval does not: 38.7 and 31.3.
 
+## Korean and other languages
+
+The model of the library reads English; in other languages a warning counts the tokens that it does not know. These
+public models know Korean and, but for the last two, 50 to 109 languages, with a translation near its original:
+
+| model | for | dim | parameters | max. tokens | licence |
+|---|---|---|---|---|---|
+| paraphrase-multilingual-MiniLM-L12-v2 | similarity, clusters; the smallest | 384 | 118 million | 128 | Apache-2.0 |
+| paraphrase-multilingual-mpnet-base-v2 | the same, larger | 768 | 278 million | 128 | Apache-2.0 |
+| distiluse-base-multilingual-cased-v2 | the same, older | 512 | 135 million | 128 | Apache-2.0 |
+| LaBSE | to find translations; not for similarity | 768 | 471 million | 256 | Apache-2.0 |
+| intfloat/multilingual-e5-small | search | 384 | 118 million | 512 | MIT |
+| intfloat/multilingual-e5-base | search | 768 | 278 million | 512 | MIT |
+| intfloat/multilingual-e5-large | search | 1,024 | 560 million | 512 | MIT |
+| BAAI/bge-m3 | search, long documents | 1,024 | 568 million | 8,192 | MIT |
+| jhgan/ko-sroberta-multitask | Korean similarity | 768 | 111 million | 128 | its card names none |
+| BM-K/KoSimCSE-roberta | Korean similarity; needs ``Pooling("cls")`` | 768 | 111 million | 512 | its card names none |
+
+Only the models of e5 need prompts:
+``SentenceEncoder("intfloat/multilingual-e5-small", prompts={"query": "query: ", "document": "passage: "})``; for
+similarity, both sides are queries. ``sbert.integrations`` says how KoSimCSE is loaded.
+
+``examples/train_korean.py`` trains a Korean model from nothing but text and pairs, and
+``examples/train_second_language.py`` teaches an English model Korean by translations.
+
 ## Coming from sentence-transformers
 
 ``from sbert import SentenceEncoder as SentenceTransformer`` is all that a script needs that loads, encodes, compares
