@@ -1,17 +1,20 @@
-"""Train a small Korean model from nothing but text and pairs: first its vocabulary, then its vectors, step by step.
+"""Train a small Korean model from nothing but text and pairs: its vocabulary, and its vectors in two steps.
 
 python examples/train_korean.py [--model MODEL] [--data FOLDER] [--rows N] [--output FOLDER]
 
-- translations: the vector of a Korean sentence becomes an English model's vector of its translation;
-- inference: a premise comes nearer to what follows from it than to what contradicts it;
-- scored pairs: the cosine of two sentences becomes their score.
+1. With translations: the vector of a Korean sentence becomes an English model's vector of its translation. Or without
+   them, with inference: a premise comes nearer to what follows from it than to what contradicts it.
+2. With scored pairs: the cosine of two sentences becomes their score.
 
-The model is a table with one vector per token; the vector of a text is their mean. With --model, a model that knows
-Korean takes the last two steps instead. FOLDER/korean contains korsts_{train,dev,test}.tsv of KorSTS, and of KorNLI
-snli_1.0_train.ko.tsv or at least kornli_xnli_{dev,test}.tsv; translations are in FOLDER/stsb/train.tsv, the English of
-KorSTS, and FOLDER/parallel/junior_high_evaluation_koen.tsv.
+The model is a table with one vector per token; the vector of a text is their mean. --model takes a model that knows
+Korean instead, and trains it on inference and scored pairs.
+
+FOLDER/korean contains korsts_{train,dev,test}.tsv of KorSTS, and of KorNLI snli_1.0_train.ko.tsv or at least
+kornli_xnli_{dev,test}.tsv. The translations are FOLDER/stsb/train.tsv, which KorSTS translates row by row, and
+FOLDER/parallel/junior_high_evaluation_koen.tsv.
 """
 
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -83,13 +86,20 @@ def without_training():
         yield evaluator.metrics(np.asarray(products.sum(1))[:, 0])["spearman"]
 
 
-def new_model(vocabulary):
-    """A model with a Unigram vocabulary of the texts and random vectors; no morphemes are analyzed."""
+@cache
+def make_tokenizer(vocabulary):
+    """A Unigram tokenizer of the texts; morphemes are not analyzed."""
     size, form, border = VOCABULARIES[vocabulary]
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.Sequence([form, normalizers.Lowercase()]), border
     settings = {"vocab_size": size, "special_tokens": ["[UNK]"], "unk_token": "[UNK]", "show_progress": False}
     tokenizer.train_from_iterator(texts, trainers.UnigramTrainer(**settings))
+    return tokenizer
+
+
+def new_model(vocabulary):
+    """A table of random vectors of the size of the teacher's."""
+    tokenizer = make_tokenizer(vocabulary)
     return SentenceEncoder(StaticEmbedding(tokenizer, 0.05 * torch.randn(tokenizer.get_vocab_size(), vectors.shape[1])))
 
 
@@ -115,11 +125,7 @@ def show(name, figures):
 
 print(f"{'Spearman, times 100':60}", f"{'dev':11}", "test", sep="  ")
 show("tf-idf of characters", 100 * np.array([[*without_training()]]))
-chains = [
-    ["inference", "scored pairs"],
-    ["translations", "inference", "scored pairs"],
-    ["translations", "scored pairs"],
-]
+chains = [["inference", "scored pairs"], ["translations", "scored pairs"]]
 for steps in chains[:1] if options.model else chains:
     model, figures = trained(steps)
     for i in range(len(steps) + 1):
