@@ -274,7 +274,8 @@ def _padded(
 
 def _mask(length: int, bias: Tensor | None, sees: tuple[int, int], like: Tensor) -> Tensor | None:
     """Additive mask of the scores of a row: the bias, and -inf where a token does not attend."""
-    bias = None if bias is None else bias[:, :length, :length]
+    # With three dimensions, torch on a CPU takes no fused kernel.
+    bias = None if bias is None else bias[None, :, :length, :length]
     if sees == (-1, -1):
         return bias
     left, right = (length if bound < 0 else bound for bound in sees)
