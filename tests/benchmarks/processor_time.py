@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,8 +30,8 @@ def main() -> None:
     texts = [row["first"] for row in read_sts(options.data / "stsb" / "test.tsv")][: options.texts]
     theirs = SentenceTransformer(options.model, device="cpu")
     ours = {dtype: SentenceEncoder(options.model, device="cpu", dtype=dtype) for dtype in ("float32", "bfloat16")}
-    models = {"sentence-transformers": theirs, **{f"sbert, {dtype}": model for dtype, model in ours.items()}}
-    seconds, vectors = {name: float("inf") for name in models}, {}
+    models: dict[str, Any] = {"sentence-transformers": theirs, **{f"sbert, {dtype}": model for dtype, model in ours.items()}}
+    seconds, vectors = dict.fromkeys(models, float("inf")), dict.fromkeys(models, np.empty(0))
     for number in range(options.rounds + 1):
         for name, model in models.items():
             start = time.process_time()
