@@ -30,7 +30,10 @@ def main() -> None:
     texts = [row["first"] for row in read_sts(options.data / "stsb" / "test.tsv")][: options.texts]
     theirs = SentenceTransformer(options.model, device="cpu")
     ours = {dtype: SentenceEncoder(options.model, device="cpu", dtype=dtype) for dtype in ("float32", "bfloat16")}
-    models: dict[str, Any] = {"sentence-transformers": theirs, **{f"sbert, {dtype}": model for dtype, model in ours.items()}}
+    models: dict[str, Any] = {
+        "sentence-transformers": theirs,
+        **{f"sbert, {dtype}": model for dtype, model in ours.items()},
+    }
     seconds, vectors = dict.fromkeys(models, float("inf")), dict.fromkeys(models, np.empty(0))
     for number in range(options.rounds + 1):
         for name, model in models.items():
