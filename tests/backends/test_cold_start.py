@@ -29,7 +29,6 @@ from sbert.backends.bert.model import BertModel
 from sbert.backends.bert.tokenizer import PlainTokenizer
 from sbert.losses import CosineSimilarityLoss
 from tests import small
-from tests.project.test_imports import seconds
 from tests.saving.test_damage import damages, places, replaced
 
 ROWS = [[3, 9, 4, 7], [5, 7, 6, 8, 20, 11], [2], [], list(range(3, 40))]
@@ -148,19 +147,6 @@ print(*vector.tolist())
 """
     found = np.array(run(code).split(), np.float32)
     assert np.abs(found - full(folder).encode("A cat sleeps.")).max() <= 1e-6
-
-
-@pytest.mark.slow
-def test_the_first_sentence_costs_little_more_than_torch() -> None:
-    """Loading and encoding: the best of interleaved runs, which a busy machine disturbs least."""
-    first = f"from sbert import SentenceEncoder; SentenceEncoder({str(minilm())!r}, device='cpu').encode('A sentence.')"
-    torch_alone, sentence = [], []
-    for _ in range(3):
-        torch_alone.append(seconds("import torch"))
-        sentence.append(seconds(first))
-    ratio = min(sentence) / min(torch_alone)
-    print(f"\nfirst sentence / import torch = {ratio:.3f} ({min(sentence):.2f} s, {min(torch_alone):.2f} s)")
-    assert ratio <= 2.0
 
 
 # ------------------------------------------------------------------------------------------------------ the same model

@@ -21,7 +21,6 @@ from sbert.cli.benchmark.contenders import PEERS
 from sbert.data import read_retrieval
 from sbert.evaluation import RetrievalEvaluator, STSSuite
 from tests import small
-from tests.project.test_imports import seconds
 
 FOLDER = Path(sbert.__file__).parent / "default_model"
 ROOT = Path(__file__).parent.parent.parent
@@ -118,15 +117,6 @@ def test_the_command_line_needs_no_name(own: SentenceEncoder, tmp_path: Path) ->
     vectors = own.encode(TEXTS[:2])
     score = float(own.similarity(vectors, vectors)[0, 1])
     assert float(run("similarity", *TEXTS[:2], "--device", "cpu")) == pytest.approx(score, abs=1e-4)
-
-
-@pytest.mark.slow
-def test_first_vector_costs_little_more_than_torch() -> None:
-    """The best of interleaved runs, which a busy machine disturbs least."""
-    codes = ["import torch", "from sbert import SentenceEncoder; SentenceEncoder(device='cpu').encode('A sentence.')"]
-    torch_alone, first = (min(times) for times in zip(*(map(seconds, codes) for _ in range(3)), strict=True))
-    print(f"\nfirst vector / import torch = {first / torch_alone:.2f} ({first:.2f} s, {torch_alone:.2f} s)")
-    assert first / torch_alone <= 1.5
 
 
 def test_log_and_curve_are_there() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -100,21 +98,15 @@ def test_every_public_name_is_there() -> None:
         _ = sbert.SentenceTransformer
 
 
-def seconds(statement: str) -> float:
-    """Time of an import in a fresh process, as that process measures it."""
-    code = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
-    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+def packages(statement: str) -> set[str]:
+    """What a statement imports beside torch, the standard library and this package."""
+    code = f"import sys, torch; before = {{*sys.modules}}; {statement}; print(*{{*sys.modules}} - before)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in run.stdout.split()} - {"sbert"} - sys.stdlib_module_names
 
 
-@pytest.mark.slow
-def test_import_costs_what_torch_costs() -> None:
-    """At most 1.15 times ``import torch``: the best of interleaved runs, which a busy machine disturbs least."""
-    torch: list[float] = []
-    sbert: list[float] = []
-    ratio = math.inf
-    while len(torch) < 4 or (ratio > 1.15 and len(torch) < 15):
-        torch.append(seconds("import torch"))
-        sbert.append(seconds("from sbert import SentenceEncoder"))
-        ratio = min(sbert) / min(torch)
-    print(f"\nimport of SentenceEncoder / import torch = {ratio:.3f} ({statistics.median(torch):.2f} s for torch)")
-    assert ratio <= 1.15
+def test_imports_take_little_beside_torch() -> None:
+    """How long they take: ``python -m tests.benchmarks.cold_start``."""
+    assert packages("from sbert import SentenceEncoder") <= {"numpy"}
+    first = "from sbert import SentenceEncoder; SentenceEncoder(device='cpu').encode('A sentence.')"
+    assert packages(first) <= {"numpy", "safetensors", "tokenizers"}

@@ -268,29 +268,25 @@ from sbert import CrossEncoder, SentenceEncoder
 torch.set_num_threads(int(sys.argv[5]))  # By which the last digits of a reference's vectors differ.
 kind = {"SentenceEncoder": SentenceEncoder, "CrossEncoder": CrossEncoder}[sys.argv[1]]
 models = [kind(folder, device="cpu") for folder in sys.argv[2:4]]
-saves = 0
+models[0].save(sys.argv[4])
+print("ready", flush=True)
 while not select.select([sys.stdin], [], [], 0)[0]:
     random.choice(models).save(sys.argv[4])  # In turns, a reader that takes as long as two saves would see but one.
-    saves += 1
-    if saves == 2:
-        print("ready", flush=True)
-print(saves, flush=True)
 """
 
 
 @contextmanager
-def saving(kind: str, folders: list[Path], target: Path) -> Iterator[list[int]]:
-    """Another process that saves two models in turn, without a pause; at the end, how many saves there were."""
-    saves: list[int] = []
+def saving(kind: str, folders: list[Path], target: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that saves one of two models, without a pause."""
     command = [sys.executable, "-c", SAVER, kind, *map(str, folders), str(target), str(torch.get_num_threads())]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-            yield saves
+            yield process
         finally:
-            said, _ = process.communicate("stop\n")
-        saves.append(int(said))
+            process.communicate("stop\n")
+    assert process.returncode == 0
 
 
 def seen(model: SentenceEncoder) -> list[Any]:
@@ -300,64 +296,60 @@ def seen(model: SentenceEncoder) -> list[Any]:
     return [vectors.tobytes(), model.prompts, reference["vectors"].tobytes(), str(model), model.max_seq_length]
 
 
-def mixed_loads(models: list[SentenceEncoder], place: Path, loads: int) -> tuple[int, list[int], int]:
-    """How many loads gave neither model, how many each of them, and how many saves there were meanwhile."""
+def mixed_loads(kind: str, folders: list[Path], load: Callable[[Path], Any], loads: int) -> tuple[int, list[int]]:
+    """How many loads gave neither model, and how many each of them.
+
+    At least this many loads, and more until the model has changed ten times: on a slow disk, saving takes the longer.
+    """
+    expected = [load(folder) for folder in folders]
+    counts, mixed, changes, last = [0, 0], 0, 0, -1
+    target = folders[0].parent / "target"
+    with saving(kind, folders, target) as process:
+        while (sum(counts) < loads or changes < 10) and mixed == 0 and process.poll() is None:
+            found = load(target)
+            if found not in expected:
+                mixed += 1
+                continue
+            last, previous = expected.index(found), last
+            counts[last] += 1
+            changes += previous not in (-1, last)
+    return mixed, counts
+
+
+def mixed_encoders(models: list[SentenceEncoder], place: Path, loads: int) -> None:
     folders = [place / "a", place / "b"]
     for model, folder in zip(models, folders, strict=True):
         model.save(folder)
-    loaded = [SentenceEncoder(folder, device="cpu") for folder in folders]
-    assert all(model.verify(tolerance=0) for model in loaded)
-    expected = [seen(model) for model in loaded]
-    counts, mixed = [0, 0], 0
-    with saving("SentenceEncoder", folders, place / "target") as saves:
-        for _ in range(loads):
-            found = seen(SentenceEncoder(place / "target", device="cpu"))
-            if found in expected:
-                counts[expected.index(found)] += 1
-            else:
-                mixed += 1
-    return mixed, counts, saves[0]
+        assert SentenceEncoder(folder, device="cpu").verify(tolerance=0)
+    mixed, counts = mixed_loads(
+        "SentenceEncoder", folders, lambda path: seen(SentenceEncoder(path, device="cpu")), loads
+    )
+    assert mixed == 0
+    assert min(counts) > 0
 
 
 def test_02_500_loads_while_another_process_saves(tmp_path: Path) -> None:
-    mixed, counts, saves = mixed_loads([word_model(0), word_model(1)], tmp_path, 500)
-    assert (mixed, sum(counts)) == (0, 500)
-    assert min(counts) > 0  # Or else nothing was saved meanwhile.
-    assert saves > 20
+    mixed_encoders([word_model(0), word_model(1)], tmp_path, 500)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:not every program reads this model")
 def test_02_transformers_load_whole_while_another_process_saves(tmp_path: Path) -> None:
-    models = [bert_model(number, tmp_path / f"plain{number}") for number in range(2)]
-    mixed, counts, _ = mixed_loads(models, tmp_path, 25)
-    assert (mixed, sum(counts)) == (0, 25)
-    assert min(counts) > 0
-
-
-def mixed_pairs(place: Path, loads: int) -> tuple[int, list[int], int]:
-    folders, pairs, expected = [place / "a", place / "b"], [("a small boat", "lake")], []
-    for number, activation in enumerate((nn.Tanh(), nn.Identity())):
-        torch.manual_seed(number)
-        bert = small.bert(place / f"plain{number}", number)
-        CrossEncoder(bert, device="cpu", activation=activation).save(folders[number])
-        expected.append(CrossEncoder(folders[number], device="cpu").predict(pairs).tobytes())
-    counts, mixed = [0, 0], 0
-    with saving("CrossEncoder", folders, place / "target") as saves:
-        for _ in range(loads):
-            found = CrossEncoder(place / "target", device="cpu").predict(pairs).tobytes()
-            if found in expected:
-                counts[expected.index(found)] += 1
-            else:
-                mixed += 1
-    return mixed, counts, saves[0]
+    mixed_encoders([bert_model(number, tmp_path / f"plain{number}") for number in range(2)], tmp_path, 25)
 
 
 @pytest.mark.slow
 def test_02_cross_encoders_load_whole_while_another_process_saves(tmp_path: Path) -> None:
     """Saving one takes less time than loading it: without waiting, no load would find one folder."""
-    mixed, counts, _ = mixed_pairs(tmp_path, 12)
-    assert (mixed, sum(counts)) == (0, 12)
+    folders, pairs = [tmp_path / "a", tmp_path / "b"], [("a small boat", "lake")]
+    for number, activation in enumerate((nn.Tanh(), nn.Identity())):
+        torch.manual_seed(number)
+        bert = small.bert(tmp_path / f"plain{number}", number)
+        CrossEncoder(bert, device="cpu", activation=activation).save(folders[number])
+    mixed, counts = mixed_loads(
+        "CrossEncoder", folders, lambda path: CrossEncoder(path, device="cpu").predict(pairs).tobytes(), 12
+    )
+    assert mixed == 0
     assert min(counts) > 0
 
 
