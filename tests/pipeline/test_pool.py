@@ -307,7 +307,8 @@ def test_all_cores_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
 # ----------------------------------------------------------------------------------------------------------- programs
 
 _PROGRAM = """
-import os, sys, threading, time
+import os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell lets what it runs in the background ignore it.
 print("started")
 sys.path.insert(0, {root!r})
 from sbert import SentenceEncoder
