@@ -122,9 +122,11 @@ from sbert.search.clustering import cluster, topic_words
 from sbert.search.communities import community_detection
 from sbert.search.fusion import fuse
 from sbert.search.hard_negatives import mine_hard_negatives
+from sbert.search.hybrid_index import HybridIndex
 from sbert.search.index import Index, IndexHits
 from sbert.search.lexical import Lexical
 from sbert.search.paraphrase_mining import Pair, Pairs, most_similar_pair, paraphrase_mining
+from sbert.search.results import Result
 from sbert.search.semantic_search import semantic_search
 from sbert.search.top_k import Hits
 
@@ -135,6 +137,8 @@ __all__ = [
     "IndexHits",
     "Lexical",
     "fuse",
+    "HybridIndex",
+    "Result",
     "paraphrase_mining",
     "most_similar_pair",
     "Pairs",
