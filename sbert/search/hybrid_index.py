@@ -269,8 +269,9 @@ class HybridIndex:
         if not asked:
             return []
         vectors = None if by == "words" else np.asarray(self.model.encode_query(asked), np.float32)
-        with self._lock, self._documents.transaction():
-            loaded = self._followed(words=by != "meaning")
+        with self._lock:
+            with self._documents.transaction():
+                loaded = self._followed(words=by != "meaning")
             allowed = loaded.allowed(where)
             hits = []
             wide = max(depth, CANDIDATES) if by == "hybrid" else depth
@@ -279,7 +280,8 @@ class HybridIndex:
             if vectors is not None:
                 hits.append(loaded.by_meaning(vectors, wide, allowed, similarity, passages == "mean"))
             best = fuse(*hits, top_k=depth, method="weighted", weights=WEIGHTS) if by == "hybrid" else hits[0]
-            found = results(loaded, self._documents, best, vectors, similarity)
+            with self._documents.transaction():
+                found = results(loaded, self._documents, best, vectors, similarity)
         return found if rerank is None else reranked(rerank, asked, found, k)
 
 

@@ -71,7 +71,9 @@ def results(
         scores = hits.scores[query, kept[query]].tolist()
         found.append([])
         for number, (place, score) in enumerate(zip(own.tolist(), scores, strict=True)):
-            text = own_texts[int(loaded.rows[place])]
+            text = own_texts.get(int(loaded.rows[place]))
+            if text is None:  # Another process has removed it in the meantime.
+                continue
             start, end = (0, len(text)) if spans is None else spans[query][number]
             metadata = deepcopy(loaded.metadata[loaded.kinds[place]])
             found[-1].append(Result(names[place], score, text[start:end], start, end, metadata))

@@ -326,6 +326,18 @@ def test_another_process_is_busy(
     assert len(index) == 1
 
 
+def test_removed_by_another_during_a_search(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:
+    index, other = HybridIndex(model, tmp_path / "index"), HybridIndex(model, tmp_path / "index")
+    index.add(["a cat", "the cat", "no cat"])
+
+    def removing(metadata: dict[str, Any]) -> bool:
+        other.remove([1])
+        return not metadata
+
+    assert {each.id for each in index.search("cat", where=removing)[0]} == {0, 2}
+    assert len(index) == 2
+
+
 def test_memory_runs_out(model: SentenceEncoder, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next call reads what is stored."""
     index = HybridIndex(model)
