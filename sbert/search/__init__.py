@@ -46,7 +46,8 @@ rows, and approximate: they miss a few of the best. They need ``pip install "sbe
 ## Words, and words and meaning
 
 A name, a number or a rare word is often found better by the word itself than by its meaning. ``Lexical`` is an index of
-words, with the methods of ``Index``, and ``fuse`` makes one result of both. They need ``pip install "sbert[search]"``.
+words, with the methods of ``Index``, and ``fuse`` makes one result of both. A language needs ``pip install
+"sbert[search]"``.
 
 >>> from sbert.search import Lexical, fuse
 >>> lexical = Lexical(language="english")  # for other languages, see its documentation

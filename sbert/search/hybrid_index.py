@@ -41,7 +41,7 @@ class HybridIndex:
         language: As of ``Lexical``; default for an existing folder: as it was created.
 
     Raises:
-        ImportError: If bm25s is not installed, or PyStemmer if a language is given.
+        ImportError: As of ``Lexical``.
         OSError: If the folder cannot be written.
         ValueError: If the folder is damaged, contains anything else, or was created with another model or language.
 
