@@ -22,8 +22,6 @@ Where = Mapping[str, object] | Callable[[dict[str, Any]], bool]
 
 # Vectors that are copied at once when only some may be found.
 _STEP = 1 << 16
-# Documents of which words are read at once: each call of ``Lexical.add`` looks up all stems anew.
-_WORDS = 1 << 14
 
 
 class Passages:
@@ -66,12 +64,8 @@ class Passages:
             self.about, self._means = about, None
         if words and self.lexical is None:
             self.lexical = Lexical(language=self._language)
-            texts, rows = (
-                (decoded(each.text) for block in documents.after(-1) for each in block),
-                iter(self.rows.tolist()),
-            )
-            while group := list(islice(texts, _WORDS)):
-                self.lexical.add(group, [*islice(rows, len(group))])
+            for block in documents.after(-1):
+                self._add_words(block)
 
     def _keep(self, kept: npt.NDArray[np.bool_]) -> None:
         if self.lexical is not None:
@@ -101,8 +95,7 @@ class Passages:
             counts = [len(each.spans) // 8 for each in block]
             numbers.append(np.array([[each.row for each in block], [each.crc for each in block], kinds, counts]))
             self.ids.append([json.loads(each.id) for each in block])
-            if self.lexical is not None:
-                self.lexical.add([decoded(each.text) for each in block], [each.row for each in block])
+            self._add_words(block)
         self.rows, self.crcs, self.kinds, self.counts = np.concatenate(numbers, 1)
         self.spans = np.concatenate(spans)
 
@@ -110,6 +103,10 @@ class Passages:
         if metadata not in self._known:
             self.metadata.append(json.loads(metadata))
         return self._known.setdefault(metadata, len(self._known))
+
+    def _add_words(self, block: list[Stored]) -> None:
+        if self.lexical is not None:
+            self.lexical.add([decoded(each.text) for each in block], [each.row for each in block])
 
     # ------------------------------------------------------------------------------------------------- searching
 
