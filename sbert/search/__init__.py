@@ -4,6 +4,7 @@
 |---|---|
 | the best texts of a corpus for a query | ``semantic_search``, or ``Index`` if texts come and go |
 | texts with the words of a query (BM25) | ``Lexical``; results of both in one: ``fuse`` |
+| documents by words and meaning, with filters, on disk | ``HybridIndex`` |
 | all pairs of similar texts | ``paraphrase_mining``; only the best pair: ``most_similar_pair`` |
 | groups of texts that mean the same | ``cluster``, with ``topic_words`` to name them; ``community_detection`` |
 | training rows with hard negatives | ``mine_hard_negatives`` |
@@ -71,6 +72,30 @@ alone, and suits results whose scores say little. nDCG@10 times 100, the mean of
 | the same, ``"reciprocal_rank"`` | 51.3 | 58.0 |
 
 ``sbert search --hybrid --language english FILE QUERY`` does the same with the texts of a file.
+
+## Documents by words and meaning
+
+``HybridIndex`` keeps documents in a folder, with their metadata, and searches them by words, by meaning or by both, as
+above. Every change is a transaction: after a crash it has happened or not. Long documents can be split into passages
+of ``chunk`` tokens, each with a vector; a result is the best passage, with its characters.
+
+>>> from sbert.search import HybridIndex
+>>> with tempfile.TemporaryDirectory() as folder:
+...     index = HybridIndex(model, f"{folder}/index", language="english")
+...     index.add(corpus, metadata=[{"about": "cats"}, {"about": "cats"}, {"about": "taxes"}, {"about": "taxes"}])
+...     index.add("Berlin lies on the Spree. The city has many bridges.", metadata=[{"about": "cities"}], chunk=9)
+...     index.update(["The cat is awake."], ids=[0])
+...     asleep = index.search("Who sleeps?", top_k=1, where={"about": {"cats", "cities"}})
+...     bridges = index.search("bridges", top_k=1)
+...     index.close()
+>>> asleep[0][0].text
+'A kitten is napping.'
+>>> bridges[0][0].id, bridges[0][0].start, bridges[0][0].text
+(4, 26, 'The city has many bridges.')
+
+``where=`` takes a dict or a function of the metadata, and ``rerank=`` a ``CrossEncoder``, which sorts the best 100.
+Vectors, ids and metadata are held in memory, texts are not. What this costs: ``python -m
+tests.benchmarks.hybrid_index``.
 
 ## Pairs and groups
 
