@@ -110,7 +110,7 @@ class Documents:
                 address, _PATIENCE, isolation_level=None, check_same_thread=False, uri=self.path is not None
             )
             self._connection.execute("PRAGMA secure_delete = ON")  # Removed texts do not stay in the file.
-        self._process = os.getpid()
+        self._process, self._place = os.getpid(), _place_of(self.path)
         self.close = weakref.finalize(self, self._connection.close)
 
     @contextmanager
@@ -122,6 +122,8 @@ class Documents:
         """
         if self.path is not None and self._process != os.getpid():
             self._connect()  # A forked child must not use a connection of its parent.
+        if _place_of(self.path) != self._place:
+            raise FileNotFoundError(f"{self.path} was deleted or replaced since it was opened; open the index again")
         with self._translated():
             self._connection.execute(f"BEGIN {way}")
             try:
@@ -190,6 +192,14 @@ class Documents:
             if type(error) is sqlite3.DatabaseError or str(error).startswith("no such"):
                 raise self._damaged(str(error)) from error
             raise OSError(f"{self.path or 'the index'}: {error}; nothing was changed") from error
+
+
+def _place_of(path: Path | None) -> tuple[int, int] | None:
+    """Which file this is, even if another has its name later."""
+    if path is None or not path.exists():
+        return None
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 def _create(connection: sqlite3.Connection, about: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from sbert.search.fusion import CANDIDATES, WEIGHTS, fuse
 from sbert.search.lexical import Lexical
 from sbert.search.passages import Passages, Where
 from sbert.search.results import Reranker, Result, reranked, results
-from sbert.search.store import Id, Ids
+from sbert.search.store import Id
 from sbert.storage.processes import Lock
 
 
@@ -33,7 +33,8 @@ class HybridIndex:
     is an error.
 
     Vectors, ids and metadata are also held in memory, which the first call reads from the folder; texts are not. The
-    first search by words, and the first after a change, computes the scores of all words.
+    first search by words, and the first after a change, computes the scores of all words. Threads can share an index:
+    each waits for the others.
 
     Args:
         model: Encodes documents and queries.
@@ -97,7 +98,7 @@ class HybridIndex:
         self,
         documents: Iterable[str],
         ids: Iterable[Id] | None = None,
-        metadata: Iterable[Mapping[str, Any]] | None = None,
+        metadata: Iterable[dict[str, Any]] | None = None,
         chunk: int | None = None,
     ) -> None:
         """Add documents. After an error, none of them was added.
@@ -123,7 +124,7 @@ class HybridIndex:
         self,
         documents: Iterable[str],
         ids: Iterable[Id],
-        metadata: Iterable[Mapping[str, Any]] | None = None,
+        metadata: Iterable[dict[str, Any]] | None = None,
         chunk: int | None = None,
     ) -> None:
         """Replace documents by others with the same ids. After an error, none of them was replaced.
@@ -162,7 +163,7 @@ class HybridIndex:
         self,
         documents: Iterable[str],
         ids: Iterable[Id] | None,
-        metadata: Iterable[Mapping[str, Any]] | None,
+        metadata: Iterable[dict[str, Any]] | None,
         chunk: int | None,
         replaces: bool,
     ) -> None:
@@ -170,13 +171,13 @@ class HybridIndex:
         given = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, (str, bytes)) else ids
         notes = None if metadata is None else metadata_json(metadata, len(texts))
         with self._lock, self._documents.transaction():
-            _names(self._followed(), given, len(texts), replaces)  # Encoding takes time, so errors come first.
+            self._followed().new_ids(given, len(texts), replaces)  # Encoding takes time, so errors come first.
         if not texts:
             return
         spans, vectors = self._encoded(texts, chunk)
         with self._lock, self._documents.transaction("IMMEDIATE"):
             loaded = self._followed()
-            names, places = _names(loaded, given, len(texts), replaces)
+            names, places = loaded.new_ids(given, len(texts), replaces)
             kinds = loaded.kinds[places].tolist() if replaces else []
             notes = notes or [as_json(loaded.metadata[kind]) for kind in kinds] or [b"{}"] * len(texts)
             fields = zip(map(as_json, names), notes, spans, vectors, map(encoded, texts), strict=True)
@@ -208,6 +209,9 @@ class HybridIndex:
         about["next_id"] = max([loaded.ids.next_id, *(each + 1 for each in names if isinstance(each, int))])
         if new:
             about["dim"] = len(new[0].vectors) // (len(new[0].spans) // 8) // 4
+            if loaded.about["dim"] not in (None, about["dim"]):
+                dims = f"the vectors have dim {about['dim']}, those in the index {loaded.about['dim']}"
+                raise ValueError(f"{dims}; set truncate_dim of the model back, or use a new index")
         self._documents.write(about, loaded.rows[removed].tolist(), new)
 
     def _followed(self, words: bool = False) -> Passages:
@@ -294,16 +298,3 @@ def _settings(model: SentenceEncoder) -> dict[str, Any]:
         "prompts": dict(model.prompts),
         "default_prompt_name": model.default_prompt_name,
     }
-
-
-def _names(
-    loaded: Passages, given: Iterable[Id] | None, count: int, replaces: bool
-) -> tuple[list[Id], npt.NDArray[np.int64]]:
-    """The ids of new documents, checked, and the places of those that they replace."""
-    if not replaces:
-        return loaded.ids.new_ids(given, count), np.empty(0, np.int64)
-    names = Ids("document").new_ids(given, count)
-    remaining = loaded.ids.remaining(names)
-    places = np.empty(0, np.int64) if remaining is None else (~remaining).nonzero()[0]
-    place_of = dict(zip(loaded.ids.id_array()[places].tolist(), places.tolist(), strict=True))
-    return names, np.array([place_of[name] for name in names], np.int64)

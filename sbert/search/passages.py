@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -16,7 +16,7 @@ from sbert.search.documents import Documents, Stored, decoded
 from sbert.search.index import IndexHits
 from sbert.search.lexical import Lexical
 from sbert.search.semantic_search import scores_of_rows, semantic_search
-from sbert.search.store import Ids
+from sbert.search.store import Id, Ids
 
 Where = Mapping[str, object] | Callable[[dict[str, Any]], bool]
 
@@ -107,6 +107,16 @@ class Passages:
     def _add_words(self, block: list[Stored]) -> None:
         if self.lexical is not None:
             self.lexical.add([decoded(each.text) for each in block], [each.row for each in block])
+
+    def new_ids(self, given: Iterable[Id] | None, count: int, replaces: bool) -> tuple[list[Id], npt.NDArray[np.int64]]:
+        """The ids of new documents, checked, and the places of the documents that they replace."""
+        if not replaces:
+            return self.ids.new_ids(given, count), np.empty(0, np.int64)
+        names = Ids("document").new_ids(given, count)
+        remaining = self.ids.remaining(names)
+        places = np.empty(0, np.int64) if remaining is None else (~remaining).nonzero()[0]
+        place_of = dict(zip(self.ids.id_array()[places].tolist(), places.tolist(), strict=True))
+        return names, np.array([place_of[name] for name in names], np.int64)
 
     # ------------------------------------------------------------------------------------------------- searching
 

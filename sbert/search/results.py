@@ -65,18 +65,17 @@ def results(
     places = [row[own] for row, own in zip(hits.ids, kept, strict=True)]
     spans = None if vectors is None else loaded.best_spans(vectors, places, similarity)
     own_texts = documents.texts(loaded.rows[np.unique(np.concatenate(places))].tolist())
-    names: list[Id] = loaded.ids.id_array().tolist()
     found: list[list[Result]] = []
     for query, own in enumerate(places):
-        scores = hits.scores[query, kept[query]].tolist()
+        names, scores = loaded.ids.id_array()[own].tolist(), hits.scores[query, kept[query]].tolist()
         found.append([])
-        for number, (place, score) in enumerate(zip(own.tolist(), scores, strict=True)):
+        for number, place in enumerate(own.tolist()):
             text = own_texts.get(int(loaded.rows[place]))
             if text is None:  # Another process has removed it in the meantime.
                 continue
             start, end = (0, len(text)) if spans is None else spans[query][number]
             metadata = deepcopy(loaded.metadata[loaded.kinds[place]])
-            found[-1].append(Result(names[place], score, text[start:end], start, end, metadata))
+            found[-1].append(Result(names[number], scores[number], text[start:end], start, end, metadata))
     return found
 
 

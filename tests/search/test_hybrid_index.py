@@ -116,9 +116,6 @@ def test_search_is_that_of_its_parts(model: SentenceEncoder, strings: bool, tmp_
     if not strings:
         again.add("one more")
         assert 120 in index  # Ids are not used again.
-    assert b"music" not in (tmp_path / "new" / "index" / "documents.sqlite").read_bytes().replace(
-        b"".join(text.encode() for text in texts[:8]), b""
-    ) or any("music" in text for text in texts[:8])
 
 
 def test_filters(model: SentenceEncoder) -> None:
@@ -281,6 +278,12 @@ def test_folders_of_others(model: SentenceEncoder, tmp_path: Path) -> None:
     next(iter(changed.parameters())).data[0, 0] += 1
     with pytest.raises(ValueError, match=r"was created with model='\w+, not '\w+; pass the same model"):
         HybridIndex(changed, tmp_path / "index")
+    index = HybridIndex(shorter)
+    index.add("text")
+    shorter.truncate_dim = 32
+    with pytest.raises(ValueError, match="the vectors have dim 32, those in the index 64; set truncate_dim"):
+        index.add("text")
+    assert len(index) == 1
     (tmp_path / "notes").mkdir()
     HybridIndex(model, tmp_path / "notes").close()  # An empty folder is taken.
     (tmp_path / "mine").mkdir()
@@ -290,6 +293,19 @@ def test_folders_of_others(model: SentenceEncoder, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is a file"):
         HybridIndex(model, tmp_path / "mine" / "notes.txt")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "mine", "notes"]
+
+
+def test_removed_texts_are_gone(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:
+    index = HybridIndex(model, tmp_path / "a folder?#%41\udcff")
+    index.add([*TEXTS, "secret"], metadata=[*METADATA, {"also": "hidden"}])
+    file = tmp_path / "a folder?#%41\udcff" / "documents.sqlite"
+    assert all(word in file.read_bytes() for word in (b"secret", b"hidden"))
+    index.remove([120])
+    assert not any(word in file.read_bytes() for word in (b"secret", b"hidden"))
+    file.rename(tmp_path / "moved")
+    for change in (lambda: index.add("text"), lambda: index.search("text")):
+        with pytest.raises(FileNotFoundError, match="was deleted or replaced since it was opened; open the index aga"):
+            change()
 
 
 def test_a_full_disk(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:
