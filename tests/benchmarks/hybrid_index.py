@@ -4,7 +4,7 @@ python -m tests.benchmarks.hybrid_index [--documents 1000000] [--words 60] [--fo
 
 Documents are random words, as frequent as Zipf's law says, with the metadata {"group": 0 to 9}; vectors are random and
 of length 1, or with --encode those of the library's model. They are added by another process, 20,000 per transaction.
-Times are of one call; a search prints processor time, too. Memory is what is resident.
+Times are of one call. Memory is what is resident after it.
 """
 
 from __future__ import annotations
