@@ -109,9 +109,9 @@ class Documents:
             self._connection = sqlite3.connect(
                 address, _PATIENCE, isolation_level=None, check_same_thread=False, uri=self.path is not None
             )
+            self.close = weakref.finalize(self, self._connection.close)
             self._connection.execute("PRAGMA secure_delete = ON")  # Removed texts do not stay in the file.
         self._process, self._place = os.getpid(), _place_of(self.path)
-        self.close = weakref.finalize(self, self._connection.close)
 
     @contextmanager
     def transaction(self, way: str = "") -> Iterator[None]:

@@ -64,7 +64,9 @@ def results(
     kept = hits.scores != 0 if vectors is None else np.ones(hits.scores.shape, bool)
     places = [row[own] for row, own in zip(hits.ids, kept, strict=True)]
     spans = None if vectors is None else loaded.best_spans(vectors, places, similarity)
-    own_texts = documents.texts(loaded.rows[np.unique(np.concatenate(places))].tolist())
+    wanted = loaded.rows[np.unique(np.concatenate(places))].tolist()
+    own_texts = documents.texts(wanted)
+    documents.check(len(own_texts) == len(wanted) or documents.about()["change"] != loaded.about["change"])
     found: list[list[Result]] = []
     for query, own in enumerate(places):
         names, scores = loaded.ids.id_array()[own].tolist(), hits.scores[query, kept[query]].tolist()

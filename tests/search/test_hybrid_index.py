@@ -400,10 +400,9 @@ def test_damage_is_never_a_wrong_result(model: SentenceEncoder, tmp_path: Path, 
     ("statement", "message"),
     [
         ("DELETE FROM documents WHERE row = 1", "documents are missing"),
-        ("UPDATE documents SET row = 9 WHERE row = 1", "document 9 is not what was written"),
+        ("UPDATE documents SET row = 9 WHERE row = 1", "(document 9 is not what was written|documents are missing)"),
         ("UPDATE documents SET text = 'other' WHERE row = 1", "document 1 is not what was written"),
         ("UPDATE documents SET vectors = zeroblob(1024) WHERE row = 1", "document 1 is not what was written"),
-        ("INSERT INTO documents SELECT 9, id, metadata, spans, vectors, text, crc FROM documents", "UNIQUE"),
         ("UPDATE about SET content = '{}'", "its description is not what was written"),
         ("DELETE FROM about", "its description is not what was written"),
         ("DROP TABLE about", "no such table: about"),
@@ -413,16 +412,14 @@ def test_damage_is_never_a_wrong_result(model: SentenceEncoder, tmp_path: Path, 
 def test_changed_by_others(model: SentenceEncoder, tmp_path: Path, quick: None, statement: str, message: str) -> None:
     index = HybridIndex(model, tmp_path / "index")
     index.add(TEXTS[:3])
+    index.search("cat")
     connection = sqlite3.connect(tmp_path / "index" / "documents.sqlite")
-    if message == "UNIQUE":
-        with pytest.raises(sqlite3.IntegrityError):
-            connection.execute(statement)
-        return
     with connection:
         connection.execute(statement)
     connection.close()
-    with pytest.raises(ValueError, match=f"is damaged: {message}.*; restore the folder from a copy"):
-        HybridIndex(model, tmp_path / "index").search("cat")
+    for opened in (lambda: index, lambda: HybridIndex(model, tmp_path / "index")):
+        with pytest.raises(ValueError, match=f"is damaged: .*{message}.*; restore the folder from a copy"):
+            opened().search("cat")
 
 
 @pytest.mark.slow
