@@ -28,9 +28,6 @@ from sbert.storage.hub import OWN, resolve
 if TYPE_CHECKING:
     from sbert.search import Hits, IndexHits
 
-# How --hybrid fuses the texts found by words and by vectors: python -m tests.benchmarks.hybrid.
-CANDIDATES, WEIGHTS = 1000, (0.6, 0.4)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sbert search``.
@@ -100,6 +97,7 @@ def run(arguments: argparse.Namespace) -> None:
 def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -> IndexHits:
     """The scores and the indices of the best texts of each query."""
     from sbert.search import IndexHits, Lexical, fuse
+    from sbert.search.fusion import CANDIDATES, WEIGHTS
 
     if arguments.way is None:
         return IndexHits(*_by_vectors(arguments, queries, texts, arguments.top_k))

@@ -4,6 +4,7 @@
 |---|---|
 | the best texts of a corpus for a query | ``semantic_search``, or ``Index`` if texts come and go |
 | texts with the words of a query (BM25) | ``Lexical``; results of both in one: ``fuse`` |
+| documents by words and meaning, with filters, on disk | ``HybridIndex`` |
 | all pairs of similar texts | ``paraphrase_mining``; only the best pair: ``most_similar_pair`` |
 | groups of texts that mean the same | ``cluster``, with ``topic_words`` to name them; ``community_detection`` |
 | training rows with hard negatives | ``mine_hard_negatives`` |
@@ -46,7 +47,8 @@ rows, and approximate: they miss a few of the best. They need ``pip install "sbe
 ## Words, and words and meaning
 
 A name, a number or a rare word is often found better by the word itself than by its meaning. ``Lexical`` is an index of
-words, with the methods of ``Index``, and ``fuse`` makes one result of both. They need ``pip install "sbert[search]"``.
+words, with the methods of ``Index``, and ``fuse`` makes one result of both. A language needs ``pip install
+"sbert[search]"``.
 
 >>> from sbert.search import Lexical, fuse
 >>> lexical = Lexical(language="english")  # for other languages, see its documentation
@@ -70,6 +72,30 @@ alone, and suits results whose scores say little. nDCG@10 times 100, the mean of
 | the same, ``"reciprocal_rank"`` | 51.3 | 58.0 |
 
 ``sbert search --hybrid --language english FILE QUERY`` does the same with the texts of a file.
+
+## Documents by words and meaning
+
+``HybridIndex`` keeps documents in a folder, with their metadata, and searches them by words, by meaning or by both, as
+above. Every change is a transaction: after a crash it has happened or not. Long documents can be split into passages
+of ``chunk`` tokens, each with a vector; a result is the best passage, with its characters.
+
+>>> from sbert.search import HybridIndex
+>>> with tempfile.TemporaryDirectory() as folder:
+...     index = HybridIndex(model, f"{folder}/index", language="english")
+...     index.add(corpus, metadata=[{"about": "cats"}, {"about": "cats"}, {"about": "taxes"}, {"about": "taxes"}])
+...     index.add("Berlin lies on the Spree. The city has many bridges.", metadata=[{"about": "cities"}], chunk=9)
+...     index.update(["The cat is awake."], ids=[0])
+...     asleep = index.search("Who sleeps?", top_k=1, where={"about": {"cats", "cities"}})
+...     bridges = index.search("bridges", top_k=1)
+...     index.close()
+>>> asleep[0][0].text
+'A kitten is napping.'
+>>> bridges[0][0].id, bridges[0][0].start, bridges[0][0].text
+(4, 26, 'The city has many bridges.')
+
+``where=`` takes a dict or a function of the metadata, and ``rerank=`` a ``CrossEncoder``, which sorts the best 100.
+Vectors, ids and metadata are held in memory, texts are not. What this costs: ``python -m
+tests.benchmarks.hybrid_index``.
 
 ## Pairs and groups
 
@@ -122,9 +148,11 @@ from sbert.search.clustering import cluster, topic_words
 from sbert.search.communities import community_detection
 from sbert.search.fusion import fuse
 from sbert.search.hard_negatives import mine_hard_negatives
+from sbert.search.hybrid_index import HybridIndex
 from sbert.search.index import Index, IndexHits
 from sbert.search.lexical import Lexical
 from sbert.search.paraphrase_mining import Pair, Pairs, most_similar_pair, paraphrase_mining
+from sbert.search.results import Result
 from sbert.search.semantic_search import semantic_search
 from sbert.search.top_k import Hits
 
@@ -135,6 +163,8 @@ __all__ = [
     "IndexHits",
     "Lexical",
     "fuse",
+    "HybridIndex",
+    "Result",
     "paraphrase_mining",
     "most_similar_pair",
     "Pairs",

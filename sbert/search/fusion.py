@@ -14,6 +14,9 @@ from sbert.inputs.arguments import check_choice, check_count, check_number, know
 from sbert.search.index import IndexHits
 from sbert.search.store import Id
 
+# How words and vectors are best fused: python -m tests.benchmarks.hybrid.
+CANDIDATES, WEIGHTS = 1000, (0.6, 0.4)
+
 
 @known_arguments
 def fuse(

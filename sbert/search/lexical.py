@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sbert.inputs.arguments import check_count, known_arguments
-from sbert.inputs.extras import needed
 from sbert.inputs.texts import rows_of
 from sbert.search.index import IndexHits
 from sbert.search.index_files import Kind, describe, read_described, read_unique, unreadable, write_strings
@@ -29,10 +27,12 @@ _TERMS, _TOKENS, _LENGTHS = "terms.json", "tokens.npy", "lengths.npy"
 _KIND = Kind("sbert.search.Lexical", 1, (_TERMS, _TOKENS, _LENGTHS))
 # Without it, each of several threads that search for the first time would compute the scores.
 _BUILDING = Lock()
+# How much repeated words and long texts count.
+_K1, _B = 1.5, 0.75
 
 
 class Lexical:
-    """Texts with ids of your choice, found by their words: BM25, computed by bm25s.
+    """Texts with ids of your choice, found by their words: BM25, with the scores of bm25s.
 
     Words are compared in lower case. Chinese, Japanese, Thai and other scripts without spaces between words, and
     Korean, are compared by pairs of adjacent characters, as in Lucene's CJKAnalyzer.
@@ -44,7 +44,7 @@ class Lexical:
             that "cats" finds "cat". Default: words as they are, for any language.
 
     Raises:
-        ImportError: If bm25s is not installed, or PyStemmer if a language is given.
+        ImportError: If a language is given, and bm25s, which has the stop words, or PyStemmer is not installed.
         ValueError: If the language is unknown.
 
     References:
@@ -63,8 +63,6 @@ class Lexical:
 
     @known_arguments
     def __init__(self, *, language: str | None = None) -> None:
-        with needed("search by words", "bm25s", "search"):
-            import bm25s  # noqa: F401
         terms_of((), language)
         self.language: str | None = language
         self._store = Ids("text")
@@ -180,15 +178,25 @@ class Lexical:
                 scores[matrix["indices"][part]] += count * matrix["data"][part]
         return scores
 
-    def _built(self) -> dict[str, Any] | None:
+    def _built(self) -> dict[str, npt.NDArray[Any]] | None:
         """The score of each term in each text, as the arrays of a sparse matrix; None if there is no term."""
-        from bm25s import BM25
-
         if not self._numbers:
             return None
-        texts = _Texts(joined(self._tokens), joined(self._lengths))
-        built: dict[str, Any] = BM25().build_index_from_ids(range(len(self._numbers)), texts, show_progress=False)
-        return built
+        tokens, lengths, count = joined(self._tokens), joined(self._lengths), len(self)
+        pairs = tokens * np.int64(count)  # Of a term and a text, one per word.
+        pairs += np.repeat(np.arange(count, dtype=np.int32), lengths)
+        pairs.sort()
+        first = np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)].nonzero()[0]
+        times = np.diff(first, append=len(pairs)).astype(np.float32)  # How often the term is in the text.
+        pairs = pairs[first]
+        del first
+        starts = np.searchsorted(pairs, np.arange(len(self._numbers) + 1) * count)
+        pairs %= count
+        texts, having = pairs.astype(np.int32), np.diff(starts)
+        norms = _K1 * (1 - _B + _B * lengths / lengths.mean())
+        times /= times + norms.astype(np.float32)[texts]
+        times *= np.repeat(np.log1p((count - having + 0.5) / (having + 0.5)).astype(np.float32), having)
+        return {"data": times, "indices": texts, "indptr": starts}
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Save to a folder. An existing one is replaced atomically: after a crash, the folder is the old or the new.
@@ -212,7 +220,7 @@ class Lexical:
 
         Raises:
             FileNotFoundError: If the folder does not exist.
-            ImportError: If bm25s is not installed, or PyStemmer if it is needed.
+            ImportError: If bm25s or PyStemmer is needed, and not installed.
             ValueError: If a file is missing, damaged or of another format; the message names it.
         """
         return read_whole(Path(folder), lambda: cls._read(Path(folder)))
@@ -243,16 +251,3 @@ def _read_numbers(folder: Path, name: str, end: int) -> npt.NDArray[np.int32]:
     if numbers.dtype != np.int32 or numbers.ndim != 1 or (numbers < 0).any() or (numbers >= end).any():
         raise unreadable(folder, f"is not a list of int32 from 0 to {end - 1}", name)
     return numbers
-
-
-class _Texts:
-    """The terms of each text as a list of integers, made when it is read: all lists at once would take much memory."""
-
-    def __init__(self, tokens: np.ndarray, lengths: np.ndarray) -> None:
-        self._tokens, self._ends = tokens, np.concatenate([[0], lengths.cumsum(dtype=np.int64)])
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return (self._tokens[low:high].tolist() for low, high in pairwise(self._ends.tolist()))

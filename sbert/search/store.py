@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +52,7 @@ class Ids:
             raise ValueError(
                 f"{len(checked)} ids and {rows} {self._noun}s were given; pass one id for each {self._noun}"
             )
-        example = next(iter([*self.ids, *checked]), 0)
+        example = next(chain(self.ids, checked), 0)
         seen: set[Id] = set()
         for position, name in enumerate(checked):
             if isinstance(name, str) != isinstance(example, str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 
@@ -49,6 +50,10 @@ def _pairs(match: re.Match[str]) -> str:
     return f" {' '.join(run[place : place + 2] for place in range(max(1, len(run) - 1)))} "
 
 
+# The terms of words in each language, which each thread looks up for itself: two must not use the same stemmer.
+_KNOWN, _MOST_KNOWN = threading.local(), 1_000_000
+
+
 class _Terms(dict[str, str]):
     """The term of each word: the word or its stem, or an empty string for a stop word."""
 
@@ -84,7 +89,9 @@ def terms_of(texts: Iterable[str], language: str | None) -> Iterator[list[str]]:
     stop_words["english"] = stop_words.pop("en_plus")
     del stop_words["en"]  # A shorter list, which finds less.
     check_choice("language", language, sorted({*stop_words, *stemmed}))
-    # A new stemmer for each call: two threads must not use the same one.
-    stem = Stemmer.Stemmer(language).stemWord if language in stemmed else None
-    terms = _Terms(stop_words.get(language, ()), stem)
+    terms: _Terms | None = getattr(_KNOWN, language, None)
+    if terms is None or len(terms) > _MOST_KNOWN:
+        stem = Stemmer.Stemmer(language).stemWord if language in stemmed else None
+        terms = _Terms(stop_words.get(language, ()), stem)
+        setattr(_KNOWN, language, terms)
     return ([term for word in words_of(text) if (term := terms[word])] for text in texts)

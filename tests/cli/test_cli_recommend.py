@@ -19,10 +19,10 @@ from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.cli.main import main
 from sbert.cli.recommend import collection, models, show
 from sbert.cli.recommend.systems import System, Trial
-from sbert.cli.search import WEIGHTS
 from sbert.data import read_retrieval
 from sbert.evaluation import RetrievalEvaluator, ndcg_at
 from sbert.search import Index, IndexHits, Lexical, fuse
+from sbert.search.fusion import WEIGHTS
 from tests import small
 from tests.data.test_datasets import lines, put
 from tests.evaluation.test_sts_suite import WORDS

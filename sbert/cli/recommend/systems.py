@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sbert.cli.recommend.collection import Collection
-from sbert.cli.search import CANDIDATES, WEIGHTS
 from sbert.encoder import SentenceEncoder
 from sbert.evaluation import ndcg_at, recall_at
 from sbert.search import IndexHits, Lexical, fuse, semantic_search
+from sbert.search.fusion import CANDIDATES, WEIGHTS
 
 # Results that count for recall.
 _DEPTH = 100

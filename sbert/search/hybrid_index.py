@@ -1,0 +1,300 @@
+"""An index of documents on disk, searched by words, by meaning or by both."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sbert.chunking.encode import Chunk, split
+from sbert.encoder import SentenceEncoder
+from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments
+from sbert.inputs.prompts import with_role_prompt
+from sbert.inputs.texts import rows_of
+from sbert.pipeline.fingerprint import digest_of_model
+from sbert.search.documents import Documents, Stored, as_json, encoded, metadata_json
+from sbert.search.fusion import CANDIDATES, WEIGHTS, fuse
+from sbert.search.lexical import Lexical
+from sbert.search.passages import Passages, Where
+from sbert.search.results import Reranker, Result, reranked, results
+from sbert.search.store import Id
+from sbert.storage.processes import Lock
+
+
+class HybridIndex:
+    """Documents with ids and metadata, on disk, searched by words, by meaning or by both.
+
+    Each change is one transaction of an SQLite database: after a crash or an error, the folder is as before the change
+    or as after it. Several processes can use one folder: each sees what the others have changed. Damage to the folder
+    is an error.
+
+    Vectors, ids and metadata are also held in memory, which the first call reads from the folder; texts are not. The
+    first search by words, and the first after a change, computes the scores of all words. Threads can share an index:
+    each waits for the others.
+
+    Args:
+        model: Encodes documents and queries.
+        folder: A folder; it is created if it does not exist. None for an index in memory.
+        language: As of ``Lexical``; default for an existing folder: as it was created.
+
+    Raises:
+        ImportError: As of ``Lexical``.
+        OSError: If the folder cannot be written.
+        ValueError: If the folder is damaged, contains anything else, or was created with another model or language.
+
+    Example:
+        >>> from sbert.search import HybridIndex
+        >>> index = HybridIndex(model, language="english")
+        >>> texts, metadata = ["The cat sleeps.", "Taxes rise."], [{"year": 2030}, {"year": 2031}]
+        >>> index.add(texts, ids=["cat", "tax"], metadata=metadata)
+        >>> [result.id for result in index.search("a kitten naps", top_k=1)[0]]
+        ['cat']
+        >>> [result.id for result in index.search("a kitten naps", where={"year": 2031})[0]]
+        ['tax']
+    """
+
+    @known_arguments
+    def __init__(
+        self, model: SentenceEncoder, folder: str | os.PathLike[str] | None = None, *, language: str | None = None
+    ) -> None:
+        check_model("model", model, "the folder")
+        Lexical(language=language)
+        self.model: SentenceEncoder = model
+        self._lock = Lock()
+        settings = {"language": language, **_settings(model)}
+        counts = dict.fromkeys(("change", "removals", "documents", "passages", "checksum", "next_row", "next_id"), 0)
+        self._documents = Documents(None if folder is None else Path(folder), {**settings, **counts, "dim": None})
+        with self._documents.transaction():
+            found = self._documents.about()
+        for name, given in settings.items():
+            if found[name] != given and not (name == "language" and given is None):
+                shown = f"{name}={found[name]!r:.30}, not {given!r:.30}"
+                raise ValueError(
+                    f"{folder} was created with {shown}; pass the same model and language, or a new folder"
+                )
+        self.language: str | None = found["language"]
+        self._loaded: Passages | None = None
+
+    def __len__(self) -> int:
+        with self._lock, self._documents.transaction():
+            return len(self._followed().rows)
+
+    def __contains__(self, identity: object) -> bool:
+        with self._lock, self._documents.transaction():
+            return identity in self._followed().ids
+
+    def close(self) -> None:
+        """Close the folder."""
+        self._documents.close()
+
+    # ---------------------------------------------------------------------------------------------------- changes
+
+    @known_arguments
+    def add(
+        self,
+        documents: Iterable[str],
+        ids: Iterable[Id] | None = None,
+        metadata: Iterable[dict[str, Any]] | None = None,
+        chunk: int | None = None,
+    ) -> None:
+        """Add documents. After an error, none of them was added.
+
+        Args:
+            documents: A document, or several.
+            ids: As of ``Index.add``: one unique id per document, all integers or all strings. Default: integers that
+                continue after the greatest id so far, from 0.
+            metadata: One dict per document, of what JSON can hold. Default: empty.
+            chunk: Split documents into passages of at most so many tokens (``sbert.chunking.split``), which have a
+                vector each. Default: one vector per document, of as much as the model reads.
+
+        Raises:
+            OSError: If the disk is full, or another process is busy with the folder for two minutes.
+            TypeError: If a document is not a str, or an id is neither an integer nor a string.
+            ValueError: If an id is there already or given twice, JSON cannot hold the metadata, or there are more or
+                fewer ids or metadata than documents.
+        """
+        self._change(documents, ids, metadata, chunk, replaces=False)
+
+    @known_arguments
+    def update(
+        self,
+        documents: Iterable[str],
+        ids: Iterable[Id],
+        metadata: Iterable[dict[str, Any]] | None = None,
+        chunk: int | None = None,
+    ) -> None:
+        """Replace documents by others with the same ids. After an error, none of them was replaced.
+
+        Args:
+            documents: As of ``add``.
+            ids: Ids in the index.
+            metadata: As of ``add``. Default: that of the documents before.
+            chunk: As of ``add``.
+
+        Raises:
+            KeyError: If an id is not in the index.
+            OSError: As of ``add``.
+            TypeError: As of ``add``.
+            ValueError: As of ``add``.
+        """
+        if ids is None:
+            raise TypeError("ids is None; pass the id of each document")
+        self._change(documents, ids, metadata, chunk, replaces=True)
+
+    def remove(self, ids: Iterable[Id]) -> None:
+        """Remove documents.
+
+        Raises:
+            KeyError: If an id is not in the index; then none was removed.
+            OSError: As of ``add``.
+            TypeError: If ``ids`` is a single id, or an id is neither an integer nor a string.
+        """
+        with self._lock, self._documents.transaction("IMMEDIATE"):
+            loaded = self._followed()
+            remaining = loaded.ids.remaining(ids)
+            if remaining is not None:
+                self._write(loaded, (~remaining).nonzero()[0], [], [])
+
+    def _change(
+        self,
+        documents: Iterable[str],
+        ids: Iterable[Id] | None,
+        metadata: Iterable[dict[str, Any]] | None,
+        chunk: int | None,
+        replaces: bool,
+    ) -> None:
+        texts = list(rows_of(documents, "documents"))
+        given = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, (str, bytes)) else ids
+        notes = None if metadata is None else metadata_json(metadata, len(texts))
+        with self._lock, self._documents.transaction():
+            self._followed().new_ids(given, len(texts), replaces)  # Encoding takes time, so errors come first.
+        if not texts:
+            return
+        spans, vectors = self._encoded(texts, chunk)
+        with self._lock, self._documents.transaction("IMMEDIATE"):
+            loaded = self._followed()
+            names, places = loaded.new_ids(given, len(texts), replaces)
+            kinds = loaded.kinds[places].tolist() if replaces else []
+            notes = notes or [as_json(loaded.metadata[kind]) for kind in kinds] or [b"{}"] * len(texts)
+            fields = zip(map(as_json, names), notes, spans, vectors, map(encoded, texts), strict=True)
+            new = [Stored.of(row, *each) for row, each in enumerate(fields, start=loaded.about["next_row"])]
+            self._write(loaded, places, new, names)
+
+    def _encoded(self, texts: list[str], chunk: int | None) -> tuple[list[bytes], list[bytes]]:
+        """The characters and the vectors of each document's passages."""
+        chunks = [Chunk(number, 0, len(text)) for number, text in enumerate(texts)]
+        if chunk is not None:
+            found = split(self.model, texts, chunk, **with_role_prompt(self.model.prompts, "document", {}))
+            split_ones = {each.document for each in found}  # Without those that have no tokens.
+            chunks = sorted([*found, *(each for each in chunks if each.document not in split_ones)])
+        vectors = np.asarray(self.model.encode_document([each.text(texts) for each in chunks]), "<f4")
+        ends = np.searchsorted([each.document for each in chunks], np.arange(len(texts)), side="right")
+        spans = np.array([each[1:] for each in chunks], "<i4").reshape(-1, 2)
+        return tuple([part.tobytes() for part in np.split(each, ends[:-1])] for each in (spans, vectors))  # type: ignore
+
+    def _write(self, loaded: Passages, places: npt.NDArray[np.int64], new: list[Stored], names: list[Id]) -> None:
+        """Replace the documents in some places, inside a transaction; memory follows at the next call."""
+        about = dict(loaded.about)
+        removed = np.asarray(places, np.int64)
+        about["change"] += 1
+        about["removals"] += len(removed)
+        about["documents"] += len(new) - len(removed)
+        about["passages"] += sum(len(each.spans) // 8 for each in new) - int(loaded.counts[removed].sum())
+        about["checksum"] += sum(each.crc for each in new) - int(loaded.crcs[removed].sum())
+        about["next_row"] += len(new)
+        about["next_id"] = max([loaded.ids.next_id, *(each + 1 for each in names if isinstance(each, int))])
+        if new:
+            about["dim"] = len(new[0].vectors) // (len(new[0].spans) // 8) // 4
+            if loaded.about["dim"] not in (None, about["dim"]):
+                dims = f"the vectors have dim {about['dim']}, those in the index {loaded.about['dim']}"
+                raise ValueError(f"{dims}; set truncate_dim of the model back, or use a new index")
+        self._documents.write(about, loaded.rows[removed].tolist(), new)
+
+    def _followed(self, words: bool = False) -> Passages:
+        """What the database contains, inside a transaction."""
+        loaded, self._loaded = self._loaded or Passages(self.language), None
+        loaded.follow(self._documents, words)
+        self._loaded = loaded  # After an error, it is read anew.
+        return loaded
+
+    # -------------------------------------------------------------------------------------------------- searching
+
+    @known_arguments
+    def search(
+        self,
+        queries: str | Sequence[str],
+        top_k: int = 10,
+        *,
+        by: str = "hybrid",
+        where: Where | None = None,
+        rerank: Reranker | None = None,
+        candidates: int = 100,
+        passages: str = "best",
+    ) -> list[list[Result]]:
+        """The best documents for each query.
+
+        Args:
+            queries: A query, or several.
+            top_k: Maximum number of documents per query.
+            by: ``"words"`` as ``Lexical``, without documents that have none of the words; ``"meaning"`` as ``Index``;
+                ``"hybrid"``: the 1,000 best of both, fused with ``method="weighted"`` and the weights 0.6 and 0.4.
+            where: Which documents may be found: a dict of fields of the metadata, each with a value or a set of values;
+                or a function of the metadata that returns a bool and changes nothing. Scores of words do not depend
+                on it.
+            rerank: A ``CrossEncoder``, or another object with ``predict``; it sorts the best documents by a score of
+                the query and the best passage.
+            candidates: How many documents per query are reranked, at least ``top_k``.
+            passages: The score of a document by meaning is that of its ``"best"`` passage, or the ``"mean"`` of all.
+
+        Returns:
+            For each query a list of results, the best first.
+
+        Raises:
+            OSError: If another process is busy with the folder for two minutes.
+            TypeError: If a query is not a str, or ``where`` or ``rerank`` is of another type.
+            ValueError: If an argument does not fit, or the folder is damaged.
+        """
+        k = check_count("top_k", top_k)
+        depth = k if rerank is None else max(k, check_count("candidates", candidates))
+        check_choice("by", by, ("hybrid", "words", "meaning"))
+        check_choice("passages", passages, ("best", "mean"))
+        similarity = self.model.similarity_fn_name
+        if passages == "mean" and similarity not in ("cosine", "dot"):
+            raise ValueError(f"passages='mean' needs cosine or dot, and the model has {similarity}; pass 'best'")
+        if not (where is None or callable(where) or isinstance(where, Mapping)):
+            raise TypeError(f"where is of type {type(where).__name__}; pass a dict or a function of the metadata")
+        if rerank is not None and not callable(getattr(rerank, "predict", None)):
+            raise TypeError(f"rerank is of type {type(rerank).__name__}, without predict; pass a CrossEncoder")
+        asked = list(rows_of(queries, "queries"))
+        if not asked:
+            return []
+        vectors = None if by == "words" else np.asarray(self.model.encode_query(asked), np.float32)
+        with self._lock:
+            with self._documents.transaction():
+                loaded = self._followed(words=by != "meaning")
+            allowed = loaded.allowed(where)
+            hits = []
+            wide = max(depth, CANDIDATES) if by == "hybrid" else depth
+            if by != "meaning":
+                hits.append(loaded.by_words(asked, wide, allowed))
+            if vectors is not None:
+                hits.append(loaded.by_meaning(vectors, wide, allowed, similarity, passages == "mean"))
+            best = fuse(*hits, top_k=depth, method="weighted", weights=WEIGHTS) if by == "hybrid" else hits[0]
+            with self._documents.transaction():
+                found = results(loaded, self._documents, best, vectors, similarity)
+        return found if rerank is None else reranked(rerank, asked, found, k)
+
+
+def _settings(model: SentenceEncoder) -> dict[str, Any]:
+    """What the vectors of an index depend on."""
+    return {
+        "model": digest_of_model(model),
+        "similarity": model.similarity_fn_name,
+        "truncate_dim": model.truncate_dim,
+        "prompts": dict(model.prompts),
+        "default_prompt_name": model.default_prompt_name,
+    }

@@ -1,0 +1,452 @@
+"""An index of documents finds what its parts find, and its folder is whole at any moment."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sbert import SentenceEncoder
+from sbert.chunking import split
+from sbert.search import HybridIndex, Index, IndexHits, Lexical, Result, documents, fuse, hybrid_index
+
+RNG = np.random.default_rng(0)
+WORDS = "cat dog lake boat tax law river winter fox hill bread moon train music paper stone".split()
+TEXTS = [" ".join(RNG.choice(WORDS, size)) for size in RNG.integers(1, 12, 120)]
+METADATA = [{"year": 2000 + row % 5, "tags": ["a", "b"][: row % 3], "url": f"u{row}"} for row in range(120)]
+QUERIES = ["the cat on the lake", "tax law", "moon", "nothing of this"]
+
+# A child replaces all documents again and again, and is killed.
+KILLER = """
+import os, random, signal, sys, time
+import numpy as np
+from sbert import SentenceEncoder
+from sbert.search import HybridIndex, hybrid_index
+hybrid_index.digest_of_model = lambda model: ""
+model, rng = SentenceEncoder(device="cpu"), random.Random(0)
+model.encode_document = lambda texts: np.full((len(texts), 256), float(texts[0].split()[1]), np.float32)
+model.encode_query = lambda texts: np.ones((len(texts), 256), np.float32)
+ids = list(range(500))
+HybridIndex(model, sys.argv[1]).add(["version 1"] * 500, ids)
+for kill in range(8):
+    child = os.fork()
+    if not child:
+        index, version = HybridIndex(model, sys.argv[1]), 1
+        while True:
+            version += 1
+            index.update([f"version {version}"] * 500, ids)
+    time.sleep(rng.uniform(0.05, 0.2))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    index = HybridIndex(model, sys.argv[1])
+    [found] = index.search("version", 500)
+    version = int(found[0].text.split()[1])
+    vectors = index._loaded.vectors
+    whole = {result.text for result in found} == {f"version {version}"} and (vectors == version).all()
+    print("whole" if whole and sorted(result.id for result in found) == ids else "broken", version, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def model() -> SentenceEncoder:
+    return SentenceEncoder(device="cpu")
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the hash of all weights."""
+    monkeypatch.setattr(hybrid_index, "digest_of_model", lambda model: model[0].__class__.__name__)
+
+
+def plain(model: SentenceEncoder, texts: list[str], names: Any, by: str, language: str | None = None) -> IndexHits:
+    """What the parts of the index find together."""
+    index, lexical = Index(), Lexical(language=language)
+    index.add(model.encode_document(texts), names)
+    lexical.add(texts, names)
+    words, meaning = lexical.search(QUERIES, 1000), index.search(model.encode_query(QUERIES), 1000)
+    both = fuse(words, meaning, top_k=1000, method="weighted", weights=[0.6, 0.4])
+    return {"words": words, "meaning": meaning, "hybrid": both}[by]
+
+
+def compare(index: HybridIndex, expected: IndexHits, by: str, where: Any = None, allowed: Any = None) -> None:
+    """The results are the best of ``expected`` that are allowed."""
+    for row, scores, ids in zip(index.search(QUERIES, 7, by=by, where=where), *expected, strict=True):
+        wanted = [
+            (name, score)
+            for name, score in zip(ids.tolist(), scores.tolist(), strict=True)
+            if (allowed is None or name in allowed) and (score or by != "words")
+        ]
+        assert [(each.id, each.score) for each in row] == wanted[:7]
+
+
+@pytest.mark.parametrize("strings", [False, True])
+def test_search_is_that_of_its_parts(model: SentenceEncoder, strings: bool, tmp_path: Path) -> None:
+    """However documents were added, updated and removed, by this index or another one of the same folder."""
+    names: list[Any] = [f"d{row}\0" for row in range(120)] if strings else list(range(120))
+    index = HybridIndex(model, tmp_path / "new" / "index", language="english")
+    other = HybridIndex(model, tmp_path / "new" / "index")
+    low = 0
+    for writer, size in ((index, 1), (other, 0), (other, 60), (index, 59)):
+        part = slice(low, low + size)
+        writer.add(TEXTS[part], names[part] if strings else None, METADATA[part])
+        low += size
+        other.search("a query")  # Follows every change.
+    for each in (index, other):
+        for by in ("words", "meaning", "hybrid"):
+            compare(each, plain(model, TEXTS, names, by, "english"), by)
+    index.remove(names[10:40])
+    other.update(["a new text", "moon"], [names[3], names[2]])
+    assert other.search("a new text", 1)[0][0].metadata == METADATA[3]
+    texts = [*TEXTS[:2], *TEXTS[4:10], *TEXTS[40:], "a new text", "moon"]
+    kept = [*names[:2], *names[4:10], *names[40:], names[3], names[2]]
+    again = HybridIndex(model, str(tmp_path / "new" / "index"), language="english")
+    for each in (index, other, again):
+        assert (len(each), names[2] in each, names[10] in each, True in each) == (90, True, False, False)
+        for by in ("words", "meaning", "hybrid"):
+            compare(each, plain(model, texts, kept, by, "english"), by)
+    again.remove(names[40:])
+    if not strings:
+        again.add("one more")
+        assert 120 in index  # Ids are not used again.
+
+
+def test_filters(model: SentenceEncoder) -> None:
+    index = HybridIndex(model)
+    index.add(TEXTS, metadata=METADATA)
+    expected = plain(model, TEXTS, None, "meaning")
+    words = plain(model, TEXTS, None, "words")
+    for where, test in (
+        ({"year": 2003}, lambda own: own["year"] == 2003),
+        ({"year": {2001, 2002, "x"}, "tags": ["a"]}, lambda own: own["year"] in (2001, 2002) and own["tags"] == ["a"]),
+        (lambda own: "b" in own["tags"] and np.bool_(True), lambda own: "b" in own["tags"]),
+        ({"tags": {"a"}}, lambda own: False),
+        ({"month": None}, lambda own: False),
+        ({"year": set()}, lambda own: False),
+        ({}, lambda own: True),
+    ):
+        allowed = {row for row, own in enumerate(METADATA) if test(own)}
+        compare(index, expected, "meaning", where, allowed)
+        compare(index, words, "words", where, allowed)
+        found = index.search(QUERIES, 200, where=where)
+        assert {result.id for row in found for result in row} == allowed
+        assert all(result.metadata == METADATA[result.id] for row in found for result in row)
+    found[0][0].metadata["tags"].append("changed by the caller")
+    assert index.search(QUERIES, 200)[0][0].metadata == METADATA[found[0][0].id]
+    index.remove([5])
+    index.add("no metadata")
+    assert [len(row) for row in index.search(QUERIES, 9, where=lambda own: own.get("url") in ("u5", "u6"))] == [1] * 4
+
+
+def test_passages(model: SentenceEncoder) -> None:
+    """Each belongs to the characters that it is said to come from, and documents are compared by them."""
+    long = [". ".join(TEXTS[low : low + 10]) + "." for low in range(0, 60, 10)]
+    texts = [*long, "cat", "", " \n "]
+    index = HybridIndex(model)
+    index.add(texts[:4], chunk=16)
+    index.add(texts[4:], chunk=16)
+    chunks = [*split(model, texts, 16), (7, 0, 0), (8, 0, 3)]
+    assert len(chunks) > 12
+    scores = model.similarity(
+        model.encode_query(QUERIES), model.encode_document([texts[row][a:b] for row, a, b in chunks])
+    )
+    for passages, reduce in (("best", np.max), ("mean", np.mean)):
+        expected = np.array(
+            [
+                [reduce([s for s, c in zip(own, chunks, strict=True) if c[0] == row]) for row in range(9)]
+                for own in scores
+            ]
+        )
+        for k in (1, 3, 20):
+            found = index.search(QUERIES, k, by="meaning", passages=passages)
+            for own, row_scores, passage_scores in zip(found, expected, scores, strict=True):
+                np.testing.assert_allclose([each.score for each in own], -np.sort(-row_scores)[:k], atol=1e-6)
+                np.testing.assert_allclose(
+                    [row_scores[each.id] for each in own], [each.score for each in own], atol=1e-6
+                )
+                for each in own:
+                    best = max((s, c) for s, c in zip(passage_scores, chunks, strict=True) if c[0] == each.id)[1]
+                    assert (each.start, each.end) == best[1:]
+                    assert each.text == texts[each.id][each.start : each.end]
+    [[first, *_]] = index.search(TEXTS[34], by="words")
+    assert (first.text, first.start, first.end) == (texts[first.id], 0, len(texts[first.id]))
+    index.update([long[0]], [0], chunk=None)
+    assert next(each for each in index.search(QUERIES[0])[0] if each.id == 0).end == len(long[0])
+    np.testing.assert_array_equal(index._loaded.counts, [*(sum(c[0] == n for c in chunks) for n in range(1, 9)), 1])
+
+
+def test_reranking(model: SentenceEncoder) -> None:
+    class Longest:
+        pairs: list[tuple[str, str]]
+
+        def predict(self, pairs: list[tuple[str, str]]) -> np.ndarray:
+            self.pairs = pairs
+            return np.array([len(text) for _, text in pairs], np.float32)
+
+    index, longest = HybridIndex(model), Longest()
+    assert index.search(QUERIES, rerank=longest) == [[]] * 4
+    index.add(TEXTS)
+    before, found = index.search(QUERIES, 30), index.search(QUERIES, 5, rerank=longest, candidates=30)
+    assert longest.pairs == [(query, each.text) for query, row in zip(QUERIES, before, strict=True) for each in row]
+    for old, new in zip(before, found, strict=True):
+        wanted = sorted(old, key=lambda each: -len(each.text))[:5]
+        assert new == [each._replace(score=len(each.text)) for each in wanted]
+    longest.predict = lambda pairs: np.ones((len(pairs), 2))  # type: ignore[method-assign, assignment]
+    with pytest.raises(ValueError, match=r"rerank gives scores of shape \(\d+, 2\)"):
+        index.search("cat", rerank=longest)
+
+
+def test_what_is_empty_or_does_not_fit(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:
+    for index in (HybridIndex(model), HybridIndex(model, tmp_path / "index")):
+        for by in ("words", "meaning", "hybrid"):
+            assert index.search(["a", ""], by=by) == [[], []]
+        assert (index.search([]), len(index), 0 in index) == ([], 0, False)
+        index.add([])
+        index.add(["\udcff half of a pair \0", "b"], ["\udcff", "b\0"], [{"\udcff": "\udcff"}, {"x": None}])
+        assert index.search("half", 1, where={"\udcff": "\udcff"})[0][0][2] == "\udcff half of a pair \0"
+        assert index.search("c", by="words") == [[]]
+        cycle: dict[str, Any] = {}
+        cycle["itself"] = cycle
+        for given, error, message in (
+            ((["a", 5],), TypeError, r"documents\[1\] is of type int"),
+            ((["a"],), ValueError, "the ids of this index are strings; pass ids="),
+            ((["a", "b"], ["c"]), ValueError, "1 ids and 2 documents were given; pass one id for each document"),
+            ((["a"], ["b\0"]), ValueError, "is in the index already"),
+            ((["a", "c"], iter(["c", "c"])), ValueError, "given twice"),
+            ((["a"], [1]), TypeError, "pass only one type of ids"),
+            ((["a"], "c"), TypeError, "ids='c' is of type str"),
+            ((["a"], ["c"], {"x": 1}), TypeError, "metadata is of type dict; pass a list"),
+            ((["a"], ["c"], []), ValueError, "0 metadata and 1 documents were given"),
+            *(
+                ((["a"], ["c"], [wrong]), ValueError, r"metadata\[0\]=.* is not a dict that JSON can hold")
+                for wrong in ({1: 2}, {"x": (1,)}, {"x": float("nan")}, {"x": {1}}, {"x": 1, 2: 3}, None, ["x"], cycle)
+            ),
+            ((["a"], ["c"], None, 0), ValueError, "max_tokens=0"),
+        ):
+            with pytest.raises(error, match=message):
+                index.add(*given)
+            assert len(index) == 2
+        with pytest.raises(KeyError, match="'c' is not an id of the index"):
+            index.update(["a", "c"], ["b\0", "c"])
+        with pytest.raises(ValueError, match="given twice"):
+            index.update(["a", "c"], ["b\0", "b\0"])
+        with pytest.raises(TypeError, match="ids is None"):
+            index.update(["a"], None)  # type: ignore[arg-type]
+        with pytest.raises(KeyError, match="'c' is not an id of the index; nothing was removed"):
+            index.remove(["b\0", "c"])
+        with pytest.raises(TypeError, match="pass a list of ids"):
+            index.remove("b\0")
+        for options, error, message in (
+            ({"by": "x"}, ValueError, "by='x' is unknown; pass one of 'hybrid', 'words', 'meaning'"),
+            ({"passages": "x"}, ValueError, "passages='x'"),
+            ({"top_k": 0}, ValueError, "top_k=0"),
+            ({"candidates": 0, "rerank": model}, ValueError, "candidates=0"),
+            ({"rerank": model}, TypeError, "rerank is of type SentenceEncoder, without predict; pass a CrossEncoder"),
+            ({"where": ["x"]}, TypeError, "where is of type list; pass a dict or a function"),
+            ({"filter": {}}, TypeError, "takes no argument 'filter'"),
+        ):
+            with pytest.raises(error, match=message):
+                index.search("a", **options)
+        index.remove([])
+        index.remove(["b\0", "\udcff"])
+        assert index.search(["a", ""]) == [[], []]
+        index.close()
+        with pytest.raises(ValueError, match="is closed; open it again"):
+            len(index)
+    with pytest.raises(TypeError, match="model must be a SentenceEncoder, not of type PosixPath"):
+        HybridIndex(tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="language='klingon' is unknown"):
+        HybridIndex(model, tmp_path / "klingon", language="klingon")
+    assert not (tmp_path / "klingon").exists()
+
+
+def test_folders_of_others(model: SentenceEncoder, tmp_path: Path) -> None:
+    HybridIndex(model, tmp_path / "index", language="english")
+    shorter = SentenceEncoder(device="cpu", truncate_dim=64)
+    with pytest.raises(ValueError, match="was created with truncate_dim=None, not 64; pass the same model"):
+        HybridIndex(shorter, tmp_path / "index")
+    with pytest.raises(ValueError, match="was created with language='english', not 'german'"):
+        HybridIndex(model, tmp_path / "index", language="german")
+    changed = SentenceEncoder(device="cpu")
+    next(iter(changed.parameters())).data[0, 0] += 1
+    with pytest.raises(ValueError, match=r"was created with model='\w+, not '\w+; pass the same model"):
+        HybridIndex(changed, tmp_path / "index")
+    index = HybridIndex(shorter)
+    index.add("text")
+    shorter.truncate_dim = 32
+    with pytest.raises(ValueError, match="the vectors have dim 32, those in the index 64; set truncate_dim"):
+        index.add("text")
+    assert len(index) == 1
+    (tmp_path / "notes").mkdir()
+    HybridIndex(model, tmp_path / "notes").close()  # An empty folder is taken.
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"contains 'notes\.txt', which is not part of an index"):
+        HybridIndex(model, tmp_path / "mine")
+    with pytest.raises(ValueError, match="is a file"):
+        HybridIndex(model, tmp_path / "mine" / "notes.txt")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "mine", "notes"]
+
+
+def test_removed_texts_are_gone(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:
+    index = HybridIndex(model, tmp_path / "a folder?#%41\udcff")
+    index.add([*TEXTS, "secret"], metadata=[*METADATA, {"also": "hidden"}])
+    file = tmp_path / "a folder?#%41\udcff" / "documents.sqlite"
+    assert all(word in file.read_bytes() for word in (b"secret", b"hidden"))
+    index.remove([120])
+    assert not any(word in file.read_bytes() for word in (b"secret", b"hidden"))
+    file.rename(tmp_path / "moved")
+    for change in (lambda: index.add("text"), lambda: index.search("text")):
+        with pytest.raises(FileNotFoundError, match="was deleted or replaced since it was opened; open the index aga"):
+            change()
+
+
+def test_a_full_disk(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:
+    index = HybridIndex(model, tmp_path / "index")
+    index.add(TEXTS)
+    before = index.search(QUERIES)
+    index._documents._connection.execute("PRAGMA max_page_count = 1")  # No more than there are.
+    for change in (
+        lambda: index.add([f"long {'text ' * 50}"] * 900),
+        lambda: index.update(["text " * 50] * 120, range(120)),
+    ):
+        with pytest.raises(OSError, match=r"documents\.sqlite: database or disk is full; nothing was changed"):
+            change()
+        for each in (index, HybridIndex(model, tmp_path / "index")):
+            assert each.search(QUERIES) == before
+    index._documents._connection.execute("PRAGMA max_page_count = 99999")
+    index.add("one more")
+    assert len(HybridIndex(model, tmp_path / "index")) == 121
+
+
+def test_another_process_is_busy(
+    model: SentenceEncoder, tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "_PATIENCE", 0.05)
+    index = HybridIndex(model, tmp_path / "index")
+    connection = sqlite3.connect(tmp_path / "index" / "documents.sqlite", isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    with pytest.raises(OSError, match="database is locked; nothing was changed"):
+        index.add("text")
+    assert index.search("text") == [[]]  # What is there can be read.
+    connection.execute("ROLLBACK")
+    connection.close()
+    index.add("text")
+    assert len(index) == 1
+
+
+def test_removed_by_another_during_a_search(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:
+    index, other = HybridIndex(model, tmp_path / "index"), HybridIndex(model, tmp_path / "index")
+    index.add(["a cat", "the cat", "no cat"])
+
+    def removing(metadata: dict[str, Any]) -> bool:
+        other.remove([1])
+        return not metadata
+
+    assert {each.id for each in index.search("cat", where=removing)[0]} == {0, 2}
+    assert len(index) == 2
+
+
+def test_memory_runs_out(model: SentenceEncoder, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next call reads what is stored."""
+    index = HybridIndex(model)
+    index.add(TEXTS[:50])
+    index.search("cat")
+    index.add(TEXTS[50:])
+    with monkeypatch.context() as patched:
+        patched.setattr(Lexical, "add", lambda *_: (_ for _ in ()).throw(MemoryError))
+        with pytest.raises(MemoryError):
+            index.search("cat")
+    compare(index, plain(model, TEXTS, None, "hybrid"), "hybrid")
+
+
+def flipped(path: Path, count: int) -> Iterator[None]:
+    """Damage one place of a file after another."""
+    whole = path.read_bytes()
+    for place in np.random.default_rng(1).choice(len(whole), count, replace=False).tolist():
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        yield
+    for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        yield
+
+
+def test_damage_is_never_a_wrong_result(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:
+    index = HybridIndex(model, tmp_path / "index")
+    index.add(TEXTS[:40], metadata=METADATA[:40])
+    index.remove([1, 2])
+    vectors = model.encode_query(QUERIES)
+    expected, refused = index.search(QUERIES), 0
+    index.close()
+    model.encode_query = lambda texts: vectors  # type: ignore[method-assign, assignment]
+    for _ in flipped(tmp_path / "index" / "documents.sqlite", 120):
+        try:
+            assert HybridIndex(model, tmp_path / "index").search(QUERIES) == expected
+        except (ValueError, OSError) as error:
+            assert "documents.sqlite" in str(error)
+            refused += 1
+    del model.encode_query
+    assert refused > 30
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("DELETE FROM documents WHERE row = 1", "documents are missing"),
+        ("UPDATE documents SET row = 9 WHERE row = 1", "(document 9 is not what was written|documents are missing)"),
+        ("UPDATE documents SET text = 'other' WHERE row = 1", "document 1 is not what was written"),
+        ("UPDATE documents SET vectors = zeroblob(1024) WHERE row = 1", "document 1 is not what was written"),
+        ("UPDATE about SET content = '{}'", "its description is not what was written"),
+        ("DELETE FROM about", "its description is not what was written"),
+        ("DROP TABLE about", "no such table: about"),
+        ("DROP TABLE documents", "no such table: documents"),
+    ],
+)
+def test_changed_by_others(model: SentenceEncoder, tmp_path: Path, quick: None, statement: str, message: str) -> None:
+    index = HybridIndex(model, tmp_path / "index")
+    index.add(TEXTS[:3])
+    index.search("cat")
+    connection = sqlite3.connect(tmp_path / "index" / "documents.sqlite")
+    with connection:
+        connection.execute(statement)
+    connection.close()
+    for opened in (lambda: index, lambda: HybridIndex(model, tmp_path / "index")):
+        with pytest.raises(ValueError, match=f"is damaged: .*{message}.*; restore the folder from a copy"):
+            opened().search("cat")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes to kill")
+def test_killed_during_changes(tmp_path: Path) -> None:
+    result = subprocess.run([sys.executable, "-c", KILLER, str(tmp_path / "index")], capture_output=True, text=True)
+    found = [line.split() for line in result.stdout.splitlines()]
+    assert len(found) == 8, result.stderr
+    assert {whole for whole, _ in found} == {"whole"}
+    assert len({version for _, version in found}) > 1
+
+
+def test_threads_and_children(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:
+    index = HybridIndex(model, tmp_path / "index")
+    index.add(TEXTS[:100])
+    expected = index.search(QUERIES)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda row: (index.add(f"zebra {row}"), index.search(QUERIES, where={}))[1], range(8)))
+    assert len(index) == 108
+    assert {result.id for result in index.search("zebra", 8)[0]} == set(range(100, 108))
+    assert len(found) == 8
+    index.remove(range(100, 108))
+    assert index.search(QUERIES) == expected
+    if hasattr(os, "fork"):
+        child = os.fork()
+        if not child:
+            index.add("of the child")
+            os._exit(0 if index.search("child", 1)[0][0].text == "of the child" else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert index.search("child", 1)[0] == [Result(108, 1.0, "of the child", 0, 12, {})]
