@@ -77,9 +77,9 @@ share the work: ``torchrun --nproc-per-node 2 -m sbert evaluate …``.
 ## Which model, which search?
 
 ``sbert recommend --data FOLDER`` measures what you can use on what you search: each model of ``--models`` (default:
-the model of the library and those in the cache of the hub), BM25, both together, and reranking by cross-encoders. The
-folder has queries with judgments in BEIR's layout. Without queries, a file or folder of texts will do: the titles
-(``--title``) or the first sentences become the queries, which favours search by words. One table has nDCG@10 with its
-interval, recall, time and memory. The advice below it names a winner only if the difference is more than chance, and
-ends with what to run.
+the model of the library and those in the cache of the hub), BM25, both together, and reranking by cross-encoders and
+by late interaction. The folder has queries with judgments in BEIR's layout. Without queries, a file or folder of texts
+will do: the titles (``--title``) or the first sentences become the queries, which favours search by words. One table
+has nDCG@10 with its interval, recall, time and memory. The advice below it names a winner only if the difference is
+more than chance, and ends with what to run.
 """

@@ -5,6 +5,7 @@
 | the best texts of a corpus for a query | ``semantic_search``, or ``Index`` if texts come and go |
 | texts with the words of a query (BM25) | ``Lexical``; results of both in one: ``fuse`` |
 | documents by words and meaning, with filters, on disk | ``HybridIndex`` |
+| rankings of what was found by the vectors of tokens | ``LateInteraction`` |
 | all pairs of similar texts | ``paraphrase_mining``; only the best pair: ``most_similar_pair`` |
 | groups of texts that mean the same | ``cluster``, with ``topic_words`` to name them; ``community_detection`` |
 | training rows with hard negatives | ``mine_hard_negatives`` |
@@ -93,7 +94,8 @@ of ``chunk`` tokens, each with a vector; a result is the best passage, with its 
 >>> bridges[0][0].id, bridges[0][0].start, bridges[0][0].text
 (4, 26, 'The city has many bridges.')
 
-``where=`` takes a dict or a function of the metadata, and ``rerank=`` a ``CrossEncoder``, which sorts the best 100.
+``where=`` takes a dict or a function of the metadata, and ``rerank=`` a ``CrossEncoder`` or ``LateInteraction(model)``,
+which sorts the best 100.
 Vectors, ids and metadata are held in memory, texts are not. What this costs: ``python -m
 tests.benchmarks.hybrid_index``.
 
@@ -150,6 +152,7 @@ from sbert.search.fusion import fuse
 from sbert.search.hard_negatives import mine_hard_negatives
 from sbert.search.hybrid_index import HybridIndex
 from sbert.search.index import Index, IndexHits
+from sbert.search.late_interaction import LateInteraction
 from sbert.search.lexical import Lexical
 from sbert.search.paraphrase_mining import Pair, Pairs, most_similar_pair, paraphrase_mining
 from sbert.search.results import Result
@@ -161,6 +164,7 @@ __all__ = [
     "Hits",
     "Index",
     "IndexHits",
+    "LateInteraction",
     "Lexical",
     "fuse",
     "HybridIndex",

@@ -20,7 +20,8 @@ from sbert.search.documents import Documents, Stored, as_json, encoded, metadata
 from sbert.search.fusion import CANDIDATES, WEIGHTS, fuse
 from sbert.search.lexical import Lexical
 from sbert.search.passages import Passages, Where
-from sbert.search.results import Reranker, Result, reranked, results
+from sbert.search.reranking import Reranker
+from sbert.search.results import Result, reranked, results
 from sbert.search.store import Id
 from sbert.storage.processes import Lock
 
@@ -245,8 +246,8 @@ class HybridIndex:
             where: Which documents may be found: a dict of fields of the metadata, each with a value or a set of values;
                 or a function of the metadata that returns a bool and changes nothing. Scores of words do not depend
                 on it.
-            rerank: A ``CrossEncoder``, or another object with ``predict``; it sorts the best documents by a score of
-                the query and the best passage.
+            rerank: A ``CrossEncoder``, ``LateInteraction``, or another object with ``predict``; it sorts the best
+                documents by a score of the query and the best passage.
             candidates: How many documents per query are reranked, at least ``top_k``.
             passages: The score of a document by meaning is that of its ``"best"`` passage, or the ``"mean"`` of all.
 
@@ -268,7 +269,9 @@ class HybridIndex:
         if not (where is None or callable(where) or isinstance(where, Mapping)):
             raise TypeError(f"where is of type {type(where).__name__}; pass a dict or a function of the metadata")
         if rerank is not None and not callable(getattr(rerank, "predict", None)):
-            raise TypeError(f"rerank is of type {type(rerank).__name__}, without predict; pass a CrossEncoder")
+            raise TypeError(
+                f"rerank is of type {type(rerank).__name__}, without predict; pass a CrossEncoder or LateInteraction"
+            )
         asked = list(rows_of(queries, "queries"))
         if not asked:
             return []

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from itertools import chain, islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from sbert.search.documents import Documents
 from sbert.search.index import IndexHits
 from sbert.search.passages import Passages
+from sbert.search.reranking import Reranker, reranked_scores
 from sbert.search.store import Id
 
 
@@ -34,14 +34,6 @@ class Result(NamedTuple):
     start: int
     end: int
     metadata: dict[str, Any]
-
-
-class Reranker(Protocol):
-    """What ``rerank=`` takes: a ``CrossEncoder``, or another object that scores pairs of a query and a text."""
-
-    def predict(self, pairs: list[tuple[str, str]], /) -> npt.NDArray[np.float32]:
-        """One score per pair."""
-        ...
 
 
 def results(
@@ -83,9 +75,10 @@ def results(
 
 def reranked(rerank: Reranker, queries: list[str], results: list[list[Result]], k: int) -> list[list[Result]]:
     """The best k results of each query by the scores of a reranker."""
-    pairs = [(query, each.text) for query, own in zip(queries, results, strict=True) for each in own]
-    scores = np.asarray(rerank.predict(pairs) if pairs else [], np.float32)
-    if scores.shape != (len(pairs),):
-        raise ValueError(f"rerank gives scores of shape {scores.shape} for {len(pairs)} pairs; pass one with one each")
-    scored = map(lambda each, score: each._replace(score=score), chain.from_iterable(results), scores.tolist())
-    return [sorted(islice(scored, len(own)), key=lambda each: -each.score)[:k] for own in results]
+    texts = [[each.text for each in own] for own in results]
+    first = [np.array([each.score for each in own], np.float32) for own in results]
+    found = []
+    for own, scores in zip(results, reranked_scores(rerank, queries, texts, first), strict=True):
+        best = np.argsort(-scores, kind="stable")[:k]
+        found.append([own[place]._replace(score=float(scores[place])) for place in best])
+    return found

@@ -17,7 +17,7 @@ import pytest
 
 from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.cli.main import main
-from sbert.cli.recommend import collection, models, show
+from sbert.cli.recommend import collection, comparison, models, show
 from sbert.cli.recommend.systems import System, Trial
 from sbert.data import read_retrieval
 from sbert.evaluation import RetrievalEvaluator, ndcg_at
@@ -130,6 +130,22 @@ def test_reranking_orders_the_first_by_score() -> None:
     assert found.ndcg.tolist() == pytest.approx([1, 1 / np.log2(5), 0])
     assert (found.recall, found.model_bytes, found.index_bytes) == (pytest.approx(2 / 3), 13, 4.0)
     assert found.query_seconds > base.query_seconds
+
+
+def test_late_interaction_of_the_best_encoder(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Shortest:
+        def __init__(self, encoder: SentenceEncoder) -> None:
+            assert encoder.get_sentence_embedding_dimension() == 16
+
+        def predict(self, pairs: list[tuple[str, str]]) -> np.ndarray:
+            return np.array([-len(document) for _, document in pairs], np.float32)
+
+    monkeypatch.setattr(comparison, "LateInteraction", Shortest)
+    code, out, _ = run("--data @data --models @encoder --json --quiet")
+    found = by_name(out)
+    (name,) = (name for name in found if "late interaction" in name)
+    size = found["encoder"]["model_bytes"]
+    assert (code, found[name]["kind"], found[name]["model_bytes"]) == (0, "reranked", size)
 
 
 # ------------------------------------------------------------------------------------------------------- the queries

@@ -15,10 +15,12 @@ from sbert.cli.recommend.systems import System, Trial, weights
 from sbert.cross_encoder import CrossEncoder
 from sbert.encoder import SentenceEncoder
 from sbert.pipeline.progress import progress_bar
+from sbert.search import LateInteraction
 from sbert.storage import hub
 from sbert.storage.files import one_line
 
 Result = TypeVar("Result")
+_LATE = "late interaction"
 
 
 class Comparison:
@@ -38,7 +40,7 @@ class Comparison:
         """Measure all systems, and fill ``systems`` and ``failed``."""
         encoders, rerankers, seconds = self._estimated(encoders, rerankers)
         queries, documents = len(self._collection.queries), len(self._collection.documents)
-        total = len(encoders) * documents + self._pairs * len(rerankers)
+        total = len(encoders) * documents + self._pairs * (len(rerankers) + bool(encoders))
         if not self._options.quiet:
             took = f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
             models = len(encoders) + len(rerankers)
@@ -67,6 +69,10 @@ class Comparison:
         base = max(self.systems, key=_quality)
         for model in rerankers:
             self._try(model.name, self._reranked, trial, base, model)
+        if vectors:
+            best = max(vectors, key=_quality)
+            if self._is_short(_LATE, self._pairs * best.document_seconds):
+                self._try(_LATE, self._late, trial, base, best)
 
     def _vectors(self, trial: Trial, model: Model) -> System:
         return trial.vectors(*model, self._encoder(model))
@@ -75,6 +81,13 @@ class Comparison:
         """The results of a system, ranked again by a cross-encoder."""
         reranker = self._reranker(model)
         return trial.reranked(base, *model, reranker, self._options.rerank, weights(reranker))
+
+    def _late(self, trial: Trial, base: System, best: System) -> System:
+        """The results of a system, ranked again by the token vectors of the best encoder."""
+        known, source = best in (base, *base.parts), str(best.model)
+        reranker = LateInteraction(self._encoder(Model(best.name, source)))
+        name, size = (_LATE, 0) if known else (f"{_LATE} of {best.name}", best.model_bytes)
+        return trial.reranked(base, name, source, reranker, self._options.rerank, size)
 
     def _try(self, name: str, measure: Callable[..., System], *arguments: Any) -> None:
         system = self._attempt(name, measure, *arguments)
@@ -116,7 +129,9 @@ class Comparison:
         trial = Trial(self._collection, lambda _: None)
         encoding = self._short(encoders, lambda model: trial.encoding_seconds(self._encoder(model)))
         ranking = self._short(rerankers, lambda model: self._pairs * trial.pair_seconds(self._reranker(model)))
-        return list(encoding), list(ranking), sum((*encoding.values(), *ranking.values()))
+        # Late interaction encodes what it reranks, in the worst case with the slowest encoder.
+        late = max(encoding.values(), default=0) / len(self._collection.documents) * self._pairs
+        return list(encoding), list(ranking), sum((late, *encoding.values(), *ranking.values()))
 
     def _short(self, models: list[Model], estimate: Callable[[Model], float]) -> dict[Model, float]:
         """The estimated seconds of the models that do not take too long."""

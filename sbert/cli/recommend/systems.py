@@ -19,6 +19,7 @@ from sbert.encoder import SentenceEncoder
 from sbert.evaluation import ndcg_at, recall_at
 from sbert.search import IndexHits, Lexical, fuse, semantic_search
 from sbert.search.fusion import CANDIDATES, WEIGHTS
+from sbert.search.reranking import fused_scores
 
 # Results that count for recall.
 _DEPTH = 100
@@ -139,7 +140,7 @@ class Trial:
         )
 
     def reranked(self, base: System, name: str, source: str, reranker: Any, top_k: int, size: int) -> System:
-        """Rank the best documents of a system again, by a reranker of ``size`` bytes."""
+        """Rank the best documents of a system again, by a cross-encoder or by late interaction, of ``size`` bytes."""
         ids, times = base.hits.ids.copy(), []
         options = _OPTIONS if getattr(reranker, "is_cross_encoder", False) else {}
         for row, query in enumerate(self._queries):
@@ -147,6 +148,7 @@ class Trial:
             own = first[first >= 0]
             if len(own):
                 scores = reranker.predict([(query, self._documents[place]) for place in own], **options)
+                scores = fused_scores(base.hits.scores[row, :top_k][first >= 0], scores, reranker)
                 own = own[np.argsort(-scores, kind="stable")]
             ids[row, :top_k] = [*own, *first[first < 0]]
             times.append(time.perf_counter() - before)

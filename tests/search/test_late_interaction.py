@@ -1,0 +1,121 @@
+"""Late interaction is MaxSim over token vectors, and rerankers with a weight are fused with the search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import SentenceEncoder
+from sbert.chunking import split
+from sbert.search import HybridIndex, LateInteraction, late_interaction
+from sbert.search.reranking import reranked_scores
+from tests import small
+
+QUERIES = ["a small boat", "the red fox", "seven green hills before the long winter"]
+DOCUMENTS = ["a boat on the lake", "the fox runs", "winter is long", "a small red boat", "the hills are green"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceEncoder:
+    return SentenceEncoder(small.bert(tmp_path_factory.mktemp("late") / "bert"), device="cpu")
+
+
+def tokens(model: SentenceEncoder, text: str) -> np.ndarray:
+    vectors = np.asarray(model.encode(text, output_value="token_embeddings"), np.float64)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def expected(model: SentenceEncoder, query: str, passages: list[str]) -> float:
+    """The definition, in float64."""
+    document = [token for passage in passages for token in tokens(model, passage)]
+    return float(np.mean([max(float(one @ other) for other in document) for one in tokens(model, query)]))
+
+
+def test_scores_are_those_of_the_definition(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late_interaction, "_STEP", 2)
+    pairs = [(query, document) for query in QUERIES for document in DOCUMENTS]
+    order = np.random.default_rng(0).permutation(len(pairs)).tolist()
+    found = LateInteraction(model).predict([pairs[place] for place in order])
+    assert found.dtype == np.float32
+    for place, score in zip(order, found.tolist(), strict=True):
+        query, document = pairs[place]
+        assert score == pytest.approx(expected(model, query, [document]), abs=1e-6)
+
+
+def test_each_text_is_read_once(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, encode = [], SentenceEncoder.encode
+
+    def counted(self: SentenceEncoder, texts: Any, **options: Any) -> Any:
+        read.extend(texts)
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(SentenceEncoder, "encode", counted)
+    LateInteraction(model).predict([(query, document) for _ in range(2) for query in QUERIES for document in DOCUMENTS])
+    assert sorted(read) == sorted([*QUERIES, *DOCUMENTS])
+
+
+def test_a_long_document_is_read_whole(model: SentenceEncoder) -> None:
+    document = " ".join(["the red fox runs over seven green hills."] * 30 + ["a small boat."])
+    passages = [chunk.text([document]) for chunk in split(model, [document])]
+    assert len(passages) > 1
+    score = LateInteraction(model).predict([("a small boat", document)])[0]
+    assert score == pytest.approx(expected(model, "a small boat", passages), abs=1e-6)
+
+
+def test_nothing_and_no_tokens(model: SentenceEncoder) -> None:
+    late = LateInteraction(model)
+    assert late.predict([]).shape == (0,)
+    assert late.predict([("boat", "  "), ("boat", "")]).tolist() == [0, 0]
+    assert late.predict([("", "boat")]).shape == (1,)
+
+
+def test_wrong_input(model: SentenceEncoder) -> None:
+    late = LateInteraction(model)
+    with pytest.raises(ValueError, match="pair 1 is 'boat'; pass a query and a document"):
+        late.predict([("boat", "lake"), "boat"])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"pairs\[0\] is of type int"):
+        late.predict([("boat", 3)])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="model must be a SentenceEncoder"):
+        LateInteraction("model")  # type: ignore[arg-type]
+    for weight in (-0.1, 1.1):
+        with pytest.raises(ValueError, match="pass 0 to 1"):
+            LateInteraction(model, weight=weight)
+
+
+def test_scores_are_fused_by_weight(model: SentenceEncoder) -> None:
+    texts, first = [DOCUMENTS[:3], [], DOCUMENTS], [np.array([9, 4, 5], "f4"), np.empty(0, "f4"), np.ones(5, "f4")]
+    late = LateInteraction(model, weight=0.3)
+    found = reranked_scores(late, QUERIES, texts, first)
+    second = late.predict([(QUERIES[0], text) for text in DOCUMENTS[:3]])
+    scaled = (second - second.min()) / np.ptp(second)
+    np.testing.assert_allclose(found[0], 0.7 * np.array([1, 0, 0.2]) + 0.3 * scaled, atol=1e-6)
+    assert found[1].shape == (0,)
+    assert found[2].max() == pytest.approx(0.3)  # All were equal before.
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
+def test_an_index_is_reranked(model: SentenceEncoder, weight: float) -> None:
+    index, late = HybridIndex(model), LateInteraction(model, weight=weight)
+    index.add(DOCUMENTS)
+    before = index.search(QUERIES, 4)
+    found = index.search(QUERIES, 2, rerank=late, candidates=4)
+    texts, first = [[each.text for each in own] for own in before], [np.array([e.score for e in own]) for own in before]
+    for old, new, scores in zip(before, found, reranked_scores(late, QUERIES, texts, first), strict=True):
+        best = np.argsort(-scores, kind="stable")[:2]
+        assert [each.id for each in new] == [old[place].id for place in best]
+        assert [each.score for each in new] == pytest.approx(scores[best].tolist(), abs=1e-6)
+
+
+def test_halves_and_prompts(tmp_path: Any) -> None:
+    model = SentenceEncoder(small.bert(tmp_path / "bert"), device="cpu")
+    plain = LateInteraction(model).predict([("boat", "lake")])[0]
+    model.prompts = {"query": "the ", "document": "a "}
+    assert LateInteraction(model).predict([("boat", "lake")])[0] == pytest.approx(
+        expected(model, "the boat", ["a lake"]), abs=1e-6
+    )
+    assert LateInteraction(model).predict([("boat", "lake")])[0] != pytest.approx(plain, abs=1e-4)
+    model.to(torch.bfloat16)
+    assert np.isfinite(LateInteraction(model).predict([("boat", "lake")])).all()
