@@ -18,7 +18,14 @@ the passages and their vectors.
 
 By default each passage is encoded alone. With ``late=True`` the model reads the whole document first, and the passages
 are pooled from its token vectors ([late chunking](https://arxiv.org/abs/2409.04701)): the vector of "The city has many
-bridges" then knows that the city is Berlin.
+bridges" then knows that the city is Berlin. A document that is longer than the model's maximum length is read in
+windows that overlap by a few tokens.
+
+Late chunking takes 1.1 to 1.3 times as long as passages alone (``python -m tests.benchmarks.chunking``, passages of 60
+and 120 tokens, models that read 128 and 256); with models that read thousands of tokens, more, since the time of
+attention grows with the square of the length. On the long documents of TIME, all-MiniLM-L6-v2 finds more by
+the best passage: nDCG@10 times 100 is 67.3 for 62.8 with passages of 60 tokens, and 66.1 for 63.5 with 120 (the same,
+with ``--data``).
 
 ## Pitfalls
 

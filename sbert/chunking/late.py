@@ -22,8 +22,8 @@ from sbert.pipeline.progress import Report, Unknown, check_finite
 from sbert.pipeline.run import run
 from sbert.pipeline.tokenize import Tokens, prompt_length
 
-# Context on each side of the passages of a window: 1 / _PART of the window, and at most _CONTEXT tokens.
-_PART, _CONTEXT = 4, 256
+# Least context on each side of the passages of a window: 1 / _PART of the longest window, and at most _CONTEXT tokens.
+_PART, _CONTEXT = 32, 256
 # Pooling modes that use one token of the text, which most passages do not contain.
 _ONE_TOKEN = ("cls", "lasttoken")
 
@@ -186,7 +186,7 @@ def _window(passages: list[Passage], count: int, room: int) -> tuple[int, int, i
     fitting = 1
     while fitting < len(passages) and (end == count or passages[fitting][2] <= end - context):
         fitting += 1
-    return start, end, fitting
+    return start, min(end, passages[fitting - 1][2] + context), fitting
 
 
 def _own_tokens(tokens: TokenEmbeddings, read: Sequence[Window], prompt_tokens: int | None) -> TokenEmbeddings:

@@ -76,7 +76,7 @@ def test_no_dead_layers() -> None:
 
 def test_the_package_stays_small() -> None:
     """Lines of code: before adding some, look for what can go."""
-    assert sum(by_room().values()) <= 24_500
+    assert sum(by_room().values()) <= 25_000
     assert len([entry for entry in PACKAGE.iterdir() if entry.name not in NO_ROOMS]) <= 22
 
 
