@@ -1,91 +1,94 @@
-"""Train the default model: a small BERT that imitates a teacher's vectors of plain text.
+"""Train the default model: a small BERT that imitates a teacher's vectors of sentences, and then of passages.
 
 python -m examples.default_model.train --data FOLDER --output FOLDER [--teacher MODEL] [--smoke] [--device cuda]
     [--set NAME=VALUE ...]
 
-Reads the sentences of FOLDER (nli, captions, paraphrase, qqp, text_imdb, text_reuters21578), except those of the
-evaluation data sets. Writes OUTPUT/model, which sbert/default_model is a copy of, and OUTPUT/history.jsonl and
-OUTPUT/training.png. The student imitates the teacher's vectors of all sentences, and in a second part those of the
-sentences that describe pictures. An interrupted run continues where it stopped. --smoke runs everything on a small
+Reads the sentences and passages of FOLDER (nli, captions, paraphrase, qqp, text_imdb, text_reuters21578, passages),
+except those of the evaluation data sets. Writes OUTPUT/model, which sbert/default_model is a copy of, and
+OUTPUT/history.jsonl and OUTPUT/training.png. The training has three parts:
+
+1. all: the teacher's vectors of all sentences;
+2. descriptions: once more those of the sentences that describe pictures; OUTPUT/sentences is the model so far;
+3. passages: with a larger vocabulary, those of passages and of their titles and questions, beside some sentences.
+
+An interrupted run continues where it stopped, and keeps the teacher's vectors. --smoke runs everything on a small
 sample, in minutes.
 """
 
 import argparse
 import json
-import random
-import re
 import shutil
-from collections.abc import Iterator
+from hashlib import sha256
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from safetensors.torch import load_file
 from safetensors.torch import save as as_bytes
-from torch import Tensor, nn
-from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from examples.default_model.card import card
-from examples.paper.pretrain import HELD_OUT, cells, key, make_tokenizer
+from examples.default_model.imitation import Imitation, Together, make_student, neighbours, with_vocabulary
+from examples.default_model.texts import COLLECTIONS, DESCRIPTIONS, cached, clean, read_pairs, read_sentences
+from examples.paper.pretrain import cells, make_tokenizer
 from examples.shared import load
-from sbert import Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
-from sbert.data import read_sts
-from sbert.evaluation import SimilarityEvaluator
+from sbert import SentenceEncoder, Trainer, TrainingConfig
+from sbert.data import read_retrieval, read_sts
+from sbert.evaluation import RetrievalEvaluator, SimilarityEvaluator
 from sbert.visualization import training_curves
 
-SENTENCES = [
-    "captions/*_5cap.tsv.gz:caption1,caption2,caption3,caption4,caption5",
-    "captions/asset*.tsv.gz:original,simp0,simp1,simp2,simp3,simp4,simp5,simp6,simp7,simp8,simp9",
-    "nli/snli_train_subset.tsv.gz:premise,hypothesis",
-    "nli/mnli_train_ptbtok.tsv.gz:premise,hypothesis",
-    "nli/wanli_15k.tsv.gz:premise,hypothesis",
-    "nli/snli_counterfactual_cad.tsv.gz:premise,hypothesis",
-    "paraphrase/pan_train.tsv.gz:sentence1,sentence2",
-    "qqp/*.tsv:question1,question2",
-    "text_reuters21578/docs.tsv.gz:title",
-]
-DOCUMENTS = ["text_reuters21578/docs.tsv.gz:body", "text_imdb/*.tsv.gz:text"]
-# Captions and sentences derived from captions: plain, and often similar to each other.
-DESCRIPTIONS = [source for source in SENTENCES if source.startswith(("captions/*", "nli/snli"))]
-WORDS_OF = 3, 60  # Minimum and maximum number of words per sentence.
-PART = 50_000  # Sentences per file of vectors.
-FIXED = (
-    "words",
-    "most",
-    "seed",
-)  # Must not change between runs, like the teacher: cached files depend on them.
-PARTS = ("all", "descriptions")  # The two parts of the training.
+PART = 10_000  # Texts per file of vectors.
+# Must not change between runs, like the teacher: cached files depend on them.
+FIXED = ("words", "all_words", "most", "seed")
+PARTS = ("all", "descriptions", "passages")  # The parts of the training.
 EVERY = 500  # Steps between two evaluations, and two checkpoints.
 DIMS = (256, 128, 64)
-END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]*[A-Z0-9])")
 
 
-Row = tuple[str, np.ndarray]  # A sentence and its teacher vector.
+Row = tuple[str, np.ndarray]  # A text and its teacher vector.
 
 
 class Settings(NamedTuple):
     """The settings of the training."""
 
-    words: int = 20_000  # Size of the WordPiece vocabulary.
+    words: int = 20_000  # Size of the WordPiece vocabulary of the sentences.
+    all_words: int = 30_000  # Size of that of sentences and passages.
     layers: int = 3
     width: int = 256  # Dimension of the layers and the vectors.
     inner: int = 640  # Dimension of the feed-forward layers.
-    longest: int = 256  # Number of positions.
-    reads: int = 128  # max_seq_length of the saved model: texts longer than the training data get worse vectors.
+    longest: int = 256  # Number of positions, and max_seq_length.
     most: int | None = None  # Number of sentences; None means all.
     epochs: float = 3  # Epochs over all sentences.
     batch: int = 256
     rate: float = 1.5e-3
     last_epochs: float = 2  # Epochs over descriptions, and a quarter as many others.
     last_rate: float = 5e-4
-    weight: float = 30.0  # Weight of the similarities between sentences in the loss.
+    pairs: int | None = 110_000  # Number of passages.
+    beside: int = 150_000  # Number of sentences that are learned beside them.
+    pairs_epochs: float = 3  # Epochs over these.
+    pairs_batch: int = 128
+    pairs_rate: float = 1e-3
+    weight: float = 30.0  # Weight of the similarities between texts in the loss.
     seed: int = 0
 
 
-SMOKE = Settings(words=4000, layers=2, width=64, inner=256, most=20_000, epochs=2, batch=64, rate=3e-3, last_rate=1e-3)
+SMOKE = Settings(
+    words=4000,
+    all_words=5000,
+    layers=2,
+    width=64,
+    inner=256,
+    most=20_000,
+    epochs=2,
+    batch=64,
+    rate=3e-3,
+    last_rate=1e-3,
+    pairs=500,
+    beside=1000,
+    pairs_epochs=1,
+)
 
 
 def check_same(output: Path, settings: Settings, teacher: str) -> None:
@@ -98,58 +101,21 @@ def check_same(output: Path, settings: Settings, teacher: str) -> None:
         raise SystemExit(f"{output} was created with {known}; pass the same settings, or another folder")
 
 
-def clean(text: str) -> str:
-    """Normalize white space, also before punctuation."""
-    return re.sub(r" (?=[.,;:!?)])", "", " ".join(text.split()))
-
-
-def read(data: Path) -> Iterator[str]:
-    """Yield each sentence once, without those of the evaluation data sets."""
-    seen = measured_on(data)
-    least, most = WORDS_OF
-    whole = (text for text in cells(data, SENTENCES))
-    split = (sentence for text in cells(data, DOCUMENTS) for sentence in END.split(" ".join(text.split())))
-    for text in (text for some in (whole, split) for text in some):
-        text = clean(text)
-        mark = hash(key(text))
-        if least <= text.count(" ") + 1 <= most and mark not in seen:
-            seen.add(mark)
-            yield text
-
-
-def measured_on(data: Path) -> set[int]:
-    """Hashes of the sentences of all evaluation data sets."""
-    missing = [source for source in HELD_OUT if not any(data.glob(source.partition(":")[0]))]
-    if missing:
-        raise SystemExit(f"{data} lacks {', '.join(missing)}; without them, it could train on evaluation data")
-    return {hash(key(text)) for text in cells(data, HELD_OUT)}
-
-
-def sentences(data: Path, most: int | None, seed: int, file: Path) -> list[str]:
-    """The sentences in random order, cached in a file."""
-    if not file.exists():
-        found = list(read(data))
-        if not found:
-            raise SystemExit(f"{data} contains no sentences; pass the folder that contains captions, nli or text_imdb")
-        random.Random(seed).shuffle(found)
-        half = file.with_suffix(".half")
-        half.write_text("\n".join(found[:most]), encoding="utf-8")
-        half.rename(file)
-    return file.read_text(encoding="utf-8").split("\n")
-
-
 def taught(teacher: SentenceEncoder, texts: list[str], folder: Path) -> np.ndarray:
-    """The teacher's vectors, (texts, dim) float16; each part is cached in a file."""
+    """The teacher's vectors, (texts, dim) float16; those of each part of the texts are cached in a file."""
     folder.mkdir(exist_ok=True)
+    found = []
     for start in range(0, len(texts), PART):
-        path = folder / f"{start:09d}.npy"
+        part = texts[start : start + PART]
+        path = folder / f"{sha256(json.dumps(part).encode()).hexdigest()}.npy"
         if not path.exists():
-            vectors = teacher.encode(texts[start : start + PART], normalize_embeddings=True, on_truncate="ignore")
+            vectors = teacher.encode(part, normalize_embeddings=True, on_truncate="ignore")
             half = path.with_suffix(".half")
             with half.open("wb") as file:
                 np.save(file, vectors.astype(np.float16))
             half.rename(path)
-    return np.concatenate([np.load(path) for path in sorted(folder.glob("*.npy"))])
+        found.append(np.load(path))
+    return np.concatenate(found)
 
 
 def directions(vectors: np.ndarray, width: int, file: Path) -> np.ndarray:
@@ -161,51 +127,6 @@ def directions(vectors: np.ndarray, width: int, file: Path) -> np.ndarray:
         sample = vectors[:200_000].astype(np.float32)
         np.save(file, np.linalg.eigh(sample.T @ sample)[1][:, ::-1])
     return np.load(file)[:, :width].copy()
-
-
-class Imitation(nn.Module):
-    """The distance of the student's vectors and similarities from the teacher's.
-
-        loss = mean_i (1 - cos(s_i, t_i)) + weight * mean_ij (cos(s_i, s_j) - cos(t_i, t_j))^2
-
-    Args:
-        weight: Weight of the second term.
-
-    Shape:
-        sentence, labels: (rows, dim), the student's and the teacher's vectors. Output: scalar.
-    """
-
-    labels_are_vectors = True
-
-    def __init__(self, weight: float) -> None:
-        super().__init__()
-        self.weight = weight
-
-    def forward(self, sentence: Tensor, labels: Tensor) -> Tensor:
-        student, teacher = F.normalize(sentence, dim=1), F.normalize(labels, dim=1)
-        apart = student @ student.T - teacher @ teacher.T  # (rows, rows)
-        return (1 - (student * teacher).sum(1)).mean() + self.weight * apart.square().mean()
-
-
-def make_student(tokenizer: BertTokenizerFast, settings: Settings, pieces: np.ndarray) -> SentenceEncoder:
-    """A BERT with random weights; the word embeddings are the teacher's vectors of single words."""
-    torch.manual_seed(settings.seed)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=settings.width,
-        num_hidden_layers=settings.layers,
-        num_attention_heads=max(1, settings.width // 64),
-        intermediate_size=settings.inner,
-        max_position_embeddings=settings.longest,
-        hidden_dropout_prob=0.0,  # Each sentence is seen only a few times.
-        attention_probs_dropout_prob=0.0,
-    )
-    bert = BertModel(config, add_pooling_layer=False)
-    table = bert.get_input_embeddings().weight
-    start = torch.from_numpy(pieces).to(table)
-    with torch.no_grad():
-        table.copy_(start * (table.std() / start.std()))
-    return SentenceEncoder(Transformer(bert, tokenizer), Pooling("mean"), Normalize())
 
 
 def once_more(rows: list[Row], data: Path) -> list[Row]:
@@ -238,13 +159,92 @@ def dims_of(settings: Settings) -> list[int]:
     return [dim for dim in DIMS if dim <= settings.width]
 
 
-def write(student: SentenceEncoder, folder: Path, output: Path, reads: int) -> SentenceEncoder:
+def learn(
+    student: SentenceEncoder, rows: list[Row], data: Path, settings: Settings, folder: Path, **config: Any
+) -> None:
+    """One part of the training; continues what an interrupted run left in the folder."""
+    measured = {name: RetrievalEvaluator(*read_retrieval(data / place)) for name, place in COLLECTIONS.items()}
+    made = TrainingConfig(
+        folder,
+        dtype="bfloat16",
+        seed=settings.seed,
+        evaluate_every=EVERY,
+        checkpoint_every=EVERY,
+        keep=1,
+        evaluate_first=True,
+        metric="stsb_spearman",
+        **config,
+    )
+    evaluator = {"stsb": similarity_of(data, "dev"), **measured}
+    Trainer(student, rows, Imitation(settings.weight), made, evaluator=evaluator).fit(resume=True)
+
+
+def learn_sentences(
+    teacher: SentenceEncoder, texts: list[str], turn: np.ndarray, data: Path, output: Path, settings: Settings
+) -> SentenceEncoder:
+    """The first two parts; the model after them is kept in OUTPUT/sentences."""
+    folder = output / "sentences"
+    if not folder.exists():
+        tokenizer = make_tokenizer(texts, settings.words, output / "vocabulary")
+        tokenizer.model_max_length = settings.longest
+        words = [tokenizer.convert_ids_to_tokens(i).removeprefix("##") for i in range(len(tokenizer))]
+        pieces = teacher.encode(words, normalize_embeddings=True, show_progress_bar=False) @ turn
+        shape = settings.layers, settings.width, settings.inner, settings.longest
+        student = make_student(tokenizer, *shape, settings.seed, pieces).to(teacher.device)
+        vectors = taught(teacher, texts, output / "vectors").astype(np.float32) @ turn
+        rows = list(zip(texts, vectors, strict=True))
+        last = once_more(rows, data)
+        runs = ((rows, settings.epochs, settings.rate), (last, settings.last_epochs, settings.last_rate))
+        for part, (some, epochs, rate) in zip(PARTS, runs, strict=False):
+            how = {"epochs": epochs, "learning_rate": rate, "batch_size": settings.batch}
+            learn(student, some, data, settings, output / part, **how)
+        student.save(folder)
+    return SentenceEncoder(folder)
+
+
+def learn_passages(
+    student: SentenceEncoder,
+    teacher: SentenceEncoder,
+    texts: list[str],
+    turn: np.ndarray,
+    data: Path,
+    output: Path,
+    settings: Settings,
+) -> tuple[SentenceEncoder, int]:
+    """The third part; returns the model and the number of passages."""
+    every = cached(read_pairs, data, None, settings.seed, output / "pairs.jsonl")
+    tokenizer = make_tokenizer(chain(texts, *zip(*every, strict=True)), settings.all_words, output / "all_vocabulary")
+    tokenizer.model_max_length = settings.longest
+    student = with_vocabulary(student, tokenizer).to(teacher.device)
+    queries, passages = map(list, zip(*every[: settings.pairs], strict=True))
+    asked, found, plain = (
+        taught(teacher, some, output / "vectors").astype(np.float32) @ turn
+        for some in (queries, passages, texts[: settings.beside])
+    )
+    rows = list(zip(texts[: len(plain)], plain, strict=True))
+    for two in zip(zip(queries, asked, strict=True), zip(passages, found, strict=True), strict=True):
+        rows += two
+    learn(
+        student,
+        rows,
+        data,
+        settings,
+        output / PARTS[2],
+        epochs=settings.pairs_epochs,
+        learning_rate=settings.pairs_rate,
+        batch_size=settings.pairs_batch,
+        sampler=Together(len(plain), neighbours(found, settings.seed)),
+    )
+    return student, len(passages)
+
+
+def write(student: SentenceEncoder, folder: Path, output: Path, longest: int) -> SentenceEncoder:
     """Save the model with weights in float16, and the log and the curve of the training; return the model as loaded."""
     with torch.no_grad():
         for weight in student.parameters():
             weight.copy_(weight.half())
     shutil.rmtree(folder, ignore_errors=True)  # From an earlier run.
-    student.max_seq_length = reads
+    student.max_seq_length = longest
     student.to("cpu").save(folder)
     file = folder / "model.safetensors"
     halves = {name: weight.half() for name, weight in load_file(file).items()}
@@ -256,7 +256,7 @@ def write(student: SentenceEncoder, folder: Path, output: Path, reads: int) -> S
 
 
 def history(output: Path) -> list[dict[str, Any]]:
-    """The history of both parts of the training, with continuous step numbers."""
+    """The history of all parts of the training, with continuous step numbers."""
     entries: list[dict[str, Any]] = []
     for part in PARTS:
         before = entries[-1]["step"] if entries else 0
@@ -272,55 +272,33 @@ def main() -> None:
     settings = SMOKE if options.smoke else Settings()
     changed = dict(part.split("=", 1) for part in options.set)
     settings = settings._replace(**{name: json.loads(value) for name, value in changed.items()})
-    output: Path = options.output
+    output, data = options.output, options.data
     output.mkdir(parents=True, exist_ok=True)
     check_same(output, settings, options.teacher)
     print(settings, flush=True)
 
-    texts = sentences(options.data, settings.most, settings.seed, output / "sentences.txt")
-    tokenizer = make_tokenizer(texts, settings.words, output / "vocabulary")
-    tokenizer.model_max_length = settings.longest
-    teacher = load(options.teacher).to(options.device, torch.bfloat16)
-    vectors = taught(teacher, texts, output / "vectors")
-    turn = directions(vectors, settings.width, output / "directions.npy")
-    words = [tokenizer.convert_ids_to_tokens(i).removeprefix("##") for i in range(len(tokenizer))]
-    pieces = teacher.encode(words, normalize_embeddings=True, show_progress_bar=False) @ turn
-    rows = list(zip(texts, vectors.astype(np.float32) @ turn, strict=True))
-    student = make_student(tokenizer, settings, pieces).to(options.device)
-    last = once_more(rows, options.data)
-    print(f"{len(texts):,} sentences, {len(last):,} once more; a vocabulary of {len(tokenizer):,}", flush=True)
+    texts = cached(read_sentences, data, settings.most, settings.seed, output / "sentences.jsonl")
+    teacher = load(options.teacher, dtype="bfloat16").to(options.device)
+    sample = taught(teacher, texts[: settings.beside], output / "vectors")
+    turn = directions(sample, settings.width, output / "directions.npy")
+    first = learn_sentences(teacher, texts, turn, data, output, settings)
+    before = similarity_of(data, "dev")(first)["spearman"]
+    student, passages = learn_passages(first, teacher, texts, turn, data, output, settings)
 
-    dev = similarity_of(options.data, "dev")
-    before = dev(student)["spearman"]
-    runs = ((rows, settings.epochs, settings.rate), (last, settings.last_epochs, settings.last_rate))
-    for part, (some, epochs, rate) in zip(PARTS, runs, strict=True):
-        config = TrainingConfig(
-            output / part,
-            epochs=epochs,
-            learning_rate=rate,
-            batch_size=settings.batch,
-            dtype="bfloat16",
-            seed=settings.seed,
-            evaluate_every=EVERY,
-            checkpoint_every=EVERY,
-            keep=1,
-        )
-        Trainer(student, some, Imitation(settings.weight), config, evaluator=dev).fit(resume=True)
     command = ["python -m examples.default_model.train --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
     command += ["--set", *options.set] if options.set else []
     folder = output / "model"
-    after = dev(write(student, folder, output, settings.reads))["spearman"]
-    print(f"STSb dev: {100 * before:.2f} before, {100 * after:.2f} after")
+    after = similarity_of(data, "dev")(write(student, folder, output, settings.longest))["spearman"]
+    print(f"STSb dev: {100 * before:.2f} after the sentences, {100 * after:.2f} after the passages")
     text = card(
         folder,
-        options.data,
+        data,
         options.teacher,
         dims_of(settings),
         settings._asdict(),
         command=" ".join(command),
-        words_of=WORDS_OF,
         sentences=len(texts),
-        last=len(last),
+        passages=passages,
         before=100 * before,
         after=100 * after,
     )
