@@ -43,7 +43,7 @@ PART = 10_000  # Texts per file of vectors.
 # Must not change between runs, like the teacher: cached files depend on them.
 FIXED = ("words", "all_words", "most", "seed")
 PARTS = ("all", "descriptions", "passages")  # The parts of the training.
-EVERY = 500  # Steps between two evaluations, and two checkpoints.
+EVERY = 1000  # Steps between two evaluations, and two checkpoints.
 DIMS = (256, 128, 64)
 
 
@@ -66,8 +66,8 @@ class Settings(NamedTuple):
     last_epochs: float = 2  # Epochs over descriptions, and a quarter as many others.
     last_rate: float = 5e-4
     pairs: int | None = 110_000  # Number of passages.
-    beside: int = 150_000  # Number of sentences that are learned beside them.
-    pairs_epochs: float = 3  # Epochs over these.
+    beside: int = 250_000  # Number of sentences that are learned beside them.
+    pairs_epochs: float = 2.7  # Epochs over these.
     pairs_batch: int = 128
     pairs_rate: float = 1e-3
     weight: float = 30.0  # Weight of the similarities between texts in the loss.
