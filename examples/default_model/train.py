@@ -18,6 +18,7 @@ sample, in minutes.
 import argparse
 import json
 import shutil
+from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from itertools import chain
@@ -136,10 +137,13 @@ def once_more(rows: list[Row], data: Path) -> list[Row]:
     return last + [row for row in rows if row[0] not in described][: len(last) // 4]
 
 
-def similarity_of(data: Path, part: str) -> SimilarityEvaluator:
-    """The evaluator of a part of the STS benchmark, dev or test."""
-    rows = read_sts(data / "stsb" / f"{part}.tsv")
-    return SimilarityEvaluator(*([row[name] for row in rows] for name in ("first", "second", "label")))
+def figures(data: Path, student: SentenceEncoder) -> dict[str, float]:
+    """Spearman's correlation on the dev part of the STS benchmark, and nDCG@10 on the retrieval collections."""
+    rows = read_sts(data / "stsb" / "dev.tsv")
+    similarity = SimilarityEvaluator(*([row[name] for row in rows] for name in ("first", "second", "label")))
+    collections = {name: RetrievalEvaluator(*read_retrieval(data / place)) for name, place in COLLECTIONS.items()}
+    found = {name: evaluate(student)["ndcg@10"] for name, evaluate in collections.items()}
+    return {"STSb": similarity(student)["spearman"], **found}
 
 
 def arguments() -> argparse.Namespace:
@@ -163,7 +167,6 @@ def learn(
     student: SentenceEncoder, rows: list[Row], data: Path, settings: Settings, folder: Path, **config: Any
 ) -> None:
     """One part of the training; continues what an interrupted run left in the folder."""
-    measured = {name: RetrievalEvaluator(*read_retrieval(data / place)) for name, place in COLLECTIONS.items()}
     made = TrainingConfig(
         folder,
         dtype="bfloat16",
@@ -172,11 +175,10 @@ def learn(
         checkpoint_every=EVERY,
         keep=1,
         evaluate_first=True,
-        metric="stsb_spearman",
+        metric="STSb",
         **config,
     )
-    evaluator = {"stsb": similarity_of(data, "dev"), **measured}
-    Trainer(student, rows, Imitation(settings.weight), made, evaluator=evaluator).fit(resume=True)
+    Trainer(student, rows, Imitation(settings.weight), made, evaluator=partial(figures, data)).fit(resume=True)
 
 
 def learn_sentences(
@@ -282,13 +284,13 @@ def main() -> None:
     sample = taught(teacher, texts[: settings.beside], output / "vectors")
     turn = directions(sample, settings.width, output / "directions.npy")
     first = learn_sentences(teacher, texts, turn, data, output, settings)
-    before = similarity_of(data, "dev")(first)["spearman"]
+    before = figures(data, first)["STSb"]
     student, passages = learn_passages(first, teacher, texts, turn, data, output, settings)
 
     command = ["python -m examples.default_model.train --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
     command += ["--set", *options.set] if options.set else []
     folder = output / "model"
-    after = similarity_of(data, "dev")(write(student, folder, output, settings.longest))["spearman"]
+    after = figures(data, write(student, folder, output, settings.longest))["STSb"]
     print(f"STSb dev: {100 * before:.2f} after the sentences, {100 * after:.2f} after the passages")
     text = card(
         folder,

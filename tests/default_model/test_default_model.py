@@ -306,7 +306,7 @@ def test_a_short_run_learns(few: Path, tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     entries = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text(encoding="utf-8").splitlines()]
-    figures = [entry["evaluation"]["stsb_spearman"] for entry in entries if "evaluation" in entry]
+    figures = [entry["evaluation"]["STSb"] for entry in entries if "evaluation" in entry]
     losses = [entry["loss"] for entry in entries if "loss" in entry]
     print(f"\nSTSb dev {[f'{100 * figure:.1f}' for figure in figures]}, loss {losses[0]:.2f} to {losses[-1]:.2f}")
     assert figures[-1] >= figures[0] + 0.05
