@@ -213,7 +213,7 @@ def learn_passages(
     output: Path,
     settings: Settings,
 ) -> tuple[SentenceEncoder, int]:
-    """The third part; returns the model and the number of passages."""
+    """The third part; returns the best model on the STS benchmark's dev part, and the number of passages."""
     every = cached(read_pairs, data, None, settings.seed, output / "pairs.jsonl")
     tokenizer = make_tokenizer(chain(texts, *zip(*every, strict=True)), settings.all_words, output / "all_vocabulary")
     tokenizer.model_max_length = settings.longest
@@ -237,7 +237,7 @@ def learn_passages(
         batch_size=settings.pairs_batch,
         sampler=Together(len(plain), neighbours(found, settings.seed)),
     )
-    return student, len(passages)
+    return SentenceEncoder(output / PARTS[2] / "best"), len(passages)
 
 
 def write(student: SentenceEncoder, folder: Path, output: Path, longest: int) -> SentenceEncoder:
