@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from safetensors.torch import load_file
 
+from examples.default_model.imitation import TEMPERATURE
 from examples.default_model.texts import COLLECTIONS, SHARED
 from examples.shared import load
 from sbert import SentenceEncoder
@@ -63,7 +64,7 @@ For search, take its vectors and BM25 together (`sbert search --hybrid`, `Hybrid
 ```
 
 The student imitates the teacher's vectors and the similarities between them; nothing was labelled for it. It knows the
-teacher's vectors by {width} directions, the widest first: so the first dimensions hold the most. The training has three
+teacher's vectors by {width} directions, the widest first: so the first dimensions hold the most. The training has four
 parts:
 
 1. {sentences:,} sentences;
@@ -71,7 +72,9 @@ parts:
 3. {passages:,} passages of up to {longest} tokens, each with its title or question or first sentence, beside
    {beside:,} sentences. A batch has similar passages in it, so that the student learns to tell them apart. For this
    part the vocabulary grew from {words:,} to {all_words:,} pieces, made from all these texts; a new piece starts as the
-   mean of the old pieces that it consists of.
+   mean of the old pieces that it consists of;
+4. the texts of the third part again. Now the loss also compares how student and teacher rank the other texts of a
+   batch: the Kullback-Leibler divergence of the softmax of their similarities, at temperature {temperature}.
 
 The first two parts are the first edition of this model. The log and the curve are in the repository's
 examples/default_model. On the STS benchmark's dev part, {before:.1f} after the second part became {after:.1f}.
@@ -155,7 +158,7 @@ def card(
         command: The command of the training.
         sentences: Number of training sentences.
         passages: Number of training passages.
-        before: Spearman correlation on the STS benchmark's dev part before the third part.
+        before: Spearman correlation on the STS benchmark's dev part after the second part.
         after: The same after the training.
     """
     # In float32 on a CPU, so that another machine prints the same figures.
@@ -178,6 +181,7 @@ def card(
         before=before,
         after=after,
         shared=SHARED,
+        temperature=TEMPERATURE,
         parameters=sum(weight.numel() for weight in load_file(folder / "model.safetensors").values()) / 1e6,
         shorter=" or ".join(map(str, dims[1:])) or dims[0],
         least=dims[-1],

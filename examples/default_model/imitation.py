@@ -9,6 +9,7 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 from sbert import Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.training.sampling import Batch
 
+TEMPERATURE = 0.05  # Of the similarities in the loss of the ranking.
 NEIGHBOURS = 8  # Pairs whose passages are similar come in the same batch, at most so many together.
 
 
@@ -16,9 +17,13 @@ class Imitation(nn.Module):
     """The distance of the student's vectors and similarities from the teacher's.
 
         loss = mean_i (1 - cos(s_i, t_i)) + weight * mean_ij (cos(s_i, s_j) - cos(t_i, t_j))^2
+            + ranking * mean_i KL(softmax_j cos(t_i, t_j) / 0.05 || softmax_j cos(s_i, s_j) / 0.05),    j != i
+
+    The last term compares how student and teacher rank the other texts of the batch.
 
     Args:
         weight: Weight of the second term.
+        ranking: Weight of the third term.
 
     Shape:
         sentence, labels: (rows, dim), the student's and the teacher's vectors. Output: scalar.
@@ -26,14 +31,17 @@ class Imitation(nn.Module):
 
     labels_are_vectors = True
 
-    def __init__(self, weight: float) -> None:
+    def __init__(self, weight: float, ranking: float = 0.0) -> None:
         super().__init__()
-        self.weight = weight
+        self.weight, self.ranking = weight, ranking
 
     def forward(self, sentence: Tensor, labels: Tensor) -> Tensor:
         student, teacher = F.normalize(sentence, dim=1), F.normalize(labels, dim=1)
-        apart = student @ student.T - teacher @ teacher.T  # (rows, rows)
-        return (1 - (student * teacher).sum(1)).mean() + self.weight * apart.square().mean()
+        ours, theirs = student @ student.T, teacher @ teacher.T  # (rows, rows)
+        loss = (1 - (student * teacher).sum(1)).mean() + self.weight * (ours - theirs).square().mean()
+        itself = torch.eye(len(ours), dtype=torch.bool, device=ours.device)
+        found, expected = ((each / TEMPERATURE).masked_fill(itself, -1e4).log_softmax(1) for each in (ours, theirs))
+        return loss + self.ranking * F.kl_div(found, expected, log_target=True, reduction="batchmean")
 
 
 def make_student(

@@ -5,11 +5,12 @@ python -m examples.default_model.train --data FOLDER --output FOLDER [--teacher 
 
 Reads the sentences and passages of FOLDER (nli, captions, paraphrase, qqp, text_imdb, text_reuters21578, passages),
 except those of the evaluation data sets. Writes OUTPUT/model, which sbert/default_model is a copy of, and
-OUTPUT/history.jsonl and OUTPUT/training.png. The training has three parts:
+OUTPUT/history.jsonl and OUTPUT/training.png. The training has four parts:
 
 1. all: the teacher's vectors of all sentences;
 2. descriptions: once more those of the sentences that describe pictures; OUTPUT/sentences is the model so far;
-3. passages: with a larger vocabulary, those of passages and of their titles and questions, beside some sentences.
+3. passages: with a larger vocabulary, those of passages and of their titles and questions, beside some sentences;
+4. ranking: the same texts, and the order in which the teacher ranks those of a batch.
 
 An interrupted run continues where it stopped, and keeps the teacher's vectors. --smoke runs everything on a small
 sample, in minutes.
@@ -43,7 +44,7 @@ from sbert.visualization import training_curves
 PART = 10_000  # Texts per file of vectors.
 # Must not change between runs, like the teacher: cached files depend on them.
 FIXED = ("words", "all_words", "most", "seed")
-PARTS = ("all", "descriptions", "passages")  # The parts of the training.
+PARTS = ("all", "descriptions", "passages", "ranking")  # The parts of the training.
 EVERY = 1000  # Steps between two evaluations, and two checkpoints.
 DIMS = (256, 128, 64)
 
@@ -71,7 +72,10 @@ class Settings(NamedTuple):
     pairs_epochs: float = 2.7  # Epochs over these.
     pairs_batch: int = 128
     pairs_rate: float = 1e-3
+    ranking_epochs: float = 1.5  # Epochs over the same with the loss of the ranking.
+    ranking_rate: float = 7e-4
     weight: float = 30.0  # Weight of the similarities between texts in the loss.
+    ranking: float = 2.0  # Weight of the ranking in the loss of the last part.
     seed: int = 0
 
 
@@ -89,6 +93,7 @@ SMOKE = Settings(
     pairs=500,
     beside=1000,
     pairs_epochs=1,
+    ranking_epochs=1,
 )
 
 
@@ -164,7 +169,13 @@ def dims_of(settings: Settings) -> list[int]:
 
 
 def learn(
-    student: SentenceEncoder, rows: list[Row], data: Path, settings: Settings, folder: Path, **config: Any
+    student: SentenceEncoder,
+    rows: list[Row],
+    data: Path,
+    settings: Settings,
+    folder: Path,
+    ranking: float = 0.0,
+    **config: Any,
 ) -> None:
     """One part of the training; continues what an interrupted run left in the folder."""
     made = TrainingConfig(
@@ -178,7 +189,8 @@ def learn(
         metric="STSb",
         **config,
     )
-    Trainer(student, rows, Imitation(settings.weight), made, evaluator=partial(figures, data)).fit(resume=True)
+    loss = Imitation(settings.weight, ranking)
+    Trainer(student, rows, loss, made, evaluator=partial(figures, data)).fit(resume=True)
 
 
 def learn_sentences(
@@ -213,7 +225,7 @@ def learn_passages(
     output: Path,
     settings: Settings,
 ) -> tuple[SentenceEncoder, int]:
-    """The third part; returns the best model on the STS benchmark's dev part, and the number of passages."""
+    """The last two parts; returns the best model on the STS benchmark's dev part, and the number of passages."""
     every = cached(read_pairs, data, None, settings.seed, output / "pairs.jsonl")
     tokenizer = make_tokenizer(chain(texts, *zip(*every, strict=True)), settings.all_words, output / "all_vocabulary")
     tokenizer.model_max_length = settings.longest
@@ -226,18 +238,24 @@ def learn_passages(
     rows = list(zip(texts[: len(plain)], plain, strict=True))
     for two in zip(zip(queries, asked, strict=True), zip(passages, found, strict=True), strict=True):
         rows += two
-    learn(
-        student,
-        rows,
-        data,
-        settings,
-        output / PARTS[2],
-        epochs=settings.pairs_epochs,
-        learning_rate=settings.pairs_rate,
-        batch_size=settings.pairs_batch,
-        sampler=Together(len(plain), neighbours(found, settings.seed)),
-    )
-    return SentenceEncoder(output / PARTS[2] / "best"), len(passages)
+    for part, epochs, rate, ranking in (
+        (PARTS[2], settings.pairs_epochs, settings.pairs_rate, 0.0),
+        (PARTS[3], settings.ranking_epochs, settings.ranking_rate, settings.ranking),
+    ):
+        learn(
+            student,
+            rows,
+            data,
+            settings,
+            output / part,
+            ranking,
+            epochs=epochs,
+            learning_rate=rate,
+            batch_size=settings.pairs_batch,
+            sampler=Together(len(plain), neighbours(found, settings.seed)),
+        )
+        student = SentenceEncoder(output / part / "best", device=teacher.device)
+    return student, len(passages)
 
 
 def write(student: SentenceEncoder, folder: Path, output: Path, longest: int) -> SentenceEncoder:

@@ -22,7 +22,7 @@ bridges" then knows that the city is Berlin. A document that is longer than the 
 windows that overlap by a few tokens.
 
 Late chunking takes 1.1 to 1.3 times as long as passages alone (``python -m tests.benchmarks.chunking``, passages of 60
-and 120 tokens, models that read 128 and 256); with models that read thousands of tokens, more, since the time of
+and 120 tokens, models that read 256); with models that read thousands of tokens, more, since the time of
 attention grows with the square of the length. On the long documents of TIME, all-MiniLM-L6-v2 finds more by
 the best passage: nDCG@10 times 100 is 67.3 for 62.8 with passages of 60 tokens, and 66.1 for 63.5 with 120 (the same,
 with ``--data``).

@@ -17,6 +17,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from transformers import BertTokenizerFast
 
 import sbert
@@ -245,6 +246,23 @@ def test_batches_hold_each_text_once_and_similar_passages_together() -> None:
         asked = batch[(batch >= 100) & (batch % 2 == 0)]
         assert 60 <= len(batch) <= 64
         assert set(asked + 1) == {*batch[batch >= 100]} - {*asked}
+
+
+def test_the_loss_compares_vectors_similarities_and_ranks() -> None:
+    student, teacher = (
+        F.normalize(torch.randn(5, 8, generator=torch.Generator().manual_seed(i)), dim=1) for i in (0, 1)
+    )
+    cosine = sum(float(s @ t) for s, t in zip(student, teacher, strict=True)) / 5
+    apart = sum(float(student[i] @ student[j] - teacher[i] @ teacher[j]) ** 2 for i in range(5) for j in range(5)) / 25
+    divergence = 0.0
+    for i in range(5):
+        others = [j for j in range(5) if j != i]
+        p, q = (torch.softmax(each[others] @ each[i] / imitation.TEMPERATURE, 0) for each in (teacher, student))
+        divergence += float((p * (p / q).log()).sum()) / 5
+    plain, ranked = imitation.Imitation(30)(3 * student, teacher), imitation.Imitation(30, 2)(3 * student, teacher)
+    torch.testing.assert_close(plain, torch.tensor(1 - cosine + 30 * apart))
+    torch.testing.assert_close(ranked - plain, torch.tensor(2 * divergence))
+    assert imitation.Imitation(30, 2)(teacher, teacher) == pytest.approx(0, abs=1e-6)
 
 
 def test_a_larger_vocabulary_keeps_what_was_learned(own: SentenceEncoder, tmp_path: Path) -> None:
