@@ -63,7 +63,7 @@ For search, take its vectors and BM25 together (`sbert search --hybrid`, `Hybrid
 {command}
 ```
 
-The student imitates the teacher's vectors and the similarities between them; nothing was labelled for it. It knows the
+The student imitates the teacher's vectors and the similarities between them; no label is used. It knows the
 teacher's vectors by {width} directions, the widest first: so the first dimensions hold the most. The training has four
 parts:
 
@@ -73,8 +73,12 @@ parts:
    {beside:,} sentences. A batch has similar passages in it, so that the student learns to tell them apart. For this
    part the vocabulary grew from {words:,} to {all_words:,} pieces, made from all these texts; a new piece starts as the
    mean of the old pieces that it consists of;
-4. the texts of the third part again. Now the loss also compares how student and teacher rank the other texts of a
-   batch: the Kullback-Leibler divergence of the softmax of their similarities, at temperature {temperature}.
+4. the same texts, in {ranking_steps:,} steps. In every second step, the loss also compares how student and teacher rank
+   the other texts of the batch: the Kullback-Leibler divergence of the softmax of their similarities, at temperature
+   {temperature}. In the steps between, titles and questions learn to find their passages among those of the batch.
+
+The weights are the mean of those after the second, third and fourth part, which is better at similarity than the fourth
+alone, and not worse at retrieval.
 
 The first two parts are the first edition of this model. The log and the curve are in the repository's
 examples/default_model. On the STS benchmark's dev part, {before:.1f} after the second part became {after:.1f}.

@@ -10,7 +10,10 @@ OUTPUT/history.jsonl and OUTPUT/training.png. The training has four parts:
 1. all: the teacher's vectors of all sentences;
 2. descriptions: once more those of the sentences that describe pictures; OUTPUT/sentences is the model so far;
 3. passages: with a larger vocabulary, those of passages and of their titles and questions, beside some sentences;
-4. ranking: the same texts, and the order in which the teacher ranks those of a batch.
+4. ranking: the order in which the teacher ranks the texts of a batch; beside it, titles and questions learn to find
+   their passages.
+
+The weights are the mean of those after the second, third and fourth part.
 
 An interrupted run continues where it stopped, and keeps the teacher's vectors. --smoke runs everything on a small
 sample, in minutes.
@@ -19,6 +22,7 @@ sample, in minutes.
 import argparse
 import json
 import shutil
+from copy import deepcopy
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
@@ -39,6 +43,7 @@ from examples.shared import load
 from sbert import SentenceEncoder, Trainer, TrainingConfig
 from sbert.data import read_retrieval, read_sts
 from sbert.evaluation import RetrievalEvaluator, SimilarityEvaluator
+from sbert.losses import MultipleNegativesRankingLoss
 from sbert.visualization import training_curves
 
 PART = 10_000  # Texts per file of vectors.
@@ -72,10 +77,10 @@ class Settings(NamedTuple):
     pairs_epochs: float = 2.7  # Epochs over these.
     pairs_batch: int = 128
     pairs_rate: float = 1e-3
-    ranking_epochs: float = 1.5  # Epochs over the same with the loss of the ranking.
-    ranking_rate: float = 7e-4
+    ranking_steps: int = 2000  # Every second is of titles and questions with their passages.
+    ranking_rate: float = 4e-4
     weight: float = 30.0  # Weight of the similarities between texts in the loss.
-    ranking: float = 2.0  # Weight of the ranking in the loss of the last part.
+    ranking: float = 1.0  # Weight of the ranking in the loss of the last part.
     seed: int = 0
 
 
@@ -93,7 +98,7 @@ SMOKE = Settings(
     pairs=500,
     beside=1000,
     pairs_epochs=1,
-    ranking_epochs=1,
+    ranking_steps=20,
 )
 
 
@@ -168,20 +173,11 @@ def dims_of(settings: Settings) -> list[int]:
     return [dim for dim in DIMS if dim <= settings.width]
 
 
-def learn(
-    student: SentenceEncoder,
-    rows: list[Row],
-    data: Path,
-    settings: Settings,
-    folder: Path,
-    ranking: float = 0.0,
-    **config: Any,
-) -> None:
+def learn(student: SentenceEncoder, rows: Any, loss: Any, data: Path, folder: Path, **config: Any) -> None:
     """One part of the training; continues what an interrupted run left in the folder."""
     made = TrainingConfig(
         folder,
         dtype="bfloat16",
-        seed=settings.seed,
         evaluate_every=EVERY,
         checkpoint_every=EVERY,
         keep=1,
@@ -189,7 +185,6 @@ def learn(
         metric="STSb",
         **config,
     )
-    loss = Imitation(settings.weight, ranking)
     Trainer(student, rows, loss, made, evaluator=partial(figures, data)).fit(resume=True)
 
 
@@ -210,8 +205,8 @@ def learn_sentences(
         last = once_more(rows, data)
         runs = ((rows, settings.epochs, settings.rate), (last, settings.last_epochs, settings.last_rate))
         for part, (some, epochs, rate) in zip(PARTS, runs, strict=False):
-            how = {"epochs": epochs, "learning_rate": rate, "batch_size": settings.batch}
-            learn(student, some, data, settings, output / part, **how)
+            how = {"epochs": epochs, "learning_rate": rate, "batch_size": settings.batch, "seed": settings.seed}
+            learn(student, some, Imitation(settings.weight), data, output / part, **how)
         student.save(folder)
     return SentenceEncoder(folder)
 
@@ -225,11 +220,12 @@ def learn_passages(
     output: Path,
     settings: Settings,
 ) -> tuple[SentenceEncoder, int]:
-    """The last two parts; returns the best model on the STS benchmark's dev part, and the number of passages."""
+    """The last two parts; returns the model and the number of passages."""
     every = cached(read_pairs, data, None, settings.seed, output / "pairs.jsonl")
     tokenizer = make_tokenizer(chain(texts, *zip(*every, strict=True)), settings.all_words, output / "all_vocabulary")
     tokenizer.model_max_length = settings.longest
     student = with_vocabulary(student, tokenizer).to(teacher.device)
+    second = deepcopy(student)
     queries, passages = map(list, zip(*every[: settings.pairs], strict=True))
     asked, found, plain = (
         taught(teacher, some, output / "vectors").astype(np.float32) @ turn
@@ -238,24 +234,40 @@ def learn_passages(
     rows = list(zip(texts[: len(plain)], plain, strict=True))
     for two in zip(zip(queries, asked, strict=True), zip(passages, found, strict=True), strict=True):
         rows += two
-    for part, epochs, rate, ranking in (
-        (PARTS[2], settings.pairs_epochs, settings.pairs_rate, 0.0),
-        (PARTS[3], settings.ranking_epochs, settings.ranking_rate, settings.ranking),
-    ):
-        learn(
-            student,
-            rows,
-            data,
-            settings,
-            output / part,
-            ranking,
-            epochs=epochs,
-            learning_rate=rate,
-            batch_size=settings.pairs_batch,
-            sampler=Together(len(plain), neighbours(found, settings.seed)),
-        )
-        student = SentenceEncoder(output / part / "best", device=teacher.device)
-    return student, len(passages)
+    sampler = Together(len(plain), neighbours(found, settings.seed))
+    learn(
+        student,
+        rows,
+        Imitation(settings.weight),
+        data,
+        output / PARTS[2],
+        epochs=settings.pairs_epochs,
+        learning_rate=settings.pairs_rate,
+        batch_size=settings.pairs_batch,
+        sampler=sampler,
+        seed=settings.seed,
+    )
+    titled = [(query, text) for query, text in zip(queries, passages, strict=True) if not text.startswith(query)]
+    third, fourth = (SentenceEncoder(output / PARTS[2] / "best", device=teacher.device) for _ in range(2))
+    learn(
+        fourth,
+        {"texts": rows, "titled": titled},
+        {
+            "texts": Imitation(settings.weight, settings.ranking),
+            "titled": MultipleNegativesRankingLoss(symmetric=True),
+        },
+        data,
+        output / PARTS[3],
+        steps=settings.ranking_steps,
+        learning_rate=settings.ranking_rate,
+        batch_size={"texts": settings.pairs_batch, "titled": settings.pairs_batch // 2},
+        sampler={"texts": sampler, "titled": "no_duplicates"},
+        seed=settings.seed,
+    )
+    with torch.no_grad():
+        for weight, *others in zip(*(model.parameters() for model in (second, third, fourth)), strict=True):
+            weight.copy_(torch.stack([weight, *others]).mean(0))
+    return second, len(passages)
 
 
 def write(student: SentenceEncoder, folder: Path, output: Path, longest: int) -> SentenceEncoder:

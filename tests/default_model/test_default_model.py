@@ -140,9 +140,12 @@ def test_figures(own: SentenceEncoder, data: Path) -> None:
     found = {name: RetrievalEvaluator(*given)(own)["ndcg@10"] for name, given in collections.items()}
     found |= STSSuite(data)(own)
     print("\n" + ", ".join(f"{name} {100 * figure:.2f}" for name, figure in found.items()))
-    assert found["STSb"] >= 0.80
+    assert found["STSb"] >= 0.81
     assert found["SICK-R"] >= 0.75
-    assert np.mean([found[name] for name in ("STS12", "STS14", "STS15")]) >= 0.75
+    assert np.mean([found[name] for name in ("STS12", "STS14", "STS15")]) >= 0.77
+    assert found["Cranfield"] >= 0.45
+    assert found["CACM"] >= 0.40
+    assert found["TIME"] >= 0.54
     lines = (FOLDER / "README.md").read_text(encoding="utf-8").splitlines()
     head = next(number for number, line in enumerate(lines) if line.startswith("|  | STS12"))
     names, figures = (lines[line].strip("| ").split(" | ") for line in (head, head + 2))
