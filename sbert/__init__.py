@@ -71,9 +71,9 @@ the right one:
 
 ``SentenceEncoder()`` is ``sbert-mini``: for English, 9.6 million parameters in 20 MB, vectors of 256 dimensions, texts
 of up to 256 tokens. ``examples/default_model/train.py`` trained it on two cores in 3.8 hours: it imitates the vectors
-of all-MiniLM-L6-v2 on 1.57 million sentences and on 110,000 passages with their titles and questions, learns to find the
-passage of a title or question, and never sees a score or a label. ``sbert/default_model/README.md`` is its card, with
-the data, their terms, the settings and the limits.
+of all-MiniLM-L6-v2 on 1.57 million sentences and on 110,000 passages with their titles and questions, and learns to
+find the passage of a title or question. It never sees a score or a label. ``sbert/default_model/README.md`` is its
+card, with the data, their terms, the settings and the limits.
 
 | | STS12 | STS14 | STS15 | STSb | SICK-R | sentences per second |
 |---|---|---|---|---|---|---|
