@@ -70,10 +70,10 @@ the right one:
 ## The model of the library
 
 ``SentenceEncoder()`` is ``sbert-mini``: for English, 9.6 million parameters in 20 MB, vectors of 256 dimensions, texts
-of up to 256 tokens. ``examples/default_model/train.py`` trained it on two cores in 3.8 hours: it imitates the vectors
-of all-MiniLM-L6-v2 on 1.57 million sentences and on 110,000 passages with their titles and questions, and learns to
-find the passage of a title or question. It never sees a score or a label. ``sbert/default_model/README.md`` is its
-card, with the data, their terms, the settings and the limits.
+of up to 256 tokens. ``examples/default_model/train.py`` trained it on two cores, in stages of 3.8 hours in all: it
+imitates the vectors of all-MiniLM-L6-v2 on 1.57 million sentences and on 110,000 passages with their titles and
+questions, and learns to find the passage of a title or question. Scores and classes are not used.
+``sbert/default_model/README.md`` is its card, with the data, their terms, the settings and the limits.
 
 | | STS12 | STS14 | STS15 | STSb | SICK-R | sentences per second |
 |---|---|---|---|---|---|---|
@@ -84,8 +84,9 @@ Spearman times 100, by ``sbert evaluate --suite sts --data path/to/data``, on se
 training data; speed by ``python -m tests.benchmarks.default_model --data path/to/data``, in turns on two cores: 4.9
 times as fast.
 
-In search it is behind its teacher and, alone, behind BM25. With words, by ``sbert search --hybrid`` or ``HybridIndex``,
-it finds more than either. nDCG@10 times 100 (``python -m tests.benchmarks.hybrid --data path/to/data``):
+On average, its search is behind its teacher and, alone, behind BM25. With words, by ``sbert search --hybrid`` or
+``HybridIndex``, it finds more than either. nDCG@10 times 100 (``python -m tests.benchmarks.hybrid --data
+path/to/data``):
 
 | | Cranfield | CACM | TIME | mean |
 |---|---|---|---|---|

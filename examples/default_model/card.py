@@ -45,11 +45,13 @@ print(model.similarity(vectors, vectors))
 
 ## How good it is
 
-Similarity: Spearman's correlation of cosines with people's scores, times 100. No scored pair was trained on, and the
-sentences of these sets were taken out of what was. Retrieval: nDCG@10, times 100, of three collections: Cranfield
-(abstracts of aerodynamics), CACM (abstracts of computing) and TIME (news of 1963). They were used to choose the
-training, and passages that share {shared} words in a row with their documents were taken out of it. BM25 compares words
-as they are.
+Similarity: Spearman's correlation of cosines with human scores, times 100. No scored pair was trained on, and the
+sentences of these sets were removed from the training sentences. Retrieval: nDCG@10, times 100, of three collections:
+Cranfield (abstracts of aerodynamics), CACM (abstracts of computing) and TIME (news of 1963). Passages that share
+{shared} words in a row with their documents were removed from the training passages. BM25 compares words as they are,
+without stemming.
+
+All these sets were looked at when the training and the mean of the weights were chosen; expect a little less on others.
 
 {figures}
 
@@ -63,24 +65,24 @@ For search, take its vectors and BM25 together (`sbert search --hybrid`, `Hybrid
 {command}
 ```
 
-The student imitates the teacher's vectors and the similarities between them; no label is used. It knows the
-teacher's vectors by {width} directions, the widest first: so the first dimensions hold the most. The training has four
-parts:
+The student imitates the teacher's vectors and the similarities between them. The targets are the teacher's vectors,
+projected onto their first {width} principal directions, so that the first dimensions carry the most information. No
+scores or classes are used; the fourth part also uses which title or question belongs to which passage. The training has
+four parts:
 
 1. {sentences:,} sentences;
 2. once more those that say what is seen in a picture, and a quarter as many others;
 3. {passages:,} passages of up to {longest} tokens, each with its title or question or first sentence, beside
    {beside:,} sentences. A batch has similar passages in it, so that the student learns to tell them apart. For this
-   part the vocabulary grew from {words:,} to {all_words:,} pieces, made from all these texts; a new piece starts as the
-   mean of the old pieces that it consists of;
-4. the same texts, in {ranking_steps:,} steps. In every second step, the loss also compares how student and teacher rank
-   the other texts of the batch: the Kullback-Leibler divergence of the softmax of their similarities, at temperature
-   {temperature}. In the steps between, titles and questions learn to find their passages among those of the batch.
+   part the vocabulary grew from {words:,} to {all_words:,} tokens, made from all these texts; the embedding of a new
+   token starts as the mean of those of the old tokens that it consists of;
+4. a part of the same texts, in {ranking_steps:,} steps. In every second step, the loss also compares how student and
+   teacher rank the other texts of the batch: the Kullback-Leibler divergence of the softmax of their similarities, at
+   temperature {temperature}. In the steps between, titles and questions learn to find their passages among those of the
+   batch.
 
-The weights are the mean of those after the second, third and fourth part, which is better at similarity than the fourth
-alone, and not worse at retrieval.
-
-The first two parts are the first edition of this model. The log and the curve are in the repository's
+The weights are the mean of those after the second, third and fourth part. The third part gives its best evaluation on
+the STS benchmark's dev part, the fourth its last step. The log and the curve are in the repository's
 examples/default_model. On the STS benchmark's dev part, {before:.1f} after the second part became {after:.1f}.
 
 Made with {versions}.
@@ -107,34 +109,41 @@ terms of their own, and not all are free; if these bind you, train a model on ot
 | Reuters-21578 | research |
 | arXiv abstracts | CC0 1.0 (arXiv's metadata) |
 | Standard Ebooks: fiction and non-fiction | public domain, CC0 1.0 |
-| OpenStax textbooks | CC BY 4.0, older editions CC BY 3.0 |
+| OpenStax textbooks (access for free at openstax.org), as of before they became CC BY-NC-SA | CC BY 4.0, older \
+editions CC BY 3.0 |
 | Microsoft's documentation: C++, PowerShell, Office, Business Central, WSL | CC BY 4.0 |
 | MedQuAD questions and answers about health | CC BY 4.0 |
 | CRAFT, articles of biomedicine | CC BY, by article |
 | The Turing Way; Software Carpentry | CC BY 4.0 |
 | Wikinews | CC BY 2.5 |
-| Stack Exchange; Wikipedia's current events; ClapNQ; Dive into Deep Learning | CC BY-SA |
-| documentation of software in Debian; The Rust book | PSF, PostgreSQL, Apache 2.0, BSD, MIT, public domain |
+| Stack Exchange | CC BY-SA 2.5, 3.0, 4.0, by date |
+| Wikipedia's current events; Dive into Deep Learning | CC BY-SA 4.0 |
+| ClapNQ, dev part | Apache 2.0; its passages CC BY-SA 3.0 |
+| documentation of software in Debian; The Rust book | PSF, PostgreSQL, Apache 2.0, BSD, MIT, public domain; \
+Debian's handbook CC BY-SA 3.0 |
 | SciTLDR | Apache 2.0 |
-| laws of the District of Columbia, CFPB's regulations, State Department's history, digital.gov, 18F, NIST SP 800-63, \
-presidents' speeches, CIA's Factbook | public domain |
-| Encyclopaedia Britannica of 1911, public domain recipes | public domain |
+| laws of the District of Columbia, CFPB's regulations, State Department's history, 18F, NIST SP 800-63 (republished \
+courtesy of NIST), presidents' speeches | public domain |
+| digital.gov; CIA's Factbook | CC0 1.0 |
+| Encyclopaedia Britannica of 1911 | public domain |
+| public domain recipes | Unlicense |
 
 ## What it is for, and what not
 
 For comparing, searching and clustering English sentences and short passages where a small and quick model is wanted:
 first steps, tests, notebooks, machines without a GPU or a network.
 
-- English alone: words of other languages fall to pieces.
+- English only: words of other languages are split into many tokens.
 - It reads {longest} tokens of a text: split longer texts into passages.
-- Retrieval is behind its teacher's, and on some collections behind BM25's: see the table.
+- On Cranfield and TIME, its retrieval is behind that of its teacher and of BM25: see the table.
+- It is no fair test to measure it on ClapNQ, Natural Questions, SciTLDR, MedQuAD, Stack Exchange or Quora questions.
 - With `truncate_dim` below {width}, retrieval loses far more than similarity does: see the table.
 - llama.cpp's converter knows a tokenizer by the token ids of one test string, and does not know this vocabulary. Its
   normalizer and pre-tokenizer are those of BERT uncased, which the converter calls "jina-v2-en".
 - It has seen captions, reviews, questions, news, textbooks, law, health, software and old prose; hardly any code or
   chat.
 - Like its teacher, it says what texts are about; negation, numbers, and who does what to whom count for little.
-- What its texts hold against groups of people is in its vectors. It must not decide about persons.
+- The model has the biases of its training texts. Do not use it to make decisions about people.
 """
 
 

@@ -35,6 +35,10 @@ class Imitation(nn.Module):
         super().__init__()
         self.weight, self.ranking = weight, ranking
 
+    def extra_repr(self) -> str:
+        """The weights: a run with others does not continue."""
+        return f"weight={self.weight}, ranking={self.ranking}"
+
     def forward(self, sentence: Tensor, labels: Tensor) -> Tensor:
         student, teacher = F.normalize(sentence, dim=1), F.normalize(labels, dim=1)
         ours, theirs = student @ student.T, teacher @ teacher.T  # (rows, rows)

@@ -44,11 +44,10 @@ from sbert import SentenceEncoder, Trainer, TrainingConfig
 from sbert.data import read_retrieval, read_sts
 from sbert.evaluation import RetrievalEvaluator, SimilarityEvaluator
 from sbert.losses import MultipleNegativesRankingLoss
+from sbert.storage.atomic import write_text
 from sbert.visualization import training_curves
 
 PART = 10_000  # Texts per file of vectors.
-# Must not change between runs, like the teacher: cached files depend on them.
-FIXED = ("words", "all_words", "most", "seed")
 PARTS = ("all", "descriptions", "passages", "ranking")  # The parts of the training.
 EVERY = 1000  # Steps between two evaluations, and two checkpoints.
 DIMS = (256, 128, 64)
@@ -103,11 +102,11 @@ SMOKE = Settings(
 
 
 def check_same(output: Path, settings: Settings, teacher: str) -> None:
-    """Raise SystemExit if the sentences, vocabulary and vectors in a folder belong to other settings."""
+    """Raise SystemExit if what a folder contains was made with other settings."""
     file = output / "settings.json"
-    fixed = {"teacher": teacher, **{name: getattr(settings, name) for name in FIXED}}
+    fixed = {"teacher": teacher, **settings._asdict()}
     if not file.exists():
-        file.write_text(json.dumps(fixed), encoding="utf-8")
+        write_text(file, json.dumps(fixed))
     if (known := json.loads(file.read_text(encoding="utf-8"))) != fixed:
         raise SystemExit(f"{output} was created with {known}; pass the same settings, or another folder")
 
@@ -136,7 +135,9 @@ def directions(vectors: np.ndarray, width: int, file: Path) -> np.ndarray:
     """
     if not file.exists():  # Cached, because another machine may flip the sign of a direction.
         sample = vectors[:200_000].astype(np.float32)
-        np.save(file, np.linalg.eigh(sample.T @ sample)[1][:, ::-1])
+        half = file.with_suffix(".half.npy")
+        np.save(half, np.linalg.eigh(sample.T @ sample)[1][:, ::-1])
+        half.rename(file)
     return np.load(file)[:, :width].copy()
 
 
@@ -189,7 +190,7 @@ def learn(student: SentenceEncoder, rows: Any, loss: Any, data: Path, folder: Pa
 
 
 def learn_sentences(
-    teacher: SentenceEncoder, texts: list[str], turn: np.ndarray, data: Path, output: Path, settings: Settings
+    teacher: SentenceEncoder, texts: list[str], projection: np.ndarray, data: Path, output: Path, settings: Settings
 ) -> SentenceEncoder:
     """The first two parts; the model after them is kept in OUTPUT/sentences."""
     folder = output / "sentences"
@@ -197,10 +198,10 @@ def learn_sentences(
         tokenizer = make_tokenizer(texts, settings.words, output / "vocabulary")
         tokenizer.model_max_length = settings.longest
         words = [tokenizer.convert_ids_to_tokens(i).removeprefix("##") for i in range(len(tokenizer))]
-        pieces = teacher.encode(words, normalize_embeddings=True, show_progress_bar=False) @ turn
+        pieces = teacher.encode(words, normalize_embeddings=True, show_progress_bar=False) @ projection
         shape = settings.layers, settings.width, settings.inner, settings.longest
         student = make_student(tokenizer, *shape, settings.seed, pieces).to(teacher.device)
-        vectors = taught(teacher, texts, output / "vectors").astype(np.float32) @ turn
+        vectors = taught(teacher, texts, output / "vectors").astype(np.float32) @ projection
         rows = list(zip(texts, vectors, strict=True))
         last = once_more(rows, data)
         runs = ((rows, settings.epochs, settings.rate), (last, settings.last_epochs, settings.last_rate))
@@ -208,14 +209,14 @@ def learn_sentences(
             how = {"epochs": epochs, "learning_rate": rate, "batch_size": settings.batch, "seed": settings.seed}
             learn(student, some, Imitation(settings.weight), data, output / part, **how)
         student.save(folder)
-    return SentenceEncoder(folder)
+    return SentenceEncoder(folder, device=teacher.device)
 
 
 def learn_passages(
     student: SentenceEncoder,
     teacher: SentenceEncoder,
     texts: list[str],
-    turn: np.ndarray,
+    projection: np.ndarray,
     data: Path,
     output: Path,
     settings: Settings,
@@ -228,7 +229,7 @@ def learn_passages(
     second = deepcopy(student)
     queries, passages = map(list, zip(*every[: settings.pairs], strict=True))
     asked, found, plain = (
-        taught(teacher, some, output / "vectors").astype(np.float32) @ turn
+        taught(teacher, some, output / "vectors").astype(np.float32) @ projection
         for some in (queries, passages, texts[: settings.beside])
     )
     rows = list(zip(texts[: len(plain)], plain, strict=True))
@@ -312,12 +313,13 @@ def main() -> None:
     texts = cached(read_sentences, data, settings.most, settings.seed, output / "sentences.jsonl")
     teacher = load(options.teacher, dtype="bfloat16").to(options.device)
     sample = taught(teacher, texts[: settings.beside], output / "vectors")
-    turn = directions(sample, settings.width, output / "directions.npy")
-    first = learn_sentences(teacher, texts, turn, data, output, settings)
+    projection = directions(sample, settings.width, output / "directions.npy")
+    first = learn_sentences(teacher, texts, projection, data, output, settings)
     before = figures(data, first)["STSb"]
-    student, passages = learn_passages(first, teacher, texts, turn, data, output, settings)
+    student, passages = learn_passages(first, teacher, texts, projection, data, output, settings)
 
     command = ["python -m examples.default_model.train --data FOLDER --output FOLDER", *["--smoke"] * options.smoke]
+    command += ["--teacher", options.teacher] if options.teacher != "all-MiniLM-L6-v2" else []
     command += ["--set", *options.set] if options.set else []
     folder = output / "model"
     after = figures(data, write(student, folder, output, settings.longest))["STSb"]

@@ -38,8 +38,6 @@ def test_09_card_and_guide_say_what_few_dimensions_cost() -> None:
     column = header.index("Cranfield")
     figures = [float(row[column]) for row in (full, half, quarter)]
     assert figures[0] > figures[1] > figures[2]
-    for text in (card, guide):
-        assert "serve alone" not in text
     for figure in figures:
         assert f"{figure}" in guide
 
