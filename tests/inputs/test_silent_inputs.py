@@ -392,9 +392,9 @@ def test_10_the_model_of_the_library_says_what_it_does_not_know() -> None:
     own = [i for row in range(3) for i in tokens.ids[tokens.offsets[row] + 1 : tokens.offsets[row + 1] - 1]]
     share = np.mean(np.array(own) == model.tokenizer.unk_token_id)
     assert message.startswith(f"unknown tokens: {share:.0%} of the tokens of these sentences")
-    assert share > 0.7
+    assert share > 0.1
     assert told(lambda: model.encode(KOREAN)) == []  # Once a model.
-    assert len(told(lambda: SentenceEncoder(device="cpu").encode(KOREAN[1]))) == 1
+    assert len(told(lambda: SentenceEncoder(device="cpu").encode(KOREAN[::-1]))) == 1
 
 
 @pytest.mark.parametrize(

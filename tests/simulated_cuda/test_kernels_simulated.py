@@ -33,7 +33,8 @@ pytestmark = [pytest.mark.simulated_cuda, needs_triton]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 # One rounding of a correct result, and that of sums whose terms were rounded before.
 NEAR = {torch.float32: 1e-6, torch.bfloat16: 2**-8, torch.float16: 2**-11}
-SUMS = {torch.float32: 1e-6, torch.bfloat16: 2**-7, torch.float16: 2**-10}
+# In float32, the bound for sums of 128 terms: their order, and so their last bits, depends on the processor.
+SUMS = {torch.float32: 128 * 2**-24, torch.bfloat16: 2**-7, torch.float16: 2**-10}
 LENGTHS = [(1, 17, 0, 63, 64), (16, 3, 0), (0, 32, 17), (1,)]
 
 
