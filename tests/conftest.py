@@ -8,6 +8,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "true"
 # Small batches take as many threads as cores are free, and the number of threads changes the last digits.
 os.environ["OMP_NUM_THREADS"] = "1"
+# Processes of the tests do not wait for their threads by spinning.
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 import inspect
 from collections.abc import Callable, Iterator

@@ -14,7 +14,6 @@ import warnings
 from importlib import import_module
 from pathlib import Path
 
-import pdoc
 from torch import nn
 
 import sbert
@@ -134,6 +133,8 @@ def exists(name: str) -> bool:
 
 def render(folder: Path) -> list[str]:
     """Write the site, and return what is wrong with it."""
+    import pdoc
+
     pdoc.render.configure(docformat="markdown", template_directory=TEMPLATES)
     pdoc.render.env.filters["to_markdown"] = markdown
     # pdoc lists the names that a package imports, and these are imported late.

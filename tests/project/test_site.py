@@ -5,10 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-import pytest
 import torch
-
-pytest.importorskip("pdoc")
 
 from tests.project import render_site as site
 

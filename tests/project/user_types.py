@@ -1,4 +1,4 @@
-"""The types that users get, which mypy checks: see ``test_user_types``."""
+"""The types that users get: mypy checks this file with the package."""
 
 from __future__ import annotations
 
