@@ -7,7 +7,8 @@ similar direction. With vectors, comparing 10,000 sentences takes 10,000 runs of
 | guide | about |
 |---|---|
 | this page | encoding, prompts, the model of the library, coming from sentence-transformers |
-| ``sbert.pipeline`` | from one file to a cluster: resuming, devices, shards, Ray, many callers |
+| ``sbert.pipeline`` | many callers, several devices, the steps of a call |
+| ``sbert.vector_files`` | from one file to a cluster: resuming, shards, Ray, Dask, Spark |
 | ``sbert.search`` | search, index, paraphrase mining, clustering, hard negatives, int8 and bits |
 | ``sbert.chunking`` | long documents |
 | ``sbert.training`` | trainer, large batches, several processes, cross-encoders |
@@ -49,7 +50,7 @@ settings, and not on the other texts of the call. The options of ``encode``:
 | ``precision="ubinary"`` | one bit per dimension, eight to a byte |
 | ``ranges=`` of ``precision="int8"`` | one byte per dimension; ``sbert.search.calibrate`` computes the ranges |
 | ``on_truncate="error"`` | refuse sentences that are too long; the default warns once, with their number |
-| ``out="vectors.npy"`` | write to a file while reading, and go on after an interruption (``sbert.pipeline``) |
+| ``out="vectors.npy"`` | write to a file while reading, and go on after an interruption (``sbert.vector_files``) |
 | ``resume=False`` | with ``out=``: start anew |
 | ``shard=(3, 16)`` | with ``out=``: the fourth of 16 parts, for as many machines |
 | ``device=["cuda:0", "cuda:1"]`` | share the work between devices |

@@ -35,7 +35,7 @@ from sbert.storage.atomic import replacing
 from sbert.training import Trainer, TrainingConfig
 
 if TYPE_CHECKING:
-    from sbert.pipeline.processes import Processes
+    from sbert.pipeline.pool.processes import Processes
 
 
 class CrossEncoder(ScorerAliases, nn.Module):
@@ -274,7 +274,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
         on_device = convert_to_tensor or not convert_to_numpy
         make: Callable[..., Encoding] = Encoding
         if pool is not None:
-            from sbert.pipeline.pooled import PooledScores
+            from sbert.pipeline.pool.encoding import PooledScores
 
             make = partial(PooledScores, pool, chunk_size)
         job = make(self, batch_tokens, batch_size, on_device=on_device, deterministic=deterministic)

@@ -37,7 +37,7 @@ from sbert.storage.folders import read_whole
 
 if TYPE_CHECKING:  # What few calls need is imported by them: importing this must not take much longer than torch.
     from sbert.pipeline.batcher import Batcher
-    from sbert.pipeline.processes import Processes
+    from sbert.pipeline.pool.processes import Processes
 
 
 def _is_on(model: nn.Module, device: torch.device) -> bool:
@@ -340,7 +340,7 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         as_array = convert_to_numpy and not convert_to_tensor
         make: Callable[..., SentenceEncoding] = SentenceEncoding
         if pool is not None:
-            from sbert.pipeline.pooled import PooledEncoding
+            from sbert.pipeline.pool.encoding import PooledEncoding
 
             make = partial(PooledEncoding, pool, chunk_size)
         job = make(
@@ -360,13 +360,15 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         if out is not None:
             if output_value != "sentence_embedding" or not as_array or single:
                 raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
+            from sbert.vector_files.writing import write
+
             total = length_of(sentences)
             if total is not None and shard is not None:
-                from sbert.pipeline.stream import check_shard, rows_of_shard
+                from sbert.vector_files.stream import check_shard, rows_of_shard
 
                 total = rows_of_shard(total, check_shard(shard))
             with reporting(total, told=self._told) as report:
-                return job.to_file(sentences, out, report, resume, shard)
+                return cast("Encoded", write(job, sentences, out, report, resume, shard))
         if shard is not None:
             raise ValueError(f"shard={shard!r:.60} is a part of a file; pass out= as well")
         if kept := getattr(sentences, "keep", ()):

@@ -150,8 +150,8 @@ def _check(place: Path) -> None:
 
 def _key(model: SentenceEncoder, source: Path, texts: list[str], precision: str) -> dict[str, Any]:
     from sbert.inputs.devices import inference_dtype
-    from sbert.pipeline.fingerprint import digest_of_model
     from sbert.saving import verification
+    from sbert.vector_files.fingerprint import digest_of_model
 
     return {
         "format": "vectors of sbert search, version 5",

@@ -47,8 +47,8 @@ from sbert.inputs.devices import inference_dtype
 from sbert.inputs.extras import needed
 from sbert.inputs.texts import rows_of
 from sbert.integrations.loading import loaded
-from sbert.pipeline.fingerprint import digest_of_model
 from sbert.saving import verification
+from sbert.vector_files.fingerprint import digest_of_model
 
 # Rows that are encoded and written at once.
 _WINDOW = 16_384

@@ -1,39 +1,12 @@
-r"""From texts to vectors, and from one file to a cluster.
+"""From texts to vectors, in one process or several.
 
 | you have | use |
 |---|---|
 | texts in memory | ``model.encode(texts)`` |
-| files larger than memory, hours of work | ``encode(..., out=)``, which goes on after an interruption |
+| files larger than memory, hours of work | ``encode(..., out=)``: ``sbert.vector_files`` |
 | several GPUs or processors in a machine | ``model.pool(devices)`` |
-| several machines, and Slurm, Kubernetes or xargs | ``sbert encode --shard 3/16``, then ``sbert merge`` |
-| a cluster of Ray, Dask or Spark | ``sbert.integrations.ray``, ``dask`` or ``spark`` |
+| several machines, Ray, Dask, Spark | ``sbert.vector_files`` |
 | many clients, one text each | ``model.batcher()`` |
-
-## A file that is larger than memory
-
-``sbert.data.Texts`` reads text, JSONL, CSV, TSV and Parquet, compressed or not, from files, folders and patterns, and
-data sets of ``datasets``, one text after another. ``out=`` writes each window of vectors to the disk before the next:
-
->>> import os, tempfile
->>> from sbert.data import Texts
->>> folder = tempfile.mkdtemp()
->>> with open(f"{folder}/corpus.csv", "w", encoding="utf-8") as file:
-...     _ = file.write("id,text\n7,A cat sleeps.\n8,Taxes rise.\n")
->>> texts = Texts(f"{folder}/*.csv", column="text")
->>> vectors = model.encode(texts, out=f"{folder}/vectors.npy")  # a memory map
->>> vectors.shape, sorted(os.listdir(folder))
-((2, 384), ['corpus.csv', 'vectors.npy'])
-
-- A name that ends in ``.parquet`` makes a Parquet file, with the columns of ``Texts(..., keep=["id"])``; the name of a
-  folder, ``.npy`` files in it.
-- Until the end, the data is in ``vectors.npy.partial``, with a journal beside it. After a kill, a full disk or Ctrl-C,
-  **the same call goes on** where it was, and the file is the same to the last byte; with another number of threads or
-  devices, or ``batch_tokens="auto"``, but for rounding. With another model, other settings or another input, it is an
-  error that names the difference; ``resume=False`` starts anew.
-- A call whose file is finished writes it again; files of a folder and shards, which have a manifest, are kept.
-- A Parquet file needs the space twice, because its parts are joined at the end; so does merging shards.
-- ``precision="float16"``, ``"int8"`` or ``"ubinary"`` makes the file 2, 4 or 32 times smaller (``sbert.search``).
-- On the command line: ``sbert encode all-MiniLM-L6-v2 corpus/ --column text --keep id -o vectors.parquet``.
 
 ## Several devices in one machine
 
@@ -44,39 +17,6 @@ data sets of ``datasets``, one text after another. ``out=`` writes each window o
 Workers take windows of texts by demand, so a slow device does not hold up the others; one that dies is replaced, and
 its window done again. For one call, ``encode(texts, device=["cuda:0", "cuda:1"])`` and ``sbert encode --devices`` do
 the same.
-
-## Several machines: shards
-
-Texts are dealt to shards in stripes of 1,024 rows, so that a job needs only its index, counted from 0. Each shard is a
-file with a manifest; finished ones are skipped, and killed ones go on: run the command again until nothing is missing.
-
-```sh
-seq 0 15 | OMP_NUM_THREADS=1 xargs -P 4 -I{} sbert encode corpus/ --column text -o vectors.npy --shard {}/16
-sbatch --array=0-15 --wrap 'sbert encode corpus/ --column text -o vectors.npy --shard $SLURM_ARRAY_TASK_ID/16'
-# Kubernetes, completionMode: Indexed
-sh -c 'sbert encode corpus/ --column text -o vectors.npy --shard $JOB_COMPLETION_INDEX/16'
-
-sbert encode --status -o vectors.npy  # what is done, and what is missing
-sbert merge vectors.npy               # one file in the order of the texts, after all shards were checked
-```
-
->>> from sbert.pipeline import merge, status
->>> for index in range(2):  # each in a process or machine of its own
-...     _ = model.encode(texts, out=f"{folder}/all.npy", shard=(index, 2))
->>> [part.state for part in status(f"{folder}/all.npy")], merge(f"{folder}/all.npy").name
-(['done', 'done'], 'all.npy')
-
-Each shard reads all of the input and encodes its part. From about a hundred shards on, give each job files of its own.
-
-## Ray, Dask, Spark
-
-```sh
-sbert encode all-MiniLM-L6-v2 corpus/ --column text --keep id -o vectors/ --ray --gpus-per-actor 1 --cpus-per-actor 6
-```
-
-encodes Parquet files to Parquet files on all machines of a Ray cluster. Finished files are skipped, actors that die
-are restarted. For pipelines of your own, there are ``sbert.integrations.ray.Embed``, ``sbert.integrations.dask.embed``
-and ``sbert.integrations.spark.embed``. ``python -m tests.benchmarks.engines`` kills workers of each.
 
 ## Many clients
 
@@ -96,53 +36,6 @@ of machine, and takes longer:
 >>> bool((alone == model.encode(["Taxes rise.", "A cat sleeps."], deterministic=True)[1]).all())
 True
 
-## To a billion texts
-
-``python -m tests.benchmarks.billion`` prints these tables for 10⁹ texts of 17 tokens; ``--rate``, ``--texts`` and
-``--dims`` take your own figures. Hours are texts / rate / 3600, the cost is hours times a price. Rates of cores are
-measured (``--measure``), **those of GPUs are simulated**, as in ``sbert.backends``; prices per hour are assumptions.
-
-| one core or GPU, model | texts/s | hours, one | hours, 64 | cost |
-|---|---|---|---|---|
-| core, sbert-mini, float32 | 2,100 | 132.3 | 2.1 | $5 |
-| core, MiniLM, float32 | 480 | 578.7 | 9.0 | $23 |
-| core, MiniLM, bfloat16 | 790 | 351.6 | 5.5 | $14 |
-| core, BERT-base, bfloat16 | 130 | 2,136.8 | 33.4 | $85 |
-| T4, BERT-base (simulated) | 6,700 | 41.5 | 0.6 | $15 |
-| A100, BERT-base (simulated) | 64,000 | 4.3 | 0.1 | $9 |
-| H100, BERT-base (simulated) | 172,000 | 1.6 | 0.0 | $5 |
-
-A vector takes dimensions times bytes; in an HNSW graph with 32 links per row, as faiss builds it, 272 bytes more
-(``--check`` builds one and compares). Bytes per vector: all vectors, all in a graph:
-
-| dimensions | float32 | float16 | int8 | binary |
-|---|---|---|---|---|
-| 256 | 1,024 B: 1.02 TB, 1.30 TB | 512 B: 512 GB, 784 GB | 256 B: 256 GB, 528 GB | 32 B: 32 GB, 304 GB |
-| 384 | 1,536 B: 1.54 TB, 1.81 TB | 768 B: 768 GB, 1.04 TB | 384 B: 384 GB, 656 GB | 48 B: 48 GB, 320 GB |
-| 768 | 3,072 B: 3.07 TB, 3.34 TB | 1,536 B: 1.54 TB, 1.81 TB | 768 B: 768 GB, 1.04 TB | 96 B: 96 GB, 368 GB |
-| 1024 | 4,096 B: 4.10 TB, 4.37 TB | 2,048 B: 2.05 TB, 2.32 TB | 1,024 B: 1.02 TB, 1.30 TB | 128 B: 128 GB, 400 GB |
-
-The road:
-
-1. Write the corpus as Parquet files of 0.1 to 1 GB with an id, in row groups of 65,536 rows. Remove duplicates now.
-2. Encode a thousandth. Compare float16, int8 and binary with float32 on your queries, and choose dimension and
-   precision by that: they decide on every cost that follows (``sbert benchmark``, ``sbert.search``).
-3. Encode all of it by Ray or in shards, to files that stand beside those of the input, with their ids.
-4. Load the files into a database that divides its index over machines (Milvus, Qdrant, Vespa, LanceDB, pgvector), with
-   bits in memory to find candidates and int8 on the disk to rank them. ``sbert.search.Index`` is for what fits in one
-   machine: some tens of millions of rows.
-
-What breaks first, in this order:
-
-- **One reader.** A core tokenizes about 37,000 such texts per second (``tests.benchmarks.host_rate``), so a GPU that
-  encodes 172,000 per second needs five cores, and writes 0.5 GB of float32 vectors of 768 dimensions per second.
-- **Small files.** A million files of a thousand rows are a million requests to open one: join them first.
-- **One index in memory.** At 768 dimensions, float32 in a graph takes 3.3 TB: use bits, or many machines.
-- **Ids.** Row numbers of 32 bits end at 2.1 billion, and all change when a row is removed: carry ids of your own.
-- **Interruptions.** In days on 64 machines some die: only work that can be repeated in small parts ends.
-- **The version of the model.** Vectors of two models cannot be compared, so a new model means all of this again. Keep
-  the texts, and the model's hash beside the vectors; manifests and journals hold it.
-
 ## The steps of a call
 
 ``SentenceEncoder.encode`` and ``CrossEncoder.predict`` are calls of this package. The steps, in their order:
@@ -153,7 +46,7 @@ What breaks first, in this order:
 | token ids in a thread ahead of the model, truncated and counted | ``tokenize`` |
 | batches of texts of similar length | ``batching`` |
 | the modules, one batch after the other | ``run`` |
-| vectors to rows of a tensor, an array or a file | ``outputs``, ``quantization`` |
+| vectors to rows of a tensor or an array | ``outputs``, ``quantization`` |
 | the form that the caller asked for, and its type | ``results`` |
 
 A pair is a text with two segments: pairs take the same steps. ``eval_mode`` lets many threads share one model, and
@@ -166,19 +59,3 @@ A pair is a text with two segments: pairs take the same steps. ``eval_mode`` let
 """
 
 from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from sbert.pipeline.outputs import VectorFiles
-    from sbert.pipeline.shards import merge, status
-
-__all__ = ["VectorFiles", "merge", "status"]
-
-
-def __getattr__(name: str) -> Any:
-    # Most programs need none of these.
-    if name not in __all__:
-        raise AttributeError(f"module 'sbert.pipeline' has no attribute {name!r}")
-    return getattr(import_module(f"sbert.pipeline.{'outputs' if name == 'VectorFiles' else 'shards'}"), name)

@@ -17,7 +17,7 @@ from sbert.inputs.arguments import check_choice, known_arguments
 from sbert.modules import Pooling
 
 if TYPE_CHECKING:
-    from sbert.pipeline.processes import Processes
+    from sbert.pipeline.pool.processes import Processes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -190,7 +190,7 @@ class Aliases:
             devices: A device for each process, such as ``["cuda:0", "cuda:1"]`` or ``["cpu"] * 4``. Default: each GPU,
                 or else four times the CPU.
         """
-        from sbert.pipeline.processes import Processes
+        from sbert.pipeline.pool.processes import Processes
 
         return Processes(self, devices)
 

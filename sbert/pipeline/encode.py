@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import accumulate
-from typing import Any, ClassVar, Literal, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +25,7 @@ from sbert.pipeline.batching import Rows, plan, unique, windows
 from sbert.pipeline.eval_mode import evaluating
 from sbert.pipeline.outputs import RowsOfTensor
 from sbert.pipeline.progress import Report, check_finite, not_finite
-from sbert.pipeline.quantization import Codes, check_coding, quantize
+from sbert.pipeline.quantization import check_coding, quantize
 from sbert.pipeline.run import TextTooLargeError, ahead, room_of, run
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.storage.files import is_out_of_memory, one_line
@@ -371,19 +370,6 @@ class SentenceEncoding(Encoding):
             report.done(len(rows))
         report.rows += len(texts)
         return [result[row] for row in range(len(texts))]
-
-    def to_file(
-        self,
-        sentences: Any,
-        out: str | os.PathLike[str],
-        report: Report,
-        resume: bool = True,
-        shard: tuple[int, int] | None = None,
-    ) -> Codes:
-        """Write the vectors of sentences to a file or folder, window by window: see ``sbert.pipeline.writing``."""
-        from sbert.pipeline.writing import write
-
-        return cast("Codes", write(self, sentences, out, report, resume, shard))
 
     def _token_modules(self) -> nn.Sequential:
         """The modules up to the last one that gives one vector per token."""

@@ -17,7 +17,7 @@ from sbert.pipeline.quantization import Codes
 if TYPE_CHECKING:
     from typing_extensions import NotRequired, Unpack
 
-    from sbert.pipeline.processes import Processes
+    from sbert.pipeline.pool.processes import Processes
 
 Activation = Callable[[Tensor], Tensor]
 Texts = str | Iterable[str]

@@ -15,7 +15,6 @@ from sbert.encoder import SentenceEncoder
 from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
-from sbert.pipeline.fingerprint import digest_of_model
 from sbert.search.documents import Documents, Stored, as_json, encoded, metadata_json
 from sbert.search.fusion import CANDIDATES, WEIGHTS, fuse
 from sbert.search.lexical import Lexical
@@ -24,6 +23,7 @@ from sbert.search.reranking import Reranker
 from sbert.search.results import Result, reranked, results
 from sbert.search.store import Id
 from sbert.storage.processes import Lock
+from sbert.vector_files.fingerprint import digest_of_model
 
 
 class HybridIndex:

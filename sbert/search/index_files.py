@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sbert.pipeline.outputs import npy_file
 from sbert.pipeline.quantization import PRECISIONS
 from sbert.search.ann import BACKENDS, Graph
 from sbert.search.corpus import opened
 from sbert.search.store import INT64_END, Id, Ids, VectorStore
 from sbert.storage.files import JsonObject, UnreadableError, checksum, write_json
 from sbert.storage.folders import check_own, foreign
+from sbert.vector_files.files import npy_file
 
 # The arguments of an index that are saved.
 SETTINGS = ("dim", "backend", "similarity", "precision", "ranges")

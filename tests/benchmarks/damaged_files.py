@@ -31,7 +31,7 @@ import torch
 
 from sbert import Pooling, SentenceEncoder, WordEmbeddings
 from sbert.data import Texts
-from sbert.pipeline import shards
+from sbert.vector_files import shards
 
 WORDS = "a small boat lies on the quiet lake and nobody rows it home one two three four five six seven".split()
 TEXTS = [" ".join(WORDS[(7 * i + k * k) % len(WORDS)] for k in range(1 + i % 9)) + f" {i}" for i in range(150)]
@@ -335,7 +335,7 @@ def small_model() -> SentenceEncoder:
 def small_windows() -> Iterator[None]:
     """Stripes of 16 texts, windows of 32, files of 64."""
     sizes = {"_WINDOW": 32, "_FILE_ROWS": 64}
-    with patch("sbert.pipeline.stream.STRIPE", 16), patch.multiple("sbert.pipeline.writing", **sizes):
+    with patch("sbert.vector_files.stream.STRIPE", 16), patch.multiple("sbert.vector_files.writing", **sizes):
         yield
 
 

@@ -36,9 +36,9 @@ import torch
 
 from sbert import Dense, Pooling, SentenceEncoder, Transformer
 from sbert.data import Texts
-from sbert.pipeline import writing
 from sbert.pipeline.progress import Report
-from sbert.pipeline.shards import status
+from sbert.vector_files import writing
+from sbert.vector_files.shards import status
 from tests import small
 
 FEW, MORE_MB, LEAST_RATIO = 50_000, 300, 0.95

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from sbert import SentenceEncoder
-from sbert.pipeline.processes import Processes
+from sbert.pipeline.pool.processes import Processes
 from sbert.storage import hub
 from tests.benchmarks.simulated_gpu import texts as generated
 

@@ -12,7 +12,7 @@ import pytest
 
 from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.cli.main import main
-from sbert.pipeline.shards import Part
+from sbert.vector_files.shards import Part
 from tests import small
 
 TEXTS = [f"{a} {b} {c}" for a in ("red", "small", "seven") for b in ("fox", "boat", "hills") for c in ("runs", "lies")]
@@ -209,7 +209,7 @@ def test_two_devices_write_what_one_does(folder: Path, vectors: Any, run: Run) -
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
 @pytest.mark.usefixtures("here")
 def test_shards(folder: Path, vectors: Any, run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr("sbert.pipeline.stream.STRIPE", 4)  # Of 5 stripes, the first shard has 3.
+    monkeypatch.setattr("sbert.vector_files.stream.STRIPE", 4)  # Of 5 stripes, the first shard has 3.
     words = ["encode", folder, "corpus", "--column", "body", "-o", name, "--shard"]
     assert run(*words, "0/2") == (0, f"{name}, shard 0/2: 10 vectors of 16 float32\n", "")
     code, said, _ = run("encode", "--status", "-o", name)
@@ -240,7 +240,7 @@ def test_status_of_each_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         Part(Path("v-3.npy"), "missing"),
         Part(Path("v-4.npy"), "damaged", 10, note="cut short; delete it"),
     ]
-    monkeypatch.setattr("sbert.pipeline.shards.status", lambda path: parts if path == "v.npy" else [])
+    monkeypatch.setattr("sbert.vector_files.shards.status", lambda path: parts if path == "v.npy" else [])
     code, said, errors = run("encode", "--status", "-o", "v.npy")
     assert (code, errors) == (1, "")
     assert said.splitlines() == [

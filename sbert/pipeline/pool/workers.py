@@ -19,7 +19,7 @@ from typing import IO, Any, NamedTuple, cast
 
 import torch
 
-from sbert.pipeline import worker
+from sbert.pipeline.pool import worker
 
 _TRIES = 3  # Workers that one window may end.
 _FORKS = sys.platform == "linux"

@@ -8,10 +8,10 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sbert.pipeline.journal import DamagedError, Header, beside, sealed, unsealed
-from sbert.pipeline.stream import Reader, Shard
 from sbert.storage.atomic import replacing_file
 from sbert.storage.files import checksum
+from sbert.vector_files.journal import DamagedError, Header, beside, sealed, unsealed
+from sbert.vector_files.stream import Reader, Shard
 
 
 def place_of(out: str | os.PathLike[str]) -> tuple[Path, bool]:

@@ -34,7 +34,7 @@ PROGRAM = (
     "import sys; sys.path[:] = filter(None, sys.path);"
     " import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import pickle;"
     " sys.path[:] = pickle.load(open(sys.argv[1] + '/path.pickle', 'rb'));"
-    " from sbert.pipeline.worker import main; main()"
+    " from sbert.pipeline.pool.worker import main; main()"
 )
 _REMEDY = (
     "put classes and functions of your own into a module that can be imported, not into a notebook or the script itself"

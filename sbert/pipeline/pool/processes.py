@@ -18,7 +18,7 @@ import torch
 
 from sbert.backends.weight_changes import state
 from sbert.inputs.devices import check_device
-from sbert.pipeline.workers import Order, Workers
+from sbert.pipeline.pool.workers import Order, Workers
 
 # Windows per worker that are handed out or done and not yet taken: a device may be that many times slower than another.
 _AHEAD = 8

@@ -11,7 +11,7 @@ import torch
 
 from sbert import Pooling, SentenceEncoder
 from sbert.modules import WordEmbeddings
-from sbert.pipeline.fingerprint import digest_of_model
+from sbert.vector_files.fingerprint import digest_of_model
 
 
 class Own(torch.nn.Module):

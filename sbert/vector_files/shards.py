@@ -13,14 +13,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sbert.pipeline.formats import write_parquet
-from sbert.pipeline.journal import DamagedError, beside, check_header, read_lines, telling_a_full_disk
-from sbert.pipeline.manifests import Manifest, file_of, manifest_of, place_of, read_manifest, shard_of
-from sbert.pipeline.outputs import VectorFiles, npy_file
-from sbert.pipeline.stream import rows_of_shard
 from sbert.storage.atomic import replacing_file
 from sbert.storage.file_locks import locked
 from sbert.storage.files import one_line
+from sbert.vector_files.files import VectorFiles, npy_file
+from sbert.vector_files.formats import write_parquet
+from sbert.vector_files.journal import DamagedError, beside, check_header, read_lines, telling_a_full_disk
+from sbert.vector_files.manifests import Manifest, file_of, manifest_of, place_of, read_manifest, shard_of
+from sbert.vector_files.stream import rows_of_shard
 
 # Stripes of a row group of Parquet.
 _STRIPES = 32

@@ -25,10 +25,14 @@ from typing import Any
 import numpy as np
 
 from sbert.inputs.vectors import Array
-from sbert.pipeline import stream
-from sbert.pipeline.fingerprint import digest_of_model
-from sbert.pipeline.formats import Format, Npy, Parquet
-from sbert.pipeline.journal import (
+from sbert.pipeline.progress import Report
+from sbert.pipeline.quantization import PRECISIONS, Codes
+from sbert.saving import verification
+from sbert.vector_files import stream
+from sbert.vector_files.files import VectorFiles
+from sbert.vector_files.fingerprint import digest_of_model
+from sbert.vector_files.formats import Format, Npy, Parquet
+from sbert.vector_files.journal import (
     FORMAT,
     REMEDY,
     DamagedError,
@@ -39,7 +43,7 @@ from sbert.pipeline.journal import (
     open_journal,
     telling_a_full_disk,
 )
-from sbert.pipeline.manifests import (
+from sbert.vector_files.manifests import (
     Manifest,
     file_of,
     files_of,
@@ -49,11 +53,7 @@ from sbert.pipeline.manifests import (
     shard_of,
     write_manifest,
 )
-from sbert.pipeline.outputs import VectorFiles
-from sbert.pipeline.progress import Report
-from sbert.pipeline.quantization import PRECISIONS, Codes
-from sbert.pipeline.stream import Reader, Shard, Window
-from sbert.saving import verification
+from sbert.vector_files.stream import Reader, Shard, Window
 
 # Texts of a window: many, as the model waits while the first of them are tokenized; a killed call does them again.
 _WINDOW, _WINDOW_ACCELERATOR = 1 << 15, 1 << 16

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from sbert.inputs.arguments import check_positive, warn
 from sbert.pipeline.encode import Encoding, SentenceEncoding
-from sbert.pipeline.processes import Processes
+from sbert.pipeline.pool.processes import Processes
+from sbert.pipeline.pool.workers import Order
 from sbert.pipeline.progress import Counts, Report
-from sbert.pipeline.workers import Order
 
 Item = TypeVar("Item")
 # Texts of a window: many batches, and little beside the time that they take. An accelerator is faster.

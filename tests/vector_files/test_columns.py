@@ -13,8 +13,8 @@ import torch
 from sbert import Pooling, SentenceEncoder
 from sbert.data import Texts
 from sbert.modules import WordEmbeddings
-from sbert.pipeline import stream, writing
-from sbert.pipeline.shards import merge
+from sbert.vector_files import stream, writing
+from sbert.vector_files.shards import merge
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sbert.inputs.texts import rows_of
-from sbert.pipeline.columns import Columns
+from sbert.vector_files.columns import Columns
 
 # Rows of a stripe: stripe k belongs to shard k mod n.
 STRIPE = 1024

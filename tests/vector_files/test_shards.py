@@ -11,9 +11,9 @@ import pytest
 
 from sbert import SentenceEncoder
 from sbert.data import Texts
-from sbert.pipeline.outputs import VectorFiles
-from sbert.pipeline.shards import merge, status
-from tests.pipeline.test_journal import ROWS, TEXTS, contents, encode, small_windows, stopped, words  # noqa: F401
+from sbert.vector_files.files import VectorFiles
+from sbert.vector_files.shards import merge, status
+from tests.vector_files.test_journal import ROWS, TEXTS, contents, encode, small_windows, stopped, words  # noqa: F401
 
 
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet", "folder/"])

@@ -13,9 +13,9 @@ import numpy as np
 
 from sbert.inputs.extras import needed
 from sbert.inputs.vectors import Array
-from sbert.pipeline.journal import Journal
-from sbert.pipeline.outputs import NpyFile
 from sbert.storage.atomic import flush_entry, replacing_file
+from sbert.vector_files.files import NpyFile
+from sbert.vector_files.journal import Journal
 
 # The column of vectors.
 VECTOR = "vector"

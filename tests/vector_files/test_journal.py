@@ -20,10 +20,10 @@ import torch
 from sbert import Pooling, SentenceEncoder
 from sbert.data import Texts
 from sbert.modules import WordEmbeddings
-from sbert.pipeline import stream, writing
 from sbert.pipeline.encode import SentenceEncoding
-from sbert.pipeline.outputs import VectorFiles
-from sbert.pipeline.shards import status
+from sbert.vector_files import stream, writing
+from sbert.vector_files.files import VectorFiles
+from sbert.vector_files.shards import status
 
 STRIPE, ROWS = 8, 83
 TEXTS = [" ".join(random.Random(row).choices(["red", "fox", "sea"], k=1 + row % 5)) + " red" for row in range(ROWS)]
@@ -288,7 +288,7 @@ def test_a_parquet_file_that_was_lost_is_written_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("sbert.pipeline.journal.Journal.remove", remove)
+        patch.setattr("sbert.vector_files.journal.Journal.remove", remove)
         with pytest.raises(KeyboardInterrupt):
             encode(words, path)
     path.write_bytes(path.read_bytes()[:99])
@@ -349,7 +349,7 @@ def test_very_long_texts_end_windows(words: SentenceEncoder, tmp_path: Path, mon
     assert max(sizes) < 12
     for index in range(3):
         encode(words, tmp_path / "v.npy", shard=(index, 3))
-    from sbert.pipeline.shards import merge
+    from sbert.vector_files.shards import merge
 
     np.testing.assert_array_equal(np.load(merge(tmp_path / "v.npy")), words.encode(TEXTS))
 
@@ -364,10 +364,10 @@ def test_the_bar_goes_on(words: SentenceEncoder, tmp_path: Path, capsys: pytest.
 
 def test_the_hash_of_a_model_is_the_same_in_each_process_and_another_for_another_model() -> None:
     """Of the library's model, whose folder has no pooler: that is random in each process."""
-    from sbert.pipeline.fingerprint import digest_of_model
+    from sbert.vector_files.fingerprint import digest_of_model
 
     program = (
-        "from sbert import SentenceEncoder; from sbert.pipeline.fingerprint import digest_of_model;"
+        "from sbert import SentenceEncoder; from sbert.vector_files.fingerprint import digest_of_model;"
         " print(digest_of_model(SentenceEncoder(device='cpu')))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
