@@ -6,7 +6,6 @@ The longer guides are docstrings of packages, and run as doctests.
 from __future__ import annotations
 
 import doctest
-import gzip
 import os
 import re
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sbert import SentenceEncoder
 from tests import small
 
 ROOT = Path(__file__).parent.parent.parent
@@ -69,47 +69,27 @@ def test_the_python_blocks_run_in_order(sitting: tuple[Path, dict[str, str]]) ->
         assert line in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Each command is a process that imports torch: as users type them.
 def test_the_command_line_block_runs(sitting: tuple[Path, dict[str, str]]) -> None:
     work, environment = sitting
-    (work / "texts.txt").write_text("The cat sleeps.\nTaxes go up.\n", encoding="utf-8")
-    labels = ("entailment", "neutral", "contradiction") * 6
+    labels = ("entailment", "neutral", "contradiction") * 2
     rows = "".join(f"There are {i} cats.\tThere are cats.\t{label}\n" for i, label in enumerate(labels))
-    (work / "nli.tsv").write_text(f"premise\thypothesis\tlabel\n{rows}", encoding="utf-8")
-    films = "".join(f"{i % 2}\tfilm {i} is {('bad', 'good')[i % 2]}\n" for i in range(40))
-    for name, table in (
-        ("stsb/test.tsv", "score\tsentence1\tsentence2\n5\ta\ta\n0\tb\tc\n"),
-        ("MR.tsv", f"label\ttext\n{films}"),
+    for name, text in (
+        ("texts.txt", "The cat sleeps.\nTaxes go up.\n"),
+        ("nli.tsv", f"premise\thypothesis\tlabel\n{rows}"),
+        ("data/stsb/test.tsv", "score\tsentence1\tsentence2\n5\ta\ta\n0\tb\tc\n"),
+        ("corpus/a.jsonl", '{"id": "a", "text": "The cat sleeps."}\n'),
+        ("corpus/b.jsonl", '{"id": "b", "text": "The cat sleeps."}\n'),
     ):
-        (work / "data" / name).parent.mkdir(parents=True, exist_ok=True)
-        (work / "data" / name).write_text(table, encoding="utf-8")
-    (work / "texts.jsonl.gz").write_bytes(gzip.compress(b'{"text": "The cat sleeps."}\n{"text": "Taxes go up."}\n'))
-    (work / "corpus").mkdir(exist_ok=True)
-    for name in ("a", "b"):
-        rows = f'{{"id": "{name}", "text": "The cat sleeps."}}\n'
-        (work / "corpus" / f"{name}.jsonl").write_text(rows, encoding="utf-8")
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text(text, encoding="utf-8")
     (block,) = [block for block in blocks("bash") if block.startswith("sbert ")]
-    # The folder that the Python blocks save.
-    save = "from sbert import SentenceEncoder; SentenceEncoder().save('copy')"
-    subprocess.run([sys.executable, "-c", save], cwd=work, env=environment, check=True, timeout=300)
-    vectors = []
+    SentenceEncoder(device="cpu").save(work / "copy")  # As the Python blocks do.
     for line in block.splitlines():
-        done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", line],
-            cwd=work,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        command = ["bash", "-o", "pipefail", "-c", line]
+        done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, timeout=300)
         assert (done.returncode, done.stderr) == (0, ""), line
-        if " -o vectors.npy" in line:
-            vectors.append(np.load(work / "vectors.npy"))
-            (work / "vectors.npy").unlink()
-    assert len(vectors) == 2
-    assert np.load(work / "shards.npy").shape == (2, 256)
-    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
-    assert vectors[0].shape == (2, 256)
+    assert np.load(work / "vectors.npy").shape == np.load(work / "shards.npy").shape == (2, 256)
 
 
 def test_the_two_commands_stand_in_blocks_of_their_own() -> None:
@@ -139,7 +119,6 @@ def test_the_readme_is_short_and_lists_every_guide() -> None:
     import sbert
 
     assert len(README.splitlines()) <= 250
-    assert len(guides()) == 15
     listed = re.findall(r"^\| ``(sbert\.\w+)`` \|", sbert.__doc__ or "", re.MULTILINE)
     assert sorted(guides()) == sorted(["sbert", *listed])
 
@@ -175,20 +154,3 @@ def test_files_and_programs_that_guides_name_exist() -> None:
     assert programs
     wanted = {*named, *(f"{program.replace('.', '/')}.py" for program in programs - {"tests.benchmarks"})}
     assert [name for name in sorted(wanted) if not (ROOT / name).exists()] == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("example", ["quickstart.py", "custom_pooling.py"])
-def test_examples_run(sitting: tuple[Path, dict[str, str]], example: str) -> None:
-    """With an empty hub and no network."""
-    work, environment = sitting
-    empty = {**environment, "HF_HUB_CACHE": str(work / "empty")}
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / example], cwd=work, env=empty, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    if example == "quickstart.py":
-        assert done.stderr == ""
-        assert "The cat is asleep on the warm radiator.\n  Our kitten naps beside the heater." in done.stdout
-    else:
-        assert "after loading: 0.0" in done.stdout
