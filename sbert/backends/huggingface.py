@@ -17,8 +17,7 @@ from sbert.backends.remote_configs import native
 from sbert.inputs.extras import missing
 from sbert.storage.files import UnreadableError, blame, check_files, is_failure, one_line, read_object, reading
 from sbert.storage.processes import Lock
-from sbert.storage.vocabularies import check_ids
-from sbert.storage.weight_files import read_header, warn_of_unused, weights_file, within
+from sbert.storage.weight_files import check_ids, read_header, warn_of_unused, weights_file, within
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -251,7 +250,7 @@ def _read(
     for name, found, asked in sorted(report["mismatched_keys"]):
         reason = f"gives {name} the shape {tuple(found)}, where config.json asks for {tuple(asked)}"
         raise UnreadableError(weights, reason)
-    warn_of_unused(header, report["unexpected_keys"], model, model.base_model_prefix)
+    warn_of_unused(weights, report["unexpected_keys"], model, model.base_model_prefix)
     return model.eval(), sorted(report["missing_keys"])
 
 

@@ -13,6 +13,7 @@ _WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
 OWN, _OWN_FOLDER = "sbert-mini", Path(__file__).parent.parent / "default_model"
 # Number of characters of a name that an error shows.
 _NAME = 60
+_WEIGHTLESS = ("Pooling", "Normalize", "Dropout")
 _OTHER_RUNTIMES = ["onnx/*", "openvino/*", "coreml/*", "*.onnx", "flax_model*", "tf_model*"]
 
 
@@ -71,10 +72,10 @@ def _remedy(name: str, failures: list[Exception], local: bool) -> str:
     from huggingface_hub import constants, errors
 
     model = repr(name if len(name) <= _NAME else f"{name[:_NAME]}…")
-    if any(isinstance(error, errors.GatedRepoError) for error in failures):
-        return f"accept the terms of {model} on its page and pass your token: the hub requires both"
     absent = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.HFValidationError)
     others = [error for error in failures if not isinstance(error, absent)]
+    if any(isinstance(error, errors.GatedRepoError) for error in failures):
+        return f"accept the terms of {model} on its page and pass your token: the hub requires both"
     if not others:
         return f"check the name and, for a private model, the token: {model} is neither a folder nor a model on the hub"
     offline = isinstance(others[-1], (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled))
@@ -87,31 +88,19 @@ def _remedy(name: str, failures: list[Exception], local: bool) -> str:
 
 
 def _download(name: str, local_files_only: bool, **options: str | bool | None) -> Path:
+    """The folder of a snapshot; weights that are pickled are fetched for a module without others."""
     from huggingface_hub import snapshot_download
 
-    fetch = partial(
-        snapshot_download, name, local_files_only=local_files_only, ignore_patterns=_OTHER_RUNTIMES, **options
-    )
+    options = {**options, "local_files_only": local_files_only}
+    fetch = partial(snapshot_download, name, ignore_patterns=_OTHER_RUNTIMES, **options)
     folder = Path(fetch(allow_patterns=_WANTED))
-    pickled = [f"{part}pytorch_model*.bin" for part in _parts(folder) if not list((folder / part).glob("*.safe*"))]
+    modules = [path for path in folder.iterdir() if path.is_dir() and not path.name.endswith(_WEIGHTLESS)]
+    pickled = [
+        f"{path.relative_to(folder)}/pytorch_model*.bin".removeprefix("./")
+        for path in (folder, *modules)
+        if not any(path.glob("*.safetensors*"))
+    ]
     return Path(fetch(allow_patterns=[*_WANTED, *pickled])) if pickled and not local_files_only else folder
-
-
-def _parts(folder: Path) -> list[str]:
-    """The subfolders of modules with weights, each with a trailing slash; '' for the top."""
-    from sbert.storage.files import UnreadableError, read_json
-
-    modules = folder / "modules.json"
-    if not modules.exists():
-        return [""]
-    weightless = ("Pooling", "Normalize", "Dropout")
-    try:
-        listed = read_json(modules)
-    except UnreadableError:
-        return []  # The error is raised when the folder is read.
-    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-    paths = [m.get("path", "") for m in entries if not str(m.get("type", "")).endswith(weightless)]
-    return [f"{path}/" if path else "" for path in paths]
 
 
 def upload(

@@ -1,36 +1,48 @@
-"""Weights in model folders: headers are checked before memory of the declared size is allocated."""
+"""Weights and vocabularies of model folders: the sizes that a file declares are checked before memory is allocated."""
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import warnings
-from collections import Counter
+import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.module import (
     register_module_buffer_registration_hook,
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
 
-from sbert.storage import pickle_files as pickled
 from sbert.storage.files import UnreadableError, check_file, inside, read_object, reading
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-_HEADER = 10_000_000  # Maximum bytes of a safetensors header; those of the largest models have about 1 MB.
-_FLOATS = {"F64", "F32", "F16", "BF16"}
+_FLOATS = {"F64", "F32", "F16", "BF16", "torch.float64", "torch.float32", "torch.float16", "torch.bfloat16"}
 # Position and mask tables that old versions of transformers saved with the weights.
 _TABLES = re.compile(r"(^|\.)(position_ids|token_type_ids|inv_freq|num_batches_tracked|att(entio)?n\.(masked_)?bias)$")
-# What a model may have beyond the weights in its file (a pooler, a head, position tables): elements and modules.
-_MORE_NUMBERS, _MORE_PARTS = 1 << 24, 1000
+# What a model may have beyond the weights in its file (a pooler, a head, position tables): elements, and parameters and
+# modules together.
+_MORE_NUMBERS, _MORE_PARTS = 1 << 24, 9000
+# Of a file of ``torch.save``: maximum bytes of its pickle, which has about 200 per tensor; and of tensors per byte of
+# the file, since tensors may share memory: the embeddings of T5 have four names.
+_PICKLE, _SHARED = 2_000_000, 8
+# Largest id of a token: copying a tokenizer takes time proportional to it.
+_LAST_ID, _LARGE_ID = 10_000_000, re.compile(rb":\s*[1-9]\d{7}")
+
+
+class Declared(NamedTuple):
+    """The dtype and the shape of a tensor in a file."""
+
+    dtype: str
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -43,12 +55,7 @@ class Header:
     """
 
     path: Path
-    tensors: dict[str, pickled.Tensor]
-
-    @property
-    def numbers(self) -> int:
-        """Number of elements of all tensors together."""
-        return sum(prod(tensor.shape) for tensor in self.tensors.values())
+    tensors: dict[str, Declared]
 
     def check_dtypes(self, integers: Iterable[str] = ()) -> None:
         """Raise a ValueError for weights that are not floating-point numbers.
@@ -58,7 +65,7 @@ class Header:
         """
         for name, tensor in self.tensors.items():
             if tensor.dtype not in _FLOATS and name not in integers and not _TABLES.search(name):
-                reason = f"contains {name} as {tensor.dtype}, where {', '.join(sorted(_FLOATS))} is expected"
+                reason = f"contains {name} as {tensor.dtype}, where floating-point numbers are expected"
                 raise UnreadableError(self.path, reason, "use a copy of the model with floating-point weights")
 
 
@@ -83,39 +90,56 @@ def read_header(folder: Path, names: Sequence[str] = WEIGHTS) -> Header:
     """
     path = weights_file(folder, names)
     if path.suffix != ".json":
-        return Header(path, _declared(path))
-    tensors: dict[str, pickled.Tensor] = {}
+        return Header(path, _read_declared(path))
+    tensors: dict[str, Declared] = {}
     for shard in sorted({str(shard) for shard in read_object(path).field("weight_map", dict, {}).values()}):
-        tensors.update(_declared(inside(folder, shard, path)))
+        tensors.update(_read_declared(inside(folder, shard, path)))
     return Header(path, tensors)
 
 
-def _declared(path: Path) -> dict[str, pickled.Tensor]:
+def _read_declared(path: Path) -> dict[str, Declared]:
+    from safetensors import safe_open
+
     with reading(path, "safetensors weights" if path.suffix == ".safetensors" else "weights"):
         check_file(path)
         if path.suffix != ".safetensors":
-            return pickled.declared(path)
-        from safetensors import safe_open
-
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-        if size > _HEADER:
-            raise UnreadableError(path, f"begins with a header of {size} bytes, where at most {_HEADER} are expected")
+            return _read_pickled(path)
         with safe_open(path, "pt") as file:
             slices = ((name, file.get_slice(name)) for name in file.keys())  # noqa: SIM118 (it is no dict)
-            return {name: pickled.Tensor(part.get_dtype(), tuple(part.get_shape())) for name, part in slices}
+            return {name: Declared(part.get_dtype(), tuple(part.get_shape())) for name, part in slices}
 
 
-def read_weights(folder: Path, integers: Iterable[str] = ()) -> dict[str, torch.Tensor]:
-    """The tensors of ``model.safetensors``, or else of ``pytorch_model.bin`` (without running its code).
+def _read_pickled(path: Path) -> dict[str, Declared]:
+    """The tensors of a file of ``torch.save``, which runs no code and, on the device "meta", copies no data."""
+    size = path.stat().st_size
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            parts = archive.infolist()
+            pickles = [part for part in parts if part.filename.endswith(".pkl")]
+            if sum(part.file_size for part in parts) > size or any(part.file_size > _PICKLE for part in pickles):
+                raise ValueError("its parts are larger than those of weights, or compressed")
+            # The one function that torch lets a pickle call for any amount of memory.
+            if any(b"bytearray" in archive.read(part) for part in pickles):
+                raise ValueError("it contains something other than named tensors")
+    tensors = torch.load(path, map_location="meta", weights_only=True)
+    if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
+        raise ValueError("it contains something other than named tensors")
+    storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in tensors.values()}
+    total = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    if sum(storages.values()) > size or total > _SHARED * size:
+        raise ValueError(f"it declares tensors of {total} bytes, but the file has {size} bytes")
+    return {str(name): Declared(str(tensor.dtype), tuple(tensor.shape)) for name, tensor in tensors.items()}
+
+
+def read_weights(header: Header, integers: Iterable[str] = ()) -> dict[str, Tensor]:
+    """The tensors of the file of a header: safetensors, or else a pickle whose code is not run.
 
     Args:
-        folder: The folder of the weights.
+        header: Header of the file.
         integers: Names of tensors that may be integers.
     """
     from safetensors.torch import load_file
 
-    header = read_header(folder)
     header.check_dtypes(integers)
     with reading(header.path, "weights"):
         if header.path.suffix == ".safetensors":
@@ -138,35 +162,27 @@ def within(header: Header, source: Path) -> Iterator[None]:
         ValueError: If there are far more weights than in the file.
     """
     here, tensors = threading.get_ident(), len(header.tensors)
-    limits = {
-        "elements": 2 * header.numbers + _MORE_NUMBERS,
-        "tensors": 4 * tensors + _MORE_PARTS,
-        "modules": 16 * tensors + 8 * _MORE_PARTS,
-    }
-    counted: Counter[tuple[str, str, bool]] = Counter()
-    seen: set[int] = set()  # Tied weights are registered several times, but count once.
+    numbers = sum(prod(tensor.shape) for tensor in header.tensors.values())
+    limits = {"parts": 20 * tensors + _MORE_PARTS, **dict.fromkeys(("real", "meta"), 2 * numbers + _MORE_NUMBERS)}
+    counts, seen = dict.fromkeys(limits, 0), set[int]()  # Tied weights are registered several times, but count once.
 
-    def add(what: str, kind: str, meta: bool, count: int) -> None:
-        counted[what, kind, meta] += count
-        if counted[what, kind, meta] > limits[what]:
-            weights = f"{tensors} weights with {header.numbers} elements"
+    def count(_module: nn.Module, _name: str, part: nn.Module | Tensor | None) -> None:
+        if part is None or threading.get_ident() != here or id(part) in seen:
+            return
+        seen.add(id(part))
+        counts["parts"] += 1
+        if isinstance(part, Tensor):
+            counts["meta" if part.is_meta else "real"] += part.numel()
+        if any(counts[kind] > limits[kind] for kind in limits):
+            weights = f"{tensors} weights with {numbers} elements"
             raise UnreadableError(source, f"describes a model far larger than the {weights} in {header.path}")
 
-    def count(kind: str, tensor: torch.Tensor | None) -> None:
-        if tensor is not None and threading.get_ident() == here and id(tensor) not in seen:
-            seen.add(id(tensor))
-            add("elements", kind, tensor.is_meta, tensor.numel())
-            add("tensors", kind, tensor.is_meta, 1)
-
-    def count_module() -> None:
-        if threading.get_ident() == here:
-            add("modules", "", False, 1)
-
-    hooks: list[Any] = [
-        register_module_parameter_registration_hook(lambda _module, _name, tensor: count("parameters", tensor)),
-        register_module_buffer_registration_hook(lambda _module, _name, tensor: count("buffers", tensor)),
-        register_module_module_registration_hook(lambda _module, _name, _part: count_module()),
-    ]
+    registers: tuple[Any, ...] = (
+        register_module_parameter_registration_hook,
+        register_module_buffer_registration_hook,
+        register_module_module_registration_hook,
+    )
+    hooks = [register(count) for register in registers]
     try:
         yield
     finally:
@@ -174,38 +190,47 @@ def within(header: Header, source: Path) -> Iterator[None]:
             hook.remove()
 
 
-# Names that transformers gives the heads for pretraining and for tasks.
-_HEADS = set(
-    "cls classifier decoder discriminator_predictions embed_out entity_predictions generator_lm_head"
-    " generator_predictions head lm_head lm_loss lm_predictions logit_scale logits_proj mask_predictions pooler"
-    " pre_classifier pred_layer predictions qa_outputs score seq_relationship sequence_summary sop_classifier"
-    " vocab_layer_norm vocab_projector vocab_transform".split()
-)
-
-
-def warn_of_unused(header: Header, unused: Iterable[str], model: nn.Module, prefix: str = "") -> None:
+def warn_of_unused(path: Path, unused: Iterable[str], model: nn.Module | None = None, prefix: str = "") -> None:
     """Warn once about weights in a file that the model does not use, except heads for other tasks.
 
     Args:
-        header: Header of the weights file.
+        path: The file.
         unused: Names of the unused weights.
-        model: The model that was read.
+        model: A transformer: weights of parts that it does not have are those of a head for another task.
         prefix: Name of this model inside a model with a head.
     """
-    parts = {name for name, _ in model.named_children()}
-    headed = prefix not in parts and any(name.startswith(f"{prefix}.") for name in header.tensors)
-
-    def known(name: str) -> bool:
-        if headed and not name.startswith(f"{prefix}."):
-            return True  # The file is of a model with a head, and the head is not needed.
-        first = name.removeprefix(f"{prefix}.").partition(".")[0]
-        return bool(_TABLES.search(name)) or (first in _HEADS and first not in parts)
-
-    names = sorted(name for name in unused if not known(name))
+    parts = None if model is None else {name for name, _ in model.named_children()}
+    names = sorted(
+        name
+        for name in unused
+        if parts is None or (name.removeprefix(f"{prefix}.").split(".")[0] in parts and not _TABLES.search(name))
+    )
     if names:
         more = "" if len(names) <= 3 else f" and {len(names) - 3} more"
         warnings.warn(
-            f"{header.path} contains weights that the model does not use: {', '.join(names[:3])}{more};"
+            f"{path} contains weights that the model does not use: {', '.join(names[:3])}{more};"
             " check that config.json is the one they were saved with",
             stacklevel=2,
         )
+
+
+def check_ids(path: Path, content: bytes | None = None) -> None:
+    """Raise a ValueError if the id of a token is larger than any vocabulary needs.
+
+    Args:
+        path: A tokenizer.json or a vocab.json.
+        content: The content of the file, if it has been read before.
+    """
+    with reading(path, "JSON"):
+        if content is None:
+            check_file(path)
+            content = path.read_bytes()
+        if not _LARGE_ID.search(content):  # Ten times faster than parsing.
+            return
+        value = json.loads(content)
+        vocabulary = value["model"]["vocab"] if path.name == "tokenizer.json" else value
+        ids = vocabulary.items() if isinstance(vocabulary, dict) else ()
+        token, last = max(ids, key=lambda item: item[1], default=("", 0))
+        if last > _LAST_ID:
+            reason = f"gives the token {token!r:.40} the id {last}, where at most {_LAST_ID} is expected"
+            raise UnreadableError(path, reason)

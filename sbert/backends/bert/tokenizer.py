@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sbert.backends.bert.source import Origin
-from sbert.storage.vocabularies import check_ids
+from sbert.storage.weight_files import check_ids
 
 if TYPE_CHECKING:
     import tokenizers

@@ -18,8 +18,8 @@ from sbert.modules import (
     WordEmbeddings,
 )
 from sbert.modules.registry import registered
-from sbert.saving.codecs import layers, pooling, transformer, user_modules, word_embeddings
-from sbert.saving.codecs.codec import Codec, ReadOptions
+from sbert.saving.codecs import layers, transformer, word_embeddings
+from sbert.saving.codecs.codec import Codec, ReadOptions, user_codec
 from sbert.saving.format import OURS, THEIRS
 from sbert.storage.files import UnreadableError
 
@@ -27,20 +27,20 @@ __all__ = ["Codec", "ReadOptions", "class_named", "codec_of", "type_name"]
 
 _BUILT_IN: dict[type[nn.Module], Codec] = {
     Transformer: transformer.CODEC,
-    Pooling: pooling.CODEC,
+    Pooling: layers.POOLING,
     Normalize: layers.NORMALIZE,
     Dense: layers.DENSE,
     LayerNorm: layers.LAYER_NORM,
     Dropout: layers.DROPOUT,
     StaticEmbedding: word_embeddings.STATIC,
     WordEmbeddings: word_embeddings.WORDS,
-    LSTM: layers.LSTM_CODEC,
+    LSTM: layers.LSTM_LAYERS,
 }
 
 
 def codec_of(kind: type[nn.Module]) -> Codec:
     """The codec of a class of modules: a built-in one, or one that a user has defined."""
-    return _BUILT_IN.get(kind) or user_modules.codec(kind)
+    return _BUILT_IN.get(kind) or user_codec(kind)
 
 
 def type_name(kind: type[nn.Module]) -> str:

@@ -1,7 +1,9 @@
-"""What a codec is, and how codecs read and write dimensions and weights."""
+"""What a codec is, and the codec of modules that have settings in a file and perhaps weights."""
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sbert.modules.registry import check_name
 from sbert.storage.files import JsonObject, read_object, reading, write_json
 from sbert.storage.weight_files import WEIGHTS, Header, read_header, read_weights, within
 
@@ -41,27 +44,6 @@ class Codec(NamedTuple):
     write: Callable[[Any, Path, int], None]
 
 
-def with_weights(folder: Path, path: Path, kind: type[nn.Module], arguments: dict[str, Any]) -> nn.Module:
-    """Construct a module and load its weights, which must match exactly.
-
-    Args:
-        folder: The folder of the weights.
-        path: The file that gives the arguments, for errors.
-        kind: The class of the module.
-        arguments: Arguments of ``kind``.
-    """
-    has_weights = any((folder / file).exists() for file in WEIGHTS)
-    header = read_header(folder) if has_weights else Header(folder, {})
-    with reading(path, f"the arguments of {kind.__name__}"), within(header, path):
-        module = kind(**arguments)
-    state = module.state_dict()
-    if state:
-        weights = read_weights(folder, integers=[key for key, value in state.items() if not value.is_floating_point()])
-        with reading(header.path, f"the weights of {kind.__name__}"):
-            module.load_state_dict(weights)
-    return module
-
-
 def configured(
     kind: type[nn.Module],
     arguments: Callable[[JsonObject], dict[str, Any]],
@@ -79,7 +61,7 @@ def configured(
 
     def read(folder: Path, _: ReadOptions) -> nn.Module:
         config = read_object(folder / file)
-        return with_weights(folder, config.path, kind, arguments(config))
+        return _construct(folder, kind, arguments(config), config.path)
 
     def write(module: nn.Module, folder: Path, input_dim: int) -> None:
         write_json(folder / file, settings(module, input_dim))
@@ -87,6 +69,47 @@ def configured(
             write_weights(state, folder)
 
     return Codec(read, write)
+
+
+def _construct(folder: Path, kind: type[nn.Module], arguments: dict[str, Any], path: Path) -> nn.Module:
+    """A module with the weights of a folder, which must match exactly; ``path`` is the file of its arguments."""
+    has_weights = any((folder / name).exists() for name in WEIGHTS)
+    header = read_header(folder) if has_weights else Header(folder, {})
+    with reading(path, f"the arguments of {kind.__name__}"), within(header, path):
+        module = kind(**arguments)
+    state = module.state_dict()
+    if state:
+        header = header if has_weights else read_header(folder)  # The error says which files are expected.
+        weights = read_weights(header, [name for name, value in state.items() if not value.is_floating_point()])
+        with reading(header.path, f"the weights of {kind.__name__}"):
+            module.load_state_dict(weights)
+    return module
+
+
+def user_codec(kind: type[nn.Module]) -> Codec:
+    """The codec of a class that a user has defined: its arguments in the attribute ``config``, and its weights."""
+    return configured(kind, dict, _user_settings)
+
+
+def _user_settings(module: nn.Module, _: int) -> dict[str, Any]:
+    kind = type(module)
+    check_name(kind)
+    config: dict[str, Any] = getattr(module, "config", {})
+    # Arguments with a default are required as well: the module may have been made with another value.
+    for parameter in inspect.signature(kind).parameters.values():
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) and parameter.name not in config:
+            raise ValueError(
+                f"{kind.__name__} cannot be saved without its argument {parameter.name!r};"
+                " give it an attribute `config`, a dict of all the arguments it was made with"
+            )
+    try:
+        json.dumps(config)
+    except TypeError as error:
+        raise ValueError(
+            f"the attribute `config` of {kind.__name__} cannot be written as JSON ({error}); use only str, numbers,"
+            " bool, None, lists and dicts"
+        ) from error
+    return config
 
 
 def write_weights(weights: dict[str, Tensor], folder: Path) -> None:

@@ -1,14 +1,42 @@
-"""Codecs of Dense, LayerNorm, Dropout, Normalize and LSTM."""
+"""Codecs of Pooling, Dense, LayerNorm, Dropout, Normalize and LSTM."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sbert.modules import LSTM, Dense, Dropout, LayerNorm, Normalize
+from sbert.modules import LSTM, Dense, Dropout, LayerNorm, Normalize, Pooling
 from sbert.modules.dense import ACTIVATIONS
+from sbert.modules.pooling import POOLINGS
 from sbert.saving.codecs.codec import Codec, configured
-from sbert.saving.format import LSTM_CONFIG
+from sbert.saving.format import LSTM_CONFIG, POOLING_KEYS, POOLING_NAMES
 from sbert.storage.files import JsonObject, write_json
+
+
+def _pooling_arguments(config: JsonObject) -> dict[str, Any]:
+    given = config.field("pooling_mode", (str, list), None)
+    if given is None:
+        flags = {key: config.field(key, bool, None) for key in POOLING_KEYS}
+        given = [mode for key, mode in POOLING_KEYS.items() if flags[key]]
+    names = [given] if isinstance(given, str) else given or ["mean"]
+    modes = [POOLING_NAMES.get(str(name), str(name)) for name in names]
+    unknown = [mode for mode in modes if mode not in POOLINGS]
+    if unknown:
+        reason = f"gives the pooling mode {unknown[0]!r}, which is not one of {', '.join(POOLINGS)}"
+        raise config.error(reason, f"import the code that defines it, with @register_pooling({unknown[0]!r})")
+    return {"mode": modes, "include_prompt": config.field("include_prompt", bool, True)}
+
+
+def _pooling_settings(module: Pooling, input_dim: int) -> dict[str, Any]:
+    # The flags express neither an order nor registered modes. The list is read since sentence-transformers 5.4.
+    in_order_of_flags = [mode for mode in POOLING_KEYS.values() if mode in module.modes]
+    foreign_names = {ours: theirs for theirs, ours in POOLING_NAMES.items()}
+    modes = [foreign_names.get(mode, mode) for mode in module.modes]
+    return {
+        "word_embedding_dimension": input_dim,
+        **{key: mode in module.modes for key, mode in POOLING_KEYS.items()},
+        **({} if list(module.modes) == in_order_of_flags else {"pooling_mode": modes}),
+        "include_prompt": module.include_prompt,
+    }
 
 
 def _dense_arguments(config: JsonObject) -> dict[str, Any]:
@@ -68,6 +96,7 @@ def _lstm_settings(module: LSTM, _: int) -> dict[str, Any]:
     }
 
 
+POOLING = configured(Pooling, _pooling_arguments, _pooling_settings)
 DENSE = configured(Dense, _dense_arguments, _dense_settings)
 LAYER_NORM = configured(
     LayerNorm,
@@ -76,4 +105,4 @@ LAYER_NORM = configured(
 )
 DROPOUT = configured(Dropout, _dropout_arguments, lambda module, _: {"dropout": module.p})
 NORMALIZE = Codec(lambda *_: Normalize(), lambda _, folder, __: write_json(folder / "config.json", {}))
-LSTM_CODEC = configured(LSTM, _lstm_arguments, _lstm_settings, LSTM_CONFIG)
+LSTM_LAYERS = configured(LSTM, _lstm_arguments, _lstm_settings, LSTM_CONFIG)

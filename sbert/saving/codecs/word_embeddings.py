@@ -10,8 +10,7 @@ from sbert.modules import StaticEmbedding, WordEmbeddings
 from sbert.saving.codecs.codec import Codec, ReadOptions, write_weights
 from sbert.saving.format import THEIRS, WORDS_CONFIG, WORDS_VOCABULARY
 from sbert.storage.files import UnreadableError, read_object, reading, write_json
-from sbert.storage.vocabularies import check_ids
-from sbert.storage.weight_files import read_header, read_weights, warn_of_unused, weights_file
+from sbert.storage.weight_files import check_ids, read_header, read_weights, warn_of_unused
 
 
 def _read_static(folder: Path, options: ReadOptions) -> StaticEmbedding:
@@ -21,28 +20,25 @@ def _read_static(folder: Path, options: ReadOptions) -> StaticEmbedding:
     check_ids(path)
     with reading(path, "a tokenizer"):
         tokenizer = Tokenizer.from_file(str(path))
-    weights = read_weights(folder, integers=("mapping",))
-    table = weights.get("embedding.weight", weights.get("embeddings"))
-    source = weights_file(folder)
+        tokens = tokenizer.get_vocab_size()
+    header = read_header(folder)
+    weights = read_weights(header, integers=("mapping",))
+    table = weights.pop("embedding.weight", weights.pop("embeddings", None))
     if table is None or table.ndim != 2:
-        raise UnreadableError(source, "contains no table of embeddings")
-    with reading(source, "a table of embeddings"):
-        if "mapping" in weights:
-            mapping, limit = weights["mapping"], 2 * tokenizer.get_vocab_size()  # Several tokens may share a vector.
-            if mapping.ndim != 1 or len(mapping) > limit:
-                reason = (
-                    f"contains a mapping of shape {tuple(mapping.shape)}, where at most {limit} tokens are expected"
-                )
-                raise UnreadableError(source, reason)
-            table = table[mapping.long()]  # (tokens, dim)
-        table = table.to(options.dtype or torch.float32)
-        if "weights" in weights:
-            table = table * weights["weights"][:, None].to(table.dtype)
-        if len(table) < tokenizer.get_vocab_size():
-            raise UnreadableError(source, f"contains {len(table)} vectors for {tokenizer.get_vocab_size()} tokens")
+        raise UnreadableError(header.path, "contains no table of embeddings")
+    mapping, scales = weights.pop("mapping", None), weights.pop("weights", None)  # Of model2vec, for each token.
+    if mapping is not None and (mapping.ndim != 1 or len(mapping) > 2 * tokens):
+        reason = f"contains a mapping of shape {tuple(mapping.shape)}, where at most {2 * tokens} tokens are expected"
+        raise UnreadableError(header.path, reason)
+    with reading(header.path, "a table of embeddings"):
+        table = (table if mapping is None else table[mapping.long()]).to(
+            options.dtype or torch.float32
+        )  # (tokens, dim)
+        table = table if scales is None else table * scales[:, None].to(table.dtype)
+        if len(table) < tokens:
+            raise UnreadableError(header.path, f"contains {len(table)} vectors for {tokens} tokens")
         module = StaticEmbedding(tokenizer, table)
-    unused = set(weights) - {"embedding.weight", "embeddings", "mapping", "weights"}
-    warn_of_unused(read_header(folder), unused, module)
+    warn_of_unused(header.path, weights)
     return module
 
 
@@ -64,11 +60,13 @@ def _read_words(folder: Path, _: ReadOptions) -> WordEmbeddings:
     stop_words = vocabulary.field("stop_words", list, [])
     if not all(isinstance(word, str) for word in [*words, *stop_words]):
         raise vocabulary.error("lists words that are not strings")
-    weights = read_weights(folder)
-    table = weights.get("emb_layer.weight")
+    header = read_header(folder)
+    weights = read_weights(header)
+    table = weights.pop("emb_layer.weight", None)
     if table is None or table.ndim != 2 or len(table) != len(words):
-        raise UnreadableError(weights_file(folder), f"contains no table of {len(words)} word vectors")
-    module = WordEmbeddings(
+        raise UnreadableError(header.path, f"contains no table of {len(words)} word vectors")
+    warn_of_unused(header.path, weights)
+    return WordEmbeddings(
         words,
         table.float(),
         vocabulary.field("do_lower_case", bool, False),
@@ -76,8 +74,6 @@ def _read_words(folder: Path, _: ReadOptions) -> WordEmbeddings:
         config.field("max_seq_length", int, None),
         config.field("update_embeddings", bool, False),
     )
-    warn_of_unused(read_header(folder), set(weights) - {"emb_layer.weight"}, module)
-    return module
 
 
 def _write_words(module: WordEmbeddings, folder: Path, _: int) -> None:
@@ -86,11 +82,8 @@ def _write_words(module: WordEmbeddings, folder: Path, _: int) -> None:
         "update_embeddings": module.embedding.weight.requires_grad,
         "max_seq_length": module.max_seq_length or 1_000_000,
     }
-    vocabulary = {
-        "vocab": module.words,
-        "stop_words": sorted(module.stop_words),
-        "do_lower_case": module.lower_case,
-    }
+    stop_words = sorted(module.stop_words)
+    vocabulary = {"vocab": module.words, "stop_words": stop_words, "do_lower_case": module.lower_case}
     write_json(folder / WORDS_CONFIG, config)
     write_json(folder / WORDS_VOCABULARY, vocabulary)
     write_weights({"emb_layer.weight": module.embedding.weight}, folder)
