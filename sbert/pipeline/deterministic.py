@@ -19,6 +19,8 @@ from functools import cache, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -90,7 +92,11 @@ def _reorders(dtype: torch.dtype) -> bool:
 
 
 def run_fixed(
-    forward: Callable[[TokenBatch], Any], tokens: Tokens, device: torch.device, name: Callable[[int], str]
+    forward: Callable[[TokenBatch], Any],
+    tokens: Tokens,
+    device: torch.device,
+    name: Callable[[int], str],
+    done: npt.NDArray[np.bool_] | None = None,
 ) -> Iterator[tuple[Rows, Any]]:
     """Yield the rows of each batch and the output of ``forward``, in batches of fixed shapes.
 
@@ -99,11 +105,14 @@ def run_fixed(
         tokens: The tokens of all texts.
         device: Device of the model.
         name: Name of a text in an error.
+        done: The texts whose output is known; batches of nothing else are left out.
 
     Raises:
         TextTooLargeError: If a batch does not fit in memory. The message names its first text.
     """
     plan = fixed_plan(tokens.lengths, _TOKENS.get(device.type, _TOKENS_ACCELERATOR))
+    if done is not None and done.any():
+        plan = [(rows, batch) for rows, batch in plan if not done[rows].all()]
 
     def computed(rows: Rows) -> Any:
         with torch.no_grad():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import accumulate
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +75,16 @@ def _naming(rows: str) -> Iterator[None]:
 AnyEncoding = TypeVar("AnyEncoding", bound="Encoding")
 
 
+class SavedRows(Protocol):
+    """Keeps rows of a list of texts while the others are computed, for a call that goes on after it was killed."""
+
+    def restore(self) -> tuple[Rows, Tensor] | None:
+        """The rows that a call before has kept of the list that is computed now, and their outputs."""
+
+    def add(self, rows: Rows, outputs: Tensor) -> None:
+        """Keep some rows. Shape: (n,), (n, dim)."""
+
+
 class Encoding:
     """One call of ``encode`` or ``predict``: a model and validated settings.
 
@@ -137,11 +147,11 @@ class Encoding:
         """Rows of the result from an output of the model. Shape: (rows, dim)."""
         return output.float()
 
-    def vectors(self, texts: list[Any], report: Report) -> Tensor:
+    def vectors(self, texts: list[Any], report: Report, saved: SavedRows | None = None) -> Tensor:
         """The outputs for texts or pairs, one row for each, all of them finite. Shape: (texts, dim)."""
         before = report.rows
         with _naming(f"{report.what}[{before}:{before + len(texts)}]"):
-            found = self._computed(texts, report)
+            found = self._computed(texts, report, saved)
             if _is_finite(found):
                 return found
             rows = self.beyond_range(found, report)
@@ -151,7 +161,7 @@ class Encoding:
             check_finite(found, before, f"{self.what} of {report.what}")
             return found
 
-    def _computed(self, texts: list[Any], report: Report) -> Tensor:
+    def _computed(self, texts: list[Any], report: Report, saved: SavedRows | None) -> Tensor:
         if len(texts) == 1 and not self.deterministic:
             recorded = report.truncated, report.unknown
             try:
@@ -160,7 +170,7 @@ class Encoding:
                 if not is_out_of_memory(error):
                     raise
             report.truncated, report.unknown = recorded  # Once more, after the memory was given back.
-        return self._outputs(texts, report)
+        return self._outputs(texts, report, saved)
 
     def _one(self, texts: list[Any], report: Report) -> Tensor:
         """``_outputs`` of one text: without the steps that form batches and put rows in order, which a query feels."""
@@ -176,15 +186,23 @@ class Encoding:
         report.done(1)
         return found.clone()  # Modules may keep what they return, and pinned memory is scarce.
 
-    def _outputs(self, texts: list[Any], report: Report) -> Tensor:
+    def _outputs(self, texts: list[Any], report: Report, saved: SavedRows | None = None) -> Tensor:
         different, first, inverse = unique(texts)
         counts = np.bincount(inverse, minlength=len(different))
         result: RowsOfTensor | None = None
-        for rows, vectors in self.batches(different, first, counts, report, self.rows_of):
+        done = np.zeros(len(texts), bool)
+        if saved is not None and (restored := saved.restore()):
+            done[restored[0]] = True
+            result = RowsOfTensor((len(texts), restored[1].shape[1]), self.to)
+            result.put(*restored)
+            report.done(int(counts[done[first]].sum()))
+        for rows, vectors in self.batches(different, first, counts, report, self.rows_of, done[first]):
             if result is None:
                 result = RowsOfTensor((len(texts), vectors.shape[1]), self.to)
             result.put(first[rows], vectors)
             report.done(int(counts[rows].sum()))
+            if saved is not None:
+                saved.add(first[rows], vectors)
         report.rows += len(texts)
         if result is None:  # There are no texts.
             return self._outputs([self.probe], Report(1, False, "ignore", None))[:0]
@@ -221,6 +239,7 @@ class Encoding:
         counts: Rows,
         report: Report,
         forward: Callable[[TokenBatch], Any],
+        done: npt.NDArray[np.bool_] | None = None,
     ) -> Iterator[tuple[Rows, Any]]:
         """Run batches of texts; yield the indices of each batch and its output.
 
@@ -232,6 +251,7 @@ class Encoding:
             counts: Number of occurrences of each, for the report.
             report: Records progress, truncated texts and unknown tokens.
             forward: The model, or some of its modules.
+            done: The texts whose output is known: batches of nothing else are left out, and the others are as without.
         """
 
         def name(row: int) -> str:
@@ -243,14 +263,14 @@ class Encoding:
         with evaluating(self.model), closing(ahead(coming, 2) if len(runs) > 1 else coming) as tokenized:
             for window, tokens in zip(runs, tokenized, strict=True):
                 _record(tokens, first[window], counts[window], report)
-                for rows, output in self._run(forward, tokens, name):
+                for rows, output in self._run(forward, tokens, name, None if done is None else done[window]):
                     yield window.start + rows, output
 
     def _tokenized(self, texts: list[Any]) -> Tokens:
         early, self._early = self._early, None
         return early[1].result() if early is not None and early[0] == texts else self.tokens(texts)
 
-    def each(self, runs: Iterable[list[Any]], report: Report) -> Iterator[Tensor]:
+    def each(self, runs: Iterable[list[Any]], report: Report, saved: SavedRows | None = None) -> Iterator[Tensor]:
         """The vectors of each list of texts, in order. A pool reads lists ahead, as many as its workers need.
 
         The next list is read before the vectors of one are computed, so that its first texts are tokenized meanwhile.
@@ -268,19 +288,25 @@ class Encoding:
                     first = unique(coming)[0]
                     first = first[windows(len(first), *default_windows(self.device))[0]]
                     early = first, thread.submit(self.tokens, first)
-                yield self.vectors(texts, report)
+                yield self.vectors(texts, report, saved)
                 texts, self._early = coming, early
         if failed is not None:
             raise failed
 
     def _run(
-        self, forward: Callable[[TokenBatch], Any], tokens: Tokens, name: Callable[[int], str]
+        self,
+        forward: Callable[[TokenBatch], Any],
+        tokens: Tokens,
+        name: Callable[[int], str],
+        done: npt.NDArray[np.bool_] | None,
     ) -> Iterator[tuple[Rows, Any]]:
         if self.deterministic:
             from sbert.pipeline.deterministic import run_fixed
 
-            return run_fixed(forward, tokens, self.device, name)
+            return run_fixed(forward, tokens, self.device, name, done)
         batches = plan(tokens.lengths, self.batch_tokens, self.batch_size)
+        if done is not None and done.any():
+            batches = [rows for rows in batches if not done[rows].all()]
         return run(forward, tokens, batches, self.device, room_of(self.model, self.device), name)
 
 
@@ -337,9 +363,9 @@ class SentenceEncoding(Encoding):
         vectors = truncate(output.float(), self.truncate_dim)
         return directions(vectors) if self.normalize else vectors
 
-    def vectors(self, texts: list[str], report: Report) -> Tensor:
+    def vectors(self, texts: list[str], report: Report, saved: SavedRows | None = None) -> Tensor:
         """Vectors of texts. Shape: (texts, dim), or (texts, bytes) for bit precisions."""
-        return quantize(super().vectors(texts, report), self.precision, self.ranges)
+        return quantize(super().vectors(texts, report, saved), self.precision, self.ranges)
 
     def token_embeddings(self, texts: list[str], report: Report) -> list[Tensor]:
         """One float32 tensor (tokens, dim) per text, on the device of the model."""

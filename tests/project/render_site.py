@@ -17,7 +17,7 @@ from pathlib import Path
 from torch import nn
 
 import sbert
-from sbert import integrations, pipeline
+from sbert import integrations
 from tests.project.code_lines import PACKAGE
 
 TEMPLATES = Path(__file__).parent / "pdoc"
@@ -138,8 +138,7 @@ def render(folder: Path) -> list[str]:
     pdoc.render.configure(docformat="markdown", template_directory=TEMPLATES)
     pdoc.render.env.filters["to_markdown"] = markdown
     # pdoc lists the names that a package imports, and these are imported late.
-    for package in (sbert, pipeline):
-        vars(package).update({name: getattr(package, name) for name in package.__all__})
+    vars(sbert).update({name: getattr(sbert, name) for name in sbert.__all__})
     vars(integrations)["__all__"] = ["switching"]  # The adapters need the packages that they are for.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

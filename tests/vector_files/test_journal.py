@@ -124,11 +124,11 @@ def test_killed_at_random_moments(words: SentenceEncoder, tmp_path: Path, monkey
     log = tmp_path / "log"
     computed = SentenceEncoding.vectors
 
-    def logged(self: SentenceEncoding, texts: list[str], report: Any) -> Any:
+    def logged(self: SentenceEncoding, texts: list[str], report: Any, *more: Any) -> Any:
         with log.open("a") as file:
             file.write(f"{len(texts)}\n")
         time.sleep(0.01)
-        return computed(self, texts, report)
+        return computed(self, texts, report, *more)
 
     expected = np.asarray(encode(words, tmp_path / "whole.npy"))
     monkeypatch.setattr(SentenceEncoding, "vectors", logged)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sbert.inputs.arguments import check_positive, warn
-from sbert.pipeline.encode import Encoding, SentenceEncoding
+from sbert.pipeline.encode import Encoding, SavedRows, SentenceEncoding
 from sbert.pipeline.pool.processes import Processes
 from sbert.pipeline.pool.workers import Order
 from sbert.pipeline.progress import Counts, Report
@@ -140,7 +140,7 @@ class _Pooled(Encoding):
             told.update(messages)
             yield window, found
 
-    def each(self, runs: Iterable[list[Any]], report: Report) -> Iterator[Tensor]:
+    def each(self, runs: Iterable[list[Any]], report: Report, saved: SavedRows | None = None) -> Iterator[Tensor]:  # noqa: ARG002
         """The vectors of each list of texts, in order; the workers are at work on later lists meanwhile."""
         sizes: deque[int] = deque()
         failed: list[Exception] = []
@@ -166,7 +166,7 @@ class _Pooled(Encoding):
         if failed:
             raise failed[0]
 
-    def vectors(self, texts: Iterable[Any], report: Report) -> Tensor:
+    def vectors(self, texts: Iterable[Any], report: Report, saved: SavedRows | None = None) -> Tensor:  # noqa: ARG002
         """The vectors of texts, which are read only as far ahead as the workers need. Shape: (texts, dim)."""
         runs = [texts] if isinstance(texts, list) else text_windows(texts, self._window_size(None))
         found = list(self.each(runs, report))
