@@ -66,7 +66,7 @@ alone with and without CUDA graphs, a search, and a training step. What fails ha
 ## Export
 
 ``sbert export FORMAT MODEL DIR`` writes a folder that other programs run: ``onnx``, ``openvino``, ``torch-export`` or
-``gguf``. Its ``README.md`` says how; ``sbert.export`` explains the formats.
+``gguf``. Its ``README.md`` says how; ``sbert.saving.export`` explains the formats.
 
 ## Evaluate
 

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> None:
         ImportError: If a package is missing.
     """
     from sbert.encoder import SentenceEncoder
-    from sbert.export import export
+    from sbert.saving.export import export
 
     model = SentenceEncoder(arguments.model, device="cpu", dtype="float32")
     difference = export(model, arguments.folder, arguments.format, llama_cpp=arguments.llama_cpp)

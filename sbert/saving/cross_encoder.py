@@ -13,7 +13,7 @@ from sbert.backends import huggingface
 from sbert.modules.dense import ACTIVATIONS
 from sbert.saving.codecs.transformer import write_network
 from sbert.saving.format import MODULES, SETTINGS
-from sbert.saving.model_card import Training, metadata
+from sbert.saving.model_card import cross_encoder_card
 from sbert.saving.read import read_prompts
 from sbert.storage.files import JsonObject, UnreadableError, read_json, read_object, write_json
 from sbert.storage.folders import read_whole
@@ -141,28 +141,6 @@ def _read_network(
     return huggingface.load_classifier(folder, config, dtype, attention, fresh=True)
 
 
-_CARD = """\
----
-library_name: sentence-transformers
-pipeline_tag: {task}
-tags:
-- cross-encoder
-- sbert
-{metadata}---
-
-# {title}
-
-Scores pairs of texts; {classes} per pair.
-
-```python
-from sbert import CrossEncoder
-
-model = CrossEncoder("{name}")
-model.predict([("A cat sleeps.", "A kitten naps."), ("A cat sleeps.", "Taxes rise.")])
-```
-{training}"""
-
-
 def write_cross_encoder(folder: Path, name: str, model: Any) -> None:
     """Write a cross-encoder in the format of transformers.
 
@@ -185,14 +163,4 @@ def write_cross_encoder(folder: Path, name: str, model: Any) -> None:
         write_json(folder / SETTINGS, {**version, "model_type": "CrossEncoder", **prompts, _NAME: kind})
         write_json(folder / MODULES, [{"idx": 0, "name": "0", "path": "", "type": _MODULE}])
         write_json(folder / _TRANSFORMER, _TASK)
-    task = "text-ranking" if model.classes == 1 else "text-classification"
-    trained: Training | None = getattr(model, "trained", None)
-    card = _CARD.format(
-        task=task,
-        metadata=metadata(trained, name, task),
-        title=name.rpartition("/")[2],
-        name=name,
-        classes="one score" if model.classes == 1 else f"{model.classes} scores",
-        training=f"\n{trained.sections}\n" if trained else "",
-    )
-    (folder / "README.md").write_text(card, encoding="utf-8")
+    (folder / "README.md").write_text(cross_encoder_card(name, model), encoding="utf-8")

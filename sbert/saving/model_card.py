@@ -1,4 +1,4 @@
-"""The model card: the README.md of a saved model."""
+"""The model cards, the README.md of saved models: templates filled with what a model knows of itself."""
 
 from __future__ import annotations
 
@@ -10,47 +10,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-_CARD = """\
----
-library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-tags:
-- sentence-similarity
-- feature-extraction
-- sbert
-{metadata}---
-
-# {title}
-
-This model maps a text to a vector of {dim} dimensions. Texts with similar meanings get vectors with high {similarity}
-similarity.
-
-| | |
-|---|---|
-| Longest input | {limit} |
-| Dimensions | {dim} |
-| Similarity | {similarity} |
-| Prompts | {prompts} |
-
-```
-{modules}
-```
-
-## Use
-
-With `pip install sbert`:
-
-```python
-from sbert import SentenceEncoder
-
-model = SentenceEncoder("{name}")
-vectors = model.encode(["One sentence.", "Another one."])
-print(model.similarity(vectors, vectors))
-```
-
-{training}Saved by sbert {version}. Its author can add {missing} and the limitations here.
-"""
 
 
 @dataclass(frozen=True)
@@ -68,12 +27,17 @@ class Training:
     results: Mapping[str, float]
 
 
-def card(name: str, model: Any) -> str:
-    """A short model card with the facts that the encoder itself provides."""
-    limit = model.max_seq_length
-    trained: Training | None = getattr(model, "trained", None)
-    return _CARD.format(
-        metadata=metadata(trained, name),
+def fill_template(file: str, /, **values: object) -> str:
+    """The text of a file in the folder ``templates`` with values in place of the names in braces."""
+    return (Path(__file__).parent / "templates" / file).read_text(encoding="utf-8").format(**values)
+
+
+def encoder_card(name: str, model: Any) -> str:
+    """The card of an encoder."""
+    limit, trained = model.max_seq_length, getattr(model, "trained", None)
+    return fill_template(
+        "encoder.md",
+        metadata=_metadata(trained, name, "sentence-similarity"),
         training=f"{trained.sections}\n\n" if trained else "",
         missing="the licence" if trained else "the training data, the licence",
         title=name.rpartition("/")[2],
@@ -87,14 +51,22 @@ def card(name: str, model: Any) -> str:
     )
 
 
-def metadata(trained: Training | None, name: str, task: str = "sentence-similarity") -> str:
-    """Lines of YAML: the base model, and the results in the form that the hub indexes. Strings are written as JSON.
+def cross_encoder_card(name: str, model: Any) -> str:
+    """The card of a cross-encoder."""
+    trained, task = getattr(model, "trained", None), "text-ranking" if model.classes == 1 else "text-classification"
+    return fill_template(
+        "cross_encoder.md",
+        metadata=_metadata(trained, name, task),
+        training=f"\n{trained.sections}\n" if trained else "",
+        title=name.rpartition("/")[2],
+        name=name,
+        task=task,
+        classes="one score" if model.classes == 1 else f"{model.classes} scores",
+    )
 
-    Args:
-        trained: What is known of the training; None for nothing, which needs no lines.
-        name: Name of the model.
-        task: What the hub calls the task of the model.
-    """
+
+def _metadata(trained: Training | None, name: str, task: str) -> str:
+    """Lines of YAML: the base model, and the results in the form that the hub indexes. Strings are written as JSON."""
     if trained is None:
         return ""
     on_hub = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", trained.base) and not Path(trained.base).exists()  # No folder.

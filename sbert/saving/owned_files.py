@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -53,12 +54,12 @@ def check_replaceable(target: Path, also: Collection[str] = ()) -> None:
 
 def foreign_file(folder: Path, also: Collection[str] = ()) -> str | None:
     """The first file or folder that ``check_replaceable`` refuses, relative to ``folder``; None if all are allowed."""
-    modules = _modules(folder)
+    modules = _find_modules(folder)
     if modules is None:
         return foreign(folder, lambda _: False)
     known = {*_OF_MODELS, *also}
     for module in modules:
-        known.update(str(module / name) for name in (*_OF_MODULES, *_shards(folder / module)))
+        known.update(str(module / name) for name in (*_OF_MODULES, *_list_shards(folder / module)))
     templates = {module / _TEMPLATES for module in modules}
     folders = {*modules, *templates, *(PurePosixPath(name).parent for name in also)}
 
@@ -69,7 +70,7 @@ def foreign_file(folder: Path, also: Collection[str] = ()) -> str | None:
     return foreign(folder, is_known, {str(path) for each in folders for path in (each, *each.parents)})
 
 
-def _modules(folder: Path) -> set[PurePosixPath] | None:
+def _find_modules(folder: Path) -> set[PurePosixPath] | None:
     """The folders of a model's modules, relative to ``folder``; None if it is not a model folder."""
     try:
         if (folder / MODULES).is_file():
@@ -88,14 +89,11 @@ def _path(entry: Any) -> PurePosixPath:
     return PurePosixPath(entry.get("path") or "")
 
 
-def _shards(folder: Path) -> set[str]:
+def _list_shards(folder: Path) -> set[str]:
     """The weight files that an index lists."""
     shards: set[str] = set()
     for name in _INDEXES:
-        try:
-            listed = read_object(folder / name, missing_ok=True).field("weight_map", dict, {})
-        except UnreadableError:
-            continue
-        suffix = Path(name.removesuffix(".index.json")).suffix
-        shards.update(str(file) for file in listed.values() if str(file).endswith(suffix))
+        with suppress(UnreadableError):
+            listed = read_object(folder / name, missing_ok=True).field("weight_map", dict, {}).values()
+            shards.update(str(file) for file in listed if str(file).endswith((".safetensors", ".bin")))
     return shards

@@ -14,9 +14,8 @@ from sbert.functional import SIMILARITIES
 from sbert.modules import Normalize, Pooling, StaticEmbedding, Transformer
 from sbert.modules.tokenizer import ReadsText
 from sbert.saving import verification
-from sbert.saving.codecs import ReadOptions, class_named, codec_of
+from sbert.saving.codecs import ReadOptions, find_class, find_codec
 from sbert.saving.format import MODULES, REFERENCE, SETTINGS, Settings
-from sbert.storage import hub
 from sbert.storage.files import JsonObject, UnreadableError, inside, read_json, read_object
 
 _MAX_MODULES = 100
@@ -28,11 +27,24 @@ def read_folder(
     resolve: Callable[[str], Path],
     arguments: Mapping[str, dict[str, Any]] = {},
 ) -> tuple[Settings, list[nn.Module], verification.Reference | None]:
-    """The settings, modules and reference vectors of the encoder in ``folder``; see ``read_modules``."""
-    return read_settings(folder), read_modules(folder, dtype, resolve, arguments), verification.read(folder / REFERENCE)
+    """The settings, modules and reference vectors of the encoder in ``folder``.
+
+    Args:
+        folder: The folder of the model.
+        dtype: Dtype of the weights. Default: float32.
+        resolve: Returns the folder of a model by its name; an adapter's files name their base model.
+        arguments: The caller's arguments for transformers, by the names that folders have for them.
+
+    Raises:
+        ValueError: If a file is damaged or names an unknown module; the message names the file.
+    """
+    settings, options = _read_settings(folder), ReadOptions(dtype, resolve, arguments)
+    # A broken link is an error, not a model without modules.json.
+    read = _read_modules if os.path.lexists(folder / MODULES) else _read_plain_model
+    return settings, read(folder, options), verification.read(folder / REFERENCE)
 
 
-def read_settings(folder: Path) -> Settings:
+def _read_settings(folder: Path) -> Settings:
     """Prompts, similarity and truncation of the encoder in ``folder``."""
     config = read_object(folder / SETTINGS, missing_ok=True)
     kind = config.get("model_type") or "SentenceTransformer"
@@ -51,7 +63,7 @@ def read_settings(folder: Path) -> Settings:
 def read_prompts(config: JsonObject) -> tuple[dict[str, str], str | None]:
     """The prompts of a model by name, and the name of its default prompt."""
     prompts = config.field("prompts", dict, {})
-    if not all(isinstance(text, str) for text in prompts.values()):
+    if set(map(type, prompts.values())) - {str}:
         raise config.error("gives prompts that are not strings")
     default = config.field("default_prompt_name", str, None)
     if default is not None and default not in prompts:
@@ -59,59 +71,36 @@ def read_prompts(config: JsonObject) -> tuple[dict[str, str], str | None]:
     return prompts, default
 
 
-def read_modules(
-    folder: Path,
-    dtype: torch.dtype | None = None,
-    resolve: Callable[[str], Path] = hub.resolve,
-    arguments: Mapping[str, dict[str, Any]] = {},
-) -> list[nn.Module]:
-    """The modules of the encoder in ``folder``.
-
-    Args:
-        folder: The folder of the model.
-        dtype: Dtype of the weights. Default: float32.
-        resolve: Returns the folder of a model by its name; an adapter's files name their base model.
-        arguments: The caller's arguments for transformers, by the names that folders have for them.
-
-    Raises:
-        ValueError: If a file is damaged or names an unknown module; the message names the file.
-    """
-    path, options = folder / MODULES, ReadOptions(dtype, resolve, arguments)
-    if not os.path.lexists(path):  # A broken link is an error, not a model without modules.json.
-        return _without_modules_file(folder, options)
+def _read_modules(folder: Path, options: ReadOptions) -> list[nn.Module]:
+    """The modules that modules.json lists."""
+    path = folder / MODULES
+    entries = read_json(path)
+    if not isinstance(entries, list) or not 1 <= len(entries) <= _MAX_MODULES or set(map(type, entries)) != {dict}:
+        raise UnreadableError(path, f"contains no list of 1 to {_MAX_MODULES} modules")
     modules: list[nn.Module] = []
     with_weights = set()
-    for entry in _entries(path):
-        kind = class_named(entry.required("type", str), path)
+    for values in entries:
+        entry = JsonObject(values, path)
+        kind = find_class(entry.required("type", str), path)
         where = inside(folder, entry.field("path", str, ""), path)
-        module = codec_of(kind).read(where, options)
+        module = find_codec(kind).read(where, options)
         if module.state_dict():
             if where.resolve() in with_weights:
                 raise UnreadableError(path, f"names the weights in {where} twice")
             with_weights.add(where.resolve())
-        modules.append(module if dtype is None else module.to(dtype))
+        modules.append(module if options.dtype is None else module.to(options.dtype))
     if not isinstance(modules[0], ReadsText):
         raise UnreadableError(path, f"begins with a {type(modules[0]).__name__}, which reads no text")
     return modules
 
 
-def _entries(path: Path) -> list[JsonObject]:
-    """The entries of modules.json."""
-    entries = read_json(path)
-    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
-        raise UnreadableError(path, "contains no list of modules")
-    if len(entries) > _MAX_MODULES:
-        raise UnreadableError(path, f"lists {len(entries)} modules, where at most {_MAX_MODULES} are expected")
-    return [JsonObject(entry, path) for entry in entries]
-
-
-def _without_modules_file(folder: Path, options: ReadOptions) -> list[nn.Module]:
+def _read_plain_model(folder: Path, options: ReadOptions) -> list[nn.Module]:
     """A model2vec model, or a Hugging Face model with mean pooling (decoders: the last token)."""
     config = read_object(folder / "config.json", missing_ok=True)
     if config.get("model_type") == "model2vec":
-        static = codec_of(StaticEmbedding).read(folder, options)
+        static = find_codec(StaticEmbedding).read(folder, options)
         return [static, Normalize()] if config.get("normalize") else [static]
-    transformer = codec_of(Transformer).read(folder, options)
+    transformer = find_codec(Transformer).read(folder, options)
     architectures = config.field("architectures", list, None) or [""]
     is_decoder = str(architectures[0]).endswith("ForCausalLM") and config.get("is_causal") is not False
     return [transformer, Pooling("lasttoken" if is_decoder else "mean")]

@@ -8,9 +8,9 @@ from typing import Any
 
 from sbert.modules import Transformer
 from sbert.saving import verification
-from sbert.saving.codecs import codec_of, type_name
+from sbert.saving.codecs import find_codec, type_name
 from sbert.saving.format import MODULES, REFERENCE, SETTINGS
-from sbert.saving.model_card import card
+from sbert.saving.model_card import encoder_card
 from sbert.storage.files import write_json
 
 
@@ -31,7 +31,7 @@ def write_folder(
         kind = type(module)
         path = "" if kind is Transformer and index == 0 else f"{index}_{kind.__name__}"
         (folder / path).mkdir(exist_ok=True)
-        codec_of(kind).write(module, folder / path, input_dim)
+        find_codec(kind).write(module, folder / path, input_dim)
         entries.append({"idx": index, "name": str(index), "path": path, "type": type_name(kind)})
         input_dim = output_dim
     write_json(folder / MODULES, entries)
@@ -46,4 +46,4 @@ def write_folder(
     }
     write_json(folder / SETTINGS, settings)
     verification.write(reference, folder / REFERENCE)
-    (folder / "README.md").write_text(card(name, model), encoding="utf-8")
+    (folder / "README.md").write_text(encoder_card(name, model), encoding="utf-8")

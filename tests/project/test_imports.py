@@ -26,7 +26,7 @@ FLOORS = [
     ["chunking"],
     ["search"],
     ["evaluation"],
-    ["training", "export"],
+    ["training"],
     ["cross_encoder"],
     ["__init__"],
     ["integrations"],

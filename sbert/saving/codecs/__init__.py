@@ -23,7 +23,7 @@ from sbert.saving.codecs.codec import Codec, ReadOptions, user_codec
 from sbert.saving.format import OURS, THEIRS
 from sbert.storage.files import UnreadableError
 
-__all__ = ["Codec", "ReadOptions", "class_named", "codec_of", "type_name"]
+__all__ = ["Codec", "ReadOptions", "find_class", "find_codec", "type_name"]
 
 _BUILT_IN: dict[type[nn.Module], Codec] = {
     Transformer: transformer.CODEC,
@@ -36,9 +36,10 @@ _BUILT_IN: dict[type[nn.Module], Codec] = {
     WordEmbeddings: word_embeddings.WORDS,
     LSTM: layers.LSTM_LAYERS,
 }
+_BY_NAME = {kind.__name__: kind for kind in _BUILT_IN}
 
 
-def codec_of(kind: type[nn.Module]) -> Codec:
+def find_codec(kind: type[nn.Module]) -> Codec:
     """The codec of a class of modules: a built-in one, or one that a user has defined."""
     return _BUILT_IN.get(kind) or user_codec(kind)
 
@@ -48,7 +49,7 @@ def type_name(kind: type[nn.Module]) -> str:
     return f"{THEIRS}models.{kind.__name__}" if kind in _BUILT_IN else f"{OURS}{kind.__name__}"
 
 
-def class_named(name: str, path: Path) -> type[nn.Module]:
+def find_class(name: str, path: Path) -> type[nn.Module]:
     """The class of a name in modules.json.
 
     Args:
@@ -59,14 +60,11 @@ def class_named(name: str, path: Path) -> type[nn.Module]:
         ValueError: If the class is neither built in nor registered.
     """
     short, is_ours = name.rpartition(".")[2], name.startswith(OURS)
-    built_in = {kind.__name__: kind for kind in _BUILT_IN}
-    known = {**built_in, **registered()} if is_ours else built_in if name.startswith(THEIRS) else {}
-    if short in known:
-        return known[short]
-    listed = ", ".join(sorted({*built_in, *registered()}))
+    if is_ours and short in registered():
+        return registered()[short]
+    if short in _BY_NAME and (is_ours or name.startswith(THEIRS)):
+        return _BY_NAME[short]
     remedy = f"import the code that defines {short}, with @register_module before its class"
-    raise UnreadableError(
-        path,
-        f"names the module type {name!r}, which is not one of {listed}",
-        remedy if is_ours else "use another model",
-    )
+    known = ", ".join(sorted({*_BY_NAME, *registered()}))
+    reason = f"names the module type {name!r}, which is not one of {known}"
+    raise UnreadableError(path, reason, remedy if is_ours else "use another model")

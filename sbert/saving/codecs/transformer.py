@@ -45,10 +45,12 @@ _KNOWN = {
 
 
 def _read(folder: Path, options: ReadOptions) -> Transformer:
-    paths = [folder / name for name in TRANSFORMER_CONFIGS]
-    config = read_object(next((path for path in paths if path.exists()), paths[0]), missing_ok=True)
+    for name in TRANSFORMER_CONFIGS:
+        config = read_object(folder / name, missing_ok=True)
+        if config:
+            break
     _check(config)
-    arguments = {name: {**_arguments(config, name), **options.arguments.get(name, {})} for name in _ARGUMENTS}
+    arguments = {name: {**_read_arguments(config, name), **options.arguments.get(name, {})} for name in _ARGUMENTS}
     base, dtype = _base_of(folder, options.resolve), options.dtype or torch.float32
     loaded = None if any(arguments.values()) or base != folder else minimal.load(folder, dtype)
     # The base model of an adapter has a folder of its own, which another process may replace as well.
@@ -88,7 +90,7 @@ def _base_of(folder: Path, resolve: Callable[[str], Path]) -> Path:
         return resolve(name)
 
 
-def _arguments(config: JsonObject, name: str) -> dict[str, Any]:
+def _read_arguments(config: JsonObject, name: str) -> dict[str, Any]:
     """The arguments for transformers that the folder gives and is allowed to give."""
     old, allowed = _ARGUMENTS[name]
     arguments = {}

@@ -1,7 +1,11 @@
-"""The formats that hold a traced encoder: how each is written, read again and called."""
+"""The formats of other programs: how each is written, read again and called; GGUF by llama.cpp's own converter."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +16,8 @@ import numpy.typing as npt
 import torch
 from torch.export import Dim, ExportedProgram
 
-from sbert.export.padded import PaddedEncoder
+from sbert.modules import Normalize
+from sbert.saving.export.padded import PaddedEncoder
 
 Run = Callable[[dict[str, npt.NDArray[np.int64]]], Any]
 OUTPUT = "sentence_embedding"
@@ -44,7 +49,7 @@ class Format(NamedTuple):
     note: str = ""
 
 
-def traced(encoder: PaddedEncoder, limit: int | None) -> ExportedProgram:
+def trace(encoder: PaddedEncoder, limit: int | None) -> ExportedProgram:
     """The program of an encoder, for any number of rows and up to ``limit`` tokens."""
     longest = min(8, limit or 8)
     # Tensors of their own: the same one under two names would become one input.
@@ -127,3 +132,55 @@ FORMATS: dict[str, Format] = {
         value="torch.tensor({})",
     ),
 }
+
+# ------------------------------------------------------------------------------------------------ GGUF, of llama.cpp
+
+GGUF_FILE, _SCRIPT, _VARIABLE = "model.gguf", "convert_hf_to_gguf.py", "LLAMA_CPP"
+_GGUF_POOLINGS = ("mean", "cls", "lasttoken")
+
+
+def why_no_gguf(model: Any) -> str | None:
+    """Why GGUF cannot hold an encoder that has a padded form; None if it can."""
+    transformer, pooling, *rest = model
+    if len(pooling.modes) > 1 or pooling.modes[0] not in _GGUF_POOLINGS:
+        return f"GGUF has the pooling modes {', '.join(_GGUF_POOLINGS)}, not {'+'.join(pooling.modes)}"
+    others = [type(module).__name__ for module in rest if type(module) is not Normalize]
+    if others:
+        return f"GGUF has no place for {others[0]}"
+    if transformer.lower_case or model.truncate_dim is not None:
+        return "GGUF has no place for lower_case and truncate_dim"
+    return None
+
+
+def find_converter(llama_cpp: str | os.PathLike[str] | None) -> Path:
+    """The script in a folder of llama.cpp, or in that which ``LLAMA_CPP`` names.
+
+    Raises:
+        FileNotFoundError: If there is none. The message says how to get it.
+    """
+    folder = llama_cpp or os.environ.get(_VARIABLE)
+    script = Path(folder or ".", _SCRIPT)
+    if folder and script.is_file():
+        return script
+    reason = f"{os.fspath(folder)} holds no {_SCRIPT}" if folder else "no folder of llama.cpp is given"
+    raise FileNotFoundError(
+        f"GGUF is written by llama.cpp's own converter, and {reason}; run: git clone"
+        " https://github.com/ggml-org/llama.cpp, install the package gguf, and pass that folder as --llama-cpp,"
+        f" llama_cpp= or in the variable {_VARIABLE}"
+    )
+
+
+def write_gguf(model: Any, script: Path, path: Path) -> None:
+    """Convert an encoder to a file of float32 weights.
+
+    Raises:
+        RuntimeError: If the converter fails. The message has the last line that it printed.
+    """
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent) / "model"
+        model.save(folder, create_model_card=False)
+        command = [sys.executable, str(script), str(folder), "--outfile", str(path), "--outtype", "f32"]
+        process = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if process.returncode or not path.is_file():
+        said = (process.stderr.strip() or process.stdout.strip() or "nothing").splitlines()[-1]
+        raise RuntimeError(f"{script} ended with exit code {process.returncode} and said: {said[:300]}")

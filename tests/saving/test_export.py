@@ -15,8 +15,8 @@ import torch
 from sbert import LSTM, Dense, LayerNorm, Normalize, Pooling, SentenceEncoder, Transformer, WordEmbeddings
 from sbert.cli import export as command
 from sbert.cli.main import main
-from sbert.export import export, folder, formats, padded
 from sbert.modules.pooling import POOLINGS
+from sbert.saving.export import export, folder, formats, padded
 from tests import small
 from tests.backends.test_families import build
 
@@ -176,7 +176,7 @@ def test_other_vectors_leave_no_folder(bert: Path, tmp_path: Path, monkeypatch: 
     with pytest.raises(RuntimeError, match=r"differ by up to .* nothing was written"):
         export(model, path, "torch-export")
     assert not list(tmp_path.iterdir())
-    monkeypatch.setattr(folder, "traced", lambda *_: 1 / 0)
+    monkeypatch.setattr(folder, "trace", lambda *_: 1 / 0)
     with pytest.raises(RuntimeError, match=r"does not take this model \(ZeroDivisionError"):
         export(model, path, "torch-export")
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from sbert.backends import huggingface, limits
-from sbert.encoder import SentenceEncoder
 from sbert.modules import Dense, Dropout, LayerNorm, Normalize, Pooling, Transformer
 
 
@@ -70,7 +69,7 @@ class PaddedEncoder(nn.Module):
         the right. Output: (rows, dim).
     """
 
-    def __init__(self, model: SentenceEncoder) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
         transformer, pooling, *rest = list[Any](model)
         self.network: Any = huggingface.merged(transformer.materialize())
@@ -97,7 +96,7 @@ class PaddedEncoder(nn.Module):
         return vectors[:, : self.truncate_dim]
 
 
-def why_not(model: SentenceEncoder) -> str | None:
+def why_not(model: Any) -> str | None:
     """Why an encoder cannot be exported, as far as its modules show; None if it can."""
     transformer, *rest = list[Any](model)
     if type(transformer) is not Transformer:

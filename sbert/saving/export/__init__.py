@@ -17,15 +17,6 @@ The folder appears only if it is right: what was written is read again, and 20 t
 vectors of ``encode`` to within 1e-5. Only GGUF is not compared, because that needs a build of llama.cpp: there, the
 vectors of all-MiniLM-L6-v2 differed by 3e-4.
 
->>> import tempfile
->>> from pathlib import Path
->>> from sbert import SentenceEncoder
->>> from sbert.export import export
->>> folder = Path(tempfile.mkdtemp()) / "exported"
->>> _ = export(SentenceEncoder(device="cpu"), folder, "torch-export")
->>> sorted(path.name for path in folder.iterdir())
-['README.md', 'model.pt2', 'tokenizer.json']
-
 ## Pitfalls
 
 - Prompts are text before the text: the caller adds them. The README lists them.
@@ -35,6 +26,6 @@ vectors of all-MiniLM-L6-v2 differed by 3e-4.
   own, tokenizers without a ``tokenizer.json``, and poolings that leave the prompt out if there are prompts.
 """
 
-from sbert.export.folder import export
+from sbert.saving.export.folder import export
 
 __all__ = ["export"]
