@@ -25,8 +25,9 @@ from examples.paper.systems import (
     section_rows,
     similarity_rows,
 )
+from examples.paper.transfer import TransferSuite
 from sbert import CrossEncoder, SentenceEncoder, TokenBatch, TokenEmbeddings, Transformer
-from sbert.evaluation import SimilarityEvaluator, STSSuite, TransferSuite, TripletEvaluator, spearman
+from sbert.evaluation import SimilarityEvaluator, STSSuite, TripletEvaluator, spearman
 
 NLI = f"sbert-nli-mean-{CHOSEN}"
 # By row of a table, the name of the system.

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
+from examples.paper.arguments import read_arguments
 from sbert import LSTM, CrossEncoder, Dense, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert import WordEmbeddings as Words
-from sbert.data import read_afs, read_nli, read_sts, read_triplets
+from sbert.data import read_nli, read_sts, read_triplets
 from sbert.losses import CosineSimilarityLoss, SoftmaxLoss, TripletLoss
 
 # The input of the NLI classifier: the rows of the paper's Table 6, and the paper's choice.
@@ -175,7 +176,7 @@ class Systems:
 
 def argument_rows(data: Path, protocol: str) -> list[tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]]:
     """The rows to train on and to measure, for each part that is left out: a tenth (``fold``), or a ``topic``."""
-    topics = [[tuple(row.values()) for row in rows] for rows in read_afs(data / "afs").values()]
+    topics = [[tuple(row.values()) for row in rows] for rows in read_arguments(data / "afs").values()]
     parts = topics
     if protocol == "fold":
         rows = [row for topic in topics for row in topic]

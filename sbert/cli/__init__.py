@@ -15,7 +15,7 @@ sbert info copy
 sbert doctor copy
 sbert benchmark copy --data texts.txt
 sbert train --model copy --data nli.tsv --columns premise,hypothesis --label label --loss softmax --output nli
-sbert evaluate copy --suite sts,transfer --data data --output results.csv
+sbert evaluate copy --suite sts,retrieval --data data --output results.csv
 sbert recommend --data data/cranfield
 sbert export onnx copy copy-onnx
 ```
@@ -70,7 +70,7 @@ alone with and without CUDA graphs, a search, and a training step. What fails ha
 
 ## Evaluate
 
-``sbert evaluate`` prints, in percent, the figures of the suites ``sts``, ``transfer``, ``nli`` and ``retrieval`` on
+``sbert evaluate`` prints, in percent, the figures of the suites ``sts``, ``nli``, ``retrieval`` and ``nanobeir`` on
 those of their data sets that are in a folder (``--help`` says where), and names the missing ones. Several processes
 share the work: ``torchrun --nproc-per-node 2 -m sbert evaluate …``.
 

@@ -8,8 +8,6 @@ and Parquet files. The other readers know the layout in which the field's data s
 |---|---|
 | ``read_sts``, ``read_sts_year``, ``read_sick`` | STS benchmark and KorSTS; a year of STS12 to STS16 by sub-set; SICK |
 | ``read_nli``, ``read_triplets`` | SNLI, MultiNLI, KorNLI; the triplets of AllNLI and of Wikipedia's sections |
-| ``read_afs`` | pairs of arguments with scores by topic: Argument Facet Similarity |
-| ``read_transfer`` | a task of SentEval with its parts; SICK-E, SNLI and MNLI, too |
 | ``read_retrieval`` | a folder in BEIR's layout: ``RetrievalEvaluator(*read_retrieval(folder))`` |
 | ``read_hub_retrieval`` | the data sets of NanoBEIR and of repositories like it, with the candidates that BM25 found |
 
@@ -28,29 +26,23 @@ A data frame of pandas, polars or Arrow needs no reader: the trainer takes it as
 
 ## Pitfalls
 
-- ``read_texts`` and ``read_rows`` choose the format by the ending of the file, unless it is given; the readers of data
-  sets look at its first line.
+- The ending of the file says its format, unless it is given. The readers of data sets look at the first line of
+  ``.csv`` and ``.txt`` files, which some publishers fill with tab-separated values.
 - A quotation mark in a sentence of a TSV file is a character, not the beginning of a quoted field.
 - A line that does not fit is an error with its number. Nothing is skipped.
 """
 
-from sbert.data.afs import read_afs
-from sbert.data.files import FORMATS
-from sbert.data.hub_retrieval import HubRetrieval, read_hub_retrieval
-from sbert.data.nli import read_nli, read_triplets
-from sbert.data.retrieval import Retrieval, read_retrieval
+from sbert.data.formats import FORMATS
+from sbert.data.pairs import read_nli, read_sick, read_sts, read_sts_year, read_triplets
+from sbert.data.retrieval import HubRetrieval, Retrieval, read_hub_retrieval, read_retrieval
 from sbert.data.rows import read_classes, read_rows
-from sbert.data.sts import read_sick, read_sts, read_sts_year
 from sbert.data.texts import Texts, read_texts
-from sbert.data.transfer import TransferTask, read_transfer
 
 __all__ = [
     "FORMATS",
     "HubRetrieval",
     "Retrieval",
     "Texts",
-    "TransferTask",
-    "read_afs",
     "read_classes",
     "read_hub_retrieval",
     "read_nli",
@@ -60,6 +52,5 @@ __all__ = [
     "read_sts",
     "read_sts_year",
     "read_texts",
-    "read_transfer",
     "read_triplets",
 ]

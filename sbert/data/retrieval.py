@@ -1,4 +1,4 @@
-"""Reader of retrieval data: queries, documents and relevance judgments."""
+"""Readers of retrieval data: queries, documents and relevance judgments, in BEIR's layout and in that of the hub."""
 
 from __future__ import annotations
 
@@ -6,11 +6,27 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sbert.data.files import Name
-from sbert.data.labels import conversion
-from sbert.data.tables import cells, find, located
+from sbert.data.formats import Name
+from sbert.data.rows import make_converter
+from sbert.data.tables import check_folder, locate, read_cells
 
-_CORPUS, _QUERIES = ("corpus.jsonl", "corpus.tsv"), ("queries.jsonl", "queries.tsv")
+# The files of a data set: corpus, queries, qrels and, of some on the hub, candidates.
+Files = Mapping[str, list[Path]]
+
+_BEIR = {"corpus": ("corpus.jsonl", "corpus.tsv"), "queries": ("queries.jsonl", "queries.tsv")}
+# The folders of a repository; that of judgments may have candidates, too.
+_HUB = {
+    "corpus": ("corpus",),
+    "queries": ("queries",),
+    "qrels": ("qrels", "relevance"),
+    "candidates": ("bm25", "relevance"),
+}
+_ENDINGS = (".parquet", ".jsonl", ".jsonl.gz", ".json", ".tsv", ".csv")
+# The names of columns.
+_ID, _TEXT, _TITLE = ("_id", "doc_id", "query_id", "id"), ("text",), ("title",)
+_QUERY = ("query-id", "query_id", "query")
+_DOCUMENT = ("corpus-id", "positive-corpus-ids", "corpus_id", "doc_id", "doc")
+_GRADE, _CANDIDATES = ("score", "grade"), ("corpus-ids", "bm25-ranked-ids")
 
 
 class Retrieval(NamedTuple):
@@ -56,59 +72,180 @@ def read_retrieval(folder: Name, split: str = "test") -> Retrieval:
         ...     read_retrieval(folder)
         Retrieval(queries={'q1': 'Who sleeps?'}, corpus={'d1': 'Cats They sleep.'}, relevant={'q1': {'d1': 2}})
     """
+    check_folder(folder)
+    files = _list_beir(Path(folder), split)
     # A corpus may have millions of documents, so missing files are reported before it is read.
-    documents, asked = find(folder, _CORPUS), find(folder, _QUERIES)
-    judged = find(folder, [f"qrels/{split}.tsv", *(["qrels.tsv"] if split == "test" else [])])
-    corpus = texts_by_id([documents], ("_id", "doc_id", "id"), titled=True)
-    queries = texts_by_id([asked], ("_id", "query_id", "id"), titled=False)
-    columns = (("query-id", "query_id", "query"), ("corpus-id", "doc_id", "corpus_id", "doc"), ("score", "grade"))
-    relevant = judgments(cells(judged, columns), queries, corpus, (asked.name, documents.name))
-    if not relevant:
-        raise ValueError(f"{judged} has no relevant document; download the file again")
-    return Retrieval({name: queries[name] for name in relevant}, corpus, relevant)
-
-
-def judgments(
-    rows: Iterable[tuple[str, list[Any]]],
-    queries: Mapping[str, str],
-    corpus: Mapping[str, str],
-    files: tuple[str, str] = ("queries", "corpus"),
-) -> dict[str, dict[str, float]]:
-    """The grades above 0 by the ids of queries and documents, from rows of both ids and a grade."""
-    convert, relevant = conversion(None, None), dict[str, dict[str, float]]()
-    for where, (query, document, grade) in rows:
-        for name, known, file in zip((query, document), (queries, corpus), files, strict=True):
-            if name not in known:
-                raise ValueError(f"{where}: the id {name!r} is not in {file}; fix or remove the line")
-        if (number := convert(where, grade)) > 0:
-            relevant.setdefault(query, {})[document] = number
-    return relevant
+    if absent := [part for part, paths in files.items() if not paths]:
+        names = _BEIR.get(absent[0], (f"qrels/{split}.tsv",))
+        raise FileNotFoundError(f"{folder} has no {' or '.join(names)}; put one there, or pass another folder")
+    return Retrieval(*_read(files, default_grade=None)[:3])
 
 
 def is_retrieval(folder: Name) -> bool:
     """Whether ``read_retrieval`` can read this folder."""
-    needed = (_CORPUS, _QUERIES, ("qrels/test.tsv", "qrels.tsv"))
-    return all(located(folder, names) for names in needed)
+    return all(_list_beir(Path(folder), "test").values())
 
 
-def texts_by_id(paths: Iterable[Path], ids: tuple[str, ...], titled: bool) -> dict[str, str]:
-    """Texts by id. A document may be empty; a query may not."""
+class HubRetrieval(NamedTuple):
+    """A data set of retrieval, and the candidates for a reranker.
+
+    Args:
+        queries: Query texts by id; only queries with at least one relevant document.
+        corpus: Document texts by id.
+        relevant: For each query id, the grades (above 0) of its relevant documents by their ids.
+        candidates: For each query id, the ids of the documents that BM25 found, best first; empty if there are none.
+    """
+
+    queries: dict[str, str]
+    corpus: dict[str, str]
+    relevant: dict[str, dict[str, float]]
+    candidates: dict[str, list[str]]
+
+
+def read_hub_retrieval(folder: Name, sets: Iterable[str] | None = None) -> dict[str, HubRetrieval]:
+    r"""Read the data sets of a folder in the layout of the hub's repositories, by name.
+
+    The folder is one of these, with files in Parquet, JSONL, TSV or CSV, in one or several parts:
+
+    - one repository of several data sets: ``corpus/NanoNQ-00000-of-00001.parquet``, ``queries/NanoNQ-...``,
+      ``qrels/NanoNQ-...`` and optionally ``bm25/NanoNQ-...``, as sentence-transformers/NanoBEIR-en;
+    - a folder of repositories of one data set each: ``NanoNQ/corpus/train-00000-of-00001.parquet`` and so on, as
+      zeta-alpha-ai/NanoNQ; also with ``relevance`` instead of ``qrels``, as sentence-transformers/NanoNQ-bm25;
+    - a folder of folders in BEIR's layout, as for ``read_retrieval``.
+
+    Columns: ``_id`` and ``text`` (and ``title``) of texts; ``query-id``, ``corpus-id`` (or a list of them) and
+    optionally ``score`` of judgments; ``query-id`` and ``corpus-ids`` of candidates. Judgments without a score have
+    the grade 1.
+
+    Args:
+        folder: The folder.
+        sets: The names of data sets; by default all that are in the folder, in alphabetical order.
+
+    Raises:
+        FileNotFoundError: If the folder has no data set, or lacks one that ``sets`` names.
+        ValueError: If a file is invalid; the message names the row.
+
+    References:
+        https://huggingface.co/collections/zeta-alpha-ai/nanobeir
+        Thakur et al., 2021 (BEIR). https://arxiv.org/abs/2104.08663
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for part in ("corpus", "queries", "qrels"):
+        ...         (Path(folder) / "NanoPets" / part).mkdir(parents=True)
+        ...     root = Path(folder) / "NanoPets"
+        ...     _ = (root / "corpus/train.jsonl").write_text('{"_id": "d1", "text": "Cats sleep."}\n')
+        ...     _ = (root / "queries/train.jsonl").write_text('{"_id": "q1", "text": "Who sleeps?"}\n')
+        ...     _ = (root / "qrels/train.jsonl").write_text('{"query-id": "q1", "corpus-id": "d1"}\n')
+        ...     read_hub_retrieval(folder)["NanoPets"].relevant
+        {'q1': {'d1': 1}}
+    """
+    check_folder(folder)
+    available = _list_sets(Path(folder))
+    if not available:
+        raise FileNotFoundError(
+            f"{folder} has no data sets; download a repository such as sentence-transformers/NanoBEIR-en there, with"
+            " folders corpus, queries and qrels; or several such repositories"
+        )
+    wanted = list(available) if sets is None else list(dict.fromkeys(sets))
+    if absent := [name for name in wanted if name not in available]:
+        raise FileNotFoundError(f"{folder} has no {', '.join(absent)}; it has {', '.join(available)}")
+    for name in wanted:
+        if lacking := [part for part, paths in available[name].items() if not paths and part != "candidates"]:
+            raise FileNotFoundError(f"{folder} has no {lacking[0]} of {name!r}; download the repository again")
+    return {name: _read(available[name], default_grade=1) for name in wanted}
+
+
+# ---------------------------------------------------------------------------------------------------------- files
+
+
+def _list_beir(folder: Path, split: str) -> Files:
+    judgments = (f"qrels/{split}.tsv", *(["qrels.tsv"] if split == "test" else []))
+    paths = {part: locate(folder, names) for part, names in {**_BEIR, "qrels": judgments}.items()}
+    return {part: [] if path is None else [path] for part, path in paths.items()}
+
+
+def _list_sets(root: Path) -> dict[str, Files]:
+    """The data sets of a folder by name."""
+    sets: dict[str, Files] = {split: _list_hub(root, split) for split in _list_splits(root)}
+    for path in [] if sets else sorted(path for path in root.iterdir() if path.is_dir()):
+        splits = _list_splits(path)
+        # A repository of one data set calls its split train or test.
+        sets |= {(path.name if len(splits) == 1 else f"{path.name}_{name}"): _list_hub(path, name) for name in splits}
+        if is_retrieval(path):
+            sets[path.name] = _list_beir(path, "test")
+    return sets
+
+
+def _list_splits(repository: Path) -> list[str]:
+    """The names of splits: the beginnings of the names of files with queries; none if this is no repository."""
+    if not (repository / "corpus").is_dir() or not (repository / "queries").is_dir():
+        return []
+    return sorted({_split_of(path) for path in (repository / "queries").iterdir() if path.name.endswith(_ENDINGS)})
+
+
+def _split_of(path: Path) -> str:
+    """The beginning of a file's name, without the number of the part."""
+    stem = path.name.split(".")[0]
+    name, *numbers = stem.rsplit("-", 3)
+    return name if len(numbers) == 3 and numbers[1] == "of" else stem
+
+
+def _list_hub(repository: Path, split: str) -> Files:
+    """The files of a split: for each part, those in the first of its folders that has any."""
+    files = {}
+    for part, folders in _HUB.items():
+        paths = [path for folder in folders for path in sorted((repository / folder).glob("*"))]
+        paths = [path for path in paths if path.name.endswith(_ENDINGS) and _split_of(path) == split]
+        files[part] = [path for path in paths if path.parent == paths[0].parent]
+    return files
+
+
+# -------------------------------------------------------------------------------------------------------- content
+
+
+def _read(files: Files, default_grade: float | None) -> HubRetrieval:
+    """A data set; judgments without a grade have the default, or are an error."""
+    corpus, queries = _read_texts(files["corpus"], _TITLE), _read_texts(files["queries"])
+    convert, relevant = make_converter(None, None), dict[str, dict[str, float]]()
+    for path in files["qrels"]:
+        for where, (query, documents, given) in read_cells(path, (_QUERY, _DOCUMENT), optional=_GRADE):
+            grade = default_grade if given == "" and default_grade else convert(where, given)
+            for document in documents if isinstance(documents, list) else [documents]:
+                _check_known(where, query, queries, files["queries"])
+                _check_known(where, document, corpus, files["corpus"])
+                if grade > 0:
+                    relevant.setdefault(query, {})[document] = grade
+    if not relevant:
+        raise ValueError(f"{files['qrels'][0]} has no relevant document; download the file again")
+    candidates = {}
+    for path in files.get("candidates", ()):
+        for where, (query, listed) in read_cells(path, (_QUERY, _CANDIDATES)):
+            for document in listed:
+                _check_known(where, document, corpus, files["corpus"])
+            candidates[query] = listed
+    return HubRetrieval({name: queries[name] for name in relevant}, corpus, relevant, candidates)
+
+
+def _check_known(where: str, name: Any, texts: Mapping[str, str], files: list[Path]) -> None:
+    if name not in texts:
+        raise ValueError(
+            f"{where}: the id {name!r} is not in {files[0].parent.name}/{files[0].name}; fix or remove the line"
+        )
+
+
+def _read_texts(paths: Iterable[Path], title: tuple[str, ...] = ()) -> dict[str, str]:
+    """Texts by id. A document, which may have a title, may be empty; a query may not."""
     texts: dict[str, str] = {}
-    title = ("title",) if titled else ()
-    for where, (name, *parts) in (row for path in paths for row in cells(path, (ids, ("text",)), optional=title)):
-        key = _id(where, name)
-        if key in texts:
-            raise ValueError(f"{where}: the id {key!r} occurs twice; fix or remove the line")
+    for where, (name, *parts) in (row for path in paths for row in read_cells(path, (_ID, _TEXT), optional=title)):
+        if not isinstance(name, (str, int)) or isinstance(name, bool) or name == "":
+            raise ValueError(f"{where}: the id {name!r} is not valid; make it a non-empty string or a whole number")
+        if str(name) in texts:
+            raise ValueError(f"{where}: the id {name!r} occurs twice; fix or remove the line")
         if any(not isinstance(part, str) for part in parts):
             raise ValueError(f"{where}: the text or the title is not a string; make it a string")
-        texts[key] = " ".join(reversed(parts)).strip()
-        if not titled and not texts[key]:
+        texts[str(name)] = " ".join(reversed(parts)).strip()
+        if not title and not texts[str(name)]:
             raise ValueError(f"{where}: the query is empty; fill it in, or remove the line")
     return texts
-
-
-def _id(where: str, value: Any) -> str:
-    """The id as a str; ids may be integers in JSON."""
-    if not isinstance(value, (str, int)) or isinstance(value, bool) or value == "":
-        raise ValueError(f"{where}: the id {value!r} is not valid; make it a non-empty string or a whole number")
-    return str(value)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from sbert.data.files import FORMATS, Name, check_there, format_of
-from sbert.data.labels import WHOLE, Convert, as_word, conversion
-from sbert.data.records import kind, records
+from sbert.data.formats import Name
+from sbert.data.records import name_kind, read_records
+
+# Converts a label to a number; the first argument is its location, for errors.
+Convert = Callable[[str, Any], Any]
+_INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
+# Number of classes that an error lists.
+_LISTED = 20
 
 
 def read_rows(
@@ -62,11 +69,10 @@ def read_rows(
         raise ValueError("classes, scale and drop apply to labels; name their column as label, too")
     if label is not None and "label" in names:
         raise ValueError(f"the rows would call both {label!r} and a text column 'label'; rename one in the file")
-    chosen = _table_format(path, file_format)
-    convert = conversion(classes, scale)
-    check_there(path)
-    found = ((where, [row[name] for name in wanted]) for where, row in records(path, wanted, chosen))
-    return rows_of(found, names, None if label is None else convert, drop)
+    convert = make_converter(classes, scale)
+    records = read_records(path, wanted, file_format)
+    cells = ((where, [record[name] for name in wanted]) for where, record in records)
+    return check_rows(cells, names, None if label is None else convert, drop)
 
 
 def read_classes(path: Name, label: str, *, drop: Collection[object] = (), file_format: str | None = None) -> list[str]:
@@ -91,26 +97,20 @@ def read_classes(path: Name, label: str, *, drop: Collection[object] = (), file_
         ...     read_classes(file, "label")
         ['entailment', 'neutral']
     """
-    chosen = _table_format(path, file_format)
-    check_there(path)
-    dropped, labels = {as_word(each) for each in drop}, set()
-    for where, row in records(path, [label], chosen):
-        if as_word(row[label]) not in dropped:
-            _check_filled(where, "the label", row[label])
-            labels.add(as_word(row[label]))
-    whole = all(WHOLE.fullmatch(word) for word in labels)
-    return sorted(labels, key=lambda word: (int(word) if whole else 0, word))
+    dropped, labels = {to_word(each) for each in drop}, set()
+    for where, record in read_records(path, [label], file_format):
+        if to_word(record[label]) not in dropped:
+            _check_filled(where, "the label", record[label])
+            labels.add(to_word(record[label]))
+    integers = all(_INTEGER.fullmatch(word) for word in labels)
+    return sorted(labels, key=lambda word: (int(word) if integers else 0, word))
 
 
-def _table_format(path: Name, file_format: str | None) -> str:
-    chosen = format_of(path, file_format)
-    if chosen == "text":
-        raise ValueError(f"{path} is plain text and has no columns; name another format: {', '.join(FORMATS[1:])}")
-    return chosen
+# -------------------------------------------------------------------------------------------------- rows and labels
 
 
-def rows_of(
-    found: Iterable[tuple[str, list[Any]]],
+def check_rows(
+    cells: Iterable[tuple[str, list[Any]]],
     columns: Sequence[str],
     convert: Convert | None = None,
     drop: Collection[object] = (),
@@ -118,7 +118,7 @@ def rows_of(
     """Rows with checked texts by column.
 
     Args:
-        found: The values of each row with its location.
+        cells: The values of each row with its location.
         columns: Names of the texts.
         convert: Converts the label, which is then the last value.
         drop: Labels whose rows are left out.
@@ -126,29 +126,98 @@ def rows_of(
     Raises:
         ValueError: If a text or a label is invalid; the message begins with the location.
     """
-    dropped = {as_word(value) for value in drop}
-    for where, cells in found:
-        if convert is None or as_word(cells[-1]) not in dropped:
-            yield row_of(where, columns, cells, convert)
-
-
-def row_of(where: str, columns: Sequence[str], cells: Sequence[Any], convert: Convert | None = None) -> dict[str, Any]:
-    """A row of checked texts by column. With ``convert``, the last cell is the label, which it converts.
-
-    Raises:
-        ValueError: If a text or the label is invalid; the message begins with ``where``.
-    """
-    row = dict(zip(columns, cells, strict=False))
-    for column, text in row.items():
-        _check_filled(where, f"column {column!r}", text)
-        if not isinstance(text, str):
-            raise ValueError(f"{where}: {kind(text)} where column {column!r} has a text; put a string there")
-    if convert is not None:
-        _check_filled(where, "the label", cells[-1])
-        row["label"] = convert(where, cells[-1])
-    return row
+    dropped = {to_word(value) for value in drop}
+    for where, values in cells:
+        if convert is not None and to_word(values[-1]) in dropped:
+            continue
+        row = dict(zip(columns, values, strict=False))
+        for column, text in row.items():
+            _check_filled(where, f"column {column!r}", text)
+            if not isinstance(text, str):
+                raise ValueError(f"{where}: {name_kind(text)} where column {column!r} has a text; put a string there")
+        if convert is not None:
+            _check_filled(where, "the label", values[-1])
+            row["label"] = convert(where, values[-1])
+        yield row
 
 
 def _check_filled(where: str, what: str, value: object) -> None:
     if value is None or value == [] or (isinstance(value, str) and not value.strip()):
         raise ValueError(f"{where}: {what} is empty; fill it in, or remove the line")
+
+
+def to_word(value: object) -> str:
+    """A label as it is written in CSV and TSV, so that JSON's 1 and a table's "1" are the same word."""
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def make_converter(classes: Sequence[str] | None, scale: tuple[float, float] | None) -> Convert:
+    """The function that converts labels: to class indices, to the range 0 to 1, or to plain numbers."""
+    if classes is not None and scale is not None:
+        raise ValueError("classes= is for labels that are words, scale= for labels that are numbers; pass one of them")
+    if classes is not None:
+        return _index_converter([to_word(word) for word in classes])
+    return _to_number if scale is None else _scale_converter(*scale)
+
+
+def _index_converter(words: list[str]) -> Convert:
+    if not words or len(set(words)) < len(words):
+        raise ValueError(f"classes={words}; pass one or more words, each once")
+    indices = {word: index for index, word in enumerate(words)}
+    known = ", ".join(words[:_LISTED]) + (f" and {len(words) - _LISTED} more" if len(words) > _LISTED else "")
+
+    def convert(where: str, value: Any) -> int:
+        if (word := to_word(value)) not in indices:
+            raise ValueError(f"{where}: the label {value!r} is not one of the classes {known}; add or drop it")
+        return indices[word]
+
+    return convert
+
+
+def _scale_converter(low: float, high: float) -> Convert:
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"scale={(low, high)}; pass the lowest and the highest label, such as (0, 5)")
+
+    def convert(where: str, value: Any) -> float:
+        number = _to_number(where, value)
+        if isinstance(number, list):
+            raise ValueError(f"{where}: the label is a list, which scale= does not support; leave scale= out")
+        if not low <= number <= high:
+            raise ValueError(
+                f"{where}: the label {number} is not within scale={low:g} to {high:g}; correct one of them"
+            )
+        return (number - low) / (high - low)
+
+    return convert
+
+
+def _to_number(where: str, value: Any) -> int | float | list[float]:
+    """A label as a number, an int if it is written as one; or a list of numbers as it is.
+
+    Raises:
+        ValueError: If it is no number, or does not fit int64 and float32.
+    """
+    if isinstance(value, list):
+        for part in value:
+            if isinstance(part, bool) or not _is_number(part):
+                raise ValueError(f"{where}: the label's list contains {part!r}; use finite numbers only")
+        return value
+    number = value
+    if isinstance(value, str):
+        try:
+            # Python accepts underscores between digits; here they are an error.
+            number = int(value) if _INTEGER.fullmatch(value) else float(value.replace("_", "?"))
+        except ValueError:
+            number = None
+    if not isinstance(number, (int, float)):
+        raise ValueError(f"{where}: the label {value!r:.80} is not a number; if labels are words, list them as classes")
+    if not _is_number(number):
+        raise ValueError(f"{where}: the label {value!r} is not finite, or too large; fix or remove the line")
+    return int(number) if isinstance(number, bool) else number
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a finite number in the range of int64 and float32."""
+    return isinstance(value, (int, float)) and abs(value) < 2**63

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sbert.data.files import Name, check_there, format_of
-from sbert.data.labels import Convert
-from sbert.data.records import Rows, open_rows, select_columns
-from sbert.data.rows import rows_of
+from sbert.data.formats import Name, check_exists, choose_format, read_lines
+from sbert.data.records import Records, read_header, read_records, read_values
+from sbert.data.rows import Convert, check_rows
 
 # The names that one column has in the files of different publishers.
 Names = Sequence[str]
@@ -23,19 +22,19 @@ def read_table(
     label: Names = (),
     convert: Convert | None = None,
     *,
-    places: Sequence[int] = (),
+    positions: Sequence[int] = (),
     split: str | None = None,
     drop: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Read the rows of a file in the form that ``Trainer`` takes.
 
     Args:
-        path: As in ``cells``.
+        path: As in ``read_cells``.
         columns: For each text column of the rows, the names it may have in the file.
         label: The names that the label column may have, if there is one.
         convert: Converts a label to a number.
-        places: As in ``cells``; the label comes last.
-        split: As in ``cells``.
+        positions: As in ``read_cells``; the label comes last.
+        split: As in ``read_cells``.
         drop: Labels whose rows are left out.
 
     Raises:
@@ -43,33 +42,33 @@ def read_table(
         ValueError: If a line is invalid, with the line number, or there are no rows.
     """
     wanted = [*columns.values(), label] if convert else list(columns.values())
-    found = cells(path, wanted, places=places, split=split)
-    rows = list(rows_of(found, list(columns), convert, drop))
+    cells = read_cells(path, wanted, positions=positions, split=split)
+    rows = list(check_rows(cells, list(columns), convert, drop))
     if not rows:
         raise ValueError(f"{path} has no rows; download the file again, or pass another")
     return rows
 
 
-def cells(
+def read_cells(
     path: Name,
     columns: Sequence[Names],
     *,
     optional: Names = (),
-    places: Sequence[int] = (),
+    positions: Sequence[int] = (),
     split: str | None = None,
 ) -> Iterator[tuple[str, list[Any]]]:
     """The values of some columns, line by line, with the location of each line.
 
-    The format is detected from the first line: JSONL begins with ``{`` or ``[``; a line with a tab is TSV without
-    quotes; anything else is CSV. Only Parquet and JSON arrays are detected by their suffixes, ``.parquet`` and
-    ``.json``. Empty lines at the end are skipped. Case, underscores, hyphens and spaces in column names do not matter.
+    The suffix says the format, except for ``.csv`` and what may be plain text, where publishers use it for any format.
+    There, a first line with a tab is TSV without quotes, one that begins with ``{`` or ``[`` is JSONL, and anything
+    else is CSV. Case, underscores, hyphens and spaces in column names do not matter.
 
     Args:
-        path: The file, gzipped if it ends in ``.gz``.
+        path: The file, compressed or not.
         columns: For each column, the names it may have.
         optional: The names of one more column, which comes last and is empty where the file, or a JSON object, does
             not have it.
-        places: Indices of the columns, from 0, in files without a header or with JSON arrays. Default: a header is
+        positions: Indices of the columns, from 0, in files without a header or with JSON arrays. Default: a header is
             required.
         split: The split to read, if the file has a column of splits.
 
@@ -77,55 +76,69 @@ def cells(
         FileNotFoundError: If the file does not exist.
         ValueError: If a column or the split is missing, or a line is invalid; the message gives the line number.
     """
-    check_there(path)
+    check_exists(path)
+    file_format = _detect_format(path)
+    header = read_header(path, file_format)
     wanted = [*columns, *([_SPLIT] if split else [])]
-    ending = format_of(path, None)
-    file_format, header, rows = open_rows(path, ending if ending in ("parquet", "json") else None)
-    named = [_column(path, names, header) for names in wanted]
-    if places and split is None and not any(named) and file_format not in ("csv", "parquet"):
-        yield from _placed(rows, places)
+    names = [_match(path, each, header) for each in wanted]
+    if positions and not any(names) and file_format in ("tsv", "jsonl"):
+        yield from _select_positions(read_values(path, file_format), positions)
         return
-    names = [name for name in named if name is not None]
-    if len(names) < len(named):
-        known = ", ".join(header[:20]) or "none"
-        raise ValueError(f"{path}: no column {' or '.join(wanted[named.index(None)])}; the first line names {known}")
-    # A JSON object may have the optional key though the first has not.
-    more = None if file_format in ("json", "jsonl") else _column(path, optional, header)
-    found = select_columns(path, [*names, *([more] if more else [])], file_format, header, rows)
-    for where, row in found if split is None else _of_split(found, names[-1], split, path):
-        values = [row[name] for name in names[: len(columns)]]
+    if None in names:
+        listed = ", ".join(header[:20]) or "none"
+        raise ValueError(f"{path}: no column {' or '.join(wanted[names.index(None)])}; the first line names {listed}")
+    required = [name for name in names if name is not None]
+    other = _match(path, optional, header)
+    # A JSON object may have the optional key though the first has not, or the other way around.
+    selected = required if other is None or file_format in ("json", "jsonl") else [*required, other]
+    records = read_records(path, selected, file_format)
+    for where, row in records if split is None else _select_split(path, records, required[-1], split):
+        values = [row[name] for name in required[: len(columns)]]
         if optional:
-            name = _column(path, optional, [name for name in row if row[name] is not None])
-            values.append("" if name is None else row[name])
+            values.append(next((row[name] for name in (other or "", *optional) if row.get(name) is not None), ""))
         yield where, values
 
 
-def _of_split(
-    rows: Iterable[tuple[str, dict[str, Any]]], column: str, split: str, path: Name
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def _detect_format(path: Name) -> str:
+    chosen = choose_format(path)
+    if chosen not in ("text", "csv"):
+        return chosen
+    line = next(read_lines(path), "")
+    if "\t" in line:
+        return "tsv"
+    return "jsonl" if line.lstrip().startswith(("{", "[")) else "csv"
+
+
+def _select_split(path: Name, records: Records, column: str, split: str) -> Records:
     """The rows of one split, of which there must be some."""
-    found: set[str] = set()
-    for where, row in rows:
-        found.add(str(row[column]))
+    splits: set[str] = set()
+    for where, row in records:
+        splits.add(str(row[column]))
         if str(row[column]).lower() == split.lower():
             yield where, row
-    if split.lower() not in map(str.lower, found):
-        raise ValueError(f"{path} has no rows of the split {split!r}; it has {', '.join(sorted(found)) or 'none'}")
+    if split.lower() not in map(str.lower, splits):
+        raise ValueError(f"{path} has no rows of the split {split!r}; it has {', '.join(sorted(splits)) or 'none'}")
 
 
-def _plain(name: str) -> str:
-    """A column name in lower case, without separators between its words."""
-    return re.sub(r"[\s_-]+", "", name).casefold()
+def _select_positions(rows: Iterator[tuple[str, Any]], positions: Sequence[int]) -> Iterator[tuple[str, list[Any]]]:
+    """The cells of a file without column names, by their indices."""
+    for where, row in rows:
+        if not isinstance(row, list) or len(row) <= max(positions):
+            count = f"{len(row)} cells" if isinstance(row, list) else "no array"
+            raise ValueError(
+                f"{where}: {count} where {max(positions) + 1} or more are expected; fix or remove the line"
+            )
+        yield where, [row[position] for position in positions]
 
 
-def _column(path: Name, names: Names, header: Sequence[str]) -> str | None:
+def _match(path: Name, names: Names, header: Sequence[str]) -> str | None:
     """The name in the header that matches the first possible name; None if none matches.
 
     Raises:
         ValueError: If several names in the header match and none is identical.
     """
     for name in names:
-        matches = [name] if name in header else [each for each in header if _plain(each) == _plain(name)]
+        matches = [name] if name in header else [each for each in header if _fold(each) == _fold(name)]
         if len(matches) > 1:
             raise ValueError(f"{path}: {' and '.join(map(repr, matches))} may both be {name!r}; rename one of them")
         if matches:
@@ -133,32 +146,15 @@ def _column(path: Name, names: Names, header: Sequence[str]) -> str | None:
     return None
 
 
-def _placed(rows: Rows, places: Sequence[int]) -> Iterator[tuple[str, list[Any]]]:
-    """The cells of a file without column names, by their indices."""
-    for where, row in rows:
-        if not isinstance(row, list) or len(row) <= max(places):
-            count = f"{len(row)} cells" if isinstance(row, list) else "no array"
-            raise ValueError(f"{where}: {count} where {max(places) + 1} or more are expected; fix or remove the line")
-        yield where, [row[place] for place in places]
+def _fold(name: str) -> str:
+    """A column name in lower case, without separators between its words."""
+    return re.sub(r"[\s_-]+", "", name).casefold()
 
 
-def located(folder: Name, names: Sequence[str]) -> Path | None:
+def locate(folder: Name, names: Sequence[str]) -> Path | None:
     """The first of the named files or folders that exists in a folder, gzipped or not; None if none does."""
     paths = (Path(folder) / f"{name}{end}" for name in names for end in ("", ".gz"))
     return next((path for path in paths if path.exists()), None)
-
-
-def find(folder: Name, names: Sequence[str]) -> Path:
-    """Like ``located``, but one of the files or folders must exist.
-
-    Raises:
-        FileNotFoundError: If none exists, with their names.
-    """
-    check_folder(folder)
-    path = located(folder, names)
-    if path is None:
-        raise FileNotFoundError(f"{folder} has no {' or '.join(names)}; put one there, or pass another folder")
-    return path
 
 
 def check_folder(folder: Name) -> None:

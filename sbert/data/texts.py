@@ -7,20 +7,32 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from sbert.data.files import READ, Name, check_there, format_of, is_readable, lines_of, without_ending
-from sbert.data.records import check_columns, kind, parquet_length, parquet_types, records, values
+from sbert.data.formats import SUFFIXES, SUPPORTED, Name, choose_format, suffix_of
+from sbert.data.parquet import check_columns, count_rows, read_types
+from sbert.data.records import TEXT, Records, check_source, name_kind, read_records
 
-# Names of the formats, for errors.
-_TABLES = {"csv": "CSV", "tsv": "TSV", "parquet": "Parquet"}
-# The column of what has no columns: the lines of a text file, and JSON strings.
-_TEXT = "text"
 # Rows of a data set that are read at once.
 _ROWS = 1024
 
-# Each text with its location and the values of its row.
-Located = Iterator[tuple[str, Any, Mapping[str, Any]]]
+
+class _Source(NamedTuple):
+    """Where the texts are from.
+
+    Args:
+        column: The column of the texts.
+        read: Returns the rows with their locations, each time anew.
+        length: Returns the number of rows; None if it is known only after reading them.
+        types: Returns the types of Arrow of the columns to keep, as far as they are known.
+        once: What can be read only once; None if the source can be read again.
+    """
+
+    column: str
+    read: Callable[[], Records]
+    length: Callable[[], int] | None = None
+    types: Callable[[], dict[str, Any]] = dict
+    once: str | None = None
 
 
 class Texts:
@@ -69,31 +81,18 @@ class Texts:
     ) -> None:
         if isinstance(keep, str):
             raise TypeError(f"keep={keep!r} is one string; pass a list of column names")
+        is_dataset = hasattr(source, "select_columns") and hasattr(source, "iter")
+        if is_dataset and column is None:
+            raise ValueError(f"the {type(source).__name__} has columns; name the one that holds the texts")
+        columns = None if column is None else list(dict.fromkeys((column, *keep)))
+        opened = (
+            _open_dataset(source, columns) if columns and is_dataset else _open_files(source, columns, format, keep)
+        )
+        self._start(opened, keep)
+
+    def _start(self, source: _Source, keep: Iterable[str]) -> None:
         self.keep: tuple[str, ...] = tuple(keep)
-        self._found: Callable[[], Located]
-        self._length: Callable[[], int] | None = None
-        self._types: Callable[[], dict[str, Any]] = dict
-        self._once: str | None = None  # What can be read only once.
-        self._begun = False
-        if hasattr(source, "select_columns") and hasattr(source, "iter"):
-            if column is None:
-                raise ValueError(f"the {type(source).__name__} has columns; name the one that holds the texts")
-            self._found = partial(_of_dataset, source, column, self.keep)
-            self._length = source.__len__ if isinstance(source, Sized) else None
-            self._types = partial(_types_of_dataset, source, self.keep)
-            return
-        format_of("", format)  # An unknown format is said before a missing file.
-        files = [(path, format_of(path, format)) for path in _files(source)]
-        for path, chosen in files:
-            _check_column(path, chosen, column, self.keep)
-        if not files:
-            raise ValueError("source is an empty list; name at least one file")
-        self._found = partial(_of_files, files, column, self.keep)
-        if all(chosen == "parquet" and os.fspath(path) != "-" for path, chosen in files):
-            self._length = partial(_parquet_lengths, files)
-            self._types = partial(parquet_types, [path for path, _ in files], self.keep)
-        if any(os.fspath(path) == "-" for path, _ in files):
-            self._once = "standard input"
+        self._source, self._is_used = source, False
 
     @classmethod
     def of(cls, texts: Iterable[str], **columns: Iterable[Any]) -> Texts:
@@ -115,40 +114,37 @@ class Texts:
         for name, column in columns.items():
             if isinstance(texts, Sized) and isinstance(column, Sized) and len(column) != len(texts):
                 raise ValueError(f"texts has {len(texts)} rows and {name} has {len(column)}; pass one value per text")
-        made = cls.__new__(cls)
-        made.keep, made._begun, made._types = tuple(columns), False, dict
-        made._found = partial(_of_memory, texts, columns)
-        made._length = texts.__len__ if isinstance(texts, Sized) else None
-        made._once = next(
-            (f"the {type(each).__name__}" for each in (texts, *columns.values()) if iter(each) is each), None
-        )
-        return made
+        new = cls.__new__(cls)
+        new._start(_open_memory(texts, columns), columns)
+        return new
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each text, and by name the values of its row in the columns of ``keep``."""
-        if self._once and self._begun:
-            raise ValueError(f"{self._once} can be read only once; write it to a file, or make the texts anew")
-        self._begun = True
-        for where, text, row in self._found():
+        if self._source.once and self._is_used:
+            raise ValueError(f"{self._source.once} can be read only once; write it to a file, or make the texts anew")
+        self._is_used = True
+        for where, row in self._source.read():
+            text = row[self._source.column]
             if not isinstance(text, str):
                 remedy = "name the column that holds the texts" if isinstance(text, dict) else "put a string there"
-                raise ValueError(f"{where}: {kind(text)} where a text is expected; {remedy}")
+                raise ValueError(f"{where}: {name_kind(text)} where a text is expected; {remedy}")
             yield text, {name: row[name] for name in self.keep}
 
     def types(self) -> dict[str, Any]:
         """The types of Arrow of the columns of ``keep``, if all files are Parquet, or of a data set; else nothing."""
-        return self._types() if self.keep else {}
+        types = self._source.types() if self.keep else {}
+        return {name: types[name] for name in self.keep if name in types}
 
     def __iter__(self) -> Iterator[str]:
         for text, _ in self.rows():
             yield text
 
     def __len__(self) -> int:
-        if self._length is None:
+        if self._source.length is None:
             raise TypeError(
                 "the number of these texts is unknown until they are read; count them: sum(1 for _ in texts)"
             )
-        return self._length()
+        return self._source.length()
 
 
 def read_texts(path: Name, column: str | None = None, file_format: str | None = None) -> Iterator[str]:
@@ -173,10 +169,30 @@ def read_texts(path: Name, column: str | None = None, file_format: str | None = 
 # ------------------------------------------------------------------------------------- files, data sets, memory
 
 
-def _files(source: Any) -> Sequence[Name]:
+def _open_files(source: Any, columns: list[str] | None, file_format: str | None, keep: Sequence[str]) -> _Source:
+    choose_format("", file_format)  # An unknown format is said before a missing file.
+    files = [(path, check_source(path, columns, file_format)) for path in _list_files(source)]
+    if not files:
+        raise ValueError("source is an empty list; name at least one file")
+    if columns is None and (others := set(keep) - {TEXT}):
+        listed = ", ".join(map(repr, sorted(others)))
+        raise ValueError(f"without a column of texts, {files[0][0]} has the column 'text' alone, no {listed} to keep")
+
+    def read() -> Records:
+        for path, chosen in files:
+            yield from read_records(path, columns, chosen)
+
+    paths = [os.fspath(path) for path, _ in files]
+    column, once = columns[0] if columns else TEXT, "standard input" if "-" in paths else None
+    if once or any(chosen != "parquet" for _, chosen in files):
+        return _Source(column, read, once=once)
+    return _Source(column, read, partial(count_rows, paths), partial(read_types, paths, keep))
+
+
+def _list_files(source: Any) -> Sequence[Name]:
     """The files of a source: a file, a folder, a pattern, or a list of these."""
     if isinstance(source, (list, tuple)):
-        return [path for each in source for path in _files(each)]
+        return [path for each in source for path in _list_files(each)]
     if not isinstance(source, (str, os.PathLike)):
         raise TypeError(
             f"source is of type {type(source).__name__}; pass a file, a folder, a list of files, or a Dataset; or,"
@@ -184,17 +200,16 @@ def _files(source: Any) -> Sequence[Name]:
         )
     path = Path(source)
     if path.is_dir():
-        within = (file for file in path.rglob("*") if not _is_hidden(file.relative_to(path)) and is_readable(file))
-        found: Sequence[Name] = sorted(file for file in within if file.is_file())
-        if not found:
-            raise FileNotFoundError(f"the folder {source} has no file with a known ending; {READ}")
-        return found
+        files = sorted(file for file in path.rglob("*") if suffix_of(file) in SUFFIXES and file.is_file())
+        listed = [file for file in files if not _is_hidden(file.relative_to(path))]
+        if not listed:
+            raise FileNotFoundError(f"the folder {source} has no file with a known ending; {SUPPORTED}")
+        return listed
     if not path.exists() and glob.has_magic(os.fspath(source)):
-        found = sorted(file for file in glob.glob(os.fspath(source), recursive=True) if os.path.isfile(file))
-        if not found:
+        matches = sorted(file for file in glob.glob(os.fspath(source), recursive=True) if os.path.isfile(file))
+        if not matches:
             raise FileNotFoundError(f"no file matches {source}; pass another pattern, or a folder")
-        return found
-    check_there(source)
+        return matches
     return [source]
 
 
@@ -202,59 +217,33 @@ def _is_hidden(path: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.parts)
 
 
-def _check_column(path: Name, file_format: str, column: str | None, keep: Sequence[str]) -> None:
-    """Raise an error if the format has no such columns, or needs the name of one."""
-    if column is None and file_format in _TABLES:
-        raise ValueError(f"{path} is {_TABLES[file_format]}; name the column that holds the texts")
-    if column is not None and file_format == "text":
-        raise ValueError(f"{path} is plain text and has no column {column!r}; leave column= out, or pass file_format=")
-    if column is None and set(keep) - {_TEXT}:
-        wrong = ", ".join(map(repr, sorted(set(keep) - {_TEXT})))
-        raise ValueError(f"without a column of texts, {path} has the column 'text' alone, and no {wrong} to keep")
-
-
-def _of_files(files: Sequence[tuple[Name, str]], column: str | None, keep: Sequence[str]) -> Located:
-    for path, file_format in files:
-        if column is not None:
-            names = list(dict.fromkeys((column, *keep)))
-            yield from ((where, row[column], row) for where, row in records(path, names, file_format))
-        elif file_format == "text":
-            for line in lines_of(path):
-                text = without_ending(line)
-                yield "", text, {_TEXT: text}
-        else:
-            yield from ((where, text, {_TEXT: text}) for where, text in values(lines_of(path), path, file_format))
-
-
-def _parquet_lengths(files: Sequence[tuple[Name, str]]) -> int:
-    return sum(parquet_length(path) for path, _ in files)
-
-
-def _of_dataset(data: Any, column: str, keep: Sequence[str]) -> Located:
-    """The rows of a ``Dataset`` or ``IterableDataset``, of which only some columns of some rows are in memory."""
-    name, columns = type(data).__name__, list(dict.fromkeys((column, *keep)))
+def _open_dataset(data: Any, columns: list[str]) -> _Source:
+    """A ``Dataset`` or ``IterableDataset``, of which only some columns of some rows are in memory."""
+    name = f"the {type(data).__name__}"
     if getattr(data, "format", {}).get("type") == "custom":
-        raise ValueError(f"the {name} has a transform, which may need other columns; apply it with map() instead")
-    known = data.column_names or next((list(row) for row in data.take(1)), columns)
-    check_columns(f"the {name}", columns, known)
-    number = 0
-    for batch in data.with_format(None).select_columns(columns).iter(_ROWS):
-        for cells in zip(*(batch[each] for each in columns), strict=True):
-            number += 1
-            row = dict(zip(columns, cells, strict=True))
-            yield f"{name}, row {number}", row[column], row
+        raise ValueError(f"{name} has a transform, which may need other columns; apply it with map() instead")
+    check_columns(name, columns, data.column_names or next((list(row) for row in data.take(1)), columns))
+
+    def read() -> Records:
+        number = 0
+        for batch in data.with_format(None).select_columns(columns).iter(_ROWS):
+            for values in zip(*(batch[column] for column in columns), strict=True):
+                number += 1
+                yield f"{name}, row {number}", dict(zip(columns, values, strict=True))
+
+    schema = getattr(getattr(data, "features", None), "arrow_schema", ())
+    types = {field.name: field.type for field in schema}
+    return _Source(columns[0], read, data.__len__ if isinstance(data, Sized) else None, lambda: types)
 
 
-def _types_of_dataset(data: Any, keep: Sequence[str]) -> dict[str, Any]:
-    if getattr(data, "features", None) is None:
-        return {}
-    schema = data.features.arrow_schema
-    return {name: schema.field(name).type for name in keep if name in schema.names}
-
-
-def _of_memory(texts: Iterable[str], columns: Mapping[str, Iterable[Any]]) -> Located:
+def _open_memory(texts: Iterable[str], columns: Mapping[str, Iterable[Any]]) -> _Source:
     from sbert.inputs.texts import rows_of, values_of  # It needs NumPy, for which no command should wait.
 
-    lists = [rows_of(texts, "texts"), *map(values_of, columns.values())]
-    for cells in zip(*lists, strict=True):
-        yield "", cells[0], dict(zip(columns, cells[1:], strict=True))
+    def read() -> Records:
+        lists = [rows_of(texts, "texts"), *map(values_of, columns.values())]
+        for text, *values in zip(*lists, strict=True):
+            yield "", {**dict(zip(columns, values, strict=True)), "": text}  # No keyword argument is empty.
+
+    iterators = [each for each in (texts, *columns.values()) if iter(each) is each]
+    once = f"the {type(iterators[0]).__name__}" if iterators else None
+    return _Source("", read, texts.__len__ if isinstance(texts, Sized) else None, once=once)

@@ -15,7 +15,6 @@ An evaluator holds texts and what is known about them, and measures any model: i
 | ``MSEEvaluator`` | how near a student's vectors are to a teacher's, also for texts in another language |
 | ``STSSuite`` | Spearman on STS12 to STS16, STS benchmark and SICK |
 | ``NanoBEIRSuite`` | nDCG, recall, MRR and MAP on the data sets of NanoBEIR, by a search or by reranking candidates |
-| ``TransferSuite`` | accuracy of a logistic regression on MR, CR, SUBJ, MPQA, SST2, TREC and MRPC |
 
 ``SequentialEvaluator`` runs several of them and encodes each text once:
 
@@ -61,7 +60,7 @@ The figures are functions of arrays, too: ``ndcg_at``, ``average_precision``, ``
   and searched in blocks, so its vectors need not fit in memory.
 - ``PairClassificationEvaluator`` chooses the threshold on the data that it measures: a figure for a product needs a
   threshold from other data (``best_threshold``).
-- ``TransferSuite`` follows SentEval's protocol and needs ``pip install "sbert[evaluation]"``.
+- The transfer tasks of SentEval are in ``examples/paper/transfer.py``, an evaluator like any other.
 - Equal scores share a rank; no figure depends on the order of rows.
 """
 
@@ -79,7 +78,6 @@ from sbert.evaluation.similarity import SimilarityEvaluator
 from sbert.evaluation.sts import STSSuite
 from sbert.evaluation.teacher import MSEEvaluator
 from sbert.evaluation.thresholds import average_precision, best_threshold, threshold_counts
-from sbert.evaluation.transfer import TransferSuite
 from sbert.evaluation.translation import TranslationEvaluator
 from sbert.evaluation.triplet import TripletEvaluator
 from sbert.evaluation.vectors import Vectors
@@ -97,7 +95,6 @@ __all__ = [
     "STSSuite",
     "SequentialEvaluator",
     "SimilarityEvaluator",
-    "TransferSuite",
     "TranslationEvaluator",
     "TripletEvaluator",
     "Vectors",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sbert.data.hub_retrieval import read_hub_retrieval
+from sbert.data.retrieval import read_hub_retrieval
 from sbert.evaluation.checks import names
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.pairs import Similarity

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sbert.data.sts import read_sick, read_sts, read_sts_year
-from sbert.data.tables import check_folder, located
+from sbert.data.pairs import read_sick, read_sts, read_sts_year
+from sbert.data.tables import check_folder, locate
 from sbert.evaluation.checks import names
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metrics import spearman
@@ -75,7 +75,7 @@ class STSSuite(Evaluator):
         root, self._prompt = Path(folder), prompt
         check_folder(root)
         wanted = names("sets", sets, SETS)
-        places = {name: located(root, _paths(name)) for name in wanted}
+        places = {name: locate(root, _paths(name)) for name in wanted}
         self.missing: list[str] = [name for name, place in places.items() if place is None]
         if self.missing and (sets is not None or len(self.missing) == len(wanted)):
             expected = "; ".join(f"{name}: {' or '.join(_paths(name))}" for name in self.missing)

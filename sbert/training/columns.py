@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sbert.data.labels import conversion
+from sbert.data.rows import make_converter
 from sbert.inputs.arguments import warn
 from sbert.losses.signature import Signature
 
@@ -108,5 +108,5 @@ def as_classes(labels: Sequence[Any], words: Sequence[str] | None, name: str) ->
     """
     if words is None:
         words = sorted({label for label in labels if isinstance(label, str)})
-    convert = conversion(words, None)
+    convert = make_converter(words, None)
     return [convert(f"{name}, row {number}", label) for number, label in enumerate(labels)], list(words)

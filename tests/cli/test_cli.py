@@ -225,7 +225,7 @@ def test_info_puts_each_module_on_a_line(folder: Path, tmp_path: Path, run: Run)
         ("encode MODEL texts.txt -o v.bin", "does not end in .npy"),
         ("encode MODEL texts.txt -o none/v.npy", "the folder none does not exist"),
         ("encode MODEL texts.txt -o v.npy --column body", "is plain text and has no column 'body'"),
-        ("encode MODEL table.tsv -o v.npy", "name the column"),
+        ("encode MODEL table.tsv -o v.npy", "table.tsv has columns; name the one"),
         (
             "encode MODEL table.tsv -o v.npy --column body",
             "no columns 'body'; name one that occurs once, of id, text",

@@ -169,8 +169,8 @@ def test_nothing_is_read_ahead(tmp_path: Path) -> None:
         ("a.tsv", "id\ttext\n1\tone\ttwo\n", "text", r"line 2: 3 cells where the header has 2"),
         ("a.csv", 'id,text\n1,"one\n2,two\n', "text", r"a\.csv, line 3: unexpected end of data; fix the quotes"),
         ("a.csv", 'id,text\n1,"a"b\n', "text", r"a\.csv, line 2: .*fix the quotes"),
-        ("a.csv", "id,text\n1,one\n", None, r"a\.csv is CSV; name the column"),
-        ("a.tsv", "id\ttext\n1\tone\n", None, r"a\.tsv is TSV; name the column"),
+        ("a.csv", "id,text\n1,one\n", None, r"a\.csv has columns; name the one"),
+        ("a.tsv", "id\ttext\n1\tone\n", None, r"a\.tsv has columns; name the one"),
         ("a.txt", "one\n", "text", r"a\.txt is plain text and has no column 'text'"),
     ],
 )

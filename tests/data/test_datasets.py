@@ -12,17 +12,14 @@ from typing import Any
 import pytest
 
 from sbert.data import (
-    read_afs,
     read_hub_retrieval,
     read_nli,
     read_retrieval,
     read_sick,
     read_sts,
     read_sts_year,
-    read_transfer,
     read_triplets,
 )
-from sbert.data.transfer import tasks_in
 
 PAIRS = [('A 5" nail.', 'He said: "A nail.', 2.5), ("A cat.", '"A pet.', 5.0)]
 STS = [{"first": first, "second": second, "label": score / 5} for first, second, score in PAIRS]
@@ -95,7 +92,7 @@ def test_sts_of_one_split(tmp_path: Path) -> None:
         (lines(["s1", "s2", "score"]), r"a.csv has no rows"),
         ("", r"a.csv: no column sentence1"),
         ('{"s1": "a", "s2": "b", "score": 1}\n{"s1": "a"}\n', r"a.csv, line 2: no key 's2'"),
-        ('{"s1": "a", "s2": "b", "score": [1]}\n', r"a.csv, line 1: the score is a list"),
+        ('{"s1": "a", "s2": "b", "score": [1]}\n', r"a.csv, line 1: the label is a list"),
         ('{"s1": "a", "s2"\n', r"a.csv, line 1|no column"),
     ],
 )
@@ -277,118 +274,6 @@ def test_triplets_refuse(tmp_path: Path, content: str, message: str) -> None:
         read_triplets(put(tmp_path / "a.jsonl", content))
 
 
-# ------------------------------------------------------------------------------------------------------- SentEval
-
-
-def senteval(root: Path) -> Path:
-    """Two rows a class of every task, in SentEval's layout."""
-    for folder, positive, negative in (
-        ("MR", "rt-polarity.pos", "rt-polarity.neg"),
-        ("CR", "custrev.pos", "custrev.neg"),
-        ("SUBJ", "subj.subjective", "subj.objective"),
-        ("MPQA", "mpqa.pos", "mpqa.neg"),
-    ):
-        put(root / folder / positive, 'a "fine\n\nthe 2nd one\n')
-        put(root / folder / negative, "bad\nvery bad\n")
-    for split in ("train", "dev", "test"):
-        put(root / "SST" / "binary" / f"sentiment-{split}", f"a fine {split}\t1\nbad\t0\n")
-        put(root / "SST" / "fine" / f"sentiment-{split}", f"a fine {split}\t4\nbad\t0\n")
-    for split, name in (("train", "train_5500"), ("test", "TREC_10")):
-        put(root / "TREC" / f"{name}.label", f"NUM:dist How far : {split} ?\nHUM:ind Who ?\n")
-        header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
-        put(
-            root / "MRPC" / f"msr_paraphrase_{split}.txt",
-            f'\ufeff{header}\r\n1\t7\t8\tA "{split}\tB\r\n0\t9\t9\tC\tD\r\n',
-        )
-    return root
-
-
-def flat(root: Path) -> Path:
-    """The same as tables."""
-    for task in ("MR", "CR", "SUBJ", "MPQA"):
-        rows = [[1, 'a "fine'], [1, "the 2nd one"], [0, "bad"], [0, "very bad"]]
-        put(root / f"{task}.tsv", lines(["label", "text"], *rows))
-    for split in ("train", "dev", "test"):
-        put(root / f"SST2_{split}.tsv.gz", lines(["label", "text"], [1, f"a fine {split}"], [0, "bad"]))
-        put(root / f"SST5_{split}.tsv", lines(["label", "text"], [4, f"a fine {split}"], [0, "bad"]))
-    for split in ("train", "test"):
-        rows = [["NUM", "dist", f"How far : {split} ?"], ["HUM", "ind", "Who ?"]]
-        put(root / f"TREC_{split}.tsv", lines(["coarse", "fine", "text"], *rows))
-        pairs = [[1, 7, 8, f'A "{split}', "B"], [0, 9, 9, "C", "D"]]
-        put(root / f"MRPC_{split}.tsv", lines(["label", "id1", "id2", "sentence1", "sentence2"], *pairs))
-    return root
-
-
-NAMES = ["MR", "CR", "SUBJ", "MPQA", "SST2", "SST5", "TREC", "MRPC"]
-
-
-@pytest.mark.parametrize("task", NAMES)
-def test_transfer_is_the_same_in_all_layouts(tmp_path: Path, task: str) -> None:
-    folders = senteval(tmp_path / "a"), flat(tmp_path / "b"), flat(tmp_path / "c" / "senteval").parent
-    found = [read_transfer(folder, task) for folder in folders]
-    assert found[0] == found[1] == found[2]
-    assert [tasks_in(folder) for folder in folders] == [NAMES] * 3
-    splits = {"SST2": ["train", "dev", "test"], "SST5": ["train", "dev", "test"], "TREC": ["train", "test"]}
-    assert list(found[0].splits) == splits.get(task, ["train", "test"] if task == "MRPC" else ["all"])
-    assert found[0].columns == (["first", "second"] if task == "MRPC" else ["sentence"])
-
-
-def test_transfer_rows(tmp_path: Path) -> None:
-    folder = senteval(tmp_path)
-    texts = [('a "fine', 1), ("the 2nd one", 1), ("bad", 0), ("very bad", 0)]
-    assert read_transfer(folder, "SUBJ").splits["all"] == [{"sentence": text, "label": label} for text, label in texts]
-    trec = read_transfer(folder, "TREC")
-    assert trec.splits["test"][0] == {"sentence": "How far : test ?", "label": 5}
-    assert trec.classes[5] == "NUM"
-    assert read_transfer(folder, "SST5").splits["dev"][0] == {"sentence": "a fine dev", "label": 4}
-    assert read_transfer(folder, "MRPC").splits["train"][0] == {"first": 'A "train', "second": "B", "label": 1}
-
-
-def test_transfer_reads_what_is_no_utf8(tmp_path: Path) -> None:
-    """SentEval's sources are older than the habit."""
-    folder = senteval(tmp_path)
-    put(folder / "MR" / "rt-polarity.pos", "naïve – d’amour\n", "cp1252")
-    assert read_transfer(folder, "MR").splits["all"][0]["sentence"] == "naïve – d’amour"
-    (folder / "MR" / "rt-polarity.pos").write_bytes(b"\x81\xff\n")
-    with pytest.raises(ValueError, match=r"rt-polarity.pos: neither UTF-8 nor Windows-1252"):
-        read_transfer(folder, "MR")
-
-
-def test_transfer_of_inference(tmp_path: Path) -> None:
-    for split, name in (("train", "train"), ("dev", "trial"), ("test", "test_annotated")):
-        put(tmp_path / "SICK" / f"SICK_{name}.txt", lines(OFFICIAL, [1, "A", split, 2, "NEUTRAL"]))
-        put(tmp_path / "nli" / f"snli_{split}.tsv", lines(["premise", "hypothesis", "label"], ["A", split, "neutral"]))
-    assert tasks_in(tmp_path) == ["SICK-E", "SNLI"]
-    sick, snli = read_transfer(tmp_path, "SICK-E"), read_transfer(tmp_path, "SNLI")
-    assert sick.splits["dev"] == [{"first": "A", "second": "dev", "label": 2}]
-    assert snli.splits["test"] == [{"first": "A", "second": "test", "label": 2}]
-    assert snli.columns == ["first", "second"]
-    assert sick.classes[2] == snli.classes[2] == "neutral"
-
-
-def test_transfer_refuses(tmp_path: Path) -> None:
-    folder = senteval(tmp_path)
-    with pytest.raises(ValueError, match="the task 'mr' is unknown; pass one of MR, CR"):
-        read_transfer(folder, "mr")
-    with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
-        read_transfer(folder / "nowhere", "MR")
-    (folder / "MR" / "rt-polarity.neg").unlink()
-    with pytest.raises(FileNotFoundError, match=r"rt-polarity.neg does not exist"):
-        read_transfer(folder, "MR")
-    (folder / "TREC" / "TREC_10.label").unlink()
-    with pytest.raises(FileNotFoundError, match=r"has no TREC_test.tsv or senteval/TREC_test.tsv or TREC/TREC_10"):
-        read_transfer(folder, "TREC")
-    put(folder / "SST" / "binary" / "sentiment-dev", "fine\t1\nno label\n")
-    with pytest.raises(ValueError, match=r"sentiment-dev, line 2: column 'sentence' is empty"):
-        read_transfer(folder, "SST2")
-    put(folder / "CR.tsv", "label\ttext\n2\tfine\n")
-    with pytest.raises(ValueError, match=r"CR.tsv, line 2: the label '2' is not one of the classes 0, 1"):
-        read_transfer(folder, "CR")
-    put(folder / "SUBJ" / "subj.objective", "\n")
-    with pytest.raises(ValueError, match=r"subj.objective has no rows; download the file again"):
-        read_transfer(folder, "SUBJ")
-
-
 # ------------------------------------------------------------------------------------------------------ retrieval
 
 
@@ -450,12 +335,12 @@ def test_retrieval_of_tables(tmp_path: Path) -> None:
         (
             "qrels/test.tsv",
             "query-id\tcorpus-id\tscore\nq1\td9\t1\n",
-            "test.tsv, line 2: the id 'd9' is not in corpus.js",
+            "test.tsv, line 2: the id 'd9' is not in .*/corpus.js",
         ),
         (
             "qrels/test.tsv",
             "query-id\tcorpus-id\tscore\nq9\td1\t1\n",
-            "test.tsv, line 2: the id 'q9' is not in queries",
+            "test.tsv, line 2: the id 'q9' is not in .*/queries",
         ),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tx\n", "line 2: the label 'x' is not a number"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t0\n", "test.tsv has no relevant document"),
@@ -477,10 +362,6 @@ def test_real_files_have_as_many_rows_as_published(data: Path) -> None:
     assert len(read_nli(data / "nli" / "snli_test.tsv")) == 9824
     assert len(read_sts(data / "korean" / "korsts_dev.tsv", scale=(0, 5))) == 1500
     assert len(read_nli(data / "korean" / "kornli_xnli_test.tsv")) == 5010
-    counts = {
-        name: [len(rows) for rows in read_transfer(data, name).splits.values()] for name in ("MR", "TREC", "MRPC")
-    }
-    assert counts == {"MR": [10662], "TREC": [5452, 500], "MRPC": [4076, 1725]}
     queries, corpus, relevant = read_retrieval(data / "cranfield")
     assert (len(queries), len(corpus), sum(map(len, relevant.values()))) == (225, 1400, 1837)
 
@@ -550,9 +431,17 @@ def test_repositories_of_one_data_set_each(tmp_path: Path) -> None:
     [
         ({"qrels": []}, FileNotFoundError, "has no qrels of 'NanoPets'"),
         ({"queries": []}, FileNotFoundError, "has no data sets; download a repository"),
-        ({"qrels": [{"query-id": "q1", "corpus-id": "d9"}]}, ValueError, "row 1: the id 'd9' is not in corpus"),
+        (
+            {"qrels": [{"query-id": "q1", "corpus-id": "d9"}]},
+            ValueError,
+            "row 1: the id 'd9' is not in corpus/NanoPets",
+        ),
         ({"qrels": [{"query-id": "q1", "corpus-id": "d1", "score": 0}]}, ValueError, "has no relevant document"),
-        ({"bm25": [{"query-id": "q1", "corpus-ids": ["d9"]}]}, ValueError, "row 1: the candidates are no list of ids"),
+        (
+            {"bm25": [{"query-id": "q1", "corpus-ids": ["d9"]}]},
+            ValueError,
+            "row 1: the id 'd9' is not in corpus/NanoPets",
+        ),
         ({"corpus": HUB["corpus"] + HUB["corpus"][:1]}, ValueError, "row 4: the id 'd0' occurs twice"),
         ({"queries": [{"_id": "q1", "text": None}]}, ValueError, "row 1: the text or the title is not a string"),
     ],
@@ -568,47 +457,6 @@ def test_a_file_of_a_repository_cut_short(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ValueError, match="not a valid Parquet file"):
         read_hub_retrieval(tmp_path)
-
-
-# ------------------------------------------------------------------------------- arguments and Wikipedia's sections
-
-
-AFS = """regression_label,AnnotatedBy_1,sentence_1,sentence_2\r
-3.4,4,"Guns, he said, don\u2019t kill.",People do.\r
-0.0,0,A gun.,"A ""right""."\r
-"""
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
-def test_arguments(tmp_path: Path, encoding: str) -> None:
-    """As released: columns of annotators between, typographic marks of Windows, and quoted cells."""
-    for name in ("DP", "GC", "GM"):
-        put(tmp_path / f"ArgPairs_{name}.csv", AFS, encoding)
-    found = read_afs(tmp_path)
-    assert list(found) == ["death penalty", "gun control", "gay marriage"]
-    first = {"first": "Guns, he said, don\u2019t kill.", "second": "People do.", "label": 3.4 / 5}
-    assert found["gun control"] == [first, {"first": "A gun.", "second": 'A "right".', "label": 0}]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "no column 'sentence_1'"),
-        (AFS.splitlines()[0], "has no rows; download"),
-        (AFS.replace("3.4", "7"), r"line 2: the label 7 is not within scale=0 to 5"),
-        (AFS.replace("0.0", "?"), r"line 3: the label '\?' is not a number"),
-        (AFS + "1,2", "line 4: column 'first' is empty"),
-        (AFS + '1,2,"a', "line 3: unexpected end of data; fix the quotes"),
-    ],
-)
-def test_arguments_refuse(tmp_path: Path, content: str, message: str) -> None:
-    for name in ("DP", "GC", "GM"):
-        put(tmp_path / f"ArgPairs_{name}.csv", content if name == "GC" else AFS)
-    with pytest.raises(ValueError, match=message):
-        read_afs(tmp_path)
-    (tmp_path / "ArgPairs_GC.csv").unlink()
-    with pytest.raises(FileNotFoundError, match=r"has no ArgPairs_GC.csv"):
-        read_afs(tmp_path)
 
 
 def test_triplets_of_wikipedias_sections(tmp_path: Path) -> None:

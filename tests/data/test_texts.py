@@ -112,10 +112,15 @@ def test_length_where_it_is_cheap(tmp_path: Path) -> None:
         ("a.csv", "text", (), r"a\.csv: no columns 'text'; name one that occurs once, of id, body, title"),
         ("a.parquet", "body", ("url",), r"a\.parquet: no columns 'url'; name one .* of id, body, title"),
         ("a.jsonl", "body", ("url",), r"a\.jsonl, line 1: no key 'url'; the keys are id, body, title"),
-        ("a.jsonl", None, ("id",), r"without a column of texts, .*a\.jsonl has the column 'text' alone, and no 'id'"),
+        (
+            "a.jsonl",
+            None,
+            ("id",),
+            r"without a column of texts, .*a\.jsonl has the column 'text' alone, no 'id' to keep",
+        ),
         ("a.jsonl", "id", (), r"a\.jsonl, line 1: a number where a text is expected"),
         ("a.parquet", "id", (), r"a\.parquet, row 1: a number where a text is expected"),
-        ("a.parquet", None, (), r"a\.parquet is Parquet; name the column"),
+        ("a.parquet", None, (), r"a\.parquet has columns; name the one"),
     ],
 )
 def test_columns_that_are_missing(tmp_path: Path, name: str, column: str | None, keep: Any, message: str) -> None:

@@ -35,7 +35,7 @@ from sbert.backends.huggingface import load_adapter
 from sbert.chunking.encode import encode_chunks, split
 from sbert.cli.main import main
 from sbert.data import read_classes, read_rows, read_sts, read_texts
-from sbert.evaluation import RerankingEvaluator, SimilarityEvaluator, TransferSuite
+from sbert.evaluation import RerankingEvaluator, SimilarityEvaluator
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.search import Index, cluster, mine_hard_negatives, topic_words
 from sbert.training import Trainer, TrainingConfig
@@ -289,7 +289,7 @@ def test_05_other_files_are_refused_by_name(
 
 def test_05_parquet_names_its_columns(tmp_path: Path) -> None:
     path = parquet(tmp_path / "a.parquet", {**COLUMNS, "note": [None, "a", "b"]})
-    with pytest.raises(ValueError, match=r"a.parquet is Parquet; name the column that holds the texts"):
+    with pytest.raises(ValueError, match=r"a.parquet has columns; name the one that holds the texts"):
         read_texts(path)
     with pytest.raises(ValueError, match=r"no columns 'body'; name one that occurs once, of id, text, note"):
         list(read_texts(path, "body"))
@@ -319,11 +319,6 @@ def test_05_an_empty_file_is_worth_a_warning(run: Any, tmp_path: Path) -> None:
         ("matplotlib", lambda: check_plot("a.png"), 'a plot needs matplotlib; run: pip install "sbert[plot]"'),
         ("sklearn", lambda: cluster(np.eye(9), "kmeans", clusters=2), "\"sbert[cluster]\", or pass 'community'"),
         ("sklearn", lambda: project(np.eye(9), method="tsne"), "\"sbert[plot]\", or pass method='pca'"),
-        (
-            "sklearn",
-            lambda: TransferSuite("."),
-            'TransferSuite needs scikit-learn; run: pip install "sbert[evaluation]"',
-        ),
         ("faiss", lambda: Index(4, backend="faiss"), 'needs faiss-cpu; run: pip install "sbert[search]"'),
         (
             "peft",
@@ -343,7 +338,6 @@ def test_19_what_is_not_installed_names_its_extra(
     for name in [name for name in sys.modules if name.split(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.setattr("sbert.evaluation.transfer.find_spec", lambda name: None)
     with pytest.raises(ImportError) as error:
         call()
     assert message in str(error.value)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer, losses
-from sbert.data import read_nli, read_retrieval, read_sick, read_sts, read_sts_year, read_transfer, read_triplets
+from sbert.data import read_nli, read_retrieval, read_rows, read_sick, read_sts, read_sts_year, read_triplets
 from sbert.losses import (
     AnglELoss,
     BatchAllTripletLoss,
@@ -391,15 +391,13 @@ def triples(folder: Path) -> Any:
 
 
 def films(folder: Path) -> Any:
-    put(folder / "MR.tsv", lines(["label", "text"], *([i % 2, text] for i, text in enumerate(SENTENCES))))
-    return read_transfer(folder, "MR").splits["all"]
+    path = put(folder / "MR.tsv", lines(["label", "text"], *([i % 2, text] for i, text in enumerate(SENTENCES))))
+    return [{"sentence": row["text"], "label": row["label"]} for row in read_rows(path, ["text"], "label")]
 
 
 def paraphrases(folder: Path) -> Any:
-    rows = [["label", "sentence1", "sentence2"], *([i % 2, *row[:2]] for i, row in enumerate(PAIRS))]
-    for split in ("train", "test"):
-        put(folder / f"MRPC_{split}.tsv", lines(*rows))
-    return read_transfer(folder, "MRPC").splits["train"]
+    rows = [["label", "first", "second"], *([i % 2, *row[:2]] for i, row in enumerate(PAIRS))]
+    return list(read_rows(put(folder / "MRPC.tsv", lines(*rows)), ["first", "second"], "label"))
 
 
 def angle_and_ranking(first: Tensor, second: Tensor, labels: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ TEXTS = ["a small boat", "", "nobodyknows thisword", "The red fox, over the hill
 @pytest.fixture(scope="module")
 def examples() -> Any:
     """The modules of the paper's reproduction."""
-    names = ("systems", "published", "report", "claims", "cells", "reproduce")
+    names = ("systems", "published", "report", "claims", "cells", "reproduce", "transfer")
     return SimpleNamespace(**{name: importlib.import_module(f"examples.paper.{name}") for name in names})
 
 

@@ -12,8 +12,7 @@ from sbert.cli.training.keys import SETTINGS
 from sbert.cli.training.losses import Choice, choice_of, made_loss
 from sbert.cli.training.settings import Settings
 from sbert.data import read_classes, read_rows
-from sbert.data.files import check_there, format_of
-from sbert.data.records import records
+from sbert.data.records import read_records
 from sbert.storage.hub import resolve
 
 if TYPE_CHECKING:
@@ -105,8 +104,7 @@ def _rows(table: Settings, file: str, choice: Choice) -> Any:
         if wrong := [name for name in ("classes", "scale", "drop") if table.get(name)]:
             raise ValueError(f"--{wrong[0]} is for labels of single rows, and --loss {table['loss']} reads lists")
         wanted = [*columns, *([label] if label else [])]
-        check_there(file)
-        return [{name: row[name] for name in wanted} for _, row in records(file, wanted, format_of(file, chosen))]
+        return [{name: row[name] for name in wanted} for _, row in read_records(file, wanted, chosen)]
     scale = tuple(table["scale"]) if "scale" in table else None
     options = {"classes": table.get("classes"), "scale": scale, "drop": table.get("drop", ())}
     return list(read_rows(file, columns, label, file_format=chosen, **options))

@@ -8,8 +8,7 @@ from typing import Any
 from sbert.cli.training.calls import called, parsed
 from sbert.cli.training.settings import Settings
 from sbert.data import read_rows
-from sbert.data.files import check_there, format_of
-from sbert.data.records import records
+from sbert.data.records import read_records
 from sbert.data.retrieval import read_retrieval
 
 # For each evaluator, its class in sbert.evaluation, and the columns of its file.
@@ -83,8 +82,7 @@ def _parts(name: str, file: str, columns: Sequence[str]) -> list[Any]:
     if name == "nanobeir":
         return [file]
     if name == "reranking":
-        check_there(file)
-        rows = (row for _, row in records(file, columns, format_of(file, None)))
+        rows = (row for _, row in read_records(file, columns))
         # What a retriever found, where the third column is called so.
         keys = ("query", "positive", "documents" if columns[2] == "documents" else "negative")
         return [[{key: row[column] for key, column in zip(keys, columns, strict=True)} for row in rows]]

@@ -1,4 +1,4 @@
-"""Readers of semantic textual similarity (STS) data: the STS benchmark, STS 2012 to 2016, SICK."""
+"""Readers of pairs and triplets: semantic textual similarity (STS), SICK, natural language inference (NLI)."""
 
 from __future__ import annotations
 
@@ -6,32 +6,38 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from sbert.data.files import Name
-from sbert.data.labels import Convert, conversion
-from sbert.data.nli import CLASSES
-from sbert.data.rows import row_of
-from sbert.data.tables import cells, read_table
+from sbert.data.formats import Name
+from sbert.data.rows import Convert, check_rows, make_converter, to_word
+from sbert.data.tables import read_cells, read_table
 from sbert.data.texts import read_texts
 
-# Keys: the parameter names of the losses of two sentences. Values: column names in files.
-_COLUMNS = {
-    "first": ("sentence1", "sentence_A", "s1", "text1", "first"),
-    "second": ("sentence2", "sentence_B", "s2", "text2", "second"),
+Rows = list[dict[str, Any]]
+Scale = tuple[float, float] | Literal["auto"] | None
+
+CLASSES = ("contradiction", "entailment", "neutral")
+# Keys: the parameter names of the losses. Values: column names in files.
+_PAIR = {
+    "first": ("sentence1", "sentence_A", "s1", "text1", "premise", "first"),
+    "second": ("sentence2", "sentence_B", "s2", "text2", "hypothesis", "second"),
+}
+_TRIPLET = {
+    "anchor": ("anchor", "sent0", "query", "sentence1"),
+    "positive": ("positive", "sent1", "pos", "sentence2"),
+    "negative": ("negative", "hard_neg", "neg", "sentence3"),
 }
 _SCORE = ("score", "similarity_score", "label")
+_CLASS = ("gold_label", "label", "gold")
 _SICK = {
     "relatedness": ("relatedness_score", "relatedness"),
     "entailment": ("entailment_judgment", "entailment_label", "entailment"),
 }
 # The release of 2017 has no header; its columns are genre, file, year, id, score, and both sentences.
-_PLACES = (5, 6, 4)
+_RELEASE = (5, 6, 4)
 # The ranges of the human scores.
 _STS_SCALE, _SICK_SCALE = (0, 5), (1, 5)
 
-Scale = tuple[float, float] | Literal["auto"] | None
 
-
-def read_sts(path: Name, scale: Scale = "auto", *, split: str | None = None) -> list[dict[str, Any]]:
+def read_sts(path: Name, scale: Scale = "auto", *, split: str | None = None) -> Rows:
     r"""Read sentence pairs with human similarity scores: the STS benchmark, KorSTS, and similar files.
 
     The rows can be passed to ``CosineSimilarityLoss``, ``CoSENTLoss``, ``AnglELoss`` and ``CrossEncoder.fit``.
@@ -64,12 +70,12 @@ def read_sts(path: Name, scale: Scale = "auto", *, split: str | None = None) -> 
         ...     read_sts(file)
         [{'first': 'A 5" nail.', 'second': 'A nail.', 'label': 0.5}]
     """
-    rows = _scored(path, scale, split)
+    rows = _read_scored(path, scale, split)
     _check_auto(path, scale, rows)
     return rows
 
 
-def read_sts_year(folder: Name, scale: Scale = "auto") -> dict[str, list[dict[str, Any]]]:
+def read_sts_year(folder: Name, scale: Scale = "auto") -> dict[str, Rows]:
     r"""Read the subsets of one year's shared task, STS12 to STS16.
 
     Pairs without a gold score are left out. So is the subset SMT of 2013, as in published results: its text is not
@@ -99,15 +105,17 @@ def read_sts_year(folder: Name, scale: Scale = "auto") -> dict[str, list[dict[st
         ...     read_sts_year(folder)
         {'images': [{'first': 'A cat.', 'second': 'A pet.', 'label': 0.8}]}
     """
-    subsets: dict[str, list[dict[str, Any]]] = {}
+    subsets: dict[str, Rows] = {}
     for path in sorted(Path(folder).glob("STS.input.*.txt")):
         name = path.name.removeprefix("STS.input.").removesuffix(".txt").removeprefix("surprise.")
         if name != "SMT":
-            subsets[name] = _with_gold(path, path.with_name(path.name.replace("input", "gs", 1)), scale)
+            subsets[name] = _read_gold(path, path.with_name(path.name.replace("input", "gs", 1)), scale)
     if not subsets:
         tables = sorted([*Path(folder).glob("*.tsv"), *Path(folder).glob("*.tsv.gz")])
-        named = {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in tables}
-        subsets = {name: _scored(path, scale, drop=("",)) for name, path in named.items() if name != "SMT"}
+        tables_by_name = {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in tables}
+        subsets = {
+            name: _read_scored(path, scale, drop=("",)) for name, path in tables_by_name.items() if name != "SMT"
+        }
     if not subsets:
         raise FileNotFoundError(f"{folder} has no STS.input.NAME.txt and no NAME.tsv; pass the folder of one year")
     _check_auto(folder, scale, [row for rows in subsets.values() for row in rows])
@@ -121,7 +129,7 @@ def read_sick(
     *,
     classes: Sequence[str] = CLASSES,
     split: str | None = None,
-) -> list[dict[str, Any]]:
+) -> Rows:
     r"""Read the sentence pairs of SICK with their relatedness or their entailment label.
 
     Args:
@@ -156,48 +164,109 @@ def read_sick(
     if label not in _SICK:
         raise ValueError(f"label={label!r} is unknown; pass one of {', '.join(map(repr, _SICK))}")
     if label == "relatedness":
-        return read_table(path, _COLUMNS, _SICK[label], _number(scale, _SICK_SCALE), split=split)
+        return read_table(path, _PAIR, _SICK[label], _score_converter(scale, _SICK_SCALE), split=split)
     if scale not in ("auto", None):
         raise ValueError("scale= applies to relatedness; entailment has classes, so leave scale= out")
-    index = conversion([word.lower() for word in classes], None)
-    return read_table(path, _COLUMNS, _SICK[label], lambda where, value: index(where, str(value).lower()), split=split)
+    index = make_converter([word.lower() for word in classes], None)
+    return read_table(path, _PAIR, _SICK[label], lambda where, value: index(where, str(value).lower()), split=split)
 
 
-def _scored(path: Name, scale: Scale, split: str | None = None, drop: Collection[str] = ()) -> list[dict[str, Any]]:
-    return read_table(path, _COLUMNS, _SCORE, _number(scale), places=_PLACES, split=split, drop=drop)
+def read_nli(path: Name, classes: Sequence[str] = CLASSES, *, split: str | None = None) -> Rows:
+    r"""Read premises, hypotheses and their labels: SNLI, MultiNLI, KorNLI, XNLI.
+
+    The rows can be passed to ``SoftmaxLoss``, and to ``CrossEncoder.fit`` with three classes. Rows without an agreed
+    label, marked ``-`` (or ``-1`` in files with numeric labels), are left out.
+
+    Args:
+        path: A file of the releases of SNLI or MultiNLI (``.jsonl`` or ``.txt``) or of KorNLI; or TSV, CSV or JSONL
+            with premise or sentence1, hypothesis or sentence2, and label or gold_label.
+        classes: The labels; each is replaced by its index in this sequence.
+        split: The split to read, if the file has a column named split. Default: all rows.
+
+    Returns:
+        Rows with ``first`` (the premise), ``second`` (the hypothesis) and ``label``.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        ValueError: If a column is missing, or a line is invalid; the message gives the line number.
+
+    References:
+        Bowman et al., 2015 (SNLI). https://arxiv.org/abs/1508.05326
+        Williams et al., 2018 (MultiNLI). https://arxiv.org/abs/1704.05426
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "snli_1.0_dev.jsonl"
+        ...     _ = file.write_text('{"gold_label": "neutral", "sentence1": "A cat.", "sentence2": "A black cat."}\n')
+        ...     read_nli(file)
+        [{'first': 'A cat.', 'second': 'A black cat.', 'label': 2}]
+    """
+    drop = {"-", "-1"} - {to_word(word) for word in classes}
+    return read_table(path, _PAIR, _CLASS, make_converter(classes, None), split=split, drop=drop)
 
 
-def _check_auto(path: Name, scale: Scale, rows: list[dict[str, Any]]) -> None:
+def read_triplets(path: Name, *, split: str | None = None) -> Rows:
+    r"""Read triplets of an anchor, a positive and a negative, such as those of AllNLI or of Wikipedia's sections.
+
+    In AllNLI, the anchor is a premise; the positive is a hypothesis that it entails, the negative one that it
+    contradicts. The rows can be passed to ``TripletLoss`` and ``MultipleNegativesRankingLoss``.
+
+    Args:
+        path: TSV, CSV or JSONL with anchor, positive and negative; with sent0, sent1 and hard_neg, as in SimCSE; with
+            Sentence1 to Sentence3, as wikipedia-sections-triplets; or JSONL with an array of three texts per line.
+        split: The split to read, if the file has a column named split. Default: all rows.
+
+    Returns:
+        Rows with ``anchor``, ``positive`` and ``negative``.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        ValueError: If a column is missing, or a line is invalid; the message gives the line number.
+
+    References:
+        Gao et al., 2021, section 4. https://arxiv.org/abs/2104.08821
+        Ein Dor et al., 2018 (Wikipedia's sections). https://aclanthology.org/P18-2009
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "AllNLI.jsonl"
+        ...     _ = file.write_text('["A cat sleeps.", "A cat is resting.", "A cat runs."]\n')
+        ...     read_triplets(file)
+        [{'anchor': 'A cat sleeps.', 'positive': 'A cat is resting.', 'negative': 'A cat runs.'}]
+    """
+    return read_table(path, _TRIPLET, positions=(0, 1, 2), split=split)
+
+
+def _read_scored(path: Name, scale: Scale, split: str | None = None, drop: Collection[str] = ()) -> Rows:
+    return read_table(path, _PAIR, _SCORE, _score_converter(scale), positions=_RELEASE, split=split, drop=drop)
+
+
+def _check_auto(path: Name, scale: Scale, rows: Rows) -> None:
     """Raise a ValueError if the scores may already be scaled to 0 to 1; "auto" would divide them by 5 again."""
     if scale == "auto" and rows and max(row["label"] for row in rows) <= 1 / _STS_SCALE[1]:
         raise ValueError(f"{path} has no score above 1; pass scale=(0, 1) if scores are 0 to 1, or else scale=(0, 5)")
 
 
-def _number(scale: Scale, known: tuple[float, float] = _STS_SCALE) -> Convert:
-    """The function that converts a score to a float; ``"auto"`` is the known scale of the data set."""
+def _score_converter(scale: Scale, auto: tuple[float, float] = _STS_SCALE) -> Convert:
+    """The function that converts a score to a number; ``"auto"`` is the known scale of the data set."""
     if isinstance(scale, str) and scale != "auto":
         raise ValueError(f"scale={scale!r} is unknown; pass 'auto', two numbers such as (0, 5), or None")
-    convert = conversion(None, known if scale == "auto" else scale)
-
-    def number(where: str, value: Any) -> float:
-        if isinstance(value, list):
-            raise ValueError(f"{where}: the score is a list; make it one number")
-        return float(convert(where, value))
-
-    return number
+    return make_converter(None, auto if scale == "auto" else scale)
 
 
-def _with_gold(path: Path, gold: Path, scale: Scale) -> list[dict[str, Any]]:
+def _read_gold(path: Path, gold: Path, scale: Scale) -> Rows:
     """The pairs of one file with the scores of another, line by line; pairs without a score are left out."""
     if not gold.exists():
         raise FileNotFoundError(f"{gold} does not exist, with the scores of {path.name}; put it there")
-    pairs = list(cells(path, (("sentence1",), ("sentence2",)), places=(0, 1)))
+    pairs = list(read_cells(path, (("sentence1",), ("sentence2",)), positions=(0, 1)))
     scores = list(read_texts(gold, file_format="text"))
     if len(pairs) != len(scores):
         raise ValueError(f"{path} has {len(pairs)} lines, and {gold.name} {len(scores)}; download both files again")
-    convert, columns = _number(scale), list(_COLUMNS)
-    return [
-        {**row_of(where, columns, pair), "label": convert(f"{gold}, line {number}", score)}
-        for number, ((where, pair), score) in enumerate(zip(pairs, scores, strict=True), start=1)
+    cells = [
+        (f"{path} and {gold.name}, line {number}", [*pair, score])
+        for number, ((_, pair), score) in enumerate(zip(pairs, scores, strict=True), start=1)
         if score.strip()
     ]
+    return list(check_rows(cells, list(_PAIR), _score_converter(scale)))

@@ -1,35 +1,28 @@
-"""TransferSuite: logistic regression on frozen vectors for the classification tasks of SentEval."""
+"""The transfer suite: logistic regression on frozen vectors, for the classification tasks of SentEval.
 
-from __future__ import annotations
+Run it on any model: python -m examples.paper.transfer MODEL --data FOLDER
+"""
 
-import os
-from collections.abc import Iterable
-from contextlib import nullcontext
+import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
-from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from sbert.data.transfer import TransferTask, read_transfer, tasks_in
-from sbert.evaluation.checks import names
-from sbert.evaluation.evaluator import Evaluator
-from sbert.evaluation.metrics import accuracy, f1
-from sbert.evaluation.vectors import Floats, Vectors
-from sbert.inputs.arguments import check_count
-from sbert.inputs.extras import missing
-from sbert.pipeline.progress import progress_bar
+from examples.paper.transfer_data import SOURCES, TransferTask, list_tasks, read_transfer
+from sbert import SentenceEncoder
+from sbert.evaluation import Evaluator, Vectors, accuracy, f1
 
 TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 
 # SentEval's values of C: for tasks with folds or a development set, and for tasks with a training and a test set only.
-_GRID = [2.0**power for power in range(-2, 4)]
-_GRID_WITHOUT_DEV = [2.0**power for power in range(-1, 6)]
-_SEED = 1111
-_INNER_FOLDS = 5
+GRID = [2.0**power for power in range(-2, 4)]
+GRID_WITHOUT_DEV = [2.0**power for power in range(-1, 6)]
+SEED = 1111
+INNER_FOLDS = 5
 
 # Indices of the rows for training, for the choice of C (None for inner folds of the training rows), and for testing.
 Rows = npt.NDArray[np.int64]
@@ -63,39 +56,24 @@ class TransferSuite(Evaluator):
 
     Raises:
         FileNotFoundError: If the folder has none of the tasks, or lacks one that ``tasks`` names.
-        ImportError: If scikit-learn is not installed.
-        TypeError: If ``tasks`` is a single string.
-        ValueError: If a task is unknown, or a file is invalid; the message has the line number.
+        ValueError: If a task is unknown, or a file is invalid.
 
     References:
         Conneau and Kiela, 2018. https://arxiv.org/abs/1803.05449
         Reimers and Gurevych, 2019, section 5 and table 5. https://arxiv.org/abs/1908.10084
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     texts = [f"{i}\t{word} film number {n}" for n in range(20) for i, word in enumerate(["bad", "good"])]
-        ...     _ = (Path(folder) / "MR.tsv").write_text("label\ttext\n" + "\n".join(texts))
-        ...     TransferSuite(folder, folds=2)(model)
-        {'average': 1.0, 'MR': 1.0}
     """
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],
-        tasks: Iterable[str] | None = None,
+        folder: Path,
+        tasks: Sequence[str] | None = None,
         *,
         folds: int = 10,
         rows: int = 100_000,
         prompt: str | None = None,
     ) -> None:
-        if find_spec("sklearn") is None:
-            raise missing("TransferSuite", "scikit-learn", "evaluation")
-        self._folds, self._rows, self._prompt = check_count("folds", folds), check_count("rows", rows), prompt
-        if folds < 2:
-            raise ValueError(f"folds={folds} is too small; pass at least 2")
-        wanted, present = names("tasks", tasks, TASKS), tasks_in(folder)
+        self._folds, self._rows, self._prompt = folds, rows, prompt
+        wanted, present = list(tasks or TASKS), list_tasks(folder)
         self.missing: list[str] = [name for name in wanted if name not in present and tasks is None]
         if len(self.missing) == len(wanted):
             raise FileNotFoundError(f"{folder} has no {' or '.join(TASKS)}; see read_transfer for the names of files")
@@ -103,15 +81,19 @@ class TransferSuite(Evaluator):
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """The accuracy of each task, after their average."""
-        problems = [_problem(task, self._folds, self._rows) for task in self.tasks]
+        from threadpoolctl import threadpool_limits
+
+        problems = [prepare(task, self._folds, self._rows) for task in self.tasks]
         texts = dict.fromkeys(text for problem in problems for column in problem.columns for text in column)
         vectors(list(texts), prompt=self._prompt)  # One call that encodes all texts.
-        ranks, jobs = vectors.ranks, [(problem, fold) for problem in problems for fold in problem.folds]
-        own = ranks.together(lambda: _fold_metrics(vectors, self._prompt, jobs[ranks.rank :: ranks.world]))
-        results = ranks.gather(torch.tensor(own, dtype=torch.float64).reshape(-1, 1, 2), len(jobs))  # (folds, 1, 2)
         metrics: dict[str, float] = {}
-        for problem, part in zip(problems, torch.split(results, [len(each.folds) for each in problems]), strict=True):
-            metrics[problem.name], f1_of_class_1 = part.mean((0, 1)).tolist()
+        for problem in problems:
+            first, *second = (vectors(column, prompt=self._prompt) for column in problem.columns)
+            # (rows, dim) for sentences, (rows, 2 dim) for pairs
+            features = np.concatenate([np.abs(first - second[0]), first * second[0]], 1) if second else first
+            with threadpool_limits(1):  # Such small matrices gain nothing by more.
+                folds = [measure_fold(features, problem.labels, fold, problem.grid) for fold in problem.folds]
+            metrics[problem.name], f1_of_class_1 = np.mean(folds, axis=0).tolist()
             if problem.name == "MRPC":
                 metrics["MRPC_f1"] = f1_of_class_1
         average = float(np.mean([metrics[problem.name] for problem in problems]))
@@ -119,7 +101,7 @@ class TransferSuite(Evaluator):
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
+class Problem:
     """A task: its columns of texts and labels, its folds as indices of rows, and the values of C to choose from."""
 
     name: str
@@ -129,7 +111,8 @@ class _Problem:
     grid: list[float]
 
 
-def _problem(task: TransferTask, folds: int, most: int) -> _Problem:
+def prepare(task: TransferTask, folds: int, most: int) -> Problem:
+    """The rows, labels and folds of a task; a training set of more than ``most`` rows is evenly subsampled."""
     from sklearn.model_selection import StratifiedKFold
 
     rows = {split: list(part) for split, part in task.splits.items()}
@@ -144,33 +127,15 @@ def _problem(task: TransferTask, folds: int, most: int) -> _Problem:
         least = int(np.bincount(labels).min())
         if least < folds:
             raise ValueError(f"{task.name} has {least} rows of a class, too few for folds={folds}; pass fewer folds")
-        halves = StratifiedKFold(folds, shuffle=True, random_state=_SEED).split(labels, labels)
+        halves = StratifiedKFold(folds, shuffle=True, random_state=SEED).split(labels, labels)
         parts: list[Fold] = [(train, None, test) for train, test in halves]
     else:
         parts = [(splits["train"], splits.get("dev"), splits["test"])]
-    grid = _GRID if "dev" in splits or "all" in splits else _GRID_WITHOUT_DEV
-    return _Problem(task.name, [[row[name] for row in every] for name in task.columns], labels, parts, grid)
+    grid = GRID if "dev" in splits or "all" in splits else GRID_WITHOUT_DEV
+    return Problem(task.name, [[row[name] for row in every] for name in task.columns], labels, parts, grid)
 
 
-def _fold_metrics(vectors: Vectors, prompt: str | None, jobs: list[tuple[_Problem, Fold]]) -> list[tuple[float, float]]:
-    """The accuracy and the F1 of class 1 of each fold."""
-    from threadpoolctl import threadpool_limits
-
-    found = []
-    bar = progress_bar(vectors.show_progress_bar, total=len(jobs), desc="Folds")
-    with bar if bar is not None else nullcontext(), threadpool_limits(1):  # Such small matrices gain nothing by more.
-        for problem, group in groupby(jobs, key=lambda job: job[0]):
-            first, *second = (vectors(column, prompt=prompt) for column in problem.columns)
-            # (rows, dim) for sentences, (rows, 2 dim) for pairs
-            features = np.concatenate([np.abs(first - second[0]), first * second[0]], 1) if second else first
-            for _, fold in group:
-                found.append(_measure_fold(features, problem.labels, fold, problem.grid))
-                if bar is not None:
-                    bar.update()
-    return found
-
-
-def _measure_fold(features: Floats, labels: Rows, fold: Fold, grid: list[float]) -> tuple[float, float]:
+def measure_fold(features: npt.NDArray[np.float32], labels: Rows, fold: Fold, grid: list[float]) -> tuple[float, float]:
     """Choose C without the test rows, fit on all training rows, and return accuracy and F1 on the test rows."""
     from sklearn.model_selection import StratifiedKFold
 
@@ -178,24 +143,43 @@ def _measure_fold(features: Floats, labels: Rows, fold: Fold, grid: list[float])
     if dev is not None:
         inner = [(train, dev)]
     else:
-        folds = StratifiedKFold(_INNER_FOLDS, shuffle=True, random_state=_SEED).split(train, labels[train])
+        folds = StratifiedKFold(INNER_FOLDS, shuffle=True, random_state=SEED).split(train, labels[train])
         inner = [(train[rest], train[held_out]) for rest, held_out in folds]
-    accuracies = np.mean([_accuracies(features, labels, *rows, grid) for rows in inner], axis=0)
-    best = grid[int(np.argmax(accuracies))]  # Of several best values, that with the strongest penalty.
-    predicted = _regression(best).fit(features[train].astype(float), labels[train]).predict(features[test])
+    scores = np.mean([score(features, labels, *rows, grid) for rows in inner], axis=0)
+    best = grid[int(np.argmax(scores))]  # Of several best values, that with the strongest penalty.
+    predicted = regression(best).fit(features[train].astype(float), labels[train]).predict(features[test])
     return accuracy(predicted, labels[test]), f1(predicted == 1, labels[test] == 1)
 
 
-def _accuracies(features: Floats, labels: Rows, train: Rows, held_out: Rows, grid: list[float]) -> list[float]:
+def score(
+    features: npt.NDArray[np.float32], labels: Rows, train: Rows, held_out: Rows, grid: list[float]
+) -> list[float]:
     """The accuracy on held-out rows for each C; each fit starts from the previous one, so that it converges fast."""
-    rows, model = features[train].astype(float), _regression(grid[0], warm_start=True)
+    rows, model = features[train].astype(float), regression(grid[0], warm_start=True)
     return [
         float(model.set_params(C=c).fit(rows, labels[train]).score(features[held_out], labels[held_out])) for c in grid
     ]
 
 
-def _regression(c: float, **options: Any) -> Any:
-    # Fit it on float64: in float32 the solver may stop before it reaches the tolerance.
+def regression(c: float, **options: Any) -> Any:
+    """The classifier. Fit it on float64: in float32 the solver may stop before it reaches the tolerance."""
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(C=c, tol=1e-5, max_iter=1000, **options)
+
+
+def main() -> None:
+    """Print the figures of a model in percent."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", help="folder, or name on the hub")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data, see read_transfer")
+    parser.add_argument("--tasks", type=lambda names: names.split(","), help=f"of {','.join(SOURCES)}")
+    parser.add_argument("--prompt", help="prompt of the texts: a name or a text")
+    options = parser.parse_args()
+    suite = TransferSuite(options.data, options.tasks, prompt=options.prompt)
+    for name, figure in suite(SentenceEncoder(options.model)).items():
+        print(f"{name:10} {100 * figure:6.2f}")
+
+
+if __name__ == "__main__":
+    main()
