@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,17 +16,17 @@ from sbert import backends
 from sbert.backends import limits, packed
 from sbert.batch import TokenBatch
 from sbert.evaluation.evaluator import Evaluate
-from sbert.inputs.arguments import check_positive, known_arguments_or
+from sbert.inputs.arguments import check_positive, known_arguments_or, with_aliases
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
 from sbert.inputs.prompts import chosen_prompt, set_prompts
 from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
 from sbert.losses.scores import loss_of_scores
 from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
-from sbert.pipeline.compatibility import ScorerAliases, loading_options, with_aliases, with_softmax
+from sbert.pipeline.compatibility import ScorerAliases, loading_options
 from sbert.pipeline.encode import Encoding
 from sbert.pipeline.progress import Report
-from sbert.pipeline.results import Activation, Ranked, Scored, activated, as_predict, converted, ranked
+from sbert.pipeline.results import Activation, Ranked, Scored, activate, as_predict, convert, top_documents
 from sbert.pipeline.tokenize import Tokens, tokenize_pairs
 from sbert.saving import check_replaceable
 from sbert.saving.cross_encoder import check_activation, read_cross_encoder, write_cross_encoder
@@ -131,7 +131,10 @@ class CrossEncoder(ScorerAliases, nn.Module):
         set_prompts(self, prompts, default_prompt_name, saved)
         packed.adopt(self.auto_model.base_model)
         self._copy: tuple[Any, object, PairTokenizer] | None = None
-        self._told: set[str] = set()
+        self.automatic_dtype: bool = False
+        self._compiling = None
+        self._memory_limits: dict[torch.device, Any] = {}
+        self._warned: set[str] = set()
         limit = limits.default_limit(self.auto_model, self.tokenizer)
         self.max_seq_length = limit if max_seq_length is None else max_seq_length
         self.to(device=check_device(device or default_device())).eval()
@@ -215,7 +218,6 @@ class CrossEncoder(ScorerAliases, nn.Module):
     # ------------------------------------------------------------------------------------------- predict, rank
 
     @as_predict
-    @with_softmax
     @with_aliases
     def predict(
         self,
@@ -224,7 +226,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
         prompt_name: str | None = None,
         prompt: str | None = None,
         batch_size: int | None = None,
-        batch_tokens: int | Literal["auto"] | None = None,
+        batch_tokens: int | None = None,
         show_progress_bar: bool | None = None,
         activation: Activation | None = None,
         convert_to_numpy: bool = True,
@@ -245,7 +247,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
             prompt_name: Name of the prompt before the first text of each pair. Default: ``default_prompt_name``.
             prompt: Text of this prompt, instead of a name; ``""`` for none.
             batch_size: Number of pairs per batch. Default: as many as ``batch_tokens`` allows.
-            batch_tokens: Maximum number of tokens per batch, including padding; ``"auto"`` as in ``encode``.
+            batch_tokens: Maximum number of tokens per batch, including padding.
             show_progress_bar: Whether to show a progress bar. Default: from 2,000 pairs on, on a terminal or in a
                 notebook.
             activation: Applied to (pairs, classes) scores, instead of that of the model; ``nn.Identity()`` for raw
@@ -271,19 +273,19 @@ class CrossEncoder(ScorerAliases, nn.Module):
             >>> scorer.predict(("A cat sleeps.", "A kitten naps.")).shape
             (3,)
         """
-        on_device = convert_to_tensor or not convert_to_numpy
+        chosen, single = chosen_prompt(self, prompt_name, prompt), is_pair(pairs)
         make: Callable[..., Encoding] = Encoding
         if pool is not None:
-            from sbert.pipeline.pool.encoding import PooledScores
+            from sbert.pipeline.pool.encoding import PooledEncoding
 
-            make = partial(PooledScores, pool, chunk_size)
-        job = make(self, batch_tokens, batch_size, on_device=on_device, deterministic=deterministic)
-        chosen, single = chosen_prompt(self, prompt_name, prompt), is_pair(pairs)
-        listed = [(chosen + first, second) for first, second in pairs_of(pairs)]
-        with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length, "pairs", self._told) as report:
+            make = partial(PooledEncoding, pool, chunk_size)
+        on_device = convert_to_tensor or not convert_to_numpy
+        job = make(self, chosen, batch_tokens, batch_size, on_device=on_device, deterministic=deterministic)
+        listed = list(pairs_of(pairs))
+        with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length, "pairs", self._warned) as report:
             scores = job.vectors(listed, report)
-        scores = activated(scores, self.activation if activation is None else activation)
-        return converted(scores, single, convert_to_numpy, convert_to_tensor)
+        scores = activate(scores, self.activation if activation is None else activation)
+        return convert(scores, single, convert_to_numpy, convert_to_tensor)
 
     @with_aliases
     def rank(
@@ -298,7 +300,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         batch_size: int | None = None,
-        batch_tokens: int | Literal["auto"] | None = None,
+        batch_tokens: int | None = None,
         show_progress_bar: bool | None = None,
         activation: Activation | None = None,
         on_truncate: str = "warn",
@@ -361,7 +363,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
             deterministic=deterministic,
         )
         numbers = scores.tolist() if convert_to_numpy and not convert_to_tensor else scores
-        return ranked(scores, numbers, top_k, texts if return_documents else None)
+        return top_documents(scores, numbers, top_k, texts if return_documents else None)
 
     # ------------------------------------------------------------------------------------------------ training
 

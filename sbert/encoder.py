@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,15 +20,15 @@ from sbert import saving
 from sbert.backends.hooks import first_weight, tree
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
-from sbert.inputs.arguments import check_choice, warn
+from sbert.inputs.arguments import check_choice, warn, with_aliases
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
 from sbert.inputs.prompts import chosen_prompt, set_prompts, with_role_prompt
-from sbert.inputs.texts import is_one, length_of, rows_of
+from sbert.inputs.texts import length_of, rows_of
 from sbert.modules.tokenizer import ReadsText
-from sbert.pipeline.compatibility import EncoderAliases, loading_options, several, with_aliases
-from sbert.pipeline.encode import SentenceEncoding, output_dims
+from sbert.pipeline.compatibility import EncoderAliases, loading_options
+from sbert.pipeline.encode import Encoding, output_dims
 from sbert.pipeline.progress import Report
-from sbert.pipeline.results import Encoded, as_encode, converted
+from sbert.pipeline.results import Encoded, as_encode, convert
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.saving import verification
 from sbert.storage import hub
@@ -45,6 +46,31 @@ def _is_on(model: nn.Module, device: torch.device) -> bool:
     exact = torch.empty(0, device=device).device  # With its number, if it is the current one.
     places = list(map(attrgetter("device"), tree(model).tensors(buffers=True)))
     return bool(places) and places.count(exact) == len(places)
+
+
+def _write(
+    job: Encoding, sentences: Any, reporting: Callable[[int | None], Report], out: Any, resume: bool, shard: Any
+) -> Encoded:
+    """Write the vectors of sentences to a file or folder, window by window."""
+    from sbert.vector_files.stream import check_shard, rows_of_shard
+    from sbert.vector_files.writing import write
+
+    total = length_of(sentences)
+    if total is not None and shard is not None:
+        total = rows_of_shard(total, check_shard(shard))
+    with reporting(total) as report:
+        return cast("Encoded", write(job, sentences, out, report, resume, shard))
+
+
+def _token_embeddings(job: Encoding, texts: Any, report: Report, single: bool, with_sentences: bool) -> Any:
+    """The vectors of the tokens of each text; with those of the texts as well, a dict of both for each text."""
+    rows: list[Any] = job.token_embeddings(texts, report)
+    if with_sentences:
+        names = ("token_embeddings", "sentence_embedding")
+        rows = [
+            dict(zip(names, row, strict=True)) for row in zip(rows, job.vectors(texts, Report.silent()), strict=True)
+        ]
+    return rows[0] if single else rows
 
 
 class SentenceEncoder(EncoderAliases, nn.Sequential):
@@ -136,7 +162,8 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         self._reference = reference
         self._warned_of: str | None = None
         self._compiling: dict[str, Any] | None = None
-        self._told: set[str] = set()
+        self._memory_limits: dict[torch.device, Any] = {}
+        self._warned: set[str] = set()
         self.to(device=check_device(device or default_device()), dtype=weights_dtype)
         leave_float16(self, self.device)
         if folder is not None:  # What loads can encode.
@@ -230,7 +257,6 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         return tokenize(self._reader, texts, prompt, max_length)
 
     @as_encode
-    @several
     @with_aliases
     def encode(
         self,
@@ -239,14 +265,14 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         prompt_name: str | None = None,
         prompt: str | None = None,
         batch_size: int | None = None,
-        batch_tokens: int | Literal["auto"] | None = None,
+        batch_tokens: int | None = None,
         show_progress_bar: bool | None = None,
-        output_value: str = "sentence_embedding",
+        output_value: str | None = "sentence_embedding",
         precision: str = "float32",
         ranges: npt.ArrayLike | None = None,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
-        device: str | torch.device | None = None,
+        device: str | torch.device | Sequence[str | torch.device] | None = None,
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
         on_truncate: str = "warn",
@@ -274,8 +300,7 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
             prompt: Text to prepend to each sentence; ``""`` for none, even if the model has a default prompt.
             batch_size: Number of sentences per batch. Default: as many as ``batch_tokens`` allows.
             batch_tokens: Maximum number of tokens per batch, including padding; a batch that does not fit in memory is
-                halved. ``"auto"`` for the size that is the fastest here, measured once, for a few seconds, per model,
-                device and number of threads.
+                halved.
             show_progress_bar: Whether to show a progress bar. Default: from 2,000 sentences on, on a terminal or in a
                 notebook.
             output_value: ``"sentence_embedding"``, or ``"token_embeddings"`` for one tensor (tokens, dim) per
@@ -327,60 +352,56 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
             >>> model.encode(["One.", "Two."], normalize_embeddings=True, truncate_dim=64).shape
             (2, 64)
         """
-        check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
+        if output_value is not None:
+            check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
         changed = precision != "float32" or normalize_embeddings or truncate_dim is not None
         if output_value == "token_embeddings" and changed:
             raise ValueError(
                 "output_value='token_embeddings' returns the vectors of tokens as the model computes them; leave out"
                 " precision=, normalize_embeddings= and truncate_dim="
             )
-        if device is not None and not _is_on(self, check_device(device)):
-            self.to(device)
+        workers_of_call: Any = nullcontext(pool)
+        if isinstance(device, (list, tuple)):
+            workers_of_call = self.pool(device)
+        elif device is not None and not _is_on(self, one := check_device(device)):
+            self.to(one)
         leave_float16(self, self.device)
-        as_array = convert_to_numpy and not convert_to_tensor
-        make: Callable[..., SentenceEncoding] = SentenceEncoding
-        if pool is not None:
-            from sbert.pipeline.pool.encoding import PooledEncoding
+        as_array = convert_to_numpy and not convert_to_tensor and output_value is not None
+        settings: dict[str, Any] = {
+            "truncate_dim": self.truncate_dim if truncate_dim is None else truncate_dim,
+            "normalize": normalize_embeddings,
+            "precision": precision,
+            "ranges": ranges,
+            "on_device": not as_array,
+            "deterministic": deterministic,
+        }
+        chosen, single = chosen_prompt(self, prompt_name, prompt), isinstance(sentences, str)
+        with workers_of_call as workers:
+            make: Callable[..., Encoding] = Encoding
+            if workers is not None:
+                from sbert.pipeline.pool.encoding import PooledEncoding
 
-            make = partial(PooledEncoding, pool, chunk_size)
-        job = make(
-            self,
-            chosen_prompt(self, prompt_name, prompt),
-            batch_tokens,
-            batch_size,
-            truncate_dim=self.truncate_dim if truncate_dim is None else truncate_dim,
-            normalize=normalize_embeddings,
-            precision=precision,
-            ranges=ranges,
-            on_device=not as_array,
-            deterministic=deterministic,
-        )
-        single, texts = is_one(sentences), rows_of(sentences)
-        reporting = partial(Report, show=show_progress_bar, on_truncate=on_truncate, limit=self.max_seq_length)
-        if out is not None:
-            if output_value != "sentence_embedding" or not as_array or single:
-                raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
-            from sbert.vector_files.writing import write
-
-            total = length_of(sentences)
-            if total is not None and shard is not None:
-                from sbert.vector_files.stream import check_shard, rows_of_shard
-
-                total = rows_of_shard(total, check_shard(shard))
-            with reporting(total, told=self._told) as report:
-                return cast("Encoded", write(job, sentences, out, report, resume, shard))
-        if shard is not None:
-            raise ValueError(f"shard={shard!r:.60} is a part of a file; pass out= as well")
-        if kept := getattr(sentences, "keep", ()):
-            warn(f"keep={kept} has no effect without out=; pass out= with a .parquet file")
-        # A pool reads an iterator while its workers encode.
-        listed: Any = list(texts) if pool is None or length_of(sentences) is not None else texts
-        with reporting(len(listed) if isinstance(listed, list) else None, told=self._told) as report:
-            if output_value == "token_embeddings":
-                tokens = job.token_embeddings(listed, report)
-                return tokens[0] if single else tokens
-            vectors = job.vectors(listed, report)
-        return cast("Encoded", converted(vectors, single, convert_to_numpy, convert_to_tensor))
+                make = partial(PooledEncoding, workers, chunk_size)
+            job = make(self, chosen, batch_tokens, batch_size, **settings)
+            reporting = partial(
+                Report, show=show_progress_bar, on_truncate=on_truncate, limit=self.max_seq_length, warned=self._warned
+            )
+            if out is not None:
+                if output_value != "sentence_embedding" or not as_array or single:
+                    raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
+                return _write(job, sentences, reporting, out, resume, shard)
+            if shard is not None:
+                raise ValueError(f"shard={shard!r:.60} is a part of a file; pass out= as well")
+            if columns := getattr(sentences, "keep", ()):
+                warn(f"keep={columns} has no effect without out=; pass out= with a .parquet file")
+            texts: Any = [sentences] if single else rows_of(sentences)
+            if workers is None or length_of(sentences) is not None:  # A pool reads an iterator while it encodes.
+                texts = list(texts)
+            with reporting(len(texts) if isinstance(texts, list) else None) as report:
+                if output_value != "sentence_embedding":
+                    return _token_embeddings(job, texts, report, single, with_sentences=output_value is None)
+                vectors = job.vectors(texts, report)
+        return cast("Encoded", convert(vectors, single, convert_to_numpy, convert_to_tensor))
 
     def compile(self, **options: Any) -> None:
         """Compile the transformer with ``torch.compile`` at the next call of ``encode``.
@@ -563,7 +584,7 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
 
     def _reference_vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:
         """Vectors of texts without a prompt, computed in the dtype of the weights."""
-        job = SentenceEncoding(self, plain=True)
+        job = Encoding(self, plain=True)
         with Report(len(texts), False, "ignore", self.max_seq_length) as report:
             vectors: npt.NDArray[np.float32] = job.vectors(texts, report).numpy()
         return vectors

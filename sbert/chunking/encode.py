@@ -12,7 +12,7 @@ from sbert.chunking.late import late_vectors
 from sbert.encoder import SentenceEncoder
 from sbert.inputs.prompts import chosen_prompt
 from sbert.inputs.texts import rows_of
-from sbert.pipeline.encode import SentenceEncoding
+from sbert.pipeline.encode import Encoding
 from sbert.pipeline.progress import Report
 
 __all__ = ["Chunk", "encode_chunks", "split"]
@@ -150,14 +150,14 @@ def encode_chunks(
             show_progress_bar=show_progress_bar,
         )
         return found, vectors
-    job = SentenceEncoding(
+    job = Encoding(
         model,
         chosen_prompt(model, prompt_name, prompt),
         batch_tokens,
         truncate_dim=model.truncate_dim if truncate_dim is None else truncate_dim,
         normalize=normalize_embeddings,
     )
-    with Report(len(found), show_progress_bar, "ignore", model.max_seq_length, "passages", model._told) as report:
+    with Report(len(found), show_progress_bar, "ignore", model.max_seq_length, "passages", model._warned) as report:
         return found, late_vectors(job, locating(model[0]), texts, found, report)
 
 

@@ -15,12 +15,11 @@ from sbert.chunking.boundaries import Chunk, groups
 from sbert.modules.pooling import Pooling
 from sbert.modules.tokenizer import LocatesTokens
 from sbert.pipeline.batching import plan
-from sbert.pipeline.encode import SentenceEncoding, outputs
+from sbert.pipeline.encode import Encoding, outputs
 from sbert.pipeline.eval_mode import evaluating
-from sbert.pipeline.outputs import RowsOfTensor
-from sbert.pipeline.progress import Report, Unknown, check_finite
-from sbert.pipeline.run import run
-from sbert.pipeline.tokenize import Tokens, prompt_length
+from sbert.pipeline.progress import Report, check_finite
+from sbert.pipeline.run import RowsOfTensor, run
+from sbert.pipeline.tokenize import Tokens, count_unknown, prompt_length
 
 # Least context on each side of the passages of a window: 1 / _PART of the longest window, and at most _CONTEXT tokens.
 _PART, _CONTEXT = 32, 256
@@ -45,7 +44,7 @@ class Window:
 
 
 def late_vectors(
-    job: SentenceEncoding, reader: LocatesTokens, documents: Sequence[str], chunks: Sequence[Chunk], report: Report
+    job: Encoding, reader: LocatesTokens, documents: Sequence[str], chunks: Sequence[Chunk], report: Report
 ) -> npt.NDArray[np.float32]:
     """The vectors of the passages of documents.
 
@@ -65,15 +64,15 @@ def late_vectors(
     complete = _late_vectors(job, reader, documents, chunks, report)
     rows = job.beyond_range(complete, report)
     if len(rows):
-        quiet = Report(len(rows), False, "ignore", None)
-        again = _late_vectors(job.exact(), reader, documents, [chunks[row] for row in rows], quiet)
+        passages = [chunks[row] for row in rows]
+        again = _late_vectors(job.exact(), reader, documents, passages, Report.silent())
         complete[torch.from_numpy(rows)] = again
     check_finite(complete, 0, "the vector of chunks")
     return complete.numpy()
 
 
 def _late_vectors(
-    job: SentenceEncoding, reader: LocatesTokens, documents: Sequence[str], chunks: Sequence[Chunk], report: Report
+    job: Encoding, reader: LocatesTokens, documents: Sequence[str], chunks: Sequence[Chunk], report: Report
 ) -> Tensor:
     own: dict[int, list[Passage]] = {number: [] for number in sorted({chunk.document for chunk in chunks})}
     for row, (document, start, end) in enumerate(chunks):
@@ -88,7 +87,7 @@ def _late_vectors(
 
 
 def _batches(
-    job: SentenceEncoding,
+    job: Encoding,
     reader: LocatesTokens,
     documents: Sequence[str],
     passages: Sequence[Sequence[Passage]],
@@ -104,7 +103,9 @@ def _batches(
     ]
     offsets = np.cumsum([0, *(len(window.ids) for window in read)])
     flat = np.fromiter((token for window in read for token in window.ids), np.int32, int(offsets[-1]))
-    report.unknown += Unknown.of(reader, [], [ids for ids, _ in located])
+    unknown, known = count_unknown(reader, [], [ids for ids, _ in located])
+    report.unknown += unknown
+    report.known += known
     prompt_tokens = prompt_length(reader, job.prompt) if job.prompt else None
     prompts = None if prompt_tokens is None else np.full(len(read), prompt_tokens)
     tokens = Tokens(flat, offsets, np.zeros(len(read), bool), prompts)

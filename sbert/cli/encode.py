@@ -65,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt", metavar="TEXT", help="text inserted before each text")
     parser.add_argument("--prompt-name", metavar="NAME", help="one of the model's prompts")
     parser.add_argument("--batch-size", type=int, metavar="N", help="texts per batch")
-    tokens = "maximum number of tokens per batch; auto: the fastest here, measured once"
-    parser.add_argument("--batch-tokens", type=_tokens, metavar="N", help=tokens)
+    tokens = "maximum number of tokens per batch"
+    parser.add_argument("--batch-tokens", type=at_least(1), metavar="N", help=tokens)
     parser.add_argument("--normalize", action="store_true", help="scale vectors to length 1")
     parser.add_argument("--truncate-dim", type=int, metavar="N", help="keep the first N dimensions")
     precision = "float32, float16, binary or ubinary"
@@ -91,10 +91,6 @@ def _add_scale(group: argparse._ActionsContainer) -> None:
     group.add_argument("--actors", type=at_least(1), metavar="N", help="with --ray: processes (default: all that fit)")
     group.add_argument("--gpus-per-actor", type=number, metavar="X", help="with --ray: GPUs of each process (0)")
     group.add_argument("--cpus-per-actor", type=number, metavar="X", help="with --ray: CPUs of each process (1)")
-
-
-def _tokens(text: str) -> int | str:
-    return text if text == "auto" else at_least(1)(text)
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -4,35 +4,19 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib
 import inspect
 import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-# Argument names of sentence-transformers and scikit-learn, and the names used here; () if there is no equivalent.
-_ELSEWHERE = {
-    "absolute_margin": ("margin",),
-    "calibration_embeddings": ("ranges", "vectors"),
-    "corpus_chunk_size": (),
-    "corpus_embeddings": ("corpus",),
-    "embeddings": ("vectors", "vectors_or_model"),
-    "k": ("top_k", "clusters"),
-    "metric": ("similarity",),
-    "model": ("vectors_or_model", "scores"),
-    "pooling_mode": ("mode",),
-    "num_negatives": ("negatives",),
-    "query_chunk_size": (),
-    "query_embeddings": ("queries",),
-    "random_state": ("seed",),
-    "score_function": ("similarity",),
-    "similarity": ("name",),
-}
+# A function's name, the names of its arguments, and a call: positional and named arguments.
+Translate = Callable[[str, list[str], tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
 def nearest_argument(name: str, known: Iterable[str]) -> str | None:
@@ -57,12 +41,15 @@ def _spelling(name: str) -> str:
     return name.lower().replace("is", "iz").replace("_", "")
 
 
-def known_arguments(function: Callable[P, R], config: type | None = None) -> Callable[P, R]:
+def known_arguments(
+    function: Callable[P, R], config: type | None = None, translate: Translate | None = None
+) -> Callable[P, R]:
     """Decorator: for an unknown argument, raise a TypeError that names the nearest known argument.
 
     Args:
         function: A function without ``**`` parameters.
         config: Class of the function's argument ``config``; its arguments are searched as well.
+        translate: Turns unknown arguments into known ones, where it can.
 
     Example:
         >>> @known_arguments
@@ -71,32 +58,43 @@ def known_arguments(function: Callable[P, R], config: type | None = None) -> Cal
         Traceback (most recent call last):
         TypeError: cluster() takes no argument 'n_clusters'; did you mean 'clusters'? It takes vectors, clusters
     """
-    parameters = [each for each in inspect.signature(function).parameters.values() if each.name != "self"]
-    names = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
-    variadic = any(each.kind is each.VAR_POSITIONAL for each in parameters)
-    positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
-    called = function.__qualname__.removesuffix(".__init__")
-    bound = len(inspect.signature(function).parameters) - len(parameters)  # 1 if there is a self.
+    parameters = list(inspect.signature(function).parameters.values())
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"]
+    known = frozenset(names)
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    most = math.inf if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(positional)
+    label = function.__qualname__.removesuffix(".__init__")
 
     @functools.wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        for name in kwargs:
-            if name not in names:
-                raise TypeError(f"{called}() takes no argument {name!r}{_hint(name, names, config)} {', '.join(names)}")
-        if len(args) - bound > len(positional) and not variadic:
-            later = ", ".join(f"{name}=" for name in names[len(positional) :]) or "nothing else"
+    def checked(*args: P.args, **options: P.kwargs) -> R:
+        if not known.issuperset(options):
+            given: tuple[tuple[Any, ...], dict[str, Any]] = (args, options)
+            args, options = (translate or _keep)(label, names, *given)  # type: ignore[assignment]
+            for name in options:
+                if name not in known:
+                    raise TypeError(
+                        f"{label}() takes no argument {name!r}{_hint(name, names, config)} {', '.join(names)}"
+                    )
+        if len(args) > most:
+            bound = positional[:1] == ["self"]
+            later = ", ".join(f"{name}=" for name in names[len(positional) - bound :]) or "nothing else"
             raise TypeError(
-                f"{called}() takes {', '.join(positional)} by position, and {len(args) - bound} arguments were given;"
-                f" pass the others by name: {later}"
+                f"{label}() takes {', '.join(positional[bound:])} by position, and {len(args) - bound} arguments were"
+                f" given; pass the others by name: {later}"
             )
-        return function(*args, **kwargs)
+        return function(*args, **options)
 
     return checked
 
 
+def _keep(label: str, names: list[str], args: Any, options: Any) -> Any:
+    return args, options
+
+
 def _hint(name: str, names: list[str], config: type | None) -> str:
-    equivalents = [each for each in _ELSEWHERE.get(name, ()) if each in names]
-    meant = next(iter(equivalents), None) if name in _ELSEWHERE else nearest_argument(name, names)
+    known_elsewhere = _foreign().NAMES
+    equivalents = [each for each in known_elsewhere.get(name, ()) if each in names]
+    meant = next(iter(equivalents), None) if name in known_elsewhere else nearest_argument(name, names)
     if meant:
         return f"; did you mean {meant!r}? It takes"
     if config is not None and (setting := nearest_argument(name, inspect.signature(config).parameters)):
@@ -104,9 +102,22 @@ def _hint(name: str, names: list[str], config: type | None) -> str:
     return ", only"
 
 
+def _foreign() -> Any:
+    """What other libraries call their arguments: only an unknown one needs it, so nothing here depends on it."""
+    return importlib.import_module("sbert.integrations.foreign_arguments")
+
+
 def known_arguments_or(config: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """``known_arguments`` for a function whose argument ``config`` is of this class."""
     return lambda function: known_arguments(function, config)
+
+
+def with_aliases(function: Callable[P, R]) -> Callable[P, R]:
+    """``known_arguments`` for a function that takes the names of sentence-transformers as well as ours.
+
+    Type checkers know ours alone.
+    """
+    return known_arguments(function, translate=lambda *call: _foreign().translate(*call))
 
 
 def warn(message: str) -> None:

@@ -70,7 +70,7 @@ def inference_dtype(weights: torch.dtype, auto: bool, device: torch.device) -> t
     return weights, "that of the weights"
 
 
-def check_device(device: str | torch.device) -> torch.device:
+def check_device(device: object) -> torch.device:
     """Return the device if torch can use it on this machine.
 
     Raises:

@@ -56,12 +56,12 @@ def fixed_plan(lengths: Rows, batch_tokens: int) -> list[tuple[Rows, Rows]]:
         [([1], [1]), ([3], [3, 3]), ([0, 2], [0, 2, 0])]
     """
     order = np.argsort(-lengths, kind="stable")
-    found = []
+    batches = []
     for group in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1) if len(order) else []:
         size = max(1, batch_tokens // max(1, int(lengths[group[0]])))
-        batches = (group[start : start + size] for start in range(0, len(group), size))
-        found += [(batch, np.resize(batch, size)) for batch in batches]
-    return found
+        parts = (group[start : start + size] for start in range(0, len(group), size))
+        batches += [(part, np.resize(part, size)) for part in parts]
+    return batches
 
 
 def windows(texts: int, first: int, most: int) -> list[slice]:
@@ -76,11 +76,11 @@ def windows(texts: int, first: int, most: int) -> list[slice]:
         >>> [run.stop - run.start for run in windows(30_000, 1_000, 16_000)]
         [1000, 4000, 16000, 9000]
     """
-    found, start, size = [], 0, first
+    runs, start, size = [], 0, first
     while start < texts:
-        found.append(slice(start, min(texts, start + size)))
+        runs.append(slice(start, min(texts, start + size)))
         start, size = start + size, min(4 * size, most)
-    return found
+    return runs
 
 
 def unique(texts: list[Item]) -> tuple[list[Item], Rows, Rows]:

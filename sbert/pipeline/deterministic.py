@@ -32,7 +32,7 @@ from sbert.backends.threads import _change
 from sbert.backends.weight_changes import Samples, state
 from sbert.batch import TokenBatch
 from sbert.pipeline.batching import Rows, fixed_plan
-from sbert.pipeline.run import alone, within_memory
+from sbert.pipeline.run import run_single, run_within_memory
 from sbert.pipeline.tokenize import Tokens
 from sbert.storage.processes import Lock, in_child
 
@@ -116,8 +116,8 @@ def run_fixed(
 
     def computed(rows: Rows) -> Any:
         with torch.no_grad():
-            output = within_memory(forward, tokens, rows, device)
-            return alone(forward, tokens, rows, device, name) if output is None else output
+            output = run_within_memory(forward, tokens, rows, device)
+            return run_single(forward, tokens, rows, device, name) if output is None else output
 
     each = _workers(torch.get_num_threads()).map if device.type == "cpu" else map
     for rows, output in zip(plan, each(computed, (batch for _, batch in plan)), strict=True):

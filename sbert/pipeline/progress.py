@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from sbert.inputs.arguments import check_choice, warn
+from sbert.pipeline.batching import Rows
+from sbert.pipeline.tokenize import Tokens
 from sbert.storage.processes import Lock
 
 _lock = Lock()
@@ -45,53 +46,26 @@ def _bars() -> Any:
     return import_module("tqdm.auto")
 
 
-@dataclass(frozen=True)
-class Unknown:
-    """Number of unknown tokens and of all tokens, without special tokens and prompts."""
+def warn_of_unknown(unknown: int, known: int, warned: set[str], what: str = "sentences") -> None:
+    """Warn once per model if the share of unknown tokens is high.
 
-    count: int = 0
-    tokens: int = 0
-
-    @classmethod
-    def of(cls, reader: Any, texts: list[str], rows: list[list[int]], prompt_tokens: int | None = None) -> Unknown:
-        """Count the unknown tokens of tokenized texts.
-
-        Args:
-            reader: First module of an encoder.
-            texts: The texts, including the prompt.
-            rows: Their token ids.
-            prompt_tokens: Number of leading tokens of each row that belong to the prompt or are special.
-        """
-        leading, trailing = reader.special_tokens
-        around = trailing + (leading if prompt_tokens is None else prompt_tokens)
-        tokens = sum(map(len, rows)) - around * len(rows)
-        if hasattr(reader, "left_out"):
-            count = reader.left_out(texts, rows)
-            return cls(count, tokens + count)
-        number = getattr(reader, "unknown_id", None)
-        return cls(0 if number is None else sum(row.count(number) for row in rows), tokens)
-
-    def __add__(self, other: Unknown) -> Unknown:
-        return Unknown(self.count + other.count, self.tokens + other.tokens)
-
-    def tell(self, told: set[str], what: str = "sentences") -> None:
-        """Warn once per model if the share of unknown tokens is high.
-
-        Args:
-            told: Warnings that have been given about the model; updated.
-            what: Name of the texts in the warning.
-        """
-        if self.count < _UNKNOWN_LEAST or self.count <= _UNKNOWN_SHARE * self.tokens or _UNKNOWN in told:
-            return
-        told.add(_UNKNOWN)
+    Args:
+        unknown: Number of unknown tokens.
+        known: Number of the other tokens, without special tokens and prompts.
+        warned: Warnings that have been given about the model; updated.
+        what: Name of the texts in the warning.
+    """
+    share = unknown / max(1, unknown + known)
+    if unknown >= _UNKNOWN_LEAST and share > _UNKNOWN_SHARE and _UNKNOWN not in warned:
+        warned.add(_UNKNOWN)
         warn(
-            f"{_UNKNOWN}: {self.count / max(self.count, self.tokens):.0%} of the tokens of these {what} are not in the"
-            " model's vocabulary, so the model cannot tell them apart; use a model for that language"
+            f"{_UNKNOWN}: {share:.0%} of the tokens of these {what} are not in the model's vocabulary, so the model"
+            " cannot tell them apart; use a model for that language"
         )
 
 
-# Truncated sentences, unknown tokens, and rows that left the range of a dtype.
-Counts = tuple[int, Unknown, tuple[int, str, str] | None]
+# Truncated sentences, unknown and known tokens, and rows that left the range of a dtype.
+Counts = tuple[int, int, int, tuple[int, str, str] | None]
 
 
 @dataclass
@@ -104,10 +78,11 @@ class Report:
         on_truncate: ``"warn"``, ``"ignore"`` or ``"error"``.
         limit: Longest input in tokens.
         what: Name of the rows in messages.
-        told: Warnings that have been given about the model; None for no warning about unknown tokens.
+        warned: Warnings that have been given about the model; None for no warning about unknown tokens.
         rows: Number of sentences that are finished.
         truncated: Number of truncated sentences.
-        unknown: Unknown tokens.
+        unknown: Number of unknown tokens.
+        known: Number of the other tokens, without special tokens and prompts.
         beyond: Number of rows that left the range of a dtype, its name, and that of the dtype used for them.
     """
 
@@ -116,42 +91,58 @@ class Report:
     on_truncate: str
     limit: int | None
     what: str = "sentences"
-    told: set[str] | None = None
+    warned: set[str] | None = None
     rows: int = 0
     truncated: int = 0
-    unknown: Unknown = field(default_factory=Unknown)
+    unknown: int = 0
+    known: int = 0
     beyond: tuple[int, str, str] | None = None
 
     def __post_init__(self) -> None:
         check_choice("on_truncate", self.on_truncate, ("warn", "ignore", "error"))
         few = self.total is not None and self.total < _BAR_FROM
-        show = False if self.show is None and few else self.show
-        self._bar = progress_bar(show, total=self.total, unit=f" {self.what}", desc="Encoding")
+        self._bar = None
+        if self.show or (self.show is None and not few):
+            self._bar = progress_bar(self.show, total=self.total, unit=f" {self.what}", desc="Encoding")
+
+    @classmethod
+    def silent(cls) -> Report:
+        """A report that shows and warns of nothing."""
+        return cls(None, False, "ignore", None)
 
     def counts(self) -> Counts:
         """What ``add`` of another report takes."""
-        return self.truncated, self.unknown, self.beyond
+        return self.truncated, self.unknown, self.known, self.beyond
 
     def add(self, counts: Counts) -> None:
         """Add what another report has counted, of other rows of the same call."""
-        truncated, unknown, beyond = counts
+        truncated, unknown, known, beyond = counts
         self.truncated += truncated
         self.unknown += unknown
+        self.known += known
         if beyond:
             self.left_range(*beyond)
 
-    def truncated_rows(self, rows: npt.NDArray[np.int64], sentences: int) -> None:
-        """Record the truncated rows of a window, and their number including duplicates.
+    def record(self, tokens: Tokens, first: Rows, counts: Rows) -> None:
+        """Count unknown tokens and truncated texts.
+
+        Args:
+            tokens: The tokens of some different texts.
+            first: Index of the first occurrence of each, behind ``rows``.
+            counts: Number of occurrences of each.
 
         Raises:
-            ValueError: If there are any and ``on_truncate="error"``.
+            ValueError: If a text is truncated and ``on_truncate="error"``.
         """
-        if len(rows) and self.on_truncate == "error":
-            raise ValueError(
-                f"{self.what}[{self.rows + int(rows[0])}] has more than max_seq_length={self.limit} tokens;"
-                " split long texts, or pass on_truncate='warn'"
-            )
-        self.truncated += sentences
+        self.unknown += tokens.unknown
+        self.known += tokens.known
+        if tokens.truncated.any():
+            if self.on_truncate == "error":
+                raise ValueError(
+                    f"{self.what}[{self.rows + int(first[tokens.truncated][0])}] has more than"
+                    f" max_seq_length={self.limit} tokens; split long texts, or pass on_truncate='warn'"
+                )
+            self.truncated += int(counts[tokens.truncated].sum())
 
     def left_range(self, rows: int, half: str, full: str) -> None:
         """Record rows that have left the range of the dtype ``half`` and are computed again in the dtype ``full``."""
@@ -190,18 +181,16 @@ class Report:
                 f"{count} of {max(self.rows, self.total or 0)} {self.what} left the range of {half} and were computed"
                 f" again in {full}; dtype={full!r} does so from the start"
             )
-        if kind is None and self.told is not None:
-            self.unknown.tell(self.told, self.what)
+        if kind is None and self.unknown and self.warned is not None:
+            warn_of_unknown(self.unknown, self.known, self.warned, self.what)
 
 
-def not_finite(vectors: Tensor) -> npt.NDArray[np.int64]:
+def not_finite(vectors: Tensor) -> Rows:
     """The rows that hold a NaN or an infinity. Shape: (rows,)."""
-    found = [np.zeros(0, np.int64)]
-    for start in range(0, len(vectors), _FINITE_ROWS):  # The check takes several times the memory of what it checks.
-        finite = torch.isfinite(vectors[start : start + _FINITE_ROWS]).all(1)
-        if not finite.all():
-            found.append(start + np.flatnonzero(~finite.cpu().numpy()))
-    return np.concatenate(found)
+    finite = [
+        rows.isfinite().all(1) for rows in torch.split(vectors, _FINITE_ROWS)
+    ]  # It takes a multiple of their memory.
+    return np.flatnonzero(~torch.cat(finite).cpu().numpy())
 
 
 def check_finite(vectors: Tensor, before: int, what: str) -> None:

@@ -38,7 +38,7 @@ class Options(TypedDict, total=False):
     """The arguments that ``encode`` and ``predict`` share, and on which the types of their results do not depend."""
 
     batch_size: int | None
-    batch_tokens: int | Literal["auto"] | None
+    batch_tokens: int | None
     show_progress_bar: bool | None
     on_truncate: str
     deterministic: bool
@@ -91,18 +91,6 @@ class Encode(Protocol):
         self, sentences: Texts, *, precision: Literal["float32"] = ..., **more: Unpack[EncodeToArray]
     ) -> npt.NDArray[np.float32]: ...
     @overload
-    def __call__(
-        self, sentences: Texts, *, precision: Literal["float16"], **more: Unpack[EncodeToArray]
-    ) -> npt.NDArray[np.float16]: ...
-    @overload
-    def __call__(
-        self, sentences: Texts, *, precision: Literal["ubinary"], **more: Unpack[EncodeToArray]
-    ) -> npt.NDArray[np.uint8]: ...
-    @overload
-    def __call__(
-        self, sentences: Texts, *, precision: Literal["int8", "binary"], **more: Unpack[EncodeToArray]
-    ) -> npt.NDArray[np.int8]: ...
-    @overload
     def __call__(self, sentences: Texts, *, precision: str, **more: Unpack[EncodeToArray]) -> Codes: ...
     @overload
     def __call__(
@@ -115,14 +103,6 @@ class Encode(Protocol):
     @overload
     def __call__(
         self, sentences: Iterable[str], *, output_value: Literal["token_embeddings"], **more: Unpack[EncodeOptions]
-    ) -> list[Tensor]: ...
-    @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, sentences: str, *, convert_to_numpy: Literal[False], **more: Unpack[EncodeOptions]
-    ) -> Tensor: ...
-    @overload
-    def __call__(
-        self, sentences: Iterable[str], *, convert_to_numpy: Literal[False], **more: Unpack[EncodeOptions]
     ) -> list[Tensor]: ...
     @overload
     def __call__(
@@ -147,12 +127,6 @@ class Predict(Protocol):
     @overload
     def __call__(self, pairs: Pairs, *, convert_to_tensor: Literal[True], **more: Unpack[PredictOptions]) -> Tensor: ...
     @overload
-    def __call__(self, pairs: Pair, *, convert_to_numpy: Literal[False], **more: Unpack[PredictOptions]) -> Tensor: ...
-    @overload
-    def __call__(
-        self, pairs: Iterable[Pair], *, convert_to_numpy: Literal[False], **more: Unpack[PredictOptions]
-    ) -> list[Tensor]: ...
-    @overload
     def __call__(
         self,
         pairs: Pairs,
@@ -173,7 +147,7 @@ def as_predict(method: Callable[..., Any]) -> Predict:
     return cast("Predict", method)
 
 
-def activated(scores: Tensor, activation: Activation) -> Tensor:
+def activate(scores: Tensor, activation: Activation) -> Tensor:
     """Apply an activation to scores: float32, or integers if it returns those.
 
     Args:
@@ -188,7 +162,7 @@ def activated(scores: Tensor, activation: Activation) -> Tensor:
             score, which is always 1.
 
     Example:
-        >>> activated(torch.zeros(2, 1), torch.sigmoid)
+        >>> activate(torch.zeros(2, 1), torch.sigmoid)
         tensor([0.5000, 0.5000])
     """
     rows, classes = scores.shape
@@ -196,22 +170,22 @@ def activated(scores: Tensor, activation: Activation) -> Tensor:
         raise ValueError(
             f"activation={activation} of one score gives every pair the same; pass nn.Sigmoid() or nn.Identity()"
         )
-    found = activation(scores)
-    shape = tuple(found.shape) if isinstance(found, Tensor) else ()
-    if not shape or shape[0] != rows or (classes == 1 and found.numel() != rows):
-        given = f"shape {shape}" if isinstance(found, Tensor) else type(found).__name__
+    result = activation(scores)
+    shape = tuple(result.shape) if isinstance(result, Tensor) else ()
+    if not shape or shape[0] != rows or (classes == 1 and result.numel() != rows):
+        given = f"shape {shape}" if isinstance(result, Tensor) else type(result).__name__
         raise ValueError(
             f"activation={activation} makes {given} of ({rows}, {classes}) scores; pass a function that returns a"
             f" tensor with a row for each of the {rows} pairs"
         )
-    found = found.float() if found.is_floating_point() else found
-    missing = found.isnan().flatten(1).any(1) if found.ndim > 1 else found.isnan()
+    result = result.float() if result.is_floating_point() else result
+    missing = result.isnan().flatten(1).any(1) if result.ndim > 1 else result.isnan()
     if missing.any():
         raise ValueError(f"activation={activation} gives NaN for pairs[{int(missing.nonzero()[0])}]; pass another one")
-    return found.reshape(rows) if classes == 1 else found
+    return result.reshape(rows) if classes == 1 else result
 
 
-def converted(outputs: Tensor, single: bool, to_numpy: bool, to_tensor: bool) -> Scored:
+def convert(outputs: Tensor, single: bool, to_numpy: bool, to_tensor: bool) -> Scored:
     """The outputs as the caller wants them.
 
     Args:
@@ -221,12 +195,12 @@ def converted(outputs: Tensor, single: bool, to_numpy: bool, to_tensor: bool) ->
         to_tensor: Whether to return a tensor, which comes first; with neither, a list of tensors.
     """
     if single or to_numpy or to_tensor:
-        found: npt.NDArray[np.float32] | Tensor = outputs.numpy() if to_numpy and not to_tensor else outputs
-        return found[0] if single else found
+        result: npt.NDArray[np.float32] | Tensor = outputs.numpy() if to_numpy and not to_tensor else outputs
+        return result[0] if single else result
     return list(outputs)
 
 
-def ranked(
+def top_documents(
     scores: Tensor, shown: Sequence[float] | Tensor, top_k: int | None, texts: Sequence[str] | None
 ) -> list[Ranked]:
     """The documents with the best scores, in descending order; of equal scores the lower index comes first.
@@ -238,7 +212,7 @@ def ranked(
         texts: The documents, if they are wanted as well.
 
     Example:
-        >>> ranked(torch.tensor([0.1, 0.8]), [0.1, 0.8], 1, ["Taxes.", "A cat."])
+        >>> top_documents(torch.tensor([0.1, 0.8]), [0.1, 0.8], 1, ["Taxes.", "A cat."])
         [{'corpus_id': 1, 'score': 0.8, 'text': 'A cat.'}]
     """
     best = scores.argsort(descending=True, stable=True)[:top_k].tolist()

@@ -1,4 +1,4 @@
-"""Run batches through the modules."""
+"""Run batches through a model: within memory, tokenized ahead, and back to the order of the texts."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor
 
-from sbert.backends.cuda_graphs import capturing
-from sbert.batch import TokenBatch
+from sbert.batch import TokenBatch, move, start_to_host
 from sbert.pipeline.batching import Rows
 from sbert.pipeline.tokenize import Tokens
 from sbert.storage.files import is_out_of_memory
@@ -22,43 +21,43 @@ Output = TypeVar("Output")
 Item = TypeVar("Item")
 # Batches of the largest size that have to fit before twice that size is tried again; each refusal doubles the number.
 _PATIENCE, _MOST_PATIENCE = 16, 1024
+# Elements collected on a GPU before they are copied to the host: one large copy is cheaper than many waits.
+_GATHERED = 1 << 22
 
 
 class TextTooLargeError(torch.OutOfMemoryError):
     """One text alone does not fit in memory."""
 
 
-class Room:
+class MemoryLimit:
     """The size of batches that fit in memory: half of what did not, until many of that size have fitted."""
 
     def __init__(self) -> None:
         self.tokens: float = math.inf
         self._fitted, self._patience = 0, _PATIENCE
 
-    def refused(self, tokens: int) -> None:
+    def lower(self, tokens: int) -> None:
         """A batch of this number of tokens, including padding, did not fit."""
         self.tokens = min(self.tokens, tokens // 2)
         self._fitted, self._patience = 0, min(2 * self._patience, _MOST_PATIENCE)
 
-    def fitted(self, tokens: int) -> None:
+    def confirm(self, tokens: int) -> None:
         """A batch of this number of tokens did fit: what else filled the memory may be gone."""
         self._fitted += 2 * tokens > self.tokens
         if self._fitted >= self._patience:
             self.tokens, self._fitted = 2 * self.tokens, 0
 
 
-_rooms: WeakKeyDictionary[nn.Module, dict[torch.device, Room]] = WeakKeyDictionary()
-
-
-def room_of(model: nn.Module, device: torch.device) -> Room:
+def memory_limit(model: Any, device: torch.device) -> MemoryLimit:
     """What is known about the memory beside a model on a device, for all its calls."""
-    return _rooms.setdefault(model, {}).setdefault(device, Room())
+    limits: dict[torch.device, MemoryLimit] = model._memory_limits
+    return limits.setdefault(device, MemoryLimit())
 
 
-def ahead(items: Iterable[Item], depth: int = 1) -> Generator[Item, None, None]:
+def prefetch(items: Iterable[Item], depth: int = 1) -> Generator[Item, None, None]:
     """The same items; the next ``depth`` of them are computed in a thread while the current one is in use."""
     source, end = iter(items), object()
-    with ThreadPoolExecutor(1, "sbert-ahead") as pool:
+    with ThreadPoolExecutor(1, "sbert-prefetch") as pool:
         coming = deque(pool.submit(next, source, end) for _ in range(depth))
         try:
             while (item := coming.popleft().result()) is not end:
@@ -73,7 +72,7 @@ def run(
     tokens: Tokens,
     batches: Iterable[Rows],
     device: torch.device,
-    room: Room | None = None,
+    limit: MemoryLimit | None = None,
     name: Callable[[int], str] = "texts[{}]".format,
 ) -> Iterator[tuple[Rows, Output]]:
     """Yield the rows of each batch and the output of ``forward``. A batch that does not fit in memory is halved.
@@ -83,33 +82,33 @@ def run(
         tokens: The tokens of all texts.
         batches: The texts of each batch.
         device: Device of the model.
-        room: The size of batches that fit, which is updated. Default: that of this call.
+        limit: The size of batches that fit, which is updated. Default: that of this call.
         name: Name of a text in an error.
 
     Raises:
         TextTooLargeError: If a batch of one text does not fit in memory. The message names the text.
     """
-    room, lengths = room or Room(), tokens.lengths
+    limit, lengths = limit or MemoryLimit(), tokens.lengths
     for batch in batches:
         waiting = [batch]
         while waiting:
             rows = waiting.pop()
             size = len(rows) * int(lengths[rows].max())
             output = None
-            if size <= room.tokens or len(rows) == 1:
-                output = within_memory(forward, tokens, rows, device)
-                if output is None and len(rows) == 1:
-                    output = alone(forward, tokens, rows, device, name)
+            if len(rows) == 1:
+                output = run_single(forward, tokens, rows, device, name)
+            elif size <= limit.tokens:
+                output = run_within_memory(forward, tokens, rows, device)
                 if output is None:
-                    room.refused(size)
+                    limit.lower(size)
             if output is None:
                 waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
             else:
-                room.fitted(size)
+                limit.confirm(size)
                 yield rows, output
 
 
-def within_memory(
+def run_within_memory(
     forward: Callable[[TokenBatch], Output], tokens: Tokens, rows: Rows, device: torch.device
 ) -> Output | None:
     """The output for a batch; None, after memory was given back, if it does not fit."""
@@ -119,28 +118,71 @@ def within_memory(
         if not is_out_of_memory(error):
             raise
     if device.type != "cpu":  # Outside of the except clause, whose traceback holds the batch's memory.
-        with capturing:  # While a graph is captured, it would fail.
-            torch.get_device_module(device).empty_cache()
+        torch.get_device_module(device).empty_cache()
     return None
 
 
-def alone(
+def run_single(
     forward: Callable[[TokenBatch], Output],
     tokens: Tokens,
     rows: Rows,
     device: torch.device,
     name: Callable[[int], str],
 ) -> Output:
-    """The output for a batch that cannot be halved, tried once more: the memory may be full for a moment only.
+    """The output for a batch that cannot be halved, tried twice: the memory may be full for a moment only.
 
     Raises:
-        TextTooLargeError: If it does not fit now either.
+        TextTooLargeError: If it does not fit.
     """
-    output = within_memory(forward, tokens, rows, device)
-    if output is None:
-        what = f"{name(int(rows[0]))}, {tokens.lengths[rows[0]]:,} tokens"
-        raise TextTooLargeError(
-            f"{what}, does not fit in the free memory of {device}, even alone; split it, set a lower max_seq_length, or"
-            " free memory"
-        )
-    return output
+    for _ in range(2):
+        output = run_within_memory(forward, tokens, rows, device)
+        if output is not None:
+            return output
+    what = f"{name(int(rows[0]))}, {tokens.lengths[rows[0]]:,} tokens"
+    raise TextTooLargeError(
+        f"{what}, does not fit in the free memory of {device}, even alone; split it, set a lower max_seq_length, or"
+        " free memory"
+    )
+
+
+class RowsOfTensor:
+    """A tensor that is filled a few rows at a time, in any order.
+
+    If the tensor is on the host, vectors on a GPU are collected there and copied while the next ones are computed.
+
+    Args:
+        shape: (rows, dim).
+        device: Device of the tensor.
+    """
+
+    def __init__(self, shape: tuple[int, int], device: torch.device) -> None:
+        self._tensor = torch.empty(shape, device=device)
+        self._gathered: list[tuple[Rows, Tensor]] = []
+        self._copying: tuple[Rows, Tensor, Callable[[], object]] | None = None
+
+    def put(self, rows: Rows, vectors: Tensor) -> None:
+        """Set ``rows``, (n,), to ``vectors``, (n, dim)."""
+        if vectors.device.type != "cpu" and self._tensor.device.type == "cpu":
+            self._gathered.append((rows, vectors))
+            if sum(some.numel() for _, some in self._gathered) >= _GATHERED:
+                self._copy()
+        else:
+            self._tensor[move(torch.from_numpy(rows), self._tensor.device)] = vectors.to(self._tensor.device)
+
+    def _copy(self) -> None:
+        """Start to copy the collected vectors; store those of the copy before."""
+        gathered, copying = self._gathered, self._copying
+        self._gathered, self._copying = [], None
+        if gathered:
+            vectors = torch.cat([some for _, some in gathered])
+            self._copying = np.concatenate([rows for rows, _ in gathered]), *start_to_host(vectors)
+        if copying:
+            rows, host, wait = copying
+            wait()
+            self._tensor[torch.from_numpy(rows)] = host
+
+    def complete(self) -> Tensor:
+        """The tensor, after every row was set."""
+        while self._gathered or self._copying:
+            self._copy()
+        return self._tensor

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
+from operator import methodcaller
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +16,11 @@ import torch
 from sbert.batch import TokenBatch
 from sbert.inputs.texts import Pair
 from sbert.modules.tokenizer import PairTokenizer, ReadsText
-from sbert.pipeline.beginnings import tokenize_beginnings
-from sbert.pipeline.progress import Unknown
+
+# Characters per token, and at least, that are read of a long text at first: a third of that is usual.
+_CHARACTERS, _LEAST = 16, 1024
+# Tokens beyond the limit, so that not even the last one that remains stands near the end of what is read.
+_MARGIN = 16
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,7 @@ class Tokens:
         prompt_tokens: Number of leading tokens of each text that belong to its prompt; None without prompts.
         types: Which text of its pair each token belongs to; None for single texts, and if the model does not use it.
         unknown: Number of unknown tokens.
+        known: Number of the other tokens, without special tokens and prompts.
 
     Shape:
         ids, types: (tokens,) int32. offsets: (texts + 1,) int64. truncated: (texts,) bool. prompt_tokens: (texts,).
@@ -38,18 +45,19 @@ class Tokens:
     truncated: npt.NDArray[np.bool_]
     prompt_tokens: npt.NDArray[np.int64] | None = None
     types: npt.NDArray[np.int32] | None = None
-    unknown: Unknown = field(default_factory=Unknown)
+    unknown: int = 0
+    known: int = 0
 
     @classmethod
-    def joined(cls, parts: Sequence[Tokens]) -> Tokens:
+    def join(cls, parts: Sequence[Tokens]) -> Tokens:
         """Concatenate the tokens of texts with different prompts."""
-        lengths = np.concatenate([part.lengths for part in parts])
         return cls(
             np.concatenate([part.ids for part in parts]),
-            np.concatenate([[0], np.cumsum(lengths)]),
+            np.cumsum([0, *(length for part in parts for length in part.lengths)]),
             np.concatenate([part.truncated for part in parts]),
             np.concatenate([np.zeros_like(p.lengths) if p.prompt_tokens is None else p.prompt_tokens for p in parts]),
-            unknown=sum((part.unknown for part in parts), Unknown()),
+            unknown=sum(part.unknown for part in parts),
+            known=sum(part.known for part in parts),
         )
 
     @property
@@ -62,18 +70,18 @@ class Tokens:
         prompt, types = self.prompt_tokens, self.types
         if len(self.offsets) == 2 and len(rows) == 1:  # Of one text, which is all there is.
             offsets, lengths = self.offsets, self.offsets[1:]
-            places: slice | npt.NDArray[np.int64] = slice(None)
+            positions: slice | npt.NDArray[np.int64] = slice(None)
         else:
             lengths = self.lengths[rows]
             offsets = np.concatenate([[0], np.cumsum(lengths)])  # (rows + 1,)
             # Index of each token in ids: the start of its row plus its position in the row.
-            places = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
+            positions = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
         return TokenBatch(
-            torch.from_numpy(self.ids[places].astype(np.int64)),
+            torch.from_numpy(self.ids[positions].astype(np.int64)),
             torch.from_numpy(offsets),
             int(lengths.max(initial=0)),
             None if prompt is None else torch.from_numpy(np.minimum(lengths, prompt[rows])),
-            None if types is None else torch.from_numpy(types[places].astype(np.int64)),
+            None if types is None else torch.from_numpy(types[positions].astype(np.int64)),
         )
 
 
@@ -92,7 +100,7 @@ def prompt_length(reader: ReadsText, prompt: str) -> int:
 def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_length: int | None = None) -> Tokens:
     """Tokenize texts and truncate those that exceed the ``max_seq_length`` of the reader.
 
-    Of texts that are far longer, only a beginning is read, where that cannot change the tokens that remain. Unknown
+    Of texts that are far longer, only a prefix is read, where that cannot change the tokens that remain. Unknown
     tokens are counted in what is read.
 
     Args:
@@ -101,21 +109,81 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_leng
         prompt: Text prepended to each text; it counts toward the limit.
         max_length: A lower limit for these texts.
     """
-    limits = [limit for limit in (reader.max_seq_length, max_length) if limit is not None]
-    limit = min(limits, default=None)
+    limit = reader.max_seq_length
+    if max_length is not None:
+        limit = max_length if limit is None else min(limit, max_length)
     prompt_tokens = prompt_length(reader, prompt) if prompt else None
     read = [prompt + text for text in texts] if prompt else list(texts)
-    rows = tokenize_beginnings(reader, read, limit)
-    unknown = Unknown.of(reader, read, rows, prompt_tokens)
+    if limit is None or len(max(read, key=len, default="")) <= 2 * (_LEAST + _CHARACTERS * limit):
+        rows = reader.tokenize(read)
+    else:
+        rows = tokenize_prefixes(reader, read, limit)
+    unknown, known = count_unknown(reader, read, rows, prompt_tokens)
     truncated = np.zeros(len(rows), bool)
     if limit is not None and (too_long := [row for row, ids in enumerate(rows) if len(ids) > limit]):
         truncated[too_long] = True
         for row in too_long:
             rows[row] = _truncated(rows[row], limit, reader)
     ids, offsets = _flat(rows)
-    _check_embedded(ids, getattr(reader, "vocab_size", None), "id", offsets, texts)
+    size = getattr(reader, "vocab_size", None)
+    if size is not None and ids.max(initial=0) >= size:
+        raise _without_vector(ids, size, "id", offsets, texts)
     prompts = None if prompt_tokens is None else np.full(len(rows), prompt_tokens)
-    return Tokens(ids, offsets, truncated, prompts, unknown=unknown)
+    return Tokens(ids, offsets, truncated, prompts, unknown=unknown, known=known)
+
+
+def tokenize_prefixes(reader: ReadsText, texts: Sequence[str], limit: int) -> list[list[int]]:
+    """Token ids of texts; of a text that is far longer than the limit, those of a prefix that exceeds the limit.
+
+    They are the first ids of the whole text: see ``sbert.modules.borders``. A text that is truncated on the left, one
+    without spaces, and those of a tokenizer that might look beyond a word are read as a whole.
+
+    Args:
+        reader: First module of an encoder.
+        texts: The texts, including the prompt.
+        limit: Longest input in tokens, including special tokens.
+    """
+    border = getattr(reader, "border", None)
+    if border is None or getattr(reader, "truncation_side", "right") == "left":
+        return reader.tokenize(list(texts))
+    rows: list[list[int]] = [[]] * len(texts)
+    waiting, size = list(range(len(texts))), _LEAST + _CHARACTERS * limit
+    while waiting:
+        read = [_prefix(texts[row], size, border) for row in waiting]
+        short = []
+        for row, text, ids in zip(waiting, read, reader.tokenize(read), strict=True):
+            if len(ids) > limit + _MARGIN or len(text) == len(texts[row]):
+                rows[row] = ids
+            else:
+                short.append(row)
+        waiting, size = short, 4 * size
+    return rows
+
+
+def _prefix(text: str, size: int, border: re.Pattern[str]) -> str:
+    end = border.search(text, size) if len(text) > 2 * size else None
+    return text[: end.end()] if end else text
+
+
+def count_unknown(
+    reader: Any, texts: list[str], rows: list[list[int]], prompt_tokens: int | None = None
+) -> tuple[int, int]:
+    """Number of unknown tokens of texts, and of the others, without special tokens and prompts.
+
+    Args:
+        reader: First module of an encoder.
+        texts: The texts, including the prompt.
+        rows: Their token ids.
+        prompt_tokens: Number of leading tokens of each row that belong to the prompt or are special.
+    """
+    leading, trailing = reader.special_tokens
+    around = trailing + (leading if prompt_tokens is None else prompt_tokens)
+    tokens = sum(map(len, rows)) - around * len(rows)
+    if hasattr(reader, "left_out"):
+        return reader.left_out(texts, rows), tokens
+    number = getattr(reader, "unknown_id", None)
+    unknown = 0 if number is None else sum(map(methodcaller("count", number), rows))
+    return unknown, tokens - unknown
 
 
 def _truncated(row: list[int], limit: int, reader: ReadsText) -> list[int]:
@@ -142,11 +210,12 @@ def tokenize_pairs(
     rows = [ids for ids, _, _ in read]
     ids, offsets = _flat(rows)
     kinds = _flat([kinds for _, kinds, _ in read])[0] if reader.typed else None
-    _check_embedded(ids, vocab_size, "id", offsets, pairs)
-    if kinds is not None:
-        _check_embedded(kinds, types, "type", offsets, pairs)
+    for values, size, what in ((ids, vocab_size, "id"), (kinds, types, "type")):
+        if values is not None and size is not None and values.max(initial=0) >= size:
+            raise _without_vector(values, size, what, offsets, pairs)
     truncated = np.fromiter((truncated for _, _, truncated in read), bool, len(read))
-    return Tokens(ids, offsets, truncated, types=kinds, unknown=Unknown.of(reader, [], rows))
+    unknown, known = count_unknown(reader, [], rows)
+    return Tokens(ids, offsets, truncated, types=kinds, unknown=unknown, known=known)
 
 
 def _flat(rows: list[list[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
@@ -157,19 +226,17 @@ def _flat(rows: list[list[int]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.
     return np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets
 
 
-def _check_embedded(
+def _without_vector(
     values: npt.NDArray[np.int32],
-    size: int | None,
+    size: int,
     what: str,
     offsets: npt.NDArray[np.int64],
     texts: Sequence[str] | Sequence[Pair],
-) -> None:
-    """Raise a ValueError if the model has no vector for the id or type of a token. The message names the text."""
-    if size is None or values.max(initial=0) < size:
-        return
+) -> ValueError:
+    """The error for a token whose id or type the model has no vector for. The message names the text."""
     text = texts[int(np.searchsorted(offsets, values.argmax(), side="right")) - 1]
     shown = text if isinstance(text, str) else " / ".join(text)
-    raise ValueError(
+    return ValueError(
         f"a token of {shown[:80]!r} has the {what} {values.max()}, and the model has vectors for {size} {what}s;"
         " use the tokenizer that belongs to the weights, or auto_model.resize_token_embeddings"
     )

@@ -20,6 +20,7 @@ from sbert.inputs.devices import default_batch_tokens
 from sbert.inputs.prompts import column_prompts
 from sbert.losses.signature import Signature
 from sbert.pipeline.batching import plan, unique
+from sbert.pipeline.progress import warn_of_unknown
 from sbert.pipeline.tokenize import Tokens
 from sbert.training.random_state import get_random_state, set_random_state
 from sbert.training.row_data import RowData
@@ -96,7 +97,7 @@ class TrainingBatch:
         if deduplicate:
             flat, _, places = unique(flat)
         tokens, places = _tokens(model, [pair for pair, _ in flat], places)
-        tokens.unknown.tell(model._told, "training texts")
+        warn_of_unknown(tokens.unknown, tokens.known, model._warned, "training texts")
         extras: dict[str, Any] = dict(row_data)
         missing = [name for name in signature.row_data if name not in extras]
         if missing:
@@ -130,7 +131,7 @@ def _tokens(
     # A cross-encoder takes no maximum length.
     parts = [model.tokens([flat[i][1] for i in rows], *head[: 1 + bool(head[1])]) for head, rows in groups.items()]
     moved = np.argsort(np.concatenate(list(groups.values())))
-    return parts[0] if len(parts) == 1 else Tokens.joined(parts), moved[places]
+    return parts[0] if len(parts) == 1 else Tokens.join(parts), moved[places]
 
 
 def _text_id(text: str) -> int:

@@ -24,7 +24,7 @@ from sbert.evaluation.evaluator import Evaluate, Evaluator
 from sbert.inputs.arguments import warn
 from sbert.modules import Transformer
 from sbert.pipeline.eval_mode import evaluating
-from sbert.pipeline.run import ahead
+from sbert.pipeline.run import prefetch
 from sbert.training import checkpoint
 from sbert.training.backward import backward
 from sbert.training.batches import Batches, PreparedBatch
@@ -202,7 +202,7 @@ class Run:
         self.model.train()
         first = self.step * config.accumulation
         batches = self.batches.prepared(first, self.total * config.accumulation, self.ranks)
-        with closing(ahead(batches)) as coming:
+        with closing(prefetch(batches)) as coming:
             if config.evaluate_first and self.step == 0:
                 self._evaluate()
             ended = self._ended()

@@ -72,7 +72,7 @@ def write(
     """Write the vectors of sentences to a file or a folder.
 
     Args:
-        job: The ``SentenceEncoding`` of the call.
+        job: The ``Encoding`` of the call.
         sentences: As in ``encode``; with columns to keep, a ``Texts``.
         out: A .npy or .parquet file; or a folder: one that exists, or a path that ends in a separator.
         report: Records progress, truncated texts and unknown tokens.
@@ -151,7 +151,7 @@ def _header(job: Any) -> Header:
         "ranges": ranges,
         "max_seq_length": job.model.max_seq_length,
         "deterministic": job.deterministic,
-        "batch_tokens": "auto" if job._batch_tokens == "auto" else job.batch_tokens,
+        "batch_tokens": job.batch_tokens,
         "batch_size": job.batch_size,
         "dtype": str(job.inference.dtype),
         "device": job.device.type,

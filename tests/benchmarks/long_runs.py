@@ -148,7 +148,7 @@ def kills(model: SentenceEncoder, suffix: str, number: int, kinds: list[signal.S
     advance = Report.done
 
     def counted(self: Report, sentences: int) -> None:
-        encoded.value += sentences if self.told is not None else 0  # Not the text that tells the dimension.
+        encoded.value += sentences if self.warned is not None else 0  # Not the text that tells the dimension.
         advance(self, sentences)
 
     Report.done = counted  # type: ignore[method-assign]

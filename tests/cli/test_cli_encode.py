@@ -113,7 +113,6 @@ class Encoder:
         ("--devices cuda:0,cuda:1", {"pool": ["cuda:0", "cuda:1"], "loaded": "cpu"}),
         ("--device cuda:1", {"loaded": "cuda:1"}),
         ("--deterministic --precision float16", {"deterministic": True, "precision": "float16"}),
-        ("--batch-tokens auto", {"batch_tokens": "auto"}),
         ("--batch-tokens 512 -o folder", {"batch_tokens": 512, "out": "folder"}),
     ],
 )

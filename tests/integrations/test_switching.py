@@ -18,7 +18,7 @@ from torch import nn
 import sbert
 from sbert import CrossEncoder, SentenceEncoder
 from sbert.integrations import switching
-from sbert.pipeline.compatibility import _REFUSED, ALIASES
+from sbert.integrations.foreign_arguments import ALIASES, REFUSED
 from tests import pairs, small
 from tests.integrations import snippets
 
@@ -150,7 +150,7 @@ def taken(call: Callable[..., Any]) -> set[str]:
     while decorated is not None:
         names |= set(inspect.signature(decorated, follow_wrapped=False).parameters)
         decorated = getattr(decorated, "__wrapped__", None)
-    return names | {alias for alias, name in ALIASES.items() if name in names} | set(_REFUSED)
+    return names | {alias for alias, name in ALIASES.items() if name in names} | set(REFUSED)
 
 
 def has(heading: str, name: str, ours: dict[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 from sbert import SentenceEncoder
 from sbert.modules.borders import border
 from sbert.modules.tokenizer import FastTokenizer
-from sbert.pipeline import beginnings
+from sbert.pipeline import tokenize as tokenizing
 from sbert.pipeline.tokenize import tokenize
 from tests import small
 
@@ -149,9 +149,9 @@ def test_tokens_before_any_border_are_those_of_the_whole_text(reader: Reader, te
 
 
 def test_ids_and_counts_are_those_of_the_whole_texts(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beginnings, "_CHARACTERS", 1)
-    monkeypatch.setattr(beginnings, "_LEAST", 8)
-    monkeypatch.setattr(beginnings, "_MARGIN", 0)
+    monkeypatch.setattr(tokenizing, "_CHARACTERS", 1)
+    monkeypatch.setattr(tokenizing, "_LEAST", 8)
+    monkeypatch.setattr(tokenizing, "_MARGIN", 0)
     random = np.random.default_rng(0)
     texts = [" ".join(random.choice(small.words(), length)) for length in random.integers(0, 60, 40)]
     texts += ["x" * 300, "x " * 300, " " * 300, "x" * 300 + " y", "\u0301 " * 100, "red " + " " * 300]

@@ -73,7 +73,7 @@ def test_threads_and_their_number_do_not_matter(model: SentenceEncoder, expected
 def test_each_batch_is_computed_by_one_thread(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also after the first operation of a thread, at which torch sets its number of threads."""
     threads, numbers = torch.get_num_threads(), []
-    monkeypatch.setattr(deterministic, "within_memory", lambda *_: numbers.append(torch.get_num_threads()))
+    monkeypatch.setattr(deterministic, "run_within_memory", lambda *_: numbers.append(torch.get_num_threads()))
     monkeypatch.setattr(deterministic, "_pools", {})
     try:
         torch.set_num_threads(3)

@@ -17,9 +17,8 @@ from sbert.backends.fused import Fused
 from sbert.inputs.devices import inference_dtype
 from sbert.modules.pooling import POOLINGS
 from sbert.pipeline import encode as encode_module
-from sbert.pipeline.outputs import RowsOfTensor
 from sbert.pipeline.progress import Report
-from sbert.pipeline.run import ahead
+from sbert.pipeline.run import RowsOfTensor, prefetch
 from tests.backends.test_families import build
 
 ENGINE = Path(encode_module.__file__).parent
@@ -106,7 +105,7 @@ def test_nothing_waits_for_the_device(
 @pytest.mark.parametrize("text", ["a small boat", "", "the quiet lake " * 40, "文 文 文 文 文"])
 def test_one_text_has_the_result_of_several(text: str, model: SentenceEncoder) -> None:
     """It takes fewer steps; vectors and what is reported are the same."""
-    job, found = encode_module.SentenceEncoding(model), []
+    job, found = encode_module.Encoding(model), []
     for outputs in (job._one, job._outputs):
         report = Report(1, False, "ignore", model.max_seq_length)
         found.append((outputs([text], report), report.rows, report.truncated, report.unknown))
@@ -150,7 +149,7 @@ def test_ahead(depth: int) -> None:
         raise RuntimeError("the end")
 
     taken = []
-    coming = ahead(items(), depth)
+    coming = prefetch(items(), depth)
     for _ in range(5):
         taken.append(next(coming))
         assert len(made) <= len(taken) + depth
@@ -158,7 +157,7 @@ def test_ahead(depth: int) -> None:
         next(coming)
     assert taken == [0, 1, 2, 3, 4]
     before = threading.active_count()
-    half = ahead(iter(range(100)))
+    half = prefetch(iter(range(100)))
     assert next(half) == 0
     half.close()
     assert threading.active_count() == before

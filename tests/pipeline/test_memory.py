@@ -19,10 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from sbert import Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.backends import inference
 from sbert.batch import TokenBatch
-from sbert.pipeline import run as run_module
-from sbert.pipeline.encode import SentenceEncoding
+from sbert.pipeline.encode import Encoding
 from sbert.pipeline.progress import Report
-from sbert.pipeline.run import Room, room_of, run
+from sbert.pipeline.run import MemoryLimit, memory_limit, run
 from tests import small
 from tests.simulated_cuda.simulator import simulated
 
@@ -58,7 +57,7 @@ def check_refused(
     model: SentenceEncoder, expected: np.ndarray, refusing: Callable[[], AbstractContextManager[Any]], **options: Any
 ) -> bool:
     """Whether there were vectors; if not, the error names rows. The next call is right, and modes are as before."""
-    run_module._rooms.clear()
+    model._memory_limits.clear()
     modes = [module.training for module in model.modules()]
     try:
         with refusing():
@@ -152,13 +151,13 @@ def test_what_does_not_fit_is_remembered(narrow: SentenceEncoder) -> None:
 
 
 def test_a_size_that_fits_again_is_tried_more_and_more_rarely() -> None:
-    room, tried = Room(), []
+    room, tried = MemoryLimit(), []
     for batch in range(2000):
         if room.tokens >= 64:  # What never fits.
             tried.append(batch)
-            room.refused(64)
+            room.lower(64)
         else:
-            room.fitted(32)
+            room.confirm(32)
     assert len(tried) < 8
     assert np.all(np.diff(np.diff(tried)) > 0)
 
@@ -176,9 +175,9 @@ def test_one_text_too_large_is_named(narrow: SentenceEncoder) -> None:
 
 def test_each_model_and_device_has_its_room(narrow: SentenceEncoder, folder: Path) -> None:
     cpu, other = torch.device("cpu"), torch.device("meta")
-    assert room_of(narrow, cpu) is room_of(narrow, cpu)
-    assert room_of(narrow, cpu) is not room_of(narrow, other)
-    assert room_of(narrow, cpu) is not room_of(encoder(folder), cpu)
+    assert memory_limit(narrow, cpu) is memory_limit(narrow, cpu)
+    assert memory_limit(narrow, cpu) is not memory_limit(narrow, other)
+    assert memory_limit(narrow, cpu) is not memory_limit(encoder(folder), cpu)
 
 
 def test_nothing_of_a_batch_that_failed_is_kept(narrow: SentenceEncoder) -> None:
@@ -203,7 +202,7 @@ def test_a_row_that_is_not_finite_is_that_of_the_whole_input(folder: Path) -> No
     model = encoder(folder)
     with torch.no_grad():
         model[0].network.get_input_embeddings().weight[model.tokenizer.convert_tokens_to_ids("fox")] = torch.nan
-    job, report = SentenceEncoding(model), Report(None, False, "warn", None)
+    job, report = Encoding(model), Report(None, False, "warn", None)
     job.vectors(TEXTS[4:5] * 3, report)
     with pytest.raises(ValueError, match=r"the vector of sentences\[5\] is not finite"):
         job.vectors(["one", "one", "fox"], report)

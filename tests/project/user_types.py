@@ -25,14 +25,14 @@ def encoding(model: SentenceEncoder, text: str, texts: Iterable[str], flag: bool
     assert_type(model.encode(texts, batch_size=8, prompt_name="query", normalize_embeddings=True), Floats)
     assert_type(model.encode_query(texts, truncate_dim=64), Floats)
     assert_type(model.encode_document(texts, out="vectors.npy"), Floats)
-    assert_type(model.encode(texts, precision="float16"), npt.NDArray[np.float16])
-    assert_type(model.encode(texts, precision="ubinary"), npt.NDArray[np.uint8])
-    assert_type(model.encode(texts, precision="int8", ranges=calibrate(model.encode(texts))), npt.NDArray[np.int8])
+    assert_type(model.encode(texts, precision="float16"), Codes)
+    assert_type(model.encode(texts, precision="ubinary"), Codes)
+    assert_type(model.encode(texts, precision="int8", ranges=calibrate(model.encode(texts))), Codes)
     assert_type(model.encode(texts, precision=precision), Codes)
     assert_type(model.encode(text, convert_to_tensor=True), Tensor)
     assert_type(model.encode_query(texts, convert_to_tensor=True, precision="ubinary"), Tensor)
-    assert_type(model.encode(text, convert_to_numpy=False), Tensor)
-    assert_type(model.encode(texts, convert_to_numpy=False), list[Tensor])
+    assert_type(model.encode(text, convert_to_numpy=False), Encoded)
+    assert_type(model.encode(texts, convert_to_numpy=False), Encoded)
     assert_type(model.encode(text, output_value="token_embeddings"), Tensor)
     assert_type(model.encode(texts, output_value="token_embeddings"), list[Tensor])
     assert_type(model.encode(texts, convert_to_tensor=flag), Encoded)
@@ -42,7 +42,7 @@ def encoding(model: SentenceEncoder, text: str, texts: Iterable[str], flag: bool
 
 async def batching(batcher: Batcher, text: str, texts: Iterable[str]) -> None:
     assert_type(batcher.encode(text), Floats)
-    assert_type(batcher.encode(texts, precision="ubinary", prompt_name="query"), npt.NDArray[np.uint8])
+    assert_type(batcher.encode(texts, precision="ubinary", prompt_name="query"), Codes)
     assert_type(await batcher.aencode(texts, normalize_embeddings=True), Floats)
     assert_type(await batcher.aencode(text, convert_to_tensor=True), Encoded)
     await batcher.aencode(texts, batchsize=8)  # type: ignore[call-overload]
@@ -53,7 +53,6 @@ def scoring(model: CrossEncoder, pair: tuple[str, str], pairs: Iterable[tuple[st
     assert_type(model.predict(pair), np.float32 | Floats)
     assert_type(model.predict(pair, convert_to_tensor=True), Tensor)
     assert_type(model.predict(pairs, convert_to_tensor=True), Tensor)
-    assert_type(model.predict(pairs, convert_to_numpy=False), list[Tensor])
     assert_type(model.rank("query", ["document"]), list[Ranked])
     model.rank("query", ["document"], k=3)  # type: ignore[call-arg]
 

@@ -16,7 +16,7 @@ from sbert.backends.inference import choose
 from sbert.chunking import encode_chunks
 from sbert.evaluation import SimilarityEvaluator
 from sbert.losses import CosineSimilarityLoss, MultipleNegativesRankingLoss, SoftmaxLoss
-from sbert.pipeline.encode import SentenceEncoding
+from sbert.pipeline.encode import Encoding
 from sbert.pipeline.progress import Report
 from sbert.search import Index, community_detection, paraphrase_mining, semantic_search
 from tests import pairs, small
@@ -324,7 +324,7 @@ def test_what_left_the_range_is_reported_once(folder: Path, tmp_path: Path) -> N
     reference = overflowing(folder, "cpu", 1e6).encode(texts)
     with simulated((7, 5)):
         model = overflowing(folder, "cuda", 1e6)
-        job, report = SentenceEncoding(model), Report(None, False, "warn", None)
+        job, report = Encoding(model), Report(None, False, "warn", None)
         with pytest.warns(UserWarning, match="30 of 30 sentences left the range of float16 and were ") as told, report:
             found = torch.cat([job.vectors(texts[start : start + 4], report) for start in range(0, len(texts), 4)])
         assert len(told) == 1

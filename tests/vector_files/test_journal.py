@@ -20,7 +20,7 @@ import torch
 from sbert import Pooling, SentenceEncoder
 from sbert.data import Texts
 from sbert.modules import WordEmbeddings
-from sbert.pipeline.encode import SentenceEncoding
+from sbert.pipeline.encode import Encoding
 from sbert.vector_files import stream, writing
 from sbert.vector_files.files import VectorFiles
 from sbert.vector_files.shards import status
@@ -122,16 +122,16 @@ def test_killed_at_each_change_of_the_disk(
 def test_killed_at_random_moments(words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No window is encoded more than twice, but for those in work at a kill."""
     log = tmp_path / "log"
-    computed = SentenceEncoding.vectors
+    computed = Encoding.vectors
 
-    def logged(self: SentenceEncoding, texts: list[str], report: Any, *more: Any) -> Any:
+    def logged(self: Encoding, texts: list[str], report: Any, *more: Any) -> Any:
         with log.open("a") as file:
             file.write(f"{len(texts)}\n")
         time.sleep(0.01)
         return computed(self, texts, report, *more)
 
     expected = np.asarray(encode(words, tmp_path / "whole.npy"))
-    monkeypatch.setattr(SentenceEncoding, "vectors", logged)
+    monkeypatch.setattr(Encoding, "vectors", logged)
     chance, kills = random.Random(1), 0
     while True:
         child = in_child(lambda: encode(words, tmp_path / "vectors.npy"))
@@ -155,7 +155,7 @@ def test_an_interrupt_leaves_a_journal(words: SentenceEncoder, tmp_path: Path) -
     with pytest.raises(KeyboardInterrupt):
         encode(words, tmp_path / "v.npy", interrupted())
     (part,) = status(tmp_path / "v.npy")
-    assert (part.state, part.rows) == ("stopped", 16)
+    assert (part.state, part.rows) == ("stopped", 32)
     encode(words, tmp_path / "v.npy")
     assert [(part.state, part.rows) for part in status(tmp_path / "v.npy")] == [("done", ROWS)]
 

@@ -43,8 +43,8 @@ def test_finished_shards_are_kept(words: SentenceEncoder, tmp_path: Path, monkey
     out = tmp_path / "v.npy"
     encode(words, out, shard=(0, 2))
     times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    monkeypatch.setattr("sbert.pipeline.encode.SentenceEncoding.each", lambda *_: pytest.fail("encoded again"))
-    monkeypatch.setattr("sbert.pipeline.encode.SentenceEncoding.vectors", lambda *_: np.zeros((0, 6)))
+    monkeypatch.setattr("sbert.pipeline.encode.Encoding.each", lambda *_: pytest.fail("encoded again"))
+    monkeypatch.setattr("sbert.pipeline.encode.Encoding.vectors", lambda *_: np.zeros((0, 6)))
     assert encode(words, out, shard=(np.int64(0), 2)).shape == (43, 6)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == times
     with pytest.raises(ValueError, match="was written from other texts"):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sbert.inputs.arguments import check_positive, warn
-from sbert.pipeline.encode import Encoding, SavedRows, SentenceEncoding
+from sbert.pipeline.encode import Encoding, SavedRows
 from sbert.pipeline.pool.processes import Processes
 from sbert.pipeline.pool.workers import Order
 from sbert.pipeline.progress import Counts, Report
@@ -49,7 +49,6 @@ def _plain(item: Any) -> Any:
 
 def encode_window(
     model: Any,
-    kind: type[Encoding],
     method: str,
     settings: tuple[tuple[Any, ...], dict[str, Any]],
     items: list[Any],
@@ -59,8 +58,7 @@ def encode_window(
 
     Args:
         model: The worker's model.
-        kind: Class of the encoding.
-        method: Name of the method.
+        method: Name of the method of ``Encoding``.
         settings: Arguments of the class behind the model.
         items: Texts or pairs of the window.
         reporting: Number of rows before the window, ``on_truncate``, the limit in tokens, and the name of the rows.
@@ -71,13 +69,13 @@ def encode_window(
     report = Report(None, False, on_truncate, limit, what, rows=before)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = getattr(kind(model, *settings[0], **settings[1]), method)(items, report)
+        found = getattr(Encoding(model, *settings[0], **settings[1]), method)(items, report)
     # Tensors as arrays, which are written to the pipe as they are.
     found = [part.cpu().numpy() for part in found] if isinstance(found, list) else found.numpy()
     return found, report.counts(), [str(warning.message) for warning in caught]
 
 
-class _Pooled(Encoding):
+class PooledEncoding(Encoding):
     """An encoding whose windows are computed by a pool.
 
     Args:
@@ -85,8 +83,6 @@ class _Pooled(Encoding):
         size: Number of texts per window. Default: from the devices and the number of texts alone.
         model: As in the class that is computed in the workers; with all other arguments.
     """
-
-    kind: type[Encoding] = Encoding
 
     def __init__(self, pool: Processes, size: int | None, model: Any, *args: Any, **settings: Any) -> None:
         pool.check(model)
@@ -104,11 +100,6 @@ class _Pooled(Encoding):
     def device(self, device: torch.device) -> None:
         pass
 
-    @property
-    def batch_tokens(self) -> int:
-        """Maximum number of tokens per batch; 0 where each worker measures its own."""
-        return 0 if self._batch_tokens == "auto" else super().batch_tokens
-
     def _window_size(self, texts: int | None) -> int:
         most = _TEXTS if all(device.type == "cpu" for device in self._pool.devices) else _TEXTS_ACCELERATOR
         share = most if texts is None else -(-texts // (2 * len(self._pool.devices)))
@@ -124,9 +115,7 @@ class _Pooled(Encoding):
                 sent.append(window)
                 rows = f"{report.what}[{before}:{before + len(window)}]"
                 reporting = before, report.on_truncate, report.limit, report.what
-                yield Order(
-                    encode_window, (self.kind, method, self._settings, list(map(_plain, window)), reporting), rows
-                )
+                yield Order(encode_window, (method, self._settings, list(map(_plain, window)), reporting), rows)
 
         told: set[str] = set()
         for found, counts, messages in self._pool.map(orders()):
@@ -172,18 +161,8 @@ class _Pooled(Encoding):
         found = list(self.each(runs, report))
         return found[0] if len(found) == 1 else torch.cat(found)
 
-
-class PooledEncoding(_Pooled, SentenceEncoding):
-    """One call of ``SentenceEncoder.encode`` with a pool."""
-
-    kind = SentenceEncoding
-
     def token_embeddings(self, texts: Iterable[str], report: Report) -> list[Tensor]:
         """One float32 tensor (tokens, dim) per text, on the device of the model."""
         size = self._window_size(len(texts) if isinstance(texts, Sized) else None)
         parts = self._parts("token_embeddings", text_windows(texts, size), report)
         return [torch.from_numpy(row).to(self.model.device) for _, found in parts for row in found]
-
-
-class PooledScores(_Pooled):
-    """One call of ``CrossEncoder.predict`` with a pool."""
