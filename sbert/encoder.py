@@ -399,7 +399,8 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
                 texts = list(texts)
             with reporting(len(texts) if isinstance(texts, list) else None) as report:
                 if output_value != "sentence_embedding":
-                    return _token_embeddings(job, texts, report, single, with_sentences=output_value is None)
+                    parts = _token_embeddings(job, texts, report, single, with_sentences=output_value is None)
+                    return cast("Encoded", parts)
                 vectors = job.vectors(texts, report)
         return cast("Encoded", convert(vectors, single, convert_to_numpy, convert_to_tensor))
 
