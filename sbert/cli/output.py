@@ -8,8 +8,12 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import torch
 
 _JOINERS = "\u200c\u200d"
 # In pipes and files, no line is shortened or wrapped.
@@ -146,3 +150,21 @@ def facts_table(facts: Mapping[str, object]) -> str:
     """
     written = {name: "\n".join(value) if isinstance(value, list) else value for name, value in facts.items()}
     return table((name, str(value or "none")) for name, value in written.items())
+
+
+def peak_memory(device: torch.device) -> int:
+    """The peak memory in bytes: that of a CUDA device, or of this process.
+
+    On Linux a process inherits ``ru_maxrss`` from its parent, so it may be too large; the process's own peak is in
+    /proc. macOS counts ``ru_maxrss`` in bytes, other systems in units of 1,024.
+    """
+    if device.type == "cuda":
+        import torch
+
+        return torch.cuda.max_memory_allocated(device)
+    with suppress(OSError), open("/proc/self/status", encoding="utf-8") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith("VmHWM:"))
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak

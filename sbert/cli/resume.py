@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from sbert.cli.options import add_device
 from sbert.cli.train import train
-from sbert.cli.training.settings import stored
+from sbert.cli.train_settings import STORED, gather
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,5 +31,14 @@ def run(arguments: argparse.Namespace) -> None:
         FileNotFoundError: If the folder stores no settings.
         ValueError: If they, the data or the checkpoint are damaged or have changed.
     """
-    more = {"device": arguments.device, "quiet": arguments.quiet or None}
-    train({**stored(arguments.folder), **{name: value for name, value in more.items() if value is not None}}, True)
+    path = Path(arguments.folder) / STORED
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; pass the --output of a run of sbert train")
+    device = [] if arguments.device is None else [("model.device", arguments.device)]
+    try:
+        settings = gather(str(path), [("output", arguments.folder), *device])
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); repeat the command of the run with --resume") from error
+    if any(table["file"] == "-" for table in settings["data"].values()):
+        raise ValueError(f"{path}: the run read standard input; repeat its command with --resume")
+    train(settings, resume=True, quiet=arguments.quiet)

@@ -1,42 +1,59 @@
-"""``sbert train``: train a model on rows of files, with settings from flags or a file; ``sbert resume`` goes on."""
+r"""``sbert train``: train a model on rows of files, with settings from flags or a file; ``sbert resume`` goes on.
 
-from __future__ import annotations
-
-import argparse
-import json
-import math
-import os
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from sbert.cli.options import new_plot
-from sbert.cli.training import build, evaluators, losses, settings
-from sbert.cli.training.allocator import keep_freed_memory
-from sbert.cli.training.settings import Settings
-from sbert.storage.atomic import write_text
-
-if TYPE_CHECKING:
-    from sbert.training import TrainingConfig
-
-_EXAMPLE = """\
-Options of data sets and evaluators that follow a --data or --evaluate are for that one; those before it are for all:
-  sbert train --model bert-base-uncased --output nli --data nli.tsv --columns premise,hypothesis --label label \\
-      --loss softmax --evaluate dev.tsv --callbacks "early-stopping(patience=2)"
+  sbert train --model bert-base-uncased --output nli --data nli.tsv --columns premise,hypothesis --label label \
+      --loss softmax --evaluate dev.tsv --set training.warmup=0.2
 
 The same in a file, for --config (TOML from Python 3.11 on; JSON):
-  model = "bert-base-uncased"
-  output = "nli"
-  callbacks = ["early-stopping(patience=2)"]
-  [data.nli]
+
+  model = "bert-base-uncased"    # or [model] with name, pooling, max_seq_length, lora, device
+  output = "nli"                 # also: guide = "MODEL", callbacks = ["tensorboard"]
+  [data]                         # file, columns, label, loss, classes, scale, drop, format
   file = "nli.tsv"
   columns = ["premise", "hypothesis"]
   label = "label"
   loss = "softmax"
-  [evaluate.dev]
+  [training]                     # what sbert.TrainingConfig takes
+  warmup = 0.2
+  [evaluate]                     # file, with, columns
   file = "dev.tsv"
+
+Losses, evaluators (with = ...) and callbacks have the names of the classes in sbert.losses, sbert.evaluation and
+sbert.training, such as cosent, triplet and early-stopping; short are cosine, ranking, bce, kl, sum and pairs. With
+parameters they are tables:
+
+  loss = {name = "matryoshka", dims = [256, 64], loss = "ranking"}
+  loss = {name = "sum", pairs = [["ranking", 1.0], ["global-orthogonal-regularization", 0.1]]}
+  with = {name = "retrieval", ndcg_at = [10]}    # the file is a folder; with = "loss": rows as those of the data
+
+A loss of scores, such as cross-entropy or lambda, trains a cross-encoder. Several data sets are tables [data.nli],
+[data.sts], several evaluators [evaluate.dev] and so on; what [data] itself has is for all of them.
 """
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sbert.cli import train_build as build
+from sbert.cli.options import names
+from sbert.cli.output import peak_memory
+from sbert.cli.train_settings import STORED, Settings, gather, parse_set
+from sbert.storage.atomic import write_text
+
+if TYPE_CHECKING:
+    from sbert.training import Trainer, TrainingConfig
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,30 +62,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     Example:
         >>> parser = argparse.ArgumentParser()
         >>> add_arguments(parser)
-        >>> parser.parse_args("--model m --seed 3".split()).settings
-        {'model': 'm', 'seed': 3}
+        >>> getattr(parser.parse_args(["--epochs", "2"]), "training.epochs")
+        2.0
     """
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter  # Keeps the lines of the tables.
-    evaluated = "\n".join(f"  {name:22} {', '.join(kind[1])}" for name, kind in evaluators.EVALUATORS.items())
-    parser.epilog = "\n".join(
-        [
-            _EXAMPLE,
-            "losses, their columns and their label; with parameters: ranking(temperature=0.02), and of losses:",
-            f"matryoshka(ranking, dims=[256, 64]), also {', '.join(list(losses.WRAPPERS)[1:])}:",
-            *losses.table(),
-            "\nevaluators and the columns of their files (retrieval, nanobeir: a folder; loss: those of the data):",
-            evaluated,
-            f"\ncallbacks: {', '.join(evaluators.CALLBACKS)}",
-        ]
-    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter  # Keeps the lines of the examples.
+    parser.epilog = (__doc__ or "").partition("\n\n")[2]
     parser.usage = (
         "sbert train --model MODEL --data FILE --loss LOSS --output DIR [OPTIONS]\n       sbert train --config FILE"
     )
-    about = "TOML or JSON file of settings; flags count more"
-    parser.add_argument("--config", metavar="FILE", help=about)
-    parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint in --output")
-    parser.add_argument("--dry-run", action="store_true", help="print the plan: rows, steps, and estimated time")
-    settings.add_flags(parser)
+    add = parser.add_argument
+    add("--config", metavar="FILE", help="TOML or JSON file of settings; flags count more")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting: training.schedule=cosine")
+    # The flags of settings have their names; None is not set.
+    add("--model", dest="model.name", metavar="MODEL", help="folder, or name on the hub; also a plain transformer")
+    add("--device", dest="model.device", metavar="NAME", help="cpu, cuda, cuda:1, xpu, mps")
+    add("--output", dest="output", metavar="DIR", help="for checkpoints, best, final and history.jsonl")
+    about = "TSV, CSV, JSONL, JSON, Parquet; or a folder of Parquet files, which is streamed; - for stdin"
+    add("--data", dest="data.file", metavar="FILE", help=about)
+    about = "columns, in the order of the loss (default: those of the loss)"
+    add("--columns", dest="data.columns", type=names, metavar="A,B", help=about)
+    add("--label", dest="data.label", metavar="NAME", help="column of the labels")
+    add("--loss", dest="data.loss", metavar="LOSS", help="such as softmax, cosent, ranking, triplet; see below")
+    add("--epochs", dest="training.epochs", type=float, metavar="X", help="passes through the data (1)")
+    add("--steps", dest="training.steps", type=int, metavar="N", help="number of steps, instead of epochs")
+    add("--batch-size", dest="training.batch_size", type=int, metavar="N", help="rows per batch (16)")
+    about = "maximum learning rate (2e-05)"
+    add("--learning-rate", dest="training.learning_rate", type=float, metavar="X", help=about)
+    add("--seed", dest="training.seed", type=int, metavar="N", help="of row order, dropout and new weights (0)")
+    about = "name of one of the model's prompts, or a text, of a column (repeatable) or of all"
+    add("--prompt", action="append", metavar="[COLUMN=]PROMPT", help=about)
+    add("--evaluate", dest="evaluate.file", metavar="FILE", help="data of an evaluator")
+    add("--resume", action="store_true", help="continue from the last checkpoint in --output")
+    add("--dry-run", action="store_true", help="print the plan: rows, steps, and estimated time")
+    add("--quiet", action="store_true", help="no progress bar; print errors only")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -78,80 +104,138 @@ def run(arguments: argparse.Namespace) -> None:
         KeyboardInterrupt: After Ctrl-C; the message says how to continue.
         ValueError: If the options contradict each other, the data or the model.
     """
-    train(settings.gathered(arguments.settings, arguments.config), arguments.resume, arguments.dry_run)
+    over = [(name, value) for name, value in vars(arguments).items() if "." in name or name == "output"]
+    over += [("training.prompts", _parse_prompts(arguments.prompt))] if arguments.prompt else []
+    over = [(name, value) for name, value in over if value is not None] + [parse_set(text) for text in arguments.set]
+    train(gather(arguments.config, over), arguments.resume, dry_run=arguments.dry_run, quiet=arguments.quiet)
 
 
-def train(given: Settings, resume: bool = False, dry_run: bool = False) -> None:
+def _parse_prompts(given: Sequence[str]) -> str | dict[str, str]:
+    """One prompt for all columns, or those of columns."""
+    if len(given) == 1 and "=" not in given[0]:
+        return given[0]
+    if wrong := [prompt for prompt in given if "=" not in prompt]:
+        raise ValueError(f"--prompt {wrong[0]!r} does not fit the others; pass COLUMN=PROMPT for each column")
+    return dict(prompt.split("=", 1) for prompt in given)
+
+
+def train(settings: Settings, resume: bool = False, *, dry_run: bool = False, quiet: bool = False) -> None:
     """Train with these settings.
 
     Args:
-        given: The settings.
+        settings: As ``gather`` returns them.
         resume: Whether to continue from the last checkpoint.
         dry_run: Whether to print the plan instead.
+        quiet: Whether to print nothing.
 
     Raises:
         KeyboardInterrupt: After Ctrl-C; the message says how to continue.
         ValueError: If the settings contradict each other, the data or the model.
     """
-    # All checks that need no model come first: loading takes long.
-    build.check(given["data"])
-    evaluators.check(given["evaluate"])
-    plot = given.get("plot")
-    if plot is not None:
-        try:
-            new_plot(plot)
-        except argparse.ArgumentTypeError as error:
-            raise ValueError(str(error)) from error
-    keep_freed_memory()  # Before torch takes any.
-    config = build.config_of(given)
-    output = Path(given["output"])
-    found = _newest(output)
-    if found is not None and not resume and not dry_run:
-        raise ValueError(f"{found} exists already; pass --resume to continue, or another --output")
-    is_first = os.environ.get("RANK", "0") == "0"  # Of several processes of torchrun, only the first prints.
-    verbose = is_first and not given.get("quiet")
-    rows = build.read_data(given, verbose)
-    trainer = build.trainer_of(given, rows, replace(config, output=None) if dry_run else config)
-    if dry_run:
-        from sbert.cli.training.dry_run import plan
+    _keep_freed_memory()  # Before torch takes any.
+    config = build.make_config(settings)
+    from sbert.training.checkpoint import newest
 
-        for line in plan(trainer):
+    output = Path(settings["output"])
+    if (last := newest(output / "checkpoints")) is not None and not resume and not dry_run:
+        raise ValueError(f"{last} exists already; pass --resume to continue, or another --output")
+    is_first = os.environ.get("RANK", "0") == "0"  # Of several processes of torchrun, only the first prints.
+    verbose = is_first and not quiet
+    rows = build.read_data(settings, verbose)
+    trainer = build.make_trainer(settings, rows, replace(config, output=None) if dry_run else config)
+    if dry_run:
+        for line in _plan(trainer, rows):
             print(line, flush=True)
         return
     if is_first:
         output.mkdir(parents=True, exist_ok=True)
-        write_text(output / settings.STORED, json.dumps(settings.to_store(given), indent=2, ensure_ascii=False) + "\n")
+        write_text(output / STORED, json.dumps(_with_whole_paths(settings), indent=2, ensure_ascii=False) + "\n")
     try:
         history = trainer.fit(resume=resume, show_progress_bar=None if verbose else False)
     except KeyboardInterrupt:
-        last = _newest(output)
-        if last is None:
-            raise KeyboardInterrupt("there is no checkpoint yet; pass a lower --checkpoint-every") from None
+        if (last := newest(output / "checkpoints")) is None:
+            raise KeyboardInterrupt("there is no checkpoint yet; set a lower training.checkpoint_every") from None
         raise KeyboardInterrupt(f"to continue from {last}, run: sbert resume {output}") from None
-    if plot is not None and is_first:
-        from sbert.visualization import training_curves
-
-        training_curves(history, plot)
     if verbose:
         print(_summary(history, output, config))
 
 
-def _newest(output: Path) -> Path | None:
-    from sbert.training import checkpoint
+def _keep_freed_memory() -> None:
+    """Let glibc keep the memory that a training step frees for the next one, and take none by mmap.
 
-    return checkpoint.newest(output / "checkpoints")
+    By default, each large tensor is a mapping of its own that is given back when it is freed, so the kernel clears its
+    pages again in every step. MALLOC_ variables that the user has set are left as they are. See mallopt(3).
+    """
+    if sys.platform.startswith("linux") and not any(name.startswith("MALLOC_") for name in os.environ):
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(-4, 0)  # M_MMAP_MAX
+            mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+
+
+def _with_whole_paths(settings: Settings) -> Settings:
+    """The settings with whole paths, so that the run can be resumed from any folder."""
+
+    def whole(value: Any) -> Any:
+        return str(Path(value).resolve()) if isinstance(value, str) and Path(value).exists() else value
+
+    stored = {**settings, "model": {**settings["model"], "name": whole(settings["model"]["name"])}}
+    stored |= {name: whole(settings[name]) for name in ("output", "guide") if name in settings}
+    for section in ("data", "evaluate"):
+        stored[section] = {name: {**each, "file": whole(each["file"])} for name, each in settings[section].items()}
+    return stored
 
 
 def _summary(history: Sequence[dict[str, Any]], output: Path, config: TrainingConfig) -> str:
     """One line: the path of the model, the last loss, and the best score."""
     ends = [f", last loss {entry['loss']:.4f}" for entry in history if "loss" in entry]
-    said = f"{output / 'final'}: {max(entry['step'] for entry in history)} steps{''.join(ends[-1:])}"
+    line = f"{output / 'final'}: {max(entry['step'] for entry in history)} steps{''.join(ends[-1:])}"
     evaluations = [(entry["evaluation"], entry["step"]) for entry in history if "evaluation" in entry]
-    if not evaluations:
-        return said
-    name = config.metric or next(iter(evaluations[0][0]))
-    scores = [(found[name], step) for found, step in evaluations if not math.isnan(found[name])]
+    name = config.metric or next((name for scores, _ in evaluations for name in scores), "")
+    scores = [(scores[name], step) for scores, step in evaluations if not math.isnan(scores[name])]
     if not scores:
-        return said
+        return line
     best, step = (min if config.lower_is_better(name) else max)(scores, key=lambda score: score[0])
-    return f"{said}; {output / 'best'}: {name} {best:.4f} at step {step}"
+    return f"{line}; {output / 'best'}: {name} {best:.4f} at step {step}"
+
+
+# ----------------------------------------------------------------------------------------------------- the plan
+
+
+def _plan(trainer: Trainer, rows: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of ``--dry-run``: what would be done, and how long it would take, from up to four steps of it.
+
+    The config of the trainer must have no output.
+    """
+    config, batches = trainer.config, trainer.batches
+    for name, data in rows.items():
+        count = f"{len(data):,} rows" if hasattr(data, "__len__") else "a stream"
+        loss = " ".join(repr(batches.datasets[name].rows.loss).split())[:200]
+        yield f"{name}: {count}; {loss}; batches of {config.size_of(name)}, sampler {config.sampler_of(name)}"
+    total, times = _time_steps(trainer)
+    if not times:
+        yield "1 step; too few to estimate the time"
+        return
+    step = statistics.median(times)
+    yield f"{total:,} steps of {step:.3f} s: {timedelta(seconds=round(step * total))}, and evaluations"
+    yield f"memory: {peak_memory(trainer.model.device) / 2**30:.1f} GiB at most in these steps"
+
+
+def _time_steps(trainer: Trainer, count: int = 3) -> tuple[int, list[float]]:
+    """The number of steps of the run, and the seconds of some of them, after a first one."""
+    from sbert.training import Callback, Progress
+
+    times: list[float] = []
+    total = 0
+
+    class Clock(Callback):
+        def on_step(self, progress: Progress) -> None:
+            nonlocal total
+            times.append(time.perf_counter())
+            total = progress.total
+            if len(times) > count:
+                progress.stop()
+
+    trainer.evaluator, trainer.callbacks = None, [Clock()]
+    trainer.fit(show_progress_bar=False)
+    return total, [after - before for before, after in pairwise(times)]

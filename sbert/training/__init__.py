@@ -43,8 +43,8 @@ by another figure than the first.
   or is stopped, the others end with an error that names it and the step, at most half a minute after ``timeout=600``
   seconds.
 - **Search of settings**: ``search(space, trials, make)`` tries settings that Optuna chooses, and can be resumed.
-- **The command line**: ``sbert train --help`` shows all of this as flags and as keys of one file; ``--dry-run`` prints
-  the plan with estimated time and memory, and ``sbert resume FOLDER`` goes on with a run that was stopped. It also
+- **The command line**: ``sbert train --help`` explains the flags and the file that take all of this; ``--dry-run``
+  prints the plan with estimated time and memory; ``sbert resume FOLDER`` goes on with a run that was stopped. It also
   tells glibc to keep the memory that one step frees for the next: a seventh of the page faults, with all-MiniLM-L6-v2
   and 32 pairs per batch. Your own program does the same with ``MALLOC_MMAP_MAX_=0`` and
   ``MALLOC_TRIM_THRESHOLD_=2000000000`` in its environment.

@@ -1,8 +1,7 @@
-"""``sbert train``: what it trains, what it says, and how it ends and goes on."""
+"""``sbert train``: its settings, what it trains, what it says, and how it ends and goes on."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import signal
@@ -14,18 +13,20 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 
 from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer, losses
 from sbert.cli.main import main
 from sbert.cli.train import _summary
-from sbert.cli.training.keys import KEYS, SETTINGS
-from sbert.cli.training.losses import LOSSES, WRAPPERS
+from sbert.cli.train_parts import find, needs
+from sbert.cli.train_settings import STORED, gather
 from sbert.data import read_rows
 from sbert.evaluation import SimilarityEvaluator
-from sbert.training import Signature
 from tests import small
+from tests.data.test_datasets import hub
 
 pytestmark = pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
 WORDS = "boat lake fox hills winter small quiet red seven green one two three four five six".split()
@@ -36,19 +37,16 @@ def texts(count: int, shift: int = 0) -> list[str]:
     return [f"{WORDS[i % 16]} {WORDS[(i * 7 + shift) % 16]} {WORDS[(i // 16 + shift) % 16]}" for i in range(count)]
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    else:
-        lines = ["\t".join(rows[0]), *("\t".join(map(str, row.values())) for row in rows)]
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
-def labelled(count: int, labels: list[Any]) -> list[dict[str, Any]]:
-    """Rows of three texts and a label."""
+def write(path: Path, count: int, labels: list[Any]) -> None:
+    """Rows of three texts, a list of two of them, and a label."""
     columns = [texts(count, shift) for shift in (1, 5, 8)]
-    return [{"a": a, "b": b, "c": c, "y": y} for a, b, c, y in zip(*columns, islice(cycle(labels), count), strict=True)]
+    values = zip(*columns, islice(cycle(labels), count), strict=True)
+    rows = [{"a": a, "b": b, "c": c, "y": y} for a, b, c, y in values]
+    if path.suffix == ".jsonl":
+        text = "".join(json.dumps({**row, "documents": [row["b"], row["c"]]}) + "\n" for row in rows)
+    else:
+        text = "a\tb\tc\ty\n" + "".join("\t".join(map(str, row.values())) + "\n" for row in rows)
+    path.write_text(text, encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -57,33 +55,33 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("train")
     small.bert(root / "bert")
     SentenceEncoder(Transformer(root / "bert"), Pooling("max"), device="cpu").save(root / "encoder")
-    write(root / "nli.tsv", labelled(24, ["neutral", "entailment", "contradiction"]))
-    write(root / "sts.tsv", labelled(24, [0, 5.0, 2.5, 1]))
-    write(root / "constant.tsv", labelled(4, [3]))
-    write(root / "binary.tsv", labelled(24, [0, 1]))
-    write(root / "vectors.jsonl", labelled(8, [[0.5] * 16, [0.25] * 16]))
-    write(root / "scores.jsonl", labelled(8, [[0.5, 1], [2, 0]]))
-    lists = labelled(8, [[0.5, 1], [2, 0]])
-    write(root / "lists.jsonl", [{**row, "documents": [row["b"], row["c"]]} for row in lists])
+    write(root / "nli.tsv", 24, ["neutral", "entailment", "contradiction"])
+    write(root / "sts.tsv", 24, [0, 5.0, 2.5, 1])
+    write(root / "constant.tsv", 4, [3])
+    write(root / "binary.tsv", 24, [0, 1])
+    write(root / "many.tsv", 44, [*range(21), "-"])
+    write(root / "vectors.jsonl", 8, [[0.5] * 16, [0.25] * 16])
+    write(root / "lists.jsonl", 8, [[0.5, 1], [2, 0]])
     return root
 
 
 @pytest.fixture
-def run(folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs ``sbert train``; gives its exit code and what it wrote to stdout and stderr."""
+def run(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs ``sbert train`` in an empty folder; gives its exit code and what it wrote to stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
 
-    def call(line: str, *more: object) -> tuple[int, str, str]:
-        words = [str(folder / word[1:]) if word.startswith("@") else word for word in line.split()]
-        code = main(["train", "--device", "cpu", *words, *map(str, more)])
+    def call(line: str, *more: str) -> tuple[int, str, str]:
+        code = main(["train", "--device", "cpu", *line.replace("@", f"{folder}/").split(), *more])
         written = capsys.readouterr()
         return code, written.out, written.err
 
     return call
 
 
-SOFTMAX = "--model @bert --data @nli.tsv --columns a,b --label y --loss softmax"
-COSINE = "--model @bert --data @sts.tsv --columns a,b --label y --loss cosine --scale 0,5"
-EVALUATE = "--evaluate @sts.tsv --evaluate-columns a,b,y"
+PAIRS = "--model @bert --data @nli.tsv --columns a,b"
+SOFTMAX = f"{PAIRS} --label y --loss softmax"
+COSINE = "--model @bert --data @sts.tsv --columns a,b --label y --loss cosine --set data.scale=[0,5]"
+EVALUATE = "--evaluate @sts.tsv --set evaluate.columns=a,b,y"
 
 
 def same(first: Any, second: Any) -> bool:
@@ -91,94 +89,88 @@ def same(first: Any, second: Any) -> bool:
     return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
-def load(folder: Path) -> SentenceEncoder:
+def load(folder: Path | str) -> SentenceEncoder:
     return SentenceEncoder(folder, device="cpu")
+
+
+def log(output: Path | str) -> list[dict[str, Any]]:
+    """The history, without what depends on time."""
+    lines = (Path(output) / "history.jsonl").read_text("utf-8").splitlines()
+    return [
+        {name: value for name, value in json.loads(line).items() if name != "sentences_per_second"} for line in lines
+    ]
+
+
+def state(output: Path | str) -> dict[str, Any]:
+    """What the only checkpoint says about the run."""
+    (path,) = (Path(output) / "checkpoints").glob("*/training/state.json")
+    return dict(json.loads(path.read_text("utf-8")))
 
 
 # ------------------------------------------------------------------------------------------------------- losses
 
-
-def test_the_table_holds_every_loss_with_its_columns() -> None:
-    found = {}
-    for name in set(losses.__all__) - set(WRAPPERS.values()):
-        arguments = {"SoftmaxLoss": {"dim": 4, "classes": 2}, "CrossEntropyLoss": {"classes": 2}}.get(name, {})
-        made = getattr(losses, name)(**arguments)
-        of_scores = "scores" in inspect.signature(made.forward).parameters
-        found[name] = Signature.of(made).of_pairs() if of_scores else Signature.of(made)
-    assert {choice.loss for choice in LOSSES.values()} == set(found)
-    for choice in LOSSES.values():
-        assert ", ".join(choice.columns) == str(found[choice.loss])
-        assert (choice.label != "none") == found[choice.loss].needs_labels
-
-
 CASES = {
-    "softmax": "nli.tsv a,b",
-    "cosine": "sts.tsv a,b --scale 0,5",
-    "cosent": "sts.tsv a,b",
-    "angle": "sts.tsv a,b",
-    "contrastive": "binary.tsv a,b",
-    "online-contrastive": "binary.tsv a,b",
+    **dict.fromkeys(["softmax", "ranking", "mega-batch-margin", "cross-entropy"], "nli.tsv a,b"),
+    "global-orthogonal-regularization": "nli.tsv a,b",
+    "cosine": "sts.tsv a,b --set data.scale=[0,5]",
+    **dict.fromkeys(["cosent", "angle"], "sts.tsv a,b"),
+    **dict.fromkeys(["contrastive", "online-contrastive", "bce", "squared-error"], "binary.tsv a,b"),
     "triplet": "nli.tsv a,b,c",
-    "ranking": "nli.tsv a,b",
-    "batch-all": "nli.tsv a",
-    "batch-hard": "nli.tsv a",
-    "batch-semi-hard": "nli.tsv a",
-    "mse": "vectors.jsonl a,b",
+    **dict.fromkeys(["batch-all-triplet", "batch-hard-triplet", "batch-semi-hard-triplet"], "nli.tsv a"),
+    **dict.fromkeys(["mse", "embedding-distillation"], "vectors.jsonl a,b"),
     "margin-mse": "sts.tsv a,b,c",
-    "kl": "scores.jsonl a,b,c",
-    "mega-batch": "nli.tsv a,b",
-    "embedding-distillation": "vectors.jsonl a,b",
+    "kl": "lists.jsonl a,b,c",
     "contrastive-tension": "nli.tsv a",
-    "orthogonal": "nli.tsv a,b",
-    "bce": "binary.tsv a,b",
-    "cross-entropy": "nli.tsv a,b",
-    "squared-error": "binary.tsv a,b",
-    **dict.fromkeys(["lambda-loss", "ranknet", "listnet", "listmle", "score-margin-mse"], "lists.jsonl a,documents"),
+    **dict.fromkeys(["lambda", "ranknet", "listnet", "listmle", "score-margin-mse"], "lists.jsonl a,documents"),
     "localized-contrastive": "lists.jsonl a,documents",
 }
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_every_loss_trains(folder: Path, tmp_path: Path, run: Run, name: str) -> None:
+def test_every_loss_has_a_case() -> None:
+    wrappers = {"MatryoshkaLoss", "AdaptiveLayerLoss", "WeightedSum"}
+    assert {find(name, losses, "loss")[0].__name__ for name in CASES} == {*losses.__all__} - wrappers
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_loss_trains(folder: Path, run: Run, name: str) -> None:
     data, columns, *more = CASES[name].split()
-    label = [] if LOSSES[name].label == "none" else ["--label", "y"]
-    is_scorer = LOSSES[name].reads != "texts"
-    more += ["--cross-encoder"] * is_scorer
-    line = f"--model @bert --data @{data} --columns {columns} --loss {name} --steps 2 --batch-size 24"
-    code, said, errors = run(line, *label, *more, "--output", tmp_path / "out")
+    need = needs(name)
+    label = "--label y" if need.label else ""
+    line = f"--model @bert --data @{data} --columns {columns} --loss {name} {label} --steps 1 --batch-size 24"
+    code, said, errors = run(f"{line} --output out", *more)
     assert (code, errors) == (0, "")
-    assert f"{tmp_path / 'out' / 'final'}: 2 steps, last loss " in said
-    made = tmp_path / "out" / "final"
-    if is_scorer:
-        assert CrossEncoder(made, device="cpu").predict(("boat", "lake")).shape == ((3,) if "nli" in data else ())
+    assert f"{Path('out/final')}: 1 steps" in said
+    assert state("out")["settings"]["sampler"] == need.sampler
+    if need.scores:
+        scorer = CrossEncoder("out/final", device="cpu")
+        assert scorer.predict(("boat", "lake")).shape == ((3,) if need.classes else ())
+        assert not need.classes or scorer.auto_model.config.label2id["neutral"] == 2
     else:
-        assert not same(load(made), load(folder / "bert"))
+        assert not same(load("out/final"), load(folder / "bert"))
 
 
-# ------------------------------------------------------------------------------------- the same as in Python
+def test_what_losses_need() -> None:
+    assert needs("cross-entropy").columns == ("first", "second")
+    assert needs("lambda").columns == ("query", "documents")
+    both = {"name": "sum", "pairs": [["global-orthogonal-regularization", 0.1], ["cosent", 1]]}
+    assert (needs(both).label, needs(both).columns) == (True, ("first", "second"))
+    assert [needs(name).sampler for name in ("softmax", "ranking", "batch-all-triplet")] == [
+        *("random", "no_duplicates", "group_by_label")
+    ]
 
 
-def test_it_does_what_the_trainer_does(folder: Path, tmp_path: Path, run: Run) -> None:
-    settings = "--epochs 4 --batch-size 5 --chunk-tokens 40 --learning-rate 1e-3 --warmup 0.5 --weight-decay 0.1"
-    more = "--accumulation 2 --max-gradient-norm 0.5 --seed 3 --sampler length"
-    more += " --checkpoint-every 2 --keep 3 --log-every 3 --evaluate-every 5"
-    assert run(f"{COSINE} {EVALUATE} {settings} {more} --quiet --output", tmp_path / "out") == (0, "", "")
+# ----------------------------------------------------------------------------------------------------- settings
+
+
+def test_it_does_what_the_trainer_does(folder: Path, run: Run) -> None:
+    settings = "--epochs 4 --batch-size 5 --learning-rate 1e-3 --seed 3"
+    more = "chunk_tokens=40 warmup=0.5 weight_decay=0.1 accumulation=2 max_gradient_norm=0.5 checkpoint_every=2 keep=3"
+    more += " log_every=3 evaluate_every=5"
+    sets = [word for each in [*more.split(), "sampler=length"] for word in ("--set", f"training.{each}")]
+    assert run(f"{COSINE} {EVALUATE} {settings} --quiet --output out", *sets) == (0, "", "")
+    numbers: dict[str, Any] = {name: json.loads(value) for name, value in (each.split("=") for each in more.split())}
     config = TrainingConfig(
-        output=tmp_path / "own",
-        epochs=4,
-        batch_size=5,
-        chunk_tokens=40,
-        accumulation=2,
-        max_gradient_norm=0.5,
-        learning_rate=1e-3,
-        warmup=0.5,
-        weight_decay=0.1,
-        seed=3,
-        sampler="length",
-        checkpoint_every=2,
-        keep=3,
-        log_every=3,
-        evaluate_every=5,
+        output="own", epochs=4, batch_size=5, learning_rate=1e-3, seed=3, sampler="length", **numbers
     )
     rows = list(read_rows(folder / "sts.tsv", ["a", "b"], "y", scale=(0, 5)))
     scored = list(read_rows(folder / "sts.tsv", ["a", "b"], "y"))
@@ -188,100 +180,274 @@ def test_it_does_what_the_trainer_does(folder: Path, tmp_path: Path, run: Run) -
         model, rows, losses.CosineSimilarityLoss(), config, evaluator=evaluator, columns=["a", "b"], label="label"
     )
     trainer.fit(show_progress_bar=False)
-    assert same(load(tmp_path / "out" / "final"), model)
-    names = [sorted(path.name for path in (tmp_path / made / "checkpoints").iterdir()) for made in ("out", "own")]
+    assert same(load("out/final"), model)
+    names = [sorted(path.name for path in Path(made, "checkpoints").iterdir()) for made in ("out", "own")]
     assert names == [[f"step-{step:08}" for step in (6, 8, 10)]] * 2
-    histories = [(tmp_path / made / "history.jsonl").read_text(encoding="utf-8") for made in ("out", "own")]
-    one, two = (re.sub('"sentences_per_second": [0-9.]+', "", history) for history in histories)
-    assert one == two
-    assert one.count("evaluation") == 2
+    assert log("out") == log("own")
+    assert sum("evaluation" in entry for entry in log("out")) == 2
 
 
-def test_every_setting_is_in_the_table_with_the_default_that_the_help_says() -> None:
-    defaults = TrainingConfig()
-    fields = set(TrainingConfig.__dataclass_fields__)
-    others = {"output", "prompts", "max_lengths", "batch_size", "sampler"}  # Keys of data sets.
-    assert set(SETTINGS) == fields - others
-    for name in set(SETTINGS) & fields:
-        said = re.search(r"\(([0-9a-z_.-]+)\)$", KEYS[name].about)
-        if said and name != "epochs":  # 1 where neither epochs nor steps are given.
-            assert said[1] == str(getattr(defaults, name)).lower()
+TOML = """
+    [model]
+    name = "{0}/bert"
+    [training]
+    learning_rate = 1e-3
+    log_every = 1
+    batch_size = {{nli = 8, sts = 16}}
+    mix = {{nli = 2, sts = 1}}
+    [data]
+    label = "y"
+    [data.nli]
+    file = "{0}/nli.tsv"
+    columns = ["a", "b"]
+    loss = "softmax"
+    [data.sts]
+    file = "{0}/sts.tsv"
+    columns = ["b", "c"]
+    loss = {{name = "MatryoshkaLoss", dims = [16, 8], loss = {{name = "cosent", temperature = 0.1}}}}
+"""
+TWO = [
+    *("data.label=y", "data.nli.file=@nli.tsv", "data.nli.columns=a,b", "data.nli.loss=softmax"),
+    *("data.sts.file=@sts.tsv", "data.sts.columns=b,c", "data.sts.loss=matryoshka", "data.sts.loss.dims=[16,8]"),
+    *("data.sts.loss.loss=cosent", "data.sts.loss.loss.temperature=0.1", 'training.mix={"nli":2,"sts":1}'),
+    *('training.batch_size={"nli":8,"sts":16}', "training.log_every=1", "training.learning_rate=1e-3"),
+]
+
+
+def test_several_data_sets_by_sets_and_by_files(folder: Path, run: Run) -> None:
+    sets = [word.replace("@", f"{folder}/") for each in TWO for word in ("--set", each)]
+    assert run("--model @bert --steps 6 --output sets", *sets)[0] == 0
+    Path("run.json").write_text(Path("sets", STORED).read_text("utf-8"), encoding="utf-8")
+    Path("run.toml").write_text(TOML.format(folder), encoding="utf-8")
+    for name in ("toml", "json") if sys.version_info >= (3, 11) else ("json",):
+        assert run(f"--config run.{name} --steps 6 --output {name}")[0] == 0
+        assert log(name) == log("sets")
+        assert same(load(f"{name}/final"), load("sets/final"))
+
+
+def test_flags_count_more_than_the_file(tmp_path: Path) -> None:
+    data = {"label": "y", "loss": "cosent", "x": {"file": "a.tsv", "label": "z"}, "z": {"file": "b.tsv"}}
+    (tmp_path / "a.json").write_text(json.dumps({"model": "m", "output": "o", "data": data}), encoding="utf-8")
+    file = str(tmp_path / "a.json")
+    assert [each["label"] for each in gather(file, [])["data"].values()] == ["z", "y"]
+    over = gather(
+        file, [("data.label", "w"), ("training.steps", 3), ("data.z.loss.scale", 2.0), ("model.pooling", "cls")]
+    )
+    assert [each["label"] for each in over["data"].values()] == ["w", "w"]
+    assert (over["training"], over["model"]) == ({"steps": 3}, {"name": "m", "pooling": "cls"})
+    assert over["data"]["x"]["loss"] == "cosent"
+    assert over["data"]["z"]["loss"] == {"scale": 2.0}
 
 
 @pytest.mark.parametrize(
-    ("line", "sampler"),
+    ("line", "message"),
     [
-        (SOFTMAX, "random"),
-        ("--model @bert --data @nli.tsv --columns a,b --loss ranking", "no_duplicates"),
-        ("--model @bert --data @nli.tsv --columns a,b --loss ranking --sampler random", "random"),
+        ("--set epoch=1", "epoch is unknown; the known ones are model, output, data, training"),
+        ("--set training.epoch=1", "training: epoch is unknown; did you mean epochs?"),
+        ("--set data.a.colums=x", "data.a: colums is unknown; did you mean columns?"),
+        ("--set data.colums=x", "data: colums is unknown; did you mean columns?"),
+        ("--set evaluate.a.zzz=1", "evaluate.a: zzz is unknown; the known ones are file, with, columns"),
+        ("--set training.steps=two", "steps is 'two'; pass a whole number"),
+        ("--set training.compile=1", "compile is 1; write true or false"),
+        ("--set training.freeze=a", "freeze is of type str; pass a list of patterns"),
+        ("--set data.label=3", "label is 3; write a text"),
+        ("--columns a,,b", "'a,,b' has an empty name"),
+        ("--set data.scale=0", "scale is 0; write a list"),
+        ("--set callbacks=[] --set callbacks.wandb=1", "callbacks is [], not a table; set it as a whole"),
+        ("--set callbacks=[3]", "callbacks is 3; write a name, or a table with a name and parameters"),
+        ("--set steps", "is not of the form NAME=VALUE"),
+        ("--prompt a=x --prompt y", "does not fit the others; pass COLUMN=PROMPT"),
+        ("--config @none.toml", "none.toml"),
+        ("--loss rankin", "rankin is unknown; did you mean ranking?"),
+        ("--loss ranking --set data.loss.temprature=1 --set data.label=", "temprature"),
+        ("--set data.loss.name=matryoshka --set data.loss.loss=softmax", "argument: 'dims'"),
+        ("--set callbacks=[\"early-stoping\"]", "did you mean earlystopping?"),
+        ("--set callbacks=[{\"name\":\"early-stopping\",\"patient\":1}]", "did you mean patience?"),
+        ("--evaluate @sts.tsv --set evaluate.with=spearman", "evaluate.with: spearman is unknown"),
+        ("--set model.lora.rank=1", "LoraConfig: rank is unknown"),
+        ("--set data.x.file=@sts.tsv --set data.x.loss=bce --set data.x.columns=a,b --set data.y.file=@nli.tsv",
+         "some of the losses are for encoders, others for cross-encoders"),
+    ],
+)  # fmt: skip
+def test_errors_of_settings_name_the_nearest_known(folder: Path, run: Run, line: str, message: str) -> None:
+    code, _, errors = run(f"{SOFTMAX} --output out {line}")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert message in errors
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--config missing.json", "missing.json"),
+        (f"{PAIRS} --loss softmax", "--loss softmax takes labels; name their column with --label"),
+        (f"{PAIRS} --loss ranking --label y", "--loss ranking takes no labels; leave --label out"),
+        (f"{PAIRS} --loss triplet", "TripletLoss takes anchor, positive, negative"),
+        (f"{PAIRS} --label y --loss cosine", "nli.tsv, line 2: the label 'neutral' is not a number"),
+        (f"{PAIRS} --label gold --loss softmax", "no columns 'gold'; name one that occurs once, of a, b, c, y"),
+        (COSINE.partition(" --set")[0], "divide scores of 0 to 5 by 5"),
+        ("--model @bert --data @none.tsv --columns a,b --loss ranking", "none.tsv does not exist"),
+        ("--model @none --data @nli.tsv --columns a,b --loss ranking", "none does not exist"),
+        ("--data @nli.tsv --loss ranking", "model: name is missing; name it by its flag, --set, or in a file"),
+        (f"{SOFTMAX} --epochs 1 --steps 2", "epochs and steps both say how long to train"),
+        (f"{SOFTMAX} --evaluate @sts.tsv", "no columns 'sentence1'"),
+        (f"{SOFTMAX} --evaluate @sts.tsv --set evaluate.columns=a,b", "takes sentence1, sentence2, score; it is"),
+        (f"{SOFTMAX} --evaluate @constant.tsv --set evaluate.columns=a,b,y", "every score is 3"),
+        (f"{SOFTMAX} --set evaluate.columns=a,b", "evaluate.evaluation: file is missing"),
+        (f"{SOFTMAX.replace('@bert', '@none')} --evaluate @none.tsv", "none.tsv does not exist"),
+        (f"{COSINE.replace('@bert', '@encoder')} --set model.pooling=mean", "has its own pooling; leave model.pooling"),
+        (f"{PAIRS} --label y --loss cross-entropy --set model.pooling=cls", "model.pooling is for encoders"),
+        (f"{SOFTMAX.replace('@nli.tsv', '-')} --set data.format=tsv", "standard input cannot be read twice"),
+        (f"{COSINE} --learning-rate 1e38 --steps 9", "weights are those of the previous step"),
     ],
 )
-def test_each_loss_has_a_sampler_that_suits_it(tmp_path: Path, run: Run, line: str, sampler: str) -> None:
-    assert run(f"{line} --steps 1 --output", tmp_path / "out")[0] == 0
-    (state,) = (tmp_path / "out" / "checkpoints").glob("*/training/state.json")
-    assert json.loads(state.read_text(encoding="utf-8"))["settings"]["sampler"] == sampler
+def test_errors_are_one_line(run: Run, line: str, message: str) -> None:
+    code, _, errors = run(f"{line} --output out")
+    assert code == 2
+    assert errors.startswith("sbert: error: ")
+    assert errors.count("\n") == 1
+    assert message in errors
+    assert "1e38" in line or not Path("out").exists()  # What can be said before training leaves nothing behind.
 
 
-@pytest.mark.parametrize(
-    ("given", "order"),
-    [("", "0 contradiction, 1 entailment, 2 neutral"), ("--classes neutral,entailment,contradiction", None)],
-)
-def test_classes(tmp_path: Path, run: Run, given: str, order: str | None) -> None:
-    code, said, _ = run(f"{SOFTMAX} {given} --steps 1 --output", tmp_path / "out")
-    assert code == 0
-    assert said.startswith(f"classes: {order}\n" if order else str(tmp_path))
+@pytest.mark.skipif(sys.version_info >= (3, 11), reason="Python reads TOML")
+def test_toml_before_python_3_11(run: Run) -> None:
+    Path("a.toml").write_text("output = 1", encoding="utf-8")
+    assert "Python reads from 3.11 on; write it as .json" in run("--config a.toml")[2]
 
 
-def test_the_same_seed_gives_the_same_weights(tmp_path: Path, run: Run) -> None:
-    """The classifier's first weights, too, come from the seed."""
-    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        torch.manual_seed(time.time_ns() % 1000)
-        assert run(f"{SOFTMAX} --steps 2 --batch-size 24 --seed {seed} --output", tmp_path / name)[0] == 0
-    a, b, c = (load(tmp_path / name / "final") for name in "abc")
-    assert same(a, b)
-    assert not same(a, c)
+def test_classes(run: Run) -> None:
+    said = run(f"{SOFTMAX} --steps 1 --output one")[1]
+    assert said.startswith("classes: 0 contradiction, 1 entailment, 2 neutral\n")
+    said = run(f"{SOFTMAX} --set data.classes=neutral,entailment,contradiction --steps 1 --output two")[1]
+    assert said.startswith("two")
+    many = "--model @bert --data @many.tsv --columns a --label y --loss batch-all-triplet --steps 1"
+    said = run(f"{many} --set data.drop=- --output three")[1]
+    assert said.startswith("classes: 0 0, 1 1, 2 2, ")
+    assert " 19 19 and 1 more\n" in said
 
 
-def test_many_classes_are_not_all_listed(folder: Path, tmp_path: Path, run: Run) -> None:
-    data = write(tmp_path / "many.tsv", labelled(44, list(range(22))))
-    said = run(f"--model @bert --data {data} --columns a --label y --loss batch-all --steps 1 --output", tmp_path / "o")
-    assert said[1].startswith("classes: 0 0, 1 1, 2 2, ")
-    assert " 19 19 and 2 more\n" in said[1]
+def test_the_same_seed_gives_the_same_weights(run: Run) -> None:
+    """The first weights of classifiers and heads, too, come from the seed."""
+    for loss, kind in (("softmax", load), ("cross-entropy", lambda path: CrossEncoder(path, device="cpu"))):
+        made = []
+        for seed in (0, 0, 1):
+            torch.manual_seed(time.time_ns() % 1000)
+            output = f"{loss}-{len(made)}"
+            assert run(f"{PAIRS} --label y --loss {loss} --steps 1 --seed {seed} --output {output}")[0] == 0
+            made.append(kind(f"{output}/final"))
+        assert same(made[0], made[1])
+        assert not same(made[0], made[2])
 
 
-def test_dropped_labels(tmp_path: Path, run: Run) -> None:
-    data = write(tmp_path / "a.tsv", labelled(12, ["-", "yes", "no"]))
-    line = f"--model @bert --data {data} --columns a,b --label y --loss softmax --steps 1 --output"
-    assert run(f"--drop - {line}", tmp_path / "one")[1].startswith("classes: 0 no, 1 yes\n")
-    assert run(line, tmp_path / "two")[1].startswith("classes: 0 -, 1 no, 2 yes\n")
-
-
-def test_the_model_is_an_encoder_or_a_plain_transformer(folder: Path, tmp_path: Path, run: Run) -> None:
-    line = "--data @sts.tsv --columns a,b --label y --loss cosent --steps 1 --max-seq-length 12 --output"
-    for number, (model, pooling) in enumerate(
-        {"@bert": "mean", "@encoder": "max", "@bert --pooling cls": "cls", "@bert --pooling max": "max"}.items()
-    ):
-        code, _, errors = run(f"--model {model} {line}", tmp_path / str(number))
+def test_the_model_is_an_encoder_or_a_plain_transformer(run: Run) -> None:
+    line = "--data @sts.tsv --columns a,b --label y --loss cosent --steps 1 --set model.max_seq_length=12 --output"
+    for model, pooling in {"@bert": "mean", "@encoder": "max", "@bert --set model.pooling=cls": "cls"}.items():
+        code, _, errors = run(f"--model {model} {line} {pooling}")
         assert code == 0
         assert ("not by max" in errors) if pooling == "max" else errors == ""  # Few servers pool by it.
-        made = load(tmp_path / str(number) / "final")
-        assert f"Pooling({pooling}" in repr(made[1])
-        assert made.max_seq_length == 12
+        model = load(f"{pooling}/final")
+        assert f"Pooling({pooling}" in repr(model[1])
+        assert model.max_seq_length == 12
 
 
-# ---------------------------------------------------------------------------------------------- the end and the line
+def test_prompts_and_lengths_of_columns(run: Run) -> None:
+    line = "--model @bert --data @sts.tsv --label y --loss cosent --columns a,b --prompt a=red: --prompt b= --steps 1"
+    code, _, errors = run(f'{line} --output out --set training.max_lengths={{"b":4}}')
+    assert code == 0
+    assert "truncated to max_lengths" in errors
+    stored = state("out")
+    assert stored["settings"]["max_lengths"] == {"b": 4}
+    assert stored["prompts"] == {"data": ["red:", ""]}
 
 
-def test_the_line_at_the_end_says_where_the_best_model_is(folder: Path, tmp_path: Path, run: Run) -> None:
-    line = f"{COSINE} {EVALUATE} --steps 6 --evaluate-every 2 --learning-rate 1e-3 --log-every 2 --output"
-    code, said, errors = run(line, tmp_path / "out")
+def test_a_folder_of_parquet_is_streamed(run: Run) -> None:
+    table = pyarrow.table({"anchor": ["boat", "fox", "lake"], "positive": ["red", "hills", "one"]})
+    Path("data").mkdir()
+    pyarrow.parquet.write_table(table, "data/0.parquet")
+    line = "--model @bert --data data --loss ranking --batch-size 2 --set training.log_every=1"
+    code, said, errors = run(f"{line} --steps 4 --output out")
     assert (code, errors) == (0, "")
-    entries = [json.loads(text) for text in (tmp_path / "out" / "history.jsonl").read_text("utf-8").splitlines()]
-    scores = {entry["step"]: entry["evaluation"]["spearman"] for entry in entries if "evaluation" in entry}
+    assert said.startswith(f"{Path('out/final')}: 4 steps")
+    assert "pass steps=" in run(f"{line} --output two")[2]
+    assert "taken as they stand; leave drop out" in run(f"{line} --output two --set data.drop=a")[2]
+
+
+def test_an_adapter(folder: Path, run: Run) -> None:
+    pytest.importorskip("peft")
+    lora = 'model.lora={"r":2,"target_modules":["query","value"]}'
+    assert run(f"{COSINE} --steps 2 --learning-rate 1e-2 --set {lora} --output out")[0] == 0
+    before, after = (load(each)[0].auto_model.state_dict() for each in (folder / "bert", "out/final"))
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed
+    assert all(re.search(r"attention\.self\.(query|value)\.weight$", name) for name in changed)
+
+
+# ------------------------------------------------------------------------------------------ evaluators and callbacks
+
+
+def test_evaluators_of_all_kinds(folder: Path, run: Run) -> None:
+    Path("r.jsonl").write_text('{"query": "boat", "positive": ["lake"], "negative": ["fox"]}\n', encoding="utf-8")
+    Path("beir").mkdir()
+    for name, text in {
+        "corpus.tsv": "doc_id\ttext\nd1\tboat\nd2\tfox\n",
+        "queries.tsv": "query_id\ttext\nq1\tlake\n",
+        "qrels.tsv": "query_id\tdoc_id\tgrade\nq1\td1\t1\n",
+    }.items():
+        Path("beir", name).write_text(text, encoding="utf-8")
+    hub(Path("nano").absolute(), "NanoBoats")
+    evaluators: dict[str, tuple[str, str, Any]] = {
+        "sts": ("@sts.tsv", "a,b,y", "similarity"),
+        "pairs": ("@binary.tsv", "a,b,y", "pairs"),
+        "triplets": ("@nli.tsv", "a,b,c", {"name": "triplet", "margin": 0.1}),
+        "parallel": ("@nli.tsv", "a,b", "translation"),
+        "ranks": ("r.jsonl", "", {"name": "reranking", "k": 3}),
+        "found": ("beir", "", {"name": "RetrievalEvaluator", "ndcg_at": [2]}),
+        "teacher": ("@sts.tsv", "a,b", {"name": "mse", "teacher": f"{folder}/bert"}),
+        "nano": ("nano", "", "nanobeir"),
+        "held": ("@sts.tsv", "", "loss"),
+    }
+    sections = {
+        name: {"file": file.replace("@", f"{folder}/"), "with": kind, **({"columns": columns} if columns else {})}
+        for name, (file, columns, kind) in evaluators.items()
+    }
+    Path("a.json").write_text(json.dumps({"evaluate": sections}), encoding="utf-8")
+    more = "--set training.evaluate_first=true --set training.metric=evaluation_loss --config a.json"
+    code, said, errors = run(f"{COSINE} --steps 2 {more} --output out")
+    assert (code, errors) == (0, "")
+    first = next(entry["evaluation"] for entry in log("out") if "evaluation" in entry)
+    starts = {name.partition("_")[0] for name in first}
+    assert starts == {*evaluators, "evaluation"} - {"held"}
+    assert {"sts_spearman", "ranks_ndcg@3", "found_ndcg@2", "evaluation_loss"} <= set(first)
+    assert "evaluation_loss" in said
+
+
+def test_callbacks_and_the_optimizer(folder: Path, run: Run) -> None:
+    callbacks = [{"name": "early-stopping", "patience": 1}, {"name": "averaged-weights", "decay": 0.5}]
+    training = {"evaluate_every": 1, "metric": "pearson", "optimizer": "muon", "schedule": "cosine", "warmup": 2}
+    training |= {"betas": [0.8, 0.9], "learning_rates": {"0.*": 1e-9}, "freeze": ["*word_embeddings*"], "steps": 50}
+    settings = {"callbacks": callbacks, "training": training}
+    Path("a.json").write_text(json.dumps(settings), encoding="utf-8")
+    assert run(f"{COSINE} {EVALUATE} --learning-rate 1e-9 --config a.json --output out")[0] == 0
+    after, before = (load(each)[0].auto_model.state_dict() for each in ("out/final", folder / "bert"))
+    words = "embeddings.word_embeddings.weight"
+    assert torch.equal(after[words], before[words])
+    assert Path("out/averaged").is_dir()
+    assert max(entry["step"] for entry in log("out")) < 50
+
+
+# ------------------------------------------------------------------------------------------ the end, and going on
+
+
+def test_the_line_at_the_end_says_where_the_best_model_is(folder: Path, run: Run) -> None:
+    line = f"{COSINE} {EVALUATE} --steps 6 --set training.evaluate_every=2 --learning-rate 1e-3"
+    code, said, errors = run(f"{line} --set training.log_every=2 --output out")
+    assert (code, errors) == (0, "")
+    scores = {entry["step"]: entry["evaluation"]["spearman"] for entry in log("out") if "evaluation" in entry}
     assert list(scores) == [2, 4, 6]
     step = max(scores, key=scores.__getitem__)
-    loss = next(entry["loss"] for entry in entries[::-1] if "loss" in entry)
-    final, best = tmp_path / "out" / "final", tmp_path / "out" / "best"
+    loss = next(entry["loss"] for entry in log("out")[::-1] if "loss" in entry)
+    final, best = Path("out/final"), Path("out/best")
     assert said == f"{final}: 6 steps, last loss {loss:.4f}; {best}: spearman {scores[step]:.4f} at step {step}\n"
     rows = list(read_rows(folder / "sts.tsv", ["a", "b"], "y"))
     evaluator = SimilarityEvaluator(*([row[name] for row in rows] for name in ("a", "b", "label")))
@@ -292,77 +458,91 @@ def test_the_best_score_is_the_greatest_number() -> None:
     scores = [float("nan"), 0.25, 0.75, 0.5]
     history: list[dict[str, Any]] = [{"step": 10 * i, "evaluation": {"spearman": s}} for i, s in enumerate(scores)]
     steps = [{"step": 30, "loss": 1.0}, {"step": 40, "loss": 0.5}]
-    final, best = Path("out") / "final", Path("out") / "best"
-    expected = f"{final}: 40 steps, last loss 0.5000"
-    assert (
-        _summary([*history, *steps], Path("out"), TrainingConfig()) == f"{expected}; {best}: spearman 0.7500 at step 20"
-    )
+    expected = f"{Path('out/final')}: 40 steps, last loss 0.5000"
+    best = f"{expected}; {Path('out/best')}: spearman 0.7500 at step 20"
+    assert _summary([*history, *steps], Path("out"), TrainingConfig()) == best
     assert _summary([history[0], *steps], Path("out"), TrainingConfig()) == expected
-    assert _summary(steps, Path("out"), TrainingConfig()) == expected
     losses = [{"step": step, "evaluation": {"loss": step}} for step in (1, 3)]
     assert "loss 3.0000 at step 3" in _summary([*losses, *steps], Path("out"), TrainingConfig(minimize=False))
 
 
-def test_only_the_first_of_several_processes_speaks(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_of_several_processes_speaks(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
-    line = f"{SOFTMAX} --steps 1 --output"
-    assert run(line, tmp_path / "out", "--plot", tmp_path / "a.png") == (0, "", "")
-    assert not (tmp_path / "a.png").exists()
+    assert run(f"{SOFTMAX} --steps 1 --output out") == (0, "", "")
 
 
-def test_the_curves_are_drawn(tmp_path: Path, run: Run) -> None:
-    assert run(f"{COSINE} {EVALUATE} --steps 2 --output", tmp_path / "out", "--plot", tmp_path / "a.png")[0] == 0
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+def test_a_dry_run_prints_the_plan_and_writes_nothing(run: Run) -> None:
+    code, said, errors = run(f"{SOFTMAX} --steps 30 --batch-size 4 --dry-run {EVALUATE} --output out")
+    assert (code, errors) == (0, "")
+    _, data, steps, memory = said.splitlines()
+    assert re.fullmatch(r"data: 24 rows; SoftmaxLoss\(.*\); batches of 4, sampler random", data)
+    assert re.fullmatch(r"30 steps of \S+ s: 0:\d\d:\d\d, and evaluations", steps)
+    assert re.fullmatch(r"memory: \S+ GiB at most in these steps", memory)
+    assert not Path("out").exists()
 
 
-def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = f"{SOFTMAX} {EVALUATE} --steps 6 --batch-size 8 --evaluate-every 1 --checkpoint-every 2 --output"
-    assert run(line, tmp_path / "whole")[0] == 0
+def test_a_run_that_was_cut_off_goes_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"{SOFTMAX} {EVALUATE} --steps 6 --batch-size 8 --set training.evaluate_every=1 --set"
+    line += " training.checkpoint_every=2 --output"
+    assert run(f"{line} whole")[0] == 0
 
     real, calls = SimilarityEvaluator.__call__, []
 
-    def interrupted(self: SimilarityEvaluator, model: Any, **options: Any) -> dict[str, float]:
+    def interrupt(self: SimilarityEvaluator, model: Any, **options: Any) -> dict[str, float]:
         calls.append(model)
-        if len(calls) == 5:
+        if len(calls) in (5, 7):
             raise KeyboardInterrupt
         return real(self, model, **options)
 
-    monkeypatch.setattr(SimilarityEvaluator, "__call__", interrupted)
-    code, _, errors = run(line, tmp_path / "cut")
-    last = tmp_path / "cut" / "checkpoints" / "step-00000004"
+    monkeypatch.setattr(SimilarityEvaluator, "__call__", interrupt)
+    code, _, errors = run(f"{line} cut")
+    last = Path("cut/checkpoints/step-00000004")
     assert code == 130
-    assert errors == f"sbert: interrupted; to continue from {last}, run: sbert resume {tmp_path / 'cut'}\n"
-    assert not (tmp_path / "cut" / "final").exists()
+    assert errors == f"sbert: interrupted; to continue from {last}, run: sbert resume cut\n"
+    assert not Path("cut/final").exists()
+    remedy = "pass --resume to continue, or another --output"
+    assert run(f"{line} cut") == (2, "", f"sbert: error: {last} exists already; {remedy}\n")
 
-    code, _, errors = run(line, tmp_path / "cut")
-    assert (code, errors) == (
-        2,
-        f"sbert: error: {last} exists already; pass --resume to continue, or another --output\n",
-    )
-    code, said, errors = run(line, tmp_path / "cut", "--resume")
-    assert (code, errors) == (0, "")
-    assert "6 steps" in said
+    assert run(f"{line} cut --resume")[0] == 130  # Again, before the end.
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert main(["resume", str(tmp_path / "cut"), "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
     assert same(load(tmp_path / "cut" / "final"), load(tmp_path / "whole" / "final"))
-    # A run that is whole has nothing to do, and says the same.
-    assert run(line, tmp_path / "cut", "--resume") == (0, said, "")
+    assert log(tmp_path / "cut") == log(tmp_path / "whole")
 
 
-def test_interrupted_before_the_first_checkpoint(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(self: SimilarityEvaluator, model: Any, **options: Any) -> dict[str, float]:
+def test_interrupted_before_the_first_checkpoint(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any, **__: Any) -> dict[str, float]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(SimilarityEvaluator, "__call__", interrupted)
-    code, _, errors = run(f"{COSINE} {EVALUATE} --steps 6 --evaluate-every 1 --output", tmp_path / "out")
+    monkeypatch.setattr(SimilarityEvaluator, "__call__", interrupt)
+    code, _, errors = run(f"{COSINE} {EVALUATE} --steps 6 --set training.evaluate_every=1 --output out")
     assert code == 130
-    assert errors == "sbert: interrupted; there is no checkpoint yet; pass a lower --checkpoint-every\n"
+    assert errors == "sbert: interrupted; there is no checkpoint yet; set a lower training.checkpoint_every\n"
 
 
+def test_resume_of_what_cannot_be_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def error() -> str:
+        assert main(["resume", str(tmp_path)]) == 2
+        return capsys.readouterr().err
+
+    assert "does not exist; pass the --output of a run of sbert train" in error()
+    (tmp_path / STORED).write_text('{"data": {', encoding="utf-8")
+    assert "is damaged" in error()
+    stored = {"model": "m", "data": {"data": {"file": "-", "loss": "ranking"}}, "evaluate": {}}
+    (tmp_path / STORED).write_text(json.dumps(stored), encoding="utf-8")
+    assert "the run read standard input" in error()
+
+
+# A signal ends the step of a process that trains: no process of pytest can show that.
 @pytest.mark.slow
 def test_ctrl_c_in_a_process_of_its_own(folder: Path, tmp_path: Path) -> None:
-    line = f"{COSINE} --steps 100000 --checkpoint-every 5 --device cpu --output {tmp_path / 'out'}"
-    words = [str(folder / word[1:]) if word.startswith("@") else word for word in line.split()]
+    line = f"{COSINE} --steps 100000 --set training.checkpoint_every=5 --device cpu --output {tmp_path / 'out'}"
     with subprocess.Popen(
-        [sys.executable, "-m", "sbert", "train", *words],
+        [sys.executable, "-m", "sbert", "train", *line.replace("@", f"{folder}/").split()],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -382,88 +562,3 @@ def test_ctrl_c_in_a_process_of_its_own(folder: Path, tmp_path: Path) -> None:
     assert (child.returncode, said) == (130, "")
     assert errors == f"sbert: interrupted; to continue from {last}, run: sbert resume {tmp_path / 'out'}\n"
     assert load(last).encode("boat").shape == (16,)
-
-
-def test_help_does_without_torch() -> None:
-    code = (
-        "import sys; from sbert.cli.main import main\n"
-        "try: main(['train', '-h'])\n"
-        "finally: assert 'torch' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "MultipleNegatives" not in done.stdout
-    assert re.search(r"ranking +anchor, positive, \*negatives +none", done.stdout)
-
-
-# ------------------------------------------------------------------------------------------------------- errors
-
-PAIRS = "--model @bert --data @nli.tsv --columns a,b"
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (f"{PAIRS} --label y --loss dance", "loss='dance' is unknown"),
-        (f"{PAIRS} --loss softmax", "--loss softmax takes a class as label; name its column with --label"),
-        (f"{PAIRS} --loss kl", "--loss kl takes a list as label; name its column with --label"),
-        (f"{PAIRS} --loss ranking --label y", "ranking takes no labels; leave --label, --classes, --scale and"),
-        (f"{PAIRS} --loss ranking --drop -", "leave --label, --classes, --scale and --drop out"),
-        (f"{PAIRS} --loss triplet", "--loss triplet takes anchor, positive, negative; --columns names a, b"),
-        (f"{PAIRS},c --label y --loss softmax", "--loss softmax takes first, second; --columns names a, b, c"),
-        ("--model @bert --data @nli.tsv --columns a --loss ranking", "takes anchor, positive, *negatives"),
-        (f"{PAIRS} --label y --loss softmax --scale 0,5", "--loss softmax takes classes, and --scale makes fractions"),
-        (f"{PAIRS} --label y --loss cosine", "nli.tsv, line 2: the label 'neutral' is not a number"),
-        (f"{PAIRS} --label y --loss contrastive --classes a,b", "the label 'neutral' is not one of the classes a, b"),
-        (f"{PAIRS} --label gold --loss softmax", "no columns 'gold'; name one that occurs once, of a, b, c, y"),
-        ("--model @bert --data @sts.tsv --columns a,b --label y --loss cosine", "divide scores of 0 to 5 by 5"),
-        ("--model @bert --data @sts.tsv --columns a,b --label y --loss cosine --scale 0,4", "line 3: the label 5.0"),
-        (f"{COSINE} --scale 0", "argument --scale: '0' is not a range; pass two numbers such as 0,5"),
-        (f"{COSINE} --scale 5,0", "scale=(5.0, 0.0)"),
-        ("--model @bert --data @nli.tsv --columns a,,b --loss ranking", "'a,,b' has an empty name"),
-        ("--model @bert --data @none.tsv --columns a,b --loss ranking", "none.tsv does not exist"),
-        ("--model @none --data @nli.tsv --columns a,b --loss ranking", "none does not exist"),
-        (f"{SOFTMAX} --epochs 1 --steps 2", "epochs and steps both say how long to train"),
-        (f"{SOFTMAX} --batch-size 0", "batch_size=0 is too small; pass at least 1"),
-        (f"{SOFTMAX} --dtype float16", "dtype='float16' is unknown; pass one of 'float32'"),
-        (f"{SOFTMAX} --sampler best", "sampler='best' is unknown"),
-        (f"{SOFTMAX} --evaluate-every 5", "--evaluate-every needs data; pass a file with --evaluate"),
-        (f"{SOFTMAX} --evaluate @sts.tsv", "no columns 'sentence1'"),
-        (f"{SOFTMAX} --evaluate @sts.tsv --evaluate-columns a,b", "--evaluate-columns takes three names"),
-        (f"{SOFTMAX} --evaluate @nli.tsv --evaluate-columns a,b,y", "line 2: the label 'neutral' is not a number"),
-        (f"{SOFTMAX} --evaluate @constant.tsv --evaluate-columns a,b,y", "constant.tsv: every score is 3"),
-        ("--model @none --data @sts.tsv --columns a,d --loss ranking", "no columns 'd'"),
-        (f"{SOFTMAX.replace('@bert', '@none')} --evaluate @none.tsv", "none.tsv does not exist"),
-        (f"{SOFTMAX} --pooling median", "median"),
-        (f"{COSINE.replace('@bert', '@encoder')} --pooling mean", "has its own pooling; leave --pooling out"),
-        (f"{SOFTMAX} --max-seq-length 1000", "1000"),
-        (f"{SOFTMAX} --device abacus", "abacus"),
-        (f"{SOFTMAX} --plot curves.doc", "'curves.doc' has no file extension that matplotlib supports"),
-        (f"{SOFTMAX} --plot none/curves.png", "none/curves.png: the folder none does not exist; create it"),
-        (f"{SOFTMAX.replace('@nli.tsv', '-')} --format tsv", "standard input cannot be read twice"),
-        (f"{COSINE} --learning-rate 1e38 --steps 9", "weights are those of the previous step"),
-    ],
-)  # fmt: skip
-def test_errors_are_one_line(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, line: str, message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    code, _, errors = run(f"{line} --output out")
-    assert code == 2
-    assert errors.startswith("sbert: error: ")
-    assert errors.count("\n") == 1
-    assert message in errors
-    # What can be said before training leaves nothing behind.
-    assert "1e38" in line or list(tmp_path.iterdir()) == []
-
-
-def test_without_matplotlib_a_plot_is_refused_at_once(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    code, _, errors = run(f"{SOFTMAX} --plot a.png --output", tmp_path / "out")
-    assert (code, errors) == (
-        2,
-        'sbert: error: a plot needs matplotlib; run: pip install "sbert[plot]"\n',
-    )
-    assert not (tmp_path / "out").exists()

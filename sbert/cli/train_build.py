@@ -1,0 +1,187 @@
+"""From the settings of ``sbert train`` to a trainer: its config, data, model and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sbert.cli.train_parts import call, make_callbacks, make_evaluator, make_loss, needs, read_lists
+from sbert.cli.train_settings import Settings, check_names
+from sbert.data import read_classes, read_rows
+from sbert.storage.hub import resolve
+
+if TYPE_CHECKING:
+    from sbert.training import Trainer, TrainingConfig
+
+# Maximum number of classes to print.
+_SHOWN = 20
+
+
+def make_config(settings: Settings) -> TrainingConfig:
+    """The settings of the trainer; the default sampler of each data set is that of its loss.
+
+    Raises:
+        ValueError: If one is unknown or out of range.
+    """
+    from sbert.training import TrainingConfig
+
+    training: dict[str, Any] = settings.get("training", {})
+    defaults = {field.name: field.default for field in fields(TrainingConfig) if field.name != "output"}
+    check_names(training, defaults, "training")
+    for name, value in training.items():
+        if isinstance(defaults[name], bool) and not isinstance(value, bool):
+            raise ValueError(f"training: {name} is {value!r:.40}; write true or false")
+    # No sampler can choose the rows of a stream.
+    samplers = {
+        name: "random" if Path(table["file"]).is_dir() else needs(table["loss"]).sampler
+        for name, table in settings["data"].items()
+    }
+    sampler = samplers if len(set(samplers.values())) > 1 else next(iter(samplers.values()))
+    return TrainingConfig(**{"output": settings["output"], "sampler": sampler, **training})
+
+
+def read_data(settings: Settings, verbose: bool) -> dict[str, Any]:
+    """The rows of each data set; its columns and classes are added to its settings.
+
+    Raises:
+        OSError: If a file cannot be read.
+        ValueError: If a line is invalid, or the labels are not those that the loss takes.
+    """
+    rows = {}
+    for name, table in settings["data"].items():
+        need = needs(table["loss"])
+        if need.label != ("label" in table):
+            takes = "labels; name their column with --label" if need.label else "no labels; leave --label out"
+            raise ValueError(f"--loss {table['loss']} takes {takes}")
+        table.setdefault("columns", list(need.columns))
+        if need.classes and "classes" not in table and not Path(table["file"]).is_dir():
+            table["classes"] = _read_classes(table)
+            if verbose:
+                more = f" and {len(table['classes']) - _SHOWN} more" if len(table["classes"]) > _SHOWN else ""
+                print(f"classes: {', '.join(f'{i} {each}' for i, each in enumerate(table['classes'][:_SHOWN]))}{more}")
+        rows[name] = _read(table, table["file"])
+    return rows
+
+
+def _read_classes(table: Settings) -> list[str]:
+    if table["file"] == "-":
+        raise ValueError("standard input cannot be read twice, once for its classes; name them: --set data.classes=A,B")
+    return read_classes(table["file"], table["label"], drop=table.get("drop", ()), file_format=table.get("format"))
+
+
+def _takes_as_given(table: Settings) -> bool:
+    """Whether rows keep the label as it stands in the file: those of a folder, which is streamed, and lists."""
+    return Path(table["file"]).is_dir() or needs(table["loss"]).lists
+
+
+def _read(table: Settings, file: str) -> Any:
+    columns, label, file_format = table["columns"], table.get("label"), table.get("format")
+    options = {name: table[name] for name in ("classes", "scale", "drop") if name in table}
+    if not _takes_as_given(table):
+        return list(read_rows(file, columns, label, file_format=file_format, **options))
+    if options:
+        raise ValueError(f"{file}: its rows are taken as they stand; leave {', '.join(options)} out")
+    columns = [*columns, *([label] if label else [])]
+    if not Path(file).is_dir():
+        return read_lists(file, columns, file_format)
+    from sbert.training import ParquetRows
+
+    return ParquetRows(file, columns)
+
+
+def make_trainer(settings: Settings, rows: Mapping[str, Any], config: TrainingConfig) -> Trainer:
+    """The trainer of a run.
+
+    Raises:
+        ValueError: If the model, the data and the settings do not fit each other.
+    """
+    import torch
+
+    from sbert.encoder import SentenceEncoder
+    from sbert.training import Trainer
+
+    tables: dict[str, Settings] = settings["data"]
+    # Read before the model is loaded.
+    evaluators = {name: make_evaluator(each) for name, each in settings["evaluate"].items() if not _is_loss(each)}
+    evaluation_data = _read_evaluation_data(settings)
+    callbacks = make_callbacks(settings.get("callbacks", ()))
+    with torch.random.fork_rng(devices=[]):  # New heads, adapters and classifiers are initialized at random.
+        torch.manual_seed(config.seed)
+        model = _load(settings)
+        losses = {name: make_loss(each["loss"], model, len(each.get("classes", ()))) for name, each in tables.items()}
+    return Trainer(
+        model,
+        rows,
+        losses,
+        config,
+        evaluator=evaluators if len(settings["evaluate"]) > 1 else next(iter(evaluators.values()), None),
+        evaluation_data=evaluation_data,
+        callbacks=callbacks,
+        columns={name: table["columns"] for name, table in tables.items()},
+        label={name: each["label"] for name, each in tables.items() if "label" in each and _takes_as_given(each)},
+        guide=SentenceEncoder(settings["guide"], device=model.device) if "guide" in settings else None,
+    )
+
+
+def _is_loss(evaluate: Settings) -> bool:
+    """Whether an evaluator is the loss of its rows."""
+    return evaluate.get("with") == "loss"
+
+
+def _read_evaluation_data(settings: Settings) -> Any:
+    """The rows whose loss is a score: those of an evaluator are for the data set of its name, or for the only one."""
+    data, rows = settings["data"], {}
+    for name, table in settings["evaluate"].items():
+        if _is_loss(table):
+            own = next(iter(data)) if len(data) == 1 else name
+            check_names([own], data, "evaluate.with loss: the data set")
+            rows[own] = _read(data[own], table["file"])
+    return rows.get("data", rows) or None
+
+
+def _load(settings: Settings) -> Any:
+    """The model that the losses take."""
+    given = settings["model"]
+    kinds = {needs(table["loss"]).scores for table in settings["data"].values()}
+    if len(kinds) > 1:
+        raise ValueError("some of the losses are for encoders, others for cross-encoders; train two models")
+    model = _load_cross_encoder(given, settings["data"]) if True in kinds else _load_encoder(given)
+    if "max_seq_length" in given:
+        model.max_seq_length = given["max_seq_length"]
+    return model
+
+
+def _load_encoder(given: Settings) -> Any:
+    from sbert.encoder import SentenceEncoder
+    from sbert.inputs.extras import needed
+    from sbert.modules import Pooling, Transformer
+
+    modules: list[Any] = [given["name"]]
+    if "pooling" in given:
+        folder = resolve(given["name"], organisation="sentence-transformers")
+        if (folder / "modules.json").exists():
+            raise ValueError(f"{given['name']} has its own pooling; leave model.pooling out")
+        modules = [Transformer(folder), Pooling(given["pooling"])]
+    model = SentenceEncoder(*modules, device=given.get("device"), dtype="float32")
+    if "lora" in given:
+        with needed("model.lora", "peft", "adapters"):
+            from peft import LoraConfig
+        model[0].auto_model.add_adapter(call(LoraConfig, **given["lora"]))
+    return model
+
+
+def _load_cross_encoder(given: Settings, tables: Mapping[str, Settings]) -> Any:
+    from sbert.cross_encoder import CrossEncoder
+
+    if wrong := [name for name in ("pooling", "lora") if name in given]:
+        raise ValueError(f"model.{wrong[0]} is for encoders, and the loss is for cross-encoders; leave it out")
+    classes = [table.get("classes") for table in tables.values()]
+    if any(each != classes[0] for each in classes):
+        raise ValueError("a cross-encoder has one head: the data sets must have the same classes; set data.classes")
+    names = dict(enumerate(classes[0] or ()))
+    model = CrossEncoder(given["name"], len(names) or None, device=given.get("device"), dtype="float32")
+    if names:  # Saved with the model.
+        model.auto_model.config.update({"id2label": names, "label2id": {name: i for i, name in names.items()}})
+    return model

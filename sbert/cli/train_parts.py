@@ -1,0 +1,194 @@
+"""What ``sbert train`` makes from names and parameters: losses, evaluators and callbacks."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Sequence
+from types import MethodType, ModuleType
+from typing import Any, NamedTuple
+
+from sbert.cli.train_settings import Settings, check_names
+from sbert.data import read_retrieval, read_rows
+from sbert.data.records import read_records
+
+# Names beside those of the classes.
+_SHORT = {
+    "bce": "BinaryCrossEntropyLoss",
+    "cosine": "CosineSimilarityLoss",
+    "kl": "DistillKLDivLoss",
+    "pairs": "PairClassificationEvaluator",
+    "ranking": "MultipleNegativesRankingLoss",
+    "sum": "WeightedSum",
+}
+_SAMPLERS = {"MultipleNegativesRankingLoss": "no_duplicates", "MegaBatchMarginLoss": "no_duplicates"}
+# The columns of the files of evaluators.
+_COLUMNS = {
+    "SimilarityEvaluator": ("sentence1", "sentence2", "score"),
+    "PairClassificationEvaluator": ("sentence1", "sentence2", "label"),
+    "TripletEvaluator": ("anchor", "positive", "negative"),
+    "TranslationEvaluator": ("source", "target"),
+    "RerankingEvaluator": ("query", "positive", "negative"),
+    "MSEEvaluator": ("source", "target"),
+}
+
+
+def find(part: Any, module: ModuleType, what: str) -> tuple[Any, dict[str, Any]]:
+    """A class of a module and its parameters, from a name or a table with ``name``.
+
+    A name is that of the class, in any case, with hyphens, and without Loss, Evaluator or Suite at its end.
+
+    Raises:
+        ValueError: If there is no name, or it is unknown; the message has the nearest known one.
+
+    Example:
+        >>> from sbert import training
+        >>> find({"name": "early-stopping", "patience": 2}, training, "callbacks")
+        (<class 'sbert.training.callbacks.EarlyStopping'>, {'patience': 2})
+    """
+    table = {"name": part} if isinstance(part, str) else part
+    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+        raise ValueError(f"{what} is {part!r:.40}; write a name, or a table with a name and parameters")
+    classes = [name for name in module.__all__ if inspect.isclass(getattr(module, name))]
+    known = {_key(name): name for name in classes} | {key: name for key, name in _SHORT.items() if name in classes}
+    check_names([_key(table["name"])], known, what)
+    return getattr(module, known[_key(table["name"])]), {key: value for key, value in table.items() if key != "name"}
+
+
+def _key(name: str) -> str:
+    return re.sub("[-_]|(loss|evaluator|suite)$", "", name.lower())
+
+
+def call(function: Callable[..., Any], *values: Any, **parameters: Any) -> Any:
+    """Call a class with parameters of the user.
+
+    Raises:
+        ValueError: If a parameter is unknown; the message names the nearest known one.
+
+    Example:
+        >>> from sbert.training import EarlyStopping
+        >>> call(EarlyStopping, patient=1)
+        Traceback (most recent call last):
+        ValueError: EarlyStopping: patient is unknown; did you mean patience?
+    """
+    known = inspect.signature(function).parameters
+    if not any(each.kind is each.VAR_KEYWORD for each in known.values()):
+        check_names(parameters, known, function.__name__)
+    return function(*values, **parameters)
+
+
+# --------------------------------------------------------------------------------------------------------- losses
+
+
+class Needs(NamedTuple):
+    """What a loss needs: columns, a label, classes, a sampler; scores of a cross-encoder, and those of lists."""
+
+    columns: tuple[str, ...]
+    label: bool
+    classes: bool
+    sampler: str
+    scores: bool
+    lists: bool
+
+
+def needs(loss: Any) -> Needs:
+    """What a loss needs, by the signature of its class; a loss of losses needs what the first with a label needs.
+
+    Raises:
+        ValueError: If it is unknown.
+
+    Example:
+        >>> needs({"name": "matryoshka", "loss": "cosent", "dims": [8]}).columns
+        ('first', 'second')
+    """
+    from sbert import losses
+    from sbert.losses.signature import Signature
+
+    kind, parameters = find(loss, losses, "loss")
+    if inner := [parameters["loss"]] if "loss" in parameters else [each for each, _ in parameters.get("pairs", ())]:
+        return max(map(needs, inner), key=lambda need: need.label)
+    signature = Signature.of(MethodType(kind.forward, kind))
+    lists, scores = signature.more == "scores", "scores" in (*signature.columns, signature.more)
+    columns = signature.of_pairs().columns if scores else signature.columns
+    classes = getattr(kind, "labels_are_classes", False)
+    sampler = "group_by_label" if classes and len(columns) == 1 else _SAMPLERS.get(kind.__name__, "random")
+    return Needs(columns, signature.needs_labels, classes, sampler, scores, lists)
+
+
+def make_loss(loss: Any, model: Any, classes: int) -> Any:
+    """The loss; a classifier gets its size from the model and the number of classes.
+
+    Raises:
+        ValueError: If a parameter is unknown.
+    """
+    from sbert import losses
+    from sbert.pipeline.encode import output_dims
+
+    kind, parameters = find(loss, losses, "loss")
+    pairs = [(make_loss(each, model, classes), weight) for each, weight in parameters.pop("pairs", ())]
+    if "loss" in parameters:
+        parameters["loss"] = make_loss(parameters["loss"], model, classes)
+    if kind in (losses.SoftmaxLoss, losses.CrossEntropyLoss):
+        parameters.setdefault("classes", classes)
+    if kind is losses.SoftmaxLoss:
+        parameters.setdefault("dim", output_dims(model, model.device)[-1])
+    if kind is losses.SquaredErrorLoss:
+        parameters.setdefault("activation", model.activation)
+    return call(kind, *pairs, **parameters)
+
+
+# ---------------------------------------------------------------------------------------- evaluators and callbacks
+
+
+def make_evaluator(table: Settings) -> Any:
+    """The evaluator of a table of settings.
+
+    Raises:
+        ValueError: If its file, its columns or a parameter are wrong; the message names the file.
+    """
+    from sbert import SentenceEncoder, evaluation
+
+    kind, parameters = find(table.get("with", "similarity"), evaluation, "evaluate.with")
+    file, known = table["file"], _COLUMNS.get(kind.__name__, ())
+    columns = table.get("columns", known)
+    if len(columns) != len(known):
+        raise ValueError(f"evaluate.columns: {kind.__name__} takes {', '.join(known) or 'none'}; it is {columns}")
+    for model in {"teacher", "retriever"} & parameters.keys():
+        parameters[model] = SentenceEncoder(parameters[model])
+    values = _values(kind.__name__, file, columns)
+    if kind is evaluation.MSEEvaluator:  # The teacher stands between the two columns.
+        parameters["target"] = values.pop()
+    return call(kind, *values, **parameters)
+
+
+def _values(name: str, file: str, columns: Sequence[str]) -> list[Any]:
+    """What the evaluator measures: a list for each column, or as it takes them."""
+    if name == "RetrievalEvaluator":
+        return list(read_retrieval(file))
+    if name == "RerankingEvaluator":
+        # What a retriever found, where the third column is called so.
+        keys = ("query", "positive", "documents" if columns[2] == "documents" else "negative")
+        return [[dict(zip(keys, row.values(), strict=True)) for row in read_lists(file, columns)]]
+    if not columns:
+        return [file]
+    label = columns[2] if columns[2:] and name != "TripletEvaluator" else None
+    texts = list(columns[:2] if label else columns)
+    rows = list(read_rows(file, texts, label))
+    return [[row[column] for row in rows] for column in [*texts, *(["label"] if label else [])]]
+
+
+def read_lists(file: str, columns: Sequence[str], file_format: str | None = None) -> list[dict[str, Any]]:
+    """Rows of a file whose values may be lists of texts or of numbers."""
+    return [{name: row[name] for name in columns} for _, row in read_records(file, columns, file_format)]
+
+
+def make_callbacks(parts: Iterable[Any]) -> list[Any]:
+    """The callbacks.
+
+    Raises:
+        ValueError: If a name or a parameter is unknown.
+    """
+    from sbert import training
+
+    given = [find(part, training, "callbacks") for part in parts]
+    return [call(kind, **parameters) for kind, parameters in given]

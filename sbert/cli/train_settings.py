@@ -1,0 +1,152 @@
+"""The settings of ``sbert train``: a file, and over it flags and ``--set``; checked, and stored with the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sbert.inputs.arguments import nearest_argument
+
+# The settings of a run: a table for each section. "data" and "evaluate" hold one by the name of each data set.
+Settings = dict[str, Any]
+STORED = "train.json"
+Types = Mapping[str, type | tuple[type, ...]]
+_NAMED = (str, dict)  # A name, or a table with a name and parameters.
+_SECTIONS: Types = {"model": _NAMED, "output": str, "data": dict, "training": dict, "evaluate": dict}
+_SECTIONS = {**_SECTIONS, "callbacks": list, "guide": str}
+_MODEL: Types = {"name": str, "pooling": str, "max_seq_length": int, "lora": dict, "device": str}
+_DATA: Types = {"file": str, "columns": list, "label": str, "loss": _NAMED, "classes": list, "drop": list}
+_DATA = {**_DATA, "scale": list, "format": str}
+_EVALUATE: Types = {"file": str, "with": _NAMED, "columns": list}
+# The sections with tables by name: what these hold, what they must have, and the name of a single one.
+_BY_NAME = {"data": (_DATA, ("file", "loss"), "data"), "evaluate": (_EVALUATE, ("file",), "evaluation")}
+_ARTICLES = {
+    str: "a text",
+    int: "a whole number",
+    list: "a list",
+    dict: "a table",
+    _NAMED: "a name, or a table with name",
+}
+
+
+def gather(config: str | None, over: Iterable[tuple[str, Any]]) -> Settings:
+    """The settings of a run.
+
+    Args:
+        config: A TOML or JSON file.
+        over: What counts more than the file: dotted names, such as ``training.epochs``, and values. A value of all
+            data sets, such as ``data.label``, replaces that of each.
+
+    Raises:
+        ImportError: If the file is TOML, and Python is older than 3.11.
+        ValueError: If a setting is missing, unknown or of another type; the message names it and the nearest known one.
+
+    Example:
+        >>> gather(None, [("model", "m"), ("output", "o"), ("data.file", "a.tsv"), ("data.loss", "ranking")])["data"]
+        {'data': {'file': 'a.tsv', 'loss': 'ranking'}}
+    """
+    settings = {} if config is None else _read(config)
+    for path, value in over:
+        _put(settings, path, value)
+    where = config or "settings"
+    settings = _check(settings, _SECTIONS, where, ("model", "output", "data"))
+    model = settings["model"]
+    model = {"name": model} if isinstance(model, str) else model
+    settings["model"] = _check(model, _MODEL, f"{where}: model", ("name",))
+    for section in _BY_NAME:
+        settings[section] = _by_name(settings.get(section, {}), section, where)
+    return settings
+
+
+def parse_set(text: str) -> tuple[str, Any]:
+    """The name and the value of ``--set NAME=VALUE``: a value of JSON, or a text.
+
+    Raises:
+        ValueError: If there is no ``=``.
+
+    Example:
+        >>> parse_set("training.warmup=0.2"), parse_set("model.pooling=cls")
+        (('training.warmup', 0.2), ('model.pooling', 'cls'))
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ValueError(f"--set {text!r} is not of the form NAME=VALUE, such as training.warmup=0.2")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
+    """Raise a ValueError for the first name that is not known; the message has the nearest known one."""
+    known = list(known)
+    for name in given:
+        if name not in known:
+            nearest = nearest_argument(name, known)
+            meant = f"did you mean {nearest}?" if nearest else f"the known ones are {', '.join(known)}"
+            raise ValueError(f"{where}: {name} is unknown; {meant}")
+
+
+def _read(path: str) -> Settings:
+    """The settings of a file."""
+    text, is_json = Path(path).read_text(encoding="utf-8"), path.endswith(".json")
+    try:
+        settings = json.loads(text) if is_json else _parse_toml(text, path)
+    except ValueError as error:
+        raise ValueError(f"{path} is not valid {'JSON' if is_json else 'TOML'}: {error}") from error
+    if not isinstance(settings, dict):
+        raise ValueError(f"{path} holds no table of settings")
+    return settings
+
+
+def _parse_toml(text: str, path: str) -> Any:
+    try:
+        from tomllib import loads  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise ImportError(f"{path} is TOML, which Python reads from 3.11 on; write it as .json") from error
+    return loads(text)
+
+
+def _put(settings: Settings, path: str, value: Any) -> None:
+    """Put a value where a dotted name says; a text on the way becomes the name of a table."""
+    *parents, last = path.split(".")
+    table = settings
+    for parent in parents:
+        inner = table.get(parent, {})
+        table[parent] = inner = {"name": inner} if isinstance(inner, str) else inner
+        if not isinstance(inner, dict):
+            raise ValueError(f"--set {path}: {parent} is {inner!r:.40}, not a table; set it as a whole")
+        table = inner
+    types = _BY_NAME[parents[0]][0] if len(parents) == 1 and parents[0] in _BY_NAME else {}
+    for name, each in table.items() if last in types else ():
+        if name not in types and isinstance(each, dict):
+            each.pop(last, None)
+    table[last] = value
+
+
+def _by_name(given: Settings, section: str, where: str) -> dict[str, Settings]:
+    """The tables of a section by name; what stands in the section itself is for each that does not have it."""
+    types, required, single = _BY_NAME[section]
+    shared = {name: value for name, value in given.items() if name in types}
+    tables = {name: value for name, value in given.items() if name not in types}
+    check_names([name for name, value in tables.items() if not isinstance(value, dict)], types, f"{where}: {section}")
+    if shared and not tables:
+        tables = {single: {}}
+    named = {name: (f"{where}: {section}.{name}", {**shared, **table}) for name, table in tables.items()}
+    return {name: _check(table, types, place, required) for name, (place, table) in named.items()}
+
+
+def _check(given: Settings, types: Types, where: str, required: Iterable[str]) -> Settings:
+    """The settings of a table; a text in the place of a list is divided at its commas."""
+    check_names(given, types, where)
+    if missing := [name for name in required if name not in given]:
+        raise ValueError(f"{where}: {missing[0]} is missing; name it by its flag, --set, or in a file for --config")
+    checked = dict(given)
+    for name, value in given.items():
+        if types[name] is list and isinstance(value, str):
+            checked[name] = [part.strip() for part in value.split(",")]
+        elif not isinstance(value, types[name]) or isinstance(value, bool):
+            raise ValueError(f"{where}: {name} is {value!r:.40}; write {_ARTICLES[types[name]]}")
+    return checked

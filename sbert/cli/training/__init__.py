@@ -1,1 +1,0 @@
-"""The rooms of ``sbert train``: its settings from flags and files, and what is built from them."""
