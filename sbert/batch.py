@@ -173,17 +173,18 @@ class Ragged:
         facts: dict[str, Any] = {"groups": self.groups, "text_size": self.text_size}
         if torch.device(device).type not in _STREAMS or self.offsets.device.type != "cpu" or self.values.ndim > 1:
             moved = {name: move(tensor, device) for name, tensor in tensors.items()}
-            return _known(replace(self, **moved), **facts)
+            return self._replace(moved | facts)
         computed = {name: getattr(self, name) for name in ("offsets_int32", "position_of_token")}
         moved = dict(move_together(tensors | computed, device))
         facts.update({name: moved.pop(name) for name in computed})
-        return _known(replace(self, **moved), **facts)
+        return self._replace(moved | facts)
 
-
-def _known(rows: AnyRagged, **facts: object) -> AnyRagged:
-    """The rows, with cached properties that are known already."""
-    rows.__dict__.update(facts)
-    return rows
+    def _replace(self: AnyRagged, values: Mapping[str, Any]) -> AnyRagged:
+        """The same rows with other tensors, and cached properties that are known already."""
+        names = {field.name for field in fields(self)}
+        rows = replace(self, **{name: value for name, value in values.items() if name in names})
+        vars(rows).update(values)
+        return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,8 +231,11 @@ class TokenBatch(Ragged):
 
     def embeddings(self, values: Tensor) -> TokenEmbeddings:
         """Combine token vectors, (tokens, dim), with the row structure of this batch."""
-        made = TokenEmbeddings(values, self.offsets, self.longest, self.prompt_tokens)
-        return _known(made, **{name: value for name, value in vars(self).items() if name in _OF_ROWS})
+        tokens, known = TokenEmbeddings(values, self.offsets, self.longest, self.prompt_tokens), vars(self)
+        for name in _OF_ROWS:
+            if name in known:
+                vars(tokens)[name] = known[name]
+        return tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,6 +264,6 @@ class TokenEmbeddings(Ragged):
         offsets = torch.zeros_like(self.offsets)
         torch.cumsum(self.lengths - self.prompt_tokens, 0, out=offsets[1:])
         moved = self.offsets[:-1] + self.prompt_tokens - offsets[:-1]  # (rows,)
-        places = torch.arange(tokens, device=offsets.device)
-        places = places + moved.repeat_interleave(offsets.diff(), output_size=tokens)  # (tokens,)
-        return TokenEmbeddings(self.values[places], offsets, longest, skipped=self.prompt_tokens)
+        positions = torch.arange(tokens, device=offsets.device)
+        positions = positions + moved.repeat_interleave(offsets.diff(), output_size=tokens)  # (tokens,)
+        return TokenEmbeddings(self.values[positions], offsets, longest, skipped=self.prompt_tokens)

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert import saving
-from sbert.backends.hooks import first_weight, tree
+from sbert.backends.hooks import first_weight
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, warn, with_aliases
@@ -41,13 +40,6 @@ if TYPE_CHECKING:  # What few calls need is imported by them: importing this mus
     from sbert.pipeline.pool.processes import Processes
 
 
-def _is_on(model: nn.Module, device: torch.device) -> bool:
-    """Whether a model has weights or buffers, and all of them are on a device: ``to`` takes far longer to find out."""
-    exact = torch.empty(0, device=device).device  # With its number, if it is the current one.
-    places = list(map(attrgetter("device"), tree(model).tensors(buffers=True)))
-    return bool(places) and places.count(exact) == len(places)
-
-
 def _write(
     job: Encoding, sentences: Any, reporting: Callable[[int | None], Report], out: Any, resume: bool, shard: Any
 ) -> Encoded:
@@ -60,6 +52,16 @@ def _write(
         total = rows_of_shard(total, check_shard(shard))
     with reporting(total) as report:
         return cast("Encoded", write(job, sentences, out, report, resume, shard))
+
+
+def _check_token_embeddings(output_value: str | None, changed: object) -> None:
+    if output_value is not None:
+        check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
+    if output_value is not None and changed:
+        raise ValueError(
+            "output_value='token_embeddings' returns the vectors of tokens as the model computes them; leave out"
+            " precision=, normalize_embeddings= and truncate_dim="
+        )
 
 
 def _token_embeddings(job: Encoding, texts: Any, report: Report, single: bool, with_sentences: bool) -> Any:
@@ -352,20 +354,15 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
             >>> model.encode(["One.", "Two."], normalize_embeddings=True, truncate_dim=64).shape
             (2, 64)
         """
-        if output_value is not None:
-            check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
-        changed = precision != "float32" or normalize_embeddings or truncate_dim is not None
-        if output_value == "token_embeddings" and changed:
-            raise ValueError(
-                "output_value='token_embeddings' returns the vectors of tokens as the model computes them; leave out"
-                " precision=, normalize_embeddings= and truncate_dim="
-            )
+        if output_value != "sentence_embedding":
+            _check_token_embeddings(output_value, precision != "float32" or normalize_embeddings or truncate_dim)
         workers_of_call: Any = nullcontext(pool)
         if isinstance(device, (list, tuple)):
             workers_of_call = self.pool(device)
-        elif device is not None and not _is_on(self, one := check_device(device)):
-            self.to(one)
-        leave_float16(self, self.device)
+        elif device is not None and torch.empty(0, device=check_device(device)).device != self.device:
+            self.to(check_device(device))
+        if self.dtype == torch.float16:
+            leave_float16(self, self.device)
         as_array = convert_to_numpy and not convert_to_tensor and output_value is not None
         settings: dict[str, Any] = {
             "truncate_dim": self.truncate_dim if truncate_dim is None else truncate_dim,

@@ -68,15 +68,15 @@ def _similarity(compute: Callable[[Tensor, Tensor], Tensor]) -> Similarity:
     return cast(Similarity, known_arguments(similarity))
 
 
-def _range(dtype: torch.dtype) -> tuple[float, float]:
-    """The magnitudes between which squares of values, and their sums, neither overflow nor lose digits."""
-    limits = torch.finfo(dtype)
-    return limits.tiny**0.4, limits.max**0.4
+# The magnitudes between which squares of values, and their sums, neither overflow nor lose digits.
+_RANGES = {
+    dtype: (torch.finfo(dtype).tiny ** 0.4, torch.finfo(dtype).max ** 0.4) for dtype in (torch.float32, torch.float64)
+}
 
 
 def _squares_exactly(magnitude: Tensor) -> Tensor:
     """Whether magnitudes are in that range, or 0."""
-    least, most = _range(magnitude.dtype)
+    least, most = _RANGES[magnitude.dtype]
     exact: Tensor = ((magnitude >= least) & (magnitude <= most)) | (magnitude == 0)
     return exact
 
@@ -103,7 +103,7 @@ def in_range(vectors: Tensor) -> Tensor:
     magnitude = vectors.detach().abs().amax(1, keepdim=True)  # (rows, 1)
     if _values_can_be_read(vectors):
         least, most = magnitude.aminmax()
-        low, high = _range(vectors.dtype)
+        low, high = _RANGES[vectors.dtype]
         if low <= least.item() and most.item() <= high:
             return vectors
     return vectors / torch.where(_squares_exactly(magnitude), 1, magnitude)
@@ -125,7 +125,7 @@ def directions(vectors: Tensor) -> Tensor:
     if _values_can_be_read(vectors):
         # In these bounds, so is the largest magnitude of each row, and nothing is rescaled.
         least, most = lengths.detach().aminmax() if len(vectors) > 1 else (lengths.detach(),) * 2
-        low, high = _range(vectors.dtype)
+        low, high = _RANGES[vectors.dtype]
         if low * vectors.shape[1] <= least.item() and most.item() <= high:
             return vectors / lengths
     scaled = in_range(vectors)

@@ -8,25 +8,21 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from sbert.backends.triton.pooling import means
 from sbert.batch import TokenEmbeddings
-from sbert.functional import accumulation_dtype, is_traced, segment_sum
+from sbert.functional import accumulation_dtype, segment_sum
 from sbert.inputs.arguments import known_arguments
 from sbert.modules.registry import check_free
 
 Function = TypeVar("Function", bound=Callable[[TokenEmbeddings], Tensor])
 
 
-def _lengths(tokens: TokenEmbeddings) -> Tensor | int:
-    """(rows, 1), at least 1, so that an empty row gives zeros and not NaN; one number for one row."""
-    if tokens.rows == 1 and not tokens.offsets.is_cuda and not is_traced():
-        return max(1, len(tokens.values))
+def _lengths(tokens: TokenEmbeddings) -> Tensor:
+    """(rows, 1), at least 1, so that an empty row gives zeros and not NaN."""
     return tokens.lengths.clamp(min=1)[:, None].to(accumulation_dtype(tokens.values.dtype))
 
 
 def _mean(tokens: TokenEmbeddings) -> Tensor:
-    found = means(tokens)
-    return segment_sum(tokens.values, tokens.offsets) / _lengths(tokens) if found is None else found
+    return segment_sum(tokens.values, tokens.offsets) / _lengths(tokens)
 
 
 def _mean_sqrt_len(tokens: TokenEmbeddings) -> Tensor:
@@ -158,9 +154,8 @@ class Pooling(nn.Module):
     def forward(self, tokens: TokenEmbeddings) -> Tensor:
         if not self.include_prompt:
             tokens = tokens.without_prompt()
-        pooled = [POOLINGS[mode](tokens) for mode in self.modes]
         dtype = accumulation_dtype(tokens.values.dtype)
-        pooled = [vectors.to(dtype) for vectors in pooled]
+        pooled = [POOLINGS[mode](tokens).to(dtype) for mode in self.modes]
         return pooled[0] if len(pooled) == 1 else torch.cat(pooled, dim=1)  # (rows, modes * dim)
 
     def extra_repr(self) -> str:

@@ -89,25 +89,20 @@ class RustTokenizer:
             ValueError: If the tokenizer fails at one of them. The message shows it.
         """
         try:
-            return self._encode(inputs, located)
-        except (TypeError, UnicodeError):
-            clean = partial(without_lone_surrogates, keep_length=located)
-            return self._encode(
-                [clean(x) if isinstance(x, str) else (clean(x[0]), clean(x[1])) for x in inputs], located
-            )
-
-    def _encode(self, inputs: Sequence[str | Pair], located: bool) -> list[tokenizers.Encoding]:
-        encode = self._tokenizer.encode_batch if located else self._tokenizer.encode_batch_fast
-        try:
+            encode = self._tokenizer.encode_batch if located else self._tokenizer.encode_batch_fast
             encodings: list[tokenizers.Encoding] = encode(inputs, add_special_tokens=self._add_special_tokens)
             return encodings
         except (TypeError, UnicodeError):
-            raise
+            clean = partial(without_lone_surrogates, keep_length=located)
+            cleaned = [clean(x) if isinstance(x, str) else (clean(x[0]), clean(x[1])) for x in inputs]
+            if cleaned == list(inputs):
+                raise
+            return self.encode(cleaned, located)
         except BaseException as error:
             if not is_failure(error):
                 raise
             for each in inputs if len(inputs) > 1 else []:
-                self._encode([each], located)  # The error names the text that fails.
+                self.encode([each], located)  # The error names the text that fails.
             raise ValueError(
                 f"the tokenizer fails at {inputs[0]!r:.40} ({one_line(error)});"
                 " its tokenizer.json is damaged or incomplete, so use another copy"

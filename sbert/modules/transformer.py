@@ -151,7 +151,7 @@ class Transformer(nn.Module):
     @property
     def vocab_size(self) -> int | None:
         """Number of tokens in the embedding table; None without a table."""
-        return limits.vocab_size(self.network)
+        return limits.vocab_size(self._modules["auto_model"])
 
     @property
     def padding_reason(self) -> str | None:
@@ -223,19 +223,20 @@ class Transformer(nn.Module):
 
     def _fast(self) -> FastTokenizer:
         """A private copy of the tokenizer, copied again after the tokenizer was replaced or extended."""
-        made = self._copy
-        if made is None or made[0] is not self._tokenizer or made[1] != len(self._tokenizer):
-            copy = FastTokenizer(self._tokenizer.backend_tokenizer, self.lower_case)
-            made = self._copy = (self._tokenizer, len(self._tokenizer), copy)
-        return made[2]
+        given, copied = self._tokenizer, self._copy
+        size = 0 if isinstance(given, PlainTokenizer) else len(given)  # That one cannot be extended.
+        if copied is None or copied[0] is not given or copied[1] != size:
+            copied = self._copy = (given, size, FastTokenizer(given.backend_tokenizer, self.lower_case))
+        return copied[2]
 
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:
-        if len(batch.ids) == 0:
-            return batch.embeddings(torch.zeros(0, self.dim, dtype=self.network.dtype, device=batch.ids.device))
+        network: Any = self._modules["auto_model"]
+        if len(batch.values) == 0:
+            return batch.embeddings(torch.zeros(0, self.dim, dtype=network.dtype, device=batch.values.device))
         learns = self.training or torch.is_grad_enabled()
-        if isinstance(self.network, BertModel) and (learns or watched(self.network)):
-            self.materialize()
-        return batch.embeddings(backends.forward(self.network, batch))
+        if isinstance(network, BertModel) and (learns or watched(network)):
+            network = self.materialize()
+        return batch.embeddings(backends.forward(network, batch))
 
     def extra_repr(self) -> str:
         return f"max_seq_length={self.max_seq_length}, lower_case={self.lower_case}"

@@ -212,7 +212,9 @@ class Encoding:
 
     def finish(self, output: Tensor) -> Tensor:
         """Rows of the result from an output of the model: truncated and normalized. Shape: (rows, dim)."""
-        vectors = truncate(output.float(), self.truncate_dim)
+        vectors = output.float()
+        if self.truncate_dim is not None:
+            vectors = truncate(vectors, self.truncate_dim)
         return directions(vectors) if self.normalize else vectors
 
     # ------------------------------------------------------------------------------------------------- batches

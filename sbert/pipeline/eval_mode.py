@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from sbert.backends.hooks import walk
-from sbert.storage.processes import Lock, in_child
+from sbert.storage.processes import in_child
 
-_lock, _is_training = Lock(), attrgetter("training")
+_lock, _is_training = threading.RLock(), attrgetter("training")
 # For each model: the threads of the running calls, and the modules that were in training mode before the first.
 _calls: WeakKeyDictionary[nn.Module, tuple[list[int], list[nn.Module]]] = WeakKeyDictionary()
 
@@ -61,7 +61,9 @@ def _resume(model: nn.Module) -> None:
 
 
 def _forget_others() -> None:
-    """In a forked child, end the calls of threads that do not exist there."""
+    """In a forked child, end the calls of threads that do not exist there, one of which may have held the lock."""
+    global _lock
+    _lock = threading.RLock()
     for model, (threads, _) in list(_calls.items()):
         threads[:] = [thread for thread in threads if thread == threading.get_ident()]
         _resume(model)

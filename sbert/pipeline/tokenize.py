@@ -120,10 +120,10 @@ def tokenize(reader: ReadsText, texts: Sequence[str], prompt: str = "", max_leng
         rows = tokenize_prefixes(reader, read, limit)
     unknown, known = count_unknown(reader, read, rows, prompt_tokens)
     truncated = np.zeros(len(rows), bool)
-    if limit is not None and (too_long := [row for row, ids in enumerate(rows) if len(ids) > limit]):
-        truncated[too_long] = True
-        for row in too_long:
-            rows[row] = _truncated(rows[row], limit, reader)
+    if limit is not None and len(max(rows, key=len, default=[])) > limit:
+        truncated[:] = np.fromiter(map(len, rows), np.int64, len(rows)) > limit
+        for row in np.flatnonzero(truncated):
+            rows[row] = _truncate(rows[row], limit, reader)
     ids, offsets = _flat(rows)
     size = getattr(reader, "vocab_size", None)
     if size is not None and ids.max(initial=0) >= size:
@@ -186,7 +186,7 @@ def count_unknown(
     return unknown, tokens - unknown
 
 
-def _truncated(row: list[int], limit: int, reader: ReadsText) -> list[int]:
+def _truncate(row: list[int], limit: int, reader: ReadsText) -> list[int]:
     """The row with its special tokens and as many of its other tokens as the limit allows."""
     leading, trailing = reader.special_tokens
     if getattr(reader, "truncation_side", "right") == "left":
