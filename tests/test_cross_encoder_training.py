@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.distributed.ranks import leave
 from sbert.losses import BinaryCrossEntropyLoss, CrossEntropyLoss, SquaredErrorLoss
-from sbert.training import Ranks, Rows, Signature, TrainingBatch, backward
+from sbert.training import GradientBuckets, Ranks, Rows, Signature, TrainingBatch, backward
 from tests import small
 from tests.pairs import PAIRS, folder, rows
 
@@ -119,14 +119,14 @@ def squares(scores: Tensor, labels: Tensor) -> Tensor:
 
 def test_rows_of_pairs() -> None:
     made = Rows([("a", "b", 0.5), ("a", "c", 1.0)], squares, pairs=True)
-    assert (made.texts(1), made.inputs(1)) == (("a", "c"), (("a", "c"),))
+    assert (made.texts(1), made.head.inputs(1)) == (("a", "c"), (("a", "c"),))
     assert made.labels is not None
     assert made.labels.tolist() == [0.5, 1.0]
-    assert Rows([("a", "b", 0.5)], lambda first, second, labels: 0).inputs(0) == ("a", "b")  # type: ignore[arg-type,return-value]
+    assert Rows([("a", "b", 0.5)], lambda first, second, labels: 0).head.inputs(0) == ("a", "b")  # type: ignore[arg-type,return-value]
     listed = [{"score": 0.5, "second": "b", "first": "a"}, {"score": 1.0, "second": "d", "first": "c"}]
-    assert Rows(listed, squares, pairs=True).inputs(1) == (("c", "d"),)
+    assert Rows(listed, squares, pairs=True).head.inputs(1) == (("c", "d"),)
     named = [{"question": "a", "gold": 0.5, "answer": "b"}]
-    assert Rows(named, squares, ["answer", "question"], "gold", pairs=True).inputs(0) == (("b", "a"),)
+    assert Rows(named, squares, ["answer", "question"], "gold", pairs=True).head.inputs(0) == (("b", "a"),)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def gradients(
         assert len(batch.tokens.lengths) == (len(set(PAIRS)) if deduplicate else len(units))
     torch.manual_seed(5)
     value = backward(model, squares, batch, cached=cached, **options)
-    ranks.reduce(model.parameters(), mean=False)
+    GradientBuckets(model.parameters(), ranks).finish(mean=False)
     return [value, *(p.grad for p in model.parameters() if p.grad is not None)]
 
 

@@ -25,8 +25,7 @@ from sbert.losses import (
     ScoreMarginMSELoss,
     WeightedSum,
 )
-from sbert.training import Ranks, Signature, TrainingBatch, backward
-from sbert.training.list_rows import ListRows
+from sbert.training import GradientBuckets, Ranks, Rows, Signature, TrainingBatch, backward
 from tests.pairs import folder
 from tests.training.test_callbacks import Kill, in_child
 
@@ -82,20 +81,20 @@ def fitted(path: Path, data: Any, loss: Any, **options: Any) -> tuple[Tensor, li
 
 
 def test_rows_of_lists() -> None:
-    made = ListRows([("q", ["a", "b"], [2, 0.5]), ("p", ["c"], [1])], ListNetLoss(), pairs=True)
-    assert (made.texts(0), made.inputs(0)) == (("q", "a", "b"), (("q", "a"), ("q", "b")))
-    assert (made.inputs(1), made.cells(0)) == ((("p", "c"),), ("q", "a / b", "2, 0.5"))
+    made = Rows([("q", ["a", "b"], [2, 0.5]), ("p", ["c"], [1])], ListNetLoss(), pairs=True)
+    assert (made.texts(0), made.head.inputs(0)) == (("q", "a", "b"), (("q", "a"), ("q", "b")))
+    assert (made.head.inputs(1), made.head.cells(0)) == ((("p", "c"),), ("q", "a / b", "2, 0.5"))
     assert made.labels is not None
     assert made.labels.tolist() == [[2, 0.5], [1, 1]]  # Padding repeats the first label, and is masked.
     named = [{"score": np.array([0.5, 1.0]), "docs": np.array(["a", "b"], object), "question": "q", "id": 3}]
-    made = ListRows(named, ListNetLoss(), ["question", "docs"], pairs=True)
-    assert made.inputs(0) == (("q", "a"), ("q", "b"))
-    assert ListRows([("q", ["a", "b"])], LocalizedContrastiveLoss(), pairs=True).labels is None
+    made = Rows(named, ListNetLoss(), ["question", "docs"], pairs=True)
+    assert made.head.inputs(0) == (("q", "a"), ("q", "b"))
+    assert Rows([("q", ["a", "b"])], LocalizedContrastiveLoss(), pairs=True).labels is None
 
 
 def test_the_fingerprint_tells_lists_apart() -> None:
     found = {
-        ListRows(data, LocalizedContrastiveLoss(), pairs=True).fingerprint
+        Rows(data, LocalizedContrastiveLoss(), pairs=True).fingerprint
         for data in ([("q", ["a", "b"]), ("c", ["d"])], [("q", ["a"]), ("b", ["c", "d"])], [("q", ["b", "a"])])
     }
     assert len(found) == 3
@@ -188,9 +187,9 @@ def test_lists_of_one_length_need_no_mask(bert: Path) -> None:
 def gradients(path: Path, loss: Any, *, deduplicate: bool = True, train: bool = False, **options: Any) -> list[Tensor]:
     """The value of a loss on lists of different lengths, and its gradients."""
     model, ranks = CrossEncoder(path, device="cpu").double().train(train), options.get("ranks", Ranks())
-    data = ListRows(data_for(loss, rows(5)), loss, pairs=True)
+    data = Rows(data_for(loss, rows(5)), loss, pairs=True)
     labels = None if data.labels is None else data.labels.double()
-    texts = [data.inputs(row) for row in range(len(data))]
+    texts = [data.head.inputs(row) for row in range(len(data))]
     for collate in data.signature.collates:
         texts, _ = collate(texts, np.random.default_rng(0))
     given = {"deduplicate": deduplicate, "ranks": ranks}
@@ -199,7 +198,7 @@ def gradients(path: Path, loss: Any, *, deduplicate: bool = True, train: bool = 
         assert len(batch.tokens.lengths) == len({pair for row in texts for pair in row})
     torch.manual_seed(5)
     value = backward(model, loss, batch, **options)
-    ranks.reduce(model.parameters(), mean=False)
+    GradientBuckets(model.parameters(), ranks).finish(mean=False)
     return [value, torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])]
 
 

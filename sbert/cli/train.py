@@ -134,7 +134,7 @@ def train(settings: Settings, resume: bool = False, *, dry_run: bool = False, qu
     """
     _keep_freed_memory()  # Before torch takes any.
     config = build.make_config(settings)
-    from sbert.training.checkpoint import newest
+    from sbert.training.run.checkpoint import newest
 
     output = Path(settings["output"])
     if (last := newest(output / "checkpoints")) is not None and not resume and not dry_run:

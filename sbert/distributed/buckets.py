@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from sbert.distributed.ranks import Ranks
+from sbert.distributed.ranks import Ranks
 
 # Bytes of the gradients in one collective operation.
 _BUCKET = 25 << 20
@@ -19,7 +18,7 @@ _BUCKET = 25 << 20
 class GradientBuckets:
     """The gradients of one training step, in buckets that are summed over all ranks.
 
-    Gradients become complete from the last layer to the first, and so are the buckets. Within ``overlapping``, a bucket
+    Gradients become complete from the last layer to the first, and so are the buckets. Within ``overlap``, a bucket
     is sent as soon as its gradients and all buckets before it are complete: all ranks send the same buckets in the same
     order, even if a rank lacks the gradient of some parameters. ``finish`` sends the remaining ones.
 
@@ -33,17 +32,17 @@ class GradientBuckets:
 
     def __init__(self, parameters: Iterable[nn.Parameter], ranks: Ranks) -> None:
         self._ranks = ranks
-        self._buckets = [] if ranks.world == 1 else _buckets(parameters)
-        self._place = {parameter: place for place, bucket in enumerate(self._buckets) for parameter in bucket}
+        self._buckets = [] if ranks.world == 1 else _split(parameters)
+        self._position = {parameter: position for position, bucket in enumerate(self._buckets) for parameter in bucket}
         self._missing = [set(bucket) for bucket in self._buckets]
         self._sent: list[tuple[Tensor, Callable[[], object]]] = []
 
     @contextmanager
-    def overlapping(self) -> Iterator[None]:
+    def overlap(self) -> Iterator[None]:
         """Around the last backward pass of the step: complete buckets are sent while it goes on."""
         hooks: list[Any] = [
             parameter.register_post_accumulate_grad_hook(self._complete)  # type: ignore[no-untyped-call]
-            for parameter in self._place
+            for parameter in self._position
         ]
         try:
             yield
@@ -52,13 +51,13 @@ class GradientBuckets:
                 hook.remove()
 
     def _complete(self, parameter: nn.Parameter) -> None:
-        place = self._place[parameter]
-        if place < len(self._sent):
+        position = self._position[parameter]
+        if position < len(self._sent):
             raise RuntimeError(
                 f"a gradient of shape {tuple(parameter.shape)} was computed twice in one backward pass, the second time"
                 " after it was sent to the other processes; checkpoint activations with use_reentrant=False"
             )
-        self._missing[place].discard(parameter)
+        self._missing[position].discard(parameter)
         while len(self._sent) < len(self._buckets) and not self._missing[len(self._sent)]:
             self._send()
 
@@ -69,10 +68,10 @@ class GradientBuckets:
             if parameter.grad is not None and parameter.grad.is_sparse:
                 parameter.grad = parameter.grad.to_dense()
         parts = [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in bucket]
-        present = parts[0].new_ones(len(bucket))
-        for place, parameter in enumerate(bucket):
+        present = parts[0].new_ones(len(bucket))  # Filled on the device, which a copied list would wait for.
+        for position, parameter in enumerate(bucket):
             if parameter.grad is None:
-                present[place] = 0
+                present[position] = 0
         flat = torch.cat([*parts, present])
         self._sent.append((flat, self._ranks.start_sum(flat)))
 
@@ -95,7 +94,7 @@ class GradientBuckets:
                     parameter.grad = total.view_as(parameter).clone()
 
 
-def used_last(parameters: Iterable[nn.Parameter], output: Tensor, ranks: Ranks) -> list[nn.Parameter]:
+def sort_unused_first(parameters: Iterable[nn.Parameter], output: Tensor, ranks: Ranks) -> list[nn.Parameter]:
     """The parameters that are trained, in front those that the main process's output does not depend on.
 
     Their bucket, which is complete only at the end of a step, would hold up all others. A BERT model has such
@@ -110,20 +109,20 @@ def used_last(parameters: Iterable[nn.Parameter], output: Tensor, ranks: Ranks) 
         if node is not None and node not in seen:
             seen.add(node)
             nodes += [before for before, _ in node.next_functions]
-    found = {id(getattr(node, "variable", None)) for node in seen}
-    used = torch.tensor([id(parameter) in found for parameter in trained], device=output.device).byte()
+    reached = {id(getattr(node, "variable", None)) for node in seen}
+    used = torch.tensor([id(parameter) in reached for parameter in trained], device=output.device).byte()
     ranks.broadcast([used])
     return [parameter for parameter, _ in sorted(zip(trained, used.tolist(), strict=True), key=lambda pair: pair[1])]
 
 
-def _buckets(parameters: Iterable[nn.Parameter]) -> list[list[nn.Parameter]]:
+def _split(parameters: Iterable[nn.Parameter]) -> list[list[nn.Parameter]]:
     """The parameters from the last to the first, in buckets of one dtype and device."""
-    found: list[list[nn.Parameter]] = []
+    buckets: list[list[nn.Parameter]] = []
     size, kind = 0, None
     for parameter in reversed(list(parameters)):
         if size >= _BUCKET or kind != (parameter.dtype, parameter.device):
-            found.append([])
+            buckets.append([])
             size, kind = 0, (parameter.dtype, parameter.device)
-        found[-1].append(parameter)
+        buckets[-1].append(parameter)
         size += parameter.nbytes
-    return found
+    return buckets

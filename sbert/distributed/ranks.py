@@ -6,31 +6,20 @@ import atexit
 import os
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-
-from sbert.distributed.buckets import GradientBuckets
-from sbert.distributed.stalls import StallDetector
+from torch import Tensor
 
 T = TypeVar("T")
 
-# Minimum timeout in seconds for processes to find each other at the start.
-_START = 600.0
 # Devices of which a machine has several, and what connects them.
 _NUMBERED = {"cuda": "nccl", "xpu": "xccl"}
-
-_present: StallDetector | None = None
-
-
-def _call() -> AbstractContextManager[None]:
-    """Context of a collective operation: errors name the rank that is missing."""
-    return nullcontext() if _present is None else _present.call()
+# For the process group in use, one in which ranks wait for an action of another for as long as that runs.
+_patient: dict[Any, dist.ProcessGroup] = {}
 
 
 @dataclass(frozen=True)
@@ -48,30 +37,25 @@ class Ranks:
     world: int = 1
 
     @classmethod
-    def join(cls, kind: str = "cpu", timeout: float | None = None) -> Ranks:
+    def join(cls, kind: str = "cpu", timeout: float = 600.0) -> Ranks:
         """Join the processes that ``torchrun`` started, or the process group of the caller.
 
         Args:
             kind: Device type of the model. On GPUs, each process uses the one given by ``LOCAL_RANK``.
-            timeout: Seconds that a rank waits for the others. Default: 600. A process group of the caller keeps its
-                own timeout.
+            timeout: Seconds that a rank waits for the others. A process group that exists keeps its own timeout.
         """
-        global _present
         if not dist.is_available():
             return cls()
         if kind in _NUMBERED and "LOCAL_RANK" in os.environ:
             torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
-        ours = not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1
-        if ours:
-            start = timedelta(seconds=max(_START, timeout or 0))
+        if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             backend = f"cpu:gloo,{kind}:{_NUMBERED[kind]}" if kind in _NUMBERED else "gloo"
-            dist.init_process_group(backend, timeout=start)
+            dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
             atexit.register(leave)  # Its threads must not outlive the interpreter.
         ranks = cls(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else cls()
-        if ranks.world > 1 and (_present is None or _present.process_group is not dist.group.WORLD):
-            _present = StallDetector(ranks.rank, ranks.world, timeout or _START, ours)
-        elif _present is not None and timeout is not None:
-            _present.limit_to(timeout)
+        if ranks.world > 1 and dist.group.WORLD not in _patient:
+            _patient.clear()
+            _patient[dist.group.WORLD] = dist.new_group(backend="gloo", timeout=timedelta(days=7))
         return ranks
 
     def place(self, model: Any) -> None:
@@ -97,67 +81,54 @@ class Ranks:
         sent = columns.new_zeros(most, *columns.shape[1:])
         sent[: len(columns)] = columns.detach()
         parts = [torch.empty_like(sent) for _ in range(self.world)]
-        with _call():
-            dist.all_gather(parts, sent)
+        dist.all_gather(parts, sent)
         parts[self.rank] = torch.cat([columns, sent[len(columns) :]])
         return torch.stack(parts, dim=1).flatten(0, 1)[:rows]  # Row i stands at (i // world, i % world).
 
-    def reduce(self, parameters: Iterable[nn.Parameter], mean: bool) -> None:
-        """Replace each gradient by its sum or mean over all ranks; parameters without one on any rank are skipped."""
-        GradientBuckets(parameters, self).finish(mean)
-
-    def start_sum(self, tensor: Tensor) -> Callable[[], None]:
+    def start_sum(self, tensor: Tensor) -> Callable[[], object]:
         """Start to replace a tensor by its sum over all ranks. It holds the sum after the returned function was called.
 
         On a GPU the host does not wait there: what it computes next waits.
         """
-        with _call():
-            work: Any = dist.all_reduce(tensor, async_op=True)
-
-        def wait() -> None:
-            with nullcontext() if _present is None else _present.named():
-                work.wait()
-
-        return wait
+        work: Any = dist.all_reduce(tensor, async_op=True)
+        return work.wait  # type: ignore[no-any-return]
 
     def all_max(self, number: int, device: torch.device) -> int:
         """Maximum of an integer over all ranks."""
         if self.world == 1:
             return number
         tensor = torch.tensor(number, device=device)
-        with _call():
-            dist.all_reduce(tensor, dist.ReduceOp.MAX)
+        dist.all_reduce(tensor, dist.ReduceOp.MAX)
         return int(tensor)
 
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite the tensors of every rank with those of rank 0."""
         if self.world > 1:
             for tensor in tensors:
-                with _call():
-                    dist.broadcast(tensor.detach(), 0)
-
-    def at(self, step: int) -> AbstractContextManager[None]:
-        """Context in which errors caused by another rank name that rank and the step."""
-        if self.world == 1 or _present is None:
-            return nullcontext()
-        _present.step = step
-        return _present.named()
+                dist.broadcast(tensor.detach(), 0)
 
     def together(self, action: Callable[[], T]) -> T:
-        """Run an action on every rank, and wait for the others as long as their processes run.
+        """Run an action on every rank, and wait for the others however long theirs takes.
 
         Raises:
-            RuntimeError: If it fails on another rank (which raises its own error), or another rank is stopped.
+            RuntimeError: If it fails on another rank (which raises its own error), or another process has ended.
         """
-        if self.world == 1 or _present is None:
+        if self.world == 1:
             return action()
-        result: T
-        result, failure, failed = _present.wait_for(action)
-        if failure is not None:
-            raise failure
+        result, failure = None, None
+        try:
+            result = action()
+        except BaseException as error:
+            if hasattr(error, "known_to_all_ranks"):  # By an action within this one.
+                raise
+            failure = error
+        failed = torch.tensor(int(failure is not None))
+        dist.all_reduce(failed, dist.ReduceOp.MAX, group=_patient[dist.group.WORLD])
         if failed:
-            raise RuntimeError("another process has failed; its own error gives the reason")
-        return result
+            reason = failure or RuntimeError("another process has failed; its own error gives the reason")
+            reason.__dict__["known_to_all_ranks"] = True
+            raise reason
+        return result  # type: ignore[return-value]
 
     def run_on_main(self, action: Callable[[], object]) -> None:
         """Run an action on rank 0 while the others wait; if it fails there, it fails on all."""
@@ -166,8 +137,7 @@ class Ranks:
 
 def leave() -> None:
     """Part from the others, as a process that ``Ranks.join`` has brought to them does when it ends."""
-    if _present is not None:
-        _present.end()
+    _patient.clear()
     # gloo's thread lets go of the tensors of its last call, for which it needs the interpreter, while there is one.
     time.sleep(0.1)
     if dist.is_initialized():

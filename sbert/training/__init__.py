@@ -33,24 +33,36 @@ by another figure than the first.
 - **Repeated texts** of a batch are encoded once. ``deduplicate=False`` encodes each of them. Rows ``(text, text)``
   train two dropout views of a text, as SimCSE does, if the model has dropout; ``sbert-mini`` has none.
 - **Samplers**: ``"random"``; ``"no_duplicates"``, no text twice in a batch, so that the positive of one row is never a
-  negative of another; ``"group_by_label"`` for the batch triplet losses; ``"length"``; or a
-  function, which may have a parameter ``epoch``: a curriculum gives easy rows first and more in each epoch.
+  negative of another; ``"group_by_label"`` for the batch triplet losses; ``"length"``; or a function, which may have a
+  parameter ``epoch``: a curriculum gives easy rows first and more in each epoch.
 - **Several datasets**: ``Trainer(model, {"nli": nli, "sts": sts}, {"nli": loss, "sts": other})``, in turns or by size.
 - **bfloat16**: ``TrainingConfig(dtype="bfloat16")``; weights, losses and the optimizer stay in float32.
 - **Several processes**: ``torchrun --nproc-per-node 2 train.py`` runs the same program. ``batch_size`` counts the rows
   of all processes, the loss sees all of them, and the result is that of one process, except for dropout's random
-  numbers. ``sharded=True`` distributes weights, gradients and the optimizer's state (FSDP2). If a process dies, hangs
-  or is stopped, the others end with an error that names it and the step, at most half a minute after ``timeout=600``
-  seconds.
-- **Search of settings**: ``search(space, trials, make)`` tries settings that Optuna chooses, and can be resumed.
+  numbers. ``sharded=True`` distributes weights, gradients and the optimizer's state (FSDP2). If a process dies or
+  hangs, the others end with torch's error, at the latest after ``timeout=600`` seconds.
 - **The command line**: ``sbert train --help`` explains the flags and the file that take all of this; ``--dry-run``
   prints the plan with estimated time and memory; ``sbert resume FOLDER`` goes on with a run that was stopped. It also
-  tells glibc to keep the memory that one step frees for the next: a seventh of the page faults, with all-MiniLM-L6-v2
-  and 32 pairs per batch. Your own program does the same with ``MALLOC_MMAP_MAX_=0`` and
-  ``MALLOC_TRIM_THRESHOLD_=2000000000`` in its environment.
+  tells glibc to keep the memory that one step frees for the next, as your own program does with ``MALLOC_MMAP_MAX_=0``
+  and ``MALLOC_TRIM_THRESHOLD_=2000000000`` in its environment.
 - **Adapters**: give the transformer an adapter of ``peft`` (``student[0].auto_model.add_adapter(config)``) and train.
   Saved models have it merged in and do not need ``peft``; folders with an adapter alone load together with their
   model.
+
+A search of settings is ten lines of Optuna, or of any other program of the kind:
+
+>>> import optuna
+>>> from sbert.evaluation import SimilarityEvaluator
+>>> def score(trial):
+...     config = TrainingConfig(steps=2, learning_rate=trial.suggest_float("learning_rate", 1e-6, 1e-3, log=True))
+...     model, evaluator = SentenceEncoder(device="cpu"), SimilarityEvaluator(*zip(*rows))
+...     history = Trainer(model, rows, CosineSimilarityLoss(), config, evaluator=evaluator).fit()
+...     return max(entry["evaluation"]["spearman"] for entry in history if "evaluation" in entry)
+>>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+>>> study = optuna.create_study(direction="maximize")  # With storage= it can be resumed.
+>>> study.optimize(score, n_trials=2)
+>>> list(study.best_params)
+['learning_rate']
 
 ## Pairs as one input
 
@@ -65,10 +77,8 @@ so it reranks the results of a search. It trains with the same trainer:
 
 A loss of lists (``LambdaLoss``, ``RankNetLoss``, ``ListNetLoss`` and others) sees all documents of a query together
 and learns their order. A row is a query, a list of documents and a list of labels: grades, 1 and 0, or the scores of a
-stronger reranker. The lists may differ in length. A retriever's mistakes are the best negatives, and its results the
-best test; documents that it missed count there as not found:
+stronger reranker. The lists may differ in length. A retriever's mistakes are the best negatives:
 
->>> from sbert.evaluation import RerankingEvaluator
 >>> from sbert.losses import LambdaLoss
 >>> from sbert.search import mine_hard_negatives
 >>> pairs, corpus = [("Who sleeps?", "The cat sleeps.")], ["The dog barks.", "Taxes go up."]
@@ -76,12 +86,9 @@ best test; documents that it missed count there as not found:
 >>> lists[0]["documents"], lists[0]["labels"]
 (['The cat sleeps.', 'The dog barks.', 'Taxes go up.'], [1, 0, 0])
 >>> _ = scorer.fit(lists, LambdaLoss(), TrainingConfig(steps=2, chunk_tokens=4096))
->>> sample = {"query": "Who sleeps?", "positive": ["The cat sleeps."], "documents": ["A dog sleeps.", "Taxes go up."]}
->>> RerankingEvaluator([sample])(scorer)["recall"]
-0.0
 
 ``LocalizedContrastiveLoss(in_batch=4)`` takes rows without labels, the relevant document first, and adds four documents
-of other queries in the batch to each.
+of other queries in the batch to each. ``sbert.evaluation.RerankingEvaluator`` measures what a reranker gains.
 
 ## Pitfalls
 
@@ -95,14 +102,13 @@ The programs ``train_nli.py``, ``train_stsb.py``, ``train_triplets.py``, ``custo
 folder ``examples`` run in a minute without any data, and take ``--data`` for the full run.
 """
 
+from sbert.distributed.buckets import GradientBuckets
 from sbert.distributed.ranks import Ranks
 from sbert.losses.signature import Signature
 from sbert.training.backward import TrainingBatch, backward
 from sbert.training.callbacks import AveragedWeights, Callback, EarlyStopping, Progress, PushToHub
 from sbert.training.config import TrainingConfig
-from sbert.training.dataset import Rows
-from sbert.training.hyperparameters import Trial, search
-from sbert.training.parquet import ParquetRows
+from sbert.training.rows import ParquetRows, Rows
 from sbert.training.trackers import MLflow, TensorBoard, WandB
 from sbert.training.trainer import Trainer
 
@@ -115,6 +121,7 @@ __all__ = [
     "ParquetRows",
     "TrainingBatch",
     "Ranks",
+    "GradientBuckets",
     "Callback",
     "Progress",
     "EarlyStopping",
@@ -123,6 +130,4 @@ __all__ = [
     "TensorBoard",
     "WandB",
     "MLflow",
-    "search",
-    "Trial",
 ]

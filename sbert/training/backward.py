@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -22,8 +22,6 @@ from sbert.losses.signature import Signature
 from sbert.pipeline.batching import plan, unique
 from sbert.pipeline.progress import warn_of_unknown
 from sbert.pipeline.tokenize import Tokens
-from sbert.training.random_state import get_random_state, set_random_state
-from sbert.training.row_data import RowData
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class TrainingBatch:
         ranks: Ranks = ALONE,
         prompts: Sequence[str] | None = None,
         max_lengths: Sequence[int | None] | None = None,
-        row_data: RowData = MappingProxyType({}),
+        row_data: Mapping[str, Tensor | list[Any]] = MappingProxyType({}),
     ) -> TrainingBatch:
         """Tokenize rows of texts.
 
@@ -87,21 +85,23 @@ class TrainingBatch:
         mask = np.arange(counts.max()) < counts[:, None]  # (rows, columns)
         if not mask.all() and "mask" not in signature.extras:
             raise ValueError(f"rows have {counts.min()} to {counts.max()} texts, and {signature.name} takes no mask")
-        own = texts[ranks.rank :: ranks.world]
-        encoded = own or texts[:1]  # A rank without rows encodes a row as well, so that all ranks take the same steps.
-        heads = list(zip(prompts, max_lengths or [None] * len(prompts), strict=True))
-        rows = [list(zip(heads * (len(row) if len(heads) == 1 else 1), row, strict=True)) for row in encoded]
-        # Each text with its prompt and maximum length, and how often it has occurred in its row before.
-        flat = [(pair, row[:place].count(pair)) for row in rows for place, pair in enumerate(row)]
-        places = np.arange(len(flat))
-        if deduplicate:
-            flat, _, places = unique(flat)
-        tokens, places = _tokens(model, [pair for pair, _ in flat], places)
-        warn_of_unknown(tokens.unknown, tokens.known, model._warned, "training texts")
-        extras: dict[str, Any] = dict(row_data)
-        missing = [name for name in signature.row_data if name not in extras]
+        missing = [name for name in signature.row_data if name not in row_data]
         if missing:
             raise ValueError(f"{signature.name} takes {missing[0]!r}, which is missing in row_data={list(row_data)}")
+        # A rank without rows encodes a row as well, so that all ranks take the same steps.
+        rows = texts[ranks.rank :: ranks.world] or texts[:1]
+        heads = list(zip(prompts, max_lengths or [None] * len(prompts), strict=True))
+        # Each text with its prompt and maximum length, and how often it has occurred in its row before.
+        flat: list[tuple[Any, int]] = []
+        for row in rows:
+            pairs = list(zip(heads * len(row) if len(heads) == 1 else heads, row, strict=True))
+            flat += [(pair, pairs[:column].count(pair)) for column, pair in enumerate(pairs)]
+        positions = np.arange(len(flat))
+        if deduplicate:
+            flat, _, positions = unique(flat)
+        tokens, positions = _tokenize(model, [pair for pair, _ in flat], positions)
+        warn_of_unknown(tokens.unknown, tokens.known, model._warned, "training texts")
+        extras: dict[str, Any] = dict(row_data)
         if labels is not None:
             extras["labels"] = labels
         if "mask" in signature.extras:
@@ -109,8 +109,9 @@ class TrainingBatch:
             extras |= {} if labels is None else {"labels": labels[:, : len(mask[0])]}
         if "texts" in signature.extras:
             extras["texts"] = torch.tensor([[_text_id(text) for text in row] for row in texts])
-        columns = np.zeros_like(mask[ranks.rank :: ranks.world], np.int64)  # Padding is the first text.
-        columns[mask[ranks.rank :: ranks.world]] = places[: counts[ranks.rank :: ranks.world].sum()]
+        own = mask[ranks.rank :: ranks.world]
+        columns = np.zeros_like(own, np.int64)  # Padding is the first text.
+        columns[own] = positions[: own.sum()]
         return cls(tokens, torch.from_numpy(columns), len(texts), extras)
 
     def to(self, device: torch.device) -> TrainingBatch:
@@ -121,17 +122,17 @@ class TrainingBatch:
         return TrainingBatch(self.tokens, move(self.columns, device), self.rows, extras)
 
 
-def _tokens(
-    model: Any, flat: list[tuple[tuple[str, int | None], Any]], places: npt.NDArray[np.int64]
+def _tokenize(
+    model: Any, flat: list[tuple[tuple[str, int | None], Any]], positions: npt.NDArray[np.int64]
 ) -> tuple[Tokens, npt.NDArray[np.int64]]:
-    """Tokenize texts, grouped by prompt and maximum length; return the tokens and the new places of the texts."""
+    """Tokenize texts, grouped by prompt and maximum length; return the tokens and the new positions of the texts."""
     groups: dict[tuple[str, int | None], list[int]] = {}
     for row, (head, _) in enumerate(flat):
         groups.setdefault(head, []).append(row)
     # A cross-encoder takes no maximum length.
     parts = [model.tokens([flat[i][1] for i in rows], *head[: 1 + bool(head[1])]) for head, rows in groups.items()]
     moved = np.argsort(np.concatenate(list(groups.values())))
-    return parts[0] if len(parts) == 1 else Tokens.join(parts), moved[places]
+    return parts[0] if len(parts) == 1 else Tokens.join(parts), moved[positions]
 
 
 def _text_id(text: str) -> int:
@@ -159,7 +160,7 @@ def backward(
     from all rows with this text. With gradient caching, chunks of texts are encoded without a graph first, and again
     with a graph once the gradient at their vectors is known: the result is the same, in the memory of one chunk. With
     several ranks, the loss sees the rows of all ranks, and the vectors of other ranks are constants; the sum of the
-    gradients of all ranks (``Ranks.reduce``) is the gradient of the whole batch.
+    gradients of all ranks (``GradientBuckets(parameters, ranks).finish()``) is the gradient of the whole batch.
 
     Args:
         model: A model from a ``TokenBatch`` to vectors.
@@ -193,15 +194,14 @@ def backward(
         torch.Size([])
     """
     device = batch.columns.device
-    chunks = plan(batch.tokens.lengths, chunk_tokens or default_batch_tokens(device))
-    place = torch.from_numpy(np.argsort(np.concatenate(chunks))).to(device)  # (texts,): index of each text in `leaf`
+    chunks, position = _plan(batch, chunk_tokens)
     if not replicated:
         # FSDP needs all ranks in every forward pass: a rank with fewer chunks adds chunks whose vectors are not used.
         chunks += [np.zeros(1, np.int64)] * (ranks.all_max(len(chunks), device) - len(chunks))
     cached = cached and len(chunks) > 1
     autocast = torch.autocast(device.type, dtype) if dtype != torch.float32 else nullcontext()
 
-    def vectors(rows: npt.NDArray[np.int64]) -> Tensor:
+    def encode(rows: npt.NDArray[np.int64]) -> Tensor:
         with autocast:
             result: Tensor = model(batch.tokens.batch(rows).to(device))
         return result.float() if result.dtype.itemsize < 4 else result
@@ -213,13 +213,13 @@ def backward(
     with torch.set_grad_enabled(not cached):
         for start, rows in zip(np.cumsum([0, *sizes]).tolist(), chunks, strict=False):
             states.append(get_random_state(device) if cached else [])
-            part = vectors(rows)
+            part = encode(rows)
             if start == 0:  # One tensor for all chunks, since many small ones would fragment memory.
                 leaf = part.detach().new_empty(sum(sizes), part.shape[1])  # (texts, dim)
             leaf[start : start + len(part)] = part.detach()
             outputs.append(None if cached else part)
     leaf.requires_grad_()
-    columns = ranks.gather(leaf[place[batch.columns]], batch.rows)  # (rows, columns, dim)
+    columns = ranks.gather(leaf[position[batch.columns]], batch.rows)  # (rows, columns, dim)
     value = loss(*columns.unbind(1), **batch.extras)
     _check_value(value, loss)
     torch.autograd.backward(value * weight)
@@ -233,7 +233,7 @@ def backward(
         if output is None:
             present = get_random_state(device)
             set_random_state(state, device)
-            output = vectors(rows)
+            output = encode(rows)
             set_random_state(present, device)
         if output.requires_grad:
             with context:
@@ -241,20 +241,44 @@ def backward(
     return value.detach()
 
 
-@torch.no_grad()
-def value_of(model: nn.Module, loss: Callable[..., Tensor], batch: TrainingBatch, chunk_tokens: int | None) -> float:
-    """The loss of a batch on one rank, without a gradient; the arguments are those of ``backward``."""
+def _plan(batch: TrainingBatch, chunk_tokens: int | None) -> tuple[list[npt.NDArray[np.int64]], Tensor]:
+    """The texts of each chunk, and the position of each text in all chunks together, (texts,)."""
     device = batch.columns.device
     chunks = plan(batch.tokens.lengths, chunk_tokens or default_batch_tokens(device))
-    vectors = torch.cat([model(batch.tokens.batch(rows).to(device)).float() for rows in chunks])
-    place = torch.from_numpy(np.argsort(np.concatenate(chunks))).to(device)
-    return float(loss(*vectors[place[batch.columns]].unbind(1), **batch.extras))
+    return chunks, torch.from_numpy(np.argsort(np.concatenate(chunks))).to(device)
+
+
+@torch.no_grad()
+def compute_loss(
+    model: nn.Module, loss: Callable[..., Tensor], batch: TrainingBatch, chunk_tokens: int | None
+) -> float:
+    """The loss of a batch on one rank, without a gradient; the arguments are those of ``backward``."""
+    chunks, position = _plan(batch, chunk_tokens)
+    parts = [model(batch.tokens.batch(rows).to(batch.columns.device)).float() for rows in chunks]
+    return float(loss(*torch.cat(parts)[position[batch.columns]].unbind(1), **batch.extras))
+
+
+def get_random_state(device: torch.device) -> list[Tensor]:
+    """The state of torch's generator on the host and, if there is another device, on that device."""
+    states = [torch.get_rng_state()]
+    if device.type != "cpu":
+        module: Any = torch.get_device_module(device)
+        states.append(module.get_rng_state() if device.type == "mps" else module.get_rng_state(device))
+    return states
+
+
+def set_random_state(states: list[Tensor], device: torch.device) -> None:
+    """Restore the states that ``get_random_state`` returned."""
+    torch.set_rng_state(states[0])
+    for state in states[1:]:
+        module: Any = torch.get_device_module(device)
+        module.set_rng_state(state) if device.type == "mps" else module.set_rng_state(state, device)
 
 
 def _check_value(value: object, loss: object) -> None:
     name = getattr(loss, "__name__", type(loss).__name__)
     if not isinstance(value, Tensor) or value.ndim:
-        found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise TypeError(f"{name} returns {found}; return a scalar tensor, such as a mean")
+        given = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise TypeError(f"{name} returns {given}; return a scalar tensor, such as a mean")
     if not value.requires_grad:
         raise ValueError(f"the value of {name} does not depend on the columns' vectors; compute it from them")

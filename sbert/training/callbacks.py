@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from sbert.distributed.ranks import Ranks
 from sbert.inputs.arguments import check_count, warn
 
 # What a checkpoint holds of a callback: tensors, and values that JSON can hold.
@@ -162,18 +164,18 @@ class AveragedWeights(Callback):
         if self.model is None:
             self.model = copy.deepcopy(progress.model).requires_grad_(False).eval()
             for name, value in self._restored.items():
-                self._averaged()[name].copy_(value)
+                self._tensors()[name].copy_(value)
             if not self._restored:
                 return
         factor = min(self.decay, (1 + progress.step) / (10 + progress.step))
         current = dict([*progress.model.named_parameters(), *progress.model.named_buffers()])
-        for name, average in self._averaged().items():
+        for name, average in self._tensors().items():
             if average.is_floating_point():
                 average.lerp_(current[name].detach(), 1 - factor)
             else:
                 average.copy_(current[name])
 
-    def _averaged(self) -> dict[str, Tensor]:
+    def _tensors(self) -> dict[str, Tensor]:
         return dict([*self.model.named_parameters(), *self.model.named_buffers()])
 
     def on_end(self, progress: Progress) -> None:
@@ -184,7 +186,7 @@ class AveragedWeights(Callback):
 
     def state(self) -> State:
         """The average."""
-        return {} if self.model is None else self._averaged()
+        return {} if self.model is None else self._tensors()
 
     def restore(self, state: State) -> None:
         """Keep the average for the first step, which makes the model."""
@@ -229,54 +231,62 @@ class Callbacks:
 
     Args:
         callbacks: The callbacks, in the order in which they are called.
-        progress: What they are told.
+        ranks: The processes that train together.
     """
 
-    def __init__(self, callbacks: list[Callback], progress: Progress) -> None:
-        self._callbacks = callbacks
-        self._kept = [each for each in callbacks if type(each).state is not Callback.state]
-        self.progress: Progress = progress
+    progress: Progress
 
-    def __bool__(self) -> bool:
-        return bool(self._callbacks)
+    def __init__(self, callbacks: list[Callback], ranks: Ranks) -> None:
+        self._callbacks, self._ranks = callbacks, ranks
+        self._stateful = [each for each in callbacks if type(each).state is not Callback.state]
+        # The classes of those that have a state, which a resumed run must have, too.
+        self.names: list[str] = [type(each).__name__ for each in self._stateful]
 
-    def call(self, event: str, **news: Any) -> None:
+    def begin(self, progress: Progress, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        """Begin a run, and give each callback its state of a checkpoint."""
+        self.progress = progress
+        if self._ranks.first:
+            self.call("on_begin", progress.step)
+        for number, callback in enumerate(self._stateful):
+            prefix = f"callback.{number}."
+            both = {**tensors, **values}
+            state = {name.removeprefix(prefix): value for name, value in both.items() if name.startswith(prefix)}
+            if state:
+                callback.restore(state)
+
+    def call(self, event: str, step: int, **news: Any) -> None:
         """Call one method of each, such as ``"on_step"``, after the news were set on the progress."""
-        for name, value in {"figures": {}, "path": None, "improved": False, **news}.items():
+        for name, value in {"step": step, "figures": {}, "path": None, "improved": False, **news}.items():
             setattr(self.progress, name, value)
         for callback in self._callbacks:
             getattr(callback, event)(self.progress)
 
-    @property
-    def names(self) -> list[str]:
-        """The classes of those that keep a state, which a resumed run must have, too."""
-        return [type(each).__name__ for each in self._kept]
+    def notify(self, event: str, step: int, **news: Any) -> None:
+        """``call`` on the first process, while the others wait; all of them call this."""
+        self.progress.step = step
+        if self._callbacks:
+            self._ranks.run_on_main(lambda: self.call(event, step, **news))
+
+    def have_stopped(self, device: torch.device) -> bool:
+        """Whether one of them has ended the run; all processes call this."""
+        stopped = self.progress.stopped
+        return bool(self._ranks.all_max(int(stopped), device)) if self._callbacks else stopped
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The tensors and the other values that a checkpoint holds, by ``callback.NUMBER.NAME``."""
-        kept = enumerate(self._kept)
-        found = {f"callback.{i}.{name}": value for i, each in kept for name, value in each.state().items()}
-        tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
-        values = {name: value for name, value in found.items() if name not in tensors}
-        for name, value in values.items():
-            try:
-                json.dumps(value)
-            except TypeError as error:
-                raise TypeError(f"{name}: {error}; a state is tensors, and values that JSON can hold") from error
+        tensors, values = {}, {}
+        for number, callback in enumerate(self._stateful):
+            for key, value in callback.state().items():
+                name = f"callback.{number}.{key}"
+                if isinstance(value, Tensor):
+                    tensors[name] = value
+                    continue
+                values[name] = value
+                try:
+                    json.dumps(value)
+                except TypeError as error:
+                    raise TypeError(f"{name}: {error}; a state is tensors, and values that JSON can hold") from error
         return tensors, values
-
-    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Give each callback its state of a checkpoint."""
-        for number, callback in enumerate(self._kept):
-            prefix = f"callback.{number}."
-            state = {
-                name.removeprefix(prefix): value
-                for source in (tensors, values)
-                for name, value in source.items()
-                if name.startswith(prefix)
-            }
-            if state:
-                callback.restore(state)
 
 
 def as_callbacks(given: Any) -> list[Callback]:

@@ -13,7 +13,7 @@ import numpy as np
 from sbert.inputs.arguments import check_choice, check_count, check_number, check_positive, check_seed, known_arguments
 from sbert.inputs.prompts import Prompts
 from sbert.training.optimizers import OPTIMIZERS, SCHEDULES, Groups
-from sbert.training.sampling import MIXES, SAMPLERS
+from sbert.training.rows.sampling import MIXES, SAMPLERS
 
 if TYPE_CHECKING:
     import torch
@@ -91,8 +91,8 @@ class TrainingConfig:
         keep: Number of checkpoints to keep, the newest ones.
         sharded: Whether to shard weights, gradients and the optimizer's state over the ranks (FSDP2). The model stays
             sharded after training; load the one in ``output/final``.
-        timeout: Seconds that a process waits for another one in a step, before it ends with an error that names the
-            rank and the step. An evaluation or a save may take longer, as long as its process is running.
+        timeout: Seconds that a process waits for another one in a step, and at the start, before it ends with an error.
+            An evaluation or a save may take longer.
 
     Raises:
         TypeError: If a value has the wrong type; the message names the setting.

@@ -10,18 +10,16 @@ import torch
 
 from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate
-from sbert.inputs.arguments import known_arguments_or, nearest_argument, warn
-from sbert.inputs.prompts import by_column, column_prompts, default_prompt, prompt_text
+from sbert.inputs.arguments import known_arguments_or, warn
 from sbert.losses.module import Data, run_check
 from sbert.losses.signature import Loss, Signature
-from sbert.training.batches import Batches, Dataset
-from sbert.training.callbacks import Callback, EarlyStopping, as_callbacks
+from sbert.training.callbacks import AveragedWeights, Callback, EarlyStopping, as_callbacks
 from sbert.training.config import TrainingConfig
-from sbert.training.dataset import Rows
-from sbert.training.lazy_rows import AnyRows, StreamedRows, rows_of_data
-from sbert.training.loop import Run
-from sbert.training.random_state import preserved
-from sbert.training.sampling import Batch
+from sbert.training.rows import Rows
+from sbert.training.rows.batches import Batches, Dataset, check_column_settings
+from sbert.training.rows.sampling import Batch
+from sbert.training.run import Run, preserve_random_state
+from sbert.training.run.weights import prepare_model
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
@@ -51,7 +49,7 @@ class Trainer:
             those in ``data``, whose scores are called ``evaluation_NAME_loss``.
         callbacks: What is called after steps, evaluations and checkpoints, such as ``EarlyStopping``.
         columns: The data's columns in the order of the loss's columns, or these by data set; by default those of the
-            same names, else all texts by position, which a warning tells. A list of texts is several columns.
+            same names, else all texts by position, which a warning says. A list of texts is several columns.
         label: The data's column of labels, if it is not called label or score; or this by data set. For losses of
             classes, labels may be words, which are numbered in alphabetical order, in the output's ``labels.json``.
         guide: A model whose vectors are passed to losses that take ``guide``.
@@ -90,118 +88,64 @@ class Trainer:
         self.model: SentenceEncoder | Any = model
         self.config: TrainingConfig = config or TrainingConfig()
         self.callbacks: list[Callback] = as_callbacks(callbacks)
+        self._given = loss, columns, label
         by_name = dict(data) if isinstance(data, Mapping) else {"data": data}
         if not by_name:
             raise ValueError("there are no data sets; pass at least one")
-        self._names: list[str] = list(by_name)
-        self.config.check_names(self._names)
-
-        def tables(given: Mapping[str, Any]) -> list[AnyRows]:
-            named = ((name, _loss_of(loss, name), _of(columns, name), _of(label, name)) for name in given)
-            pairs = model.is_cross_encoder
-            return [
-                rows_of_data(given[name], *others, name, pairs=pairs, words=words.get(name)) for name, *others in named
-            ]
-
-        words: dict[str, Sequence[str]] = {}
-        rows = tables(by_name)
-        words |= _classes(rows, model)
-        self._check(rows)
-        self.batches: Batches = Batches(model, self._datasets(rows, guide), self.config, guide)
+        names = list(by_name)
+        self.config.check_names(names)
+        tables = self._read(by_name, {})
+        class_names = _share_class_names(tables, model)
+        for rows in tables:
+            _check_data(rows, self.config, model)
+        _check_dropout(tables, model)
+        check_column_settings(model, self.config, tables)
+        self.batches: Batches = self._batches(tables, self.config, names, guide)
         self.evaluator: Evaluate | Mapping[str, Evaluate] | None = evaluator
         if evaluation_data is not None:
-            held_out = tables(_held_out(evaluation_data, self._names, loss, self.config.batch_size))
-            if any(isinstance(rows, StreamedRows) for rows in held_out):
+            held_out = self._read(_name_held_out(evaluation_data, names, loss, self.config.batch_size), class_names)
+            if any(rows.is_stream for rows in held_out):
                 raise ValueError("evaluation_data is a stream, which may have no end; pass data with a length")
-            config = replace(self.config, sampler="in_order", mix="proportional", drop_last=False)
-            batches = Batches(model, self._datasets(held_out, guide), config, guide)
-            self.evaluator = _with_losses(evaluator, batches, isinstance(evaluation_data, Mapping))
-        if self.evaluator is None:
-            _check_unused(self.config, self.callbacks)
-        if model.dtype not in (torch.float32, torch.float64):
-            raise ValueError(
-                f"the model's weights are {model.dtype}, too imprecise for small steps; load it with dtype='float32',"
-                " and pass TrainingConfig(dtype='bfloat16') to compute in bfloat16"
-            )
+            in_order = replace(self.config, sampler="in_order", mix="proportional", drop_last=False)
+            batches = self._batches(held_out, in_order, names, guide)
+            self.evaluator = _add_losses(evaluator, batches, isinstance(evaluation_data, Mapping))
+        self._check_settings()
 
-    def _check(self, tables: list[AnyRows]) -> None:
-        """Raise for data that does not fit the loss, the prompts or the settings."""
-        for rows in tables:
-            _check_data(rows, self.config)
-            _check_classes(rows, self.model)
-        if not self.model.is_cross_encoder and any(map(_repeats, tables)) and not _has_dropout(self.model):
-            warn(
-                "rows hold the same text twice, and the model has no dropout, so both get the same vector and teach"
-                " nothing; use a model with dropout, or other pairs"
+    def _read(self, data: Mapping[str, Any], class_names: Mapping[str, Sequence[str]]) -> list[Rows]:
+        """The rows of data sets, with the loss, columns and label of each."""
+        loss, columns, label = self._given
+        pairs = self.model.is_cross_encoder
+        return [
+            Rows(
+                rows, _loss_of(loss, name), _of(columns, name), _of(label, name), name,
+                pairs=pairs, class_names=class_names.get(name),
             )
-        for setting in ("prompts", "max_lengths"):
-            self._check_columns(setting, tables)
+            for name, rows in data.items()
+        ]  # fmt: skip
 
-    def _datasets(self, tables: list[AnyRows], guide: SentenceEncoder | None) -> dict[str, Dataset]:
-        found = {
-            rows.name: Dataset(rows, self._prompts(rows), self._guide_prompts(guide, rows), self._lengths(rows))
-            for rows in tables
-        }
-        if guide is not None and all(dataset.guide_prompts is None for dataset in found.values()):
+    def _batches(
+        self, tables: Sequence[Rows], config: TrainingConfig, names: Sequence[str], guide: SentenceEncoder | None
+    ) -> Batches:
+        datasets = {rows.name: Dataset.of(rows, self.model, config, names, guide) for rows in tables}
+        if guide is not None and all(dataset.guide_prompts is None for dataset in datasets.values()):
             raise ValueError("no loss takes a guide; leave guide= out, or use a loss that takes one")
-        return found
+        return Batches(self.model, datasets, config, guide)
 
-    def _check_columns(self, setting: str, tables: list[AnyRows]) -> None:
-        """Raise for prompts or lengths that the model does not take, or of columns that no data has."""
-        given = getattr(self.config, setting)
-        if self.model.is_cross_encoder:
-            if setting == "prompts" and any(isinstance(self._own(setting, rows), Mapping) for rows in tables):
-                raise ValueError(
-                    f"a {type(self.model).__name__} reads two texts as one input, with one prompt before the first;"
-                    " pass the name or the text of this prompt, and write into the texts what else it should read"
-                )
-            if setting == "max_lengths" and given:
-                raise ValueError(
-                    f"a {type(self.model).__name__} reads two texts as one input, without max_lengths; leave"
-                    " max_lengths out, and set the model's max_seq_length"
-                )
-            return
-        names_of = {rows.name: {name for names in rows.names for name in names} for rows in tables}
-        own = {rows.name: self._own(setting, rows) for rows in tables}
-        together = all(each is given for each in own.values())  # One value for all data sets.
-        every = set().union(*names_of.values())
-        for table, value in own.items():
-            known = every if together else names_of[table]
-            for name in value if isinstance(value, Mapping) else ():
-                if name not in known:
-                    nearest = nearest_argument(str(name), known)
-                    meant = f"; did you mean {nearest!r}?" if nearest else ""
-                    where = "no data has" if together else f"{table} has not"
-                    raise ValueError(
-                        f"{setting} names the column {name!r}, which {where}; pass some of"
-                        f" {', '.join(map(repr, sorted(known)))}{meant}"
-                    )
-
-    def _own(self, setting: str, rows: AnyRows) -> Any:
-        """The value of a setting for a data set."""
-        return self.config.of_data_set(setting, rows.name, self._names)
-
-    def _prompts(self, rows: AnyRows) -> list[str]:
-        """The text before each column; of pairs, the one before the first text of each."""
-        given = self._own("prompts", rows)
-        if not rows.pairs:
-            return column_prompts(self.model, given, rows.names)
-        return [default_prompt(self.model) if given is None else prompt_text(self.model, given, "prompts")]
-
-    def _lengths(self, rows: AnyRows) -> list[int | None] | None:
-        """The maximum number of tokens of each column."""
-        given = self._own("max_lengths", rows)
-        if isinstance(given, Mapping):
-            return [next((given[name] for name in names if name in given), None) for names in rows.names]
-        return None if given is None else [given] * len(rows.names)
-
-    def _guide_prompts(self, guide: SentenceEncoder | None, rows: AnyRows) -> list[str] | None:
-        """The guide's prompts with the given names, if the loss takes a guide; no prompt for other names."""
-        if guide is None or "guide" not in rows.signature.extras:
-            return None
-        given = self._own("prompts", rows)
-        column_prompts(guide, None if given is None else "", rows.names, "the guide")
-        return [guide.prompts.get(prompt, "") for prompt in by_column(given, rows.names)]
+    def _check_settings(self) -> None:
+        """Raise for settings that this model or these callbacks cannot have; warn of those that change nothing."""
+        config = self.config
+        if self.model.dtype not in (torch.float32, torch.float64):
+            raise ValueError(
+                f"the model's weights are {self.model.dtype}, too imprecise for small steps; load it with"
+                " dtype='float32', and pass TrainingConfig(dtype='bfloat16') to compute in bfloat16"
+            )
+        if config.sharded and any(isinstance(each, AveragedWeights) for each in self.callbacks):
+            raise ValueError("AveragedWeights needs whole weights; leave it or sharded=True out")
+        if self.evaluator is None:
+            unused = [name for name in ("metric", "minimize", "evaluate_first") if getattr(config, name)]
+            unused += ["EarlyStopping" for each in self.callbacks if isinstance(each, EarlyStopping)]
+            if unused:
+                warn(f"without an evaluator, {', '.join(unused)} changes nothing; pass evaluator= or evaluation_data=")
 
     def epoch(self, epoch: int) -> list[tuple[str, Batch]]:
         """The batches of an epoch, the same in every process: the name of the data set and the indices of the rows.
@@ -233,7 +177,7 @@ class Trainer:
             FloatingPointError: If the loss or a gradient is not finite; the message names the step, the rows and the
                 last good checkpoint.
             OSError: If a checkpoint cannot be written; the message names the last good one.
-            RuntimeError: If another process hangs, is stopped or has ended; the message names its rank and the step.
+            RuntimeError: If another process hangs or has ended.
             ValueError: If the checkpoint belongs to a different training, or there is one and ``resume`` is false.
 
         Example:
@@ -243,38 +187,31 @@ class Trainer:
             >>> trainer.fit(show_progress_bar=False)[-1]["step"]
             2
         """
-        ranks = Ranks.join(self.model.device.type, self.config.timeout)
-        ranks.place(self.model)
-        with preserved(self.model.device):
-            watchers = self.evaluator, self.callbacks
-            run = Run(self.model, self.batches, self.config, *watchers, ranks, resume, show_progress_bar)
-            try:
-                return run.train()
-            finally:
-                run.close()
+        model, config = self.model, self.config
+        ranks = Ranks.join(model.device.type, config.timeout)
+        ranks.place(model)
+        losses = {name: dataset.rows.loss for name, dataset in self.batches.datasets.items()}
+        with preserve_random_state(model.device), prepare_model(model, losses, config) as weights:
+            callbacks = self.evaluator, self.callbacks
+            return Run(weights, self.batches, config, *callbacks, ranks, resume, show_progress_bar).train()
 
 
-def _check_data(rows: AnyRows, config: TrainingConfig) -> None:
+def _check_data(rows: Rows, config: TrainingConfig, model: Any) -> None:
     """Raise the loss's own error for data from which it cannot learn."""
     size, sampler = config.size_of(rows.name), config.sampler_of(rows.name)
-    if isinstance(rows, StreamedRows):
-        if config.steps is None or sampler != "random" or config.mix == "proportional":
-            raise ValueError(
-                f"{rows.name} is a stream, whose length is not known; pass steps=, and neither a sampler nor"
-                " mix='proportional'; or pass data with a length"
-            )
-        largest = size
-    else:  # A sampler of the caller's may make batches of any size.
+    if rows.is_stream and (config.steps is None or sampler != "random" or config.mix == "proportional"):
+        raise ValueError(
+            f"{rows.name} is a stream, whose length is not known; pass steps=, and neither a sampler nor"
+            " mix='proportional'; or pass data with a length"
+        )
+    largest = size
+    if not rows.is_stream:  # A sampler of the caller's may make batches of any size.
         largest = min(size, len(rows)) if isinstance(sampler, str) else len(rows)
-    labels = rows.labels if isinstance(rows, Rows) else None  # The first rows may have one label only.
+    labels = rows.labels if rows.in_memory else None  # The first rows may have one label only.
     try:
         run_check(rows.loss, Data(largest, len(rows.names), labels))
     except ValueError as error:
         raise ValueError(f"{rows.name}: {error}") from error
-
-
-def _check_classes(rows: AnyRows, model: Any) -> None:
-    """Raise if a loss of lists, which takes one score per document, is given several."""
     if model.is_cross_encoder and model.classes > 1 and Signature.of(rows.loss).takes_lists:
         raise ValueError(
             f"{rows.signature.name} takes one score per document, but the model gives {model.classes}; use a model with"
@@ -282,31 +219,37 @@ def _check_classes(rows: AnyRows, model: Any) -> None:
         )
 
 
-def _held_out(given: Any, names: Sequence[str], *settings: Any) -> dict[str, Any]:
+def _check_dropout(tables: Sequence[Rows], model: Any) -> None:
+    """Warn if the first 100 rows hold the same text twice, for two dropout views of it, and there is no dropout."""
+    heads = [[rows.head.texts(row) for row in range(min(100, len(rows.head)))] for rows in tables]
+    if model.is_cross_encoder or not any(all(len(set(row)) < len(row) for row in head) for head in heads):
+        return
+    reader = model[0]
+    modules = [*model.modules(), *(reader.materialize().modules() if hasattr(reader, "materialize") else ())]
+    if not any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in modules):
+        warn(
+            "rows hold the same text twice, and the model has no dropout, so both get the same vector and teach"
+            " nothing; use a model with dropout, or other pairs"
+        )
+
+
+def _name_held_out(given: Any, names: Sequence[str], *settings: Any) -> dict[str, Any]:
     """Evaluation data by the names of the data sets, which settings by data set need."""
-    found = dict(given) if isinstance(given, Mapping) else {names[0] if len(names) == 1 else "data": given}
-    if not set(found) <= set(names) and any(isinstance(setting, Mapping) for setting in settings):
+    named = dict(given) if isinstance(given, Mapping) else {names[0] if len(names) == 1 else "data": given}
+    if not set(named) <= set(names) and any(isinstance(setting, Mapping) for setting in settings):
         known = ", ".join(map(repr, names))
         raise ValueError(f"losses or batch sizes are by data set; pass evaluation_data by such names, too: {known}")
-    return found
+    return named
 
 
-def _check_unused(config: TrainingConfig, callbacks: Sequence[Callback]) -> None:
-    """Warn of settings that say nothing without an evaluator."""
-    unused = [name for name in ("metric", "minimize", "evaluate_first") if getattr(config, name)]
-    unused += ["EarlyStopping" for each in callbacks if isinstance(each, EarlyStopping)]
-    if unused:
-        warn(f"without an evaluator, {', '.join(unused)} changes nothing; pass evaluator= or evaluation_data=")
-
-
-def _with_losses(
-    evaluator: Evaluate | Mapping[str, Evaluate] | None, batches: Batches, several: bool
+def _add_losses(
+    evaluator: Evaluate | Mapping[str, Evaluate] | None, batches: Batches, by_name: bool
 ) -> Mapping[str, Evaluate]:
     """Evaluators by name, and one that measures the loss of data."""
 
     def losses(model: Any) -> dict[str, float]:
-        found = batches.mean_losses(model)
-        return {f"{name}_loss" if several else "loss": value for name, value in found.items()}
+        values = batches.mean_losses(model)
+        return {f"{name}_loss" if by_name else "loss": value for name, value in values.items()}
 
     given = evaluator if isinstance(evaluator, Mapping) else {} if evaluator is None else {"": evaluator}
     if "evaluation" in given:
@@ -314,24 +257,24 @@ def _with_losses(
     return {**given, "evaluation": losses}
 
 
-def _classes(tables: list[AnyRows], model: Any) -> dict[str, Sequence[str]]:
-    """The classes of the data sets whose labels are words, which a warning tells; a cross-encoder keeps them."""
-    words = {rows.name: rows.words for rows in tables if rows.words is not None}
-    of_loss: dict[int, tuple[str, Sequence[str]]] = {}
+def _share_class_names(tables: Sequence[Rows], model: Any) -> dict[str, Sequence[str]]:
+    """The classes of data sets whose labels are words, which a warning says; a cross-encoder keeps them."""
+    of_loss: dict[int, Rows] = {}
     for rows in tables:
-        if rows.words is None:
+        if rows.class_names is None:
             continue
-        name, first = of_loss.setdefault(id(rows.loss), (rows.name, rows.words))
-        if list(first) != list(rows.words):
+        first = of_loss.setdefault(id(rows.loss), rows)
+        if list(first.class_names or ()) != list(rows.class_names):
             raise ValueError(
-                f"{name} has the classes {', '.join(first)}, and {rows.name} has {', '.join(rows.words)}, for one loss;"
-                " number the labels yourself"
+                f"{first.name} has the classes {', '.join(first.class_names or ())}, and {rows.name} has"
+                f" {', '.join(rows.class_names)}, for one loss; number the labels yourself"
             )
-        named = dict(enumerate(rows.words))
-        warn(f"{rows.name}: the labels are the classes {', '.join(f'{i} = {word}' for i, word in named.items())}")
+        numbered = dict(enumerate(rows.class_names))
+        warn(f"{rows.name}: the labels are the classes {', '.join(f'{i} = {each}' for i, each in numbered.items())}")
         if model.is_cross_encoder:  # Saved with the model.
-            model.auto_model.config.update({"id2label": named, "label2id": {word: i for i, word in named.items()}})
-    return words
+            ids = {each: i for i, each in numbered.items()}
+            model.auto_model.config.update({"id2label": numbered, "label2id": ids})
+    return {rows.name: rows.class_names for rows in tables if rows.class_names is not None}
 
 
 def _of(value: Value | Mapping[str, Value] | None, name: str) -> Value | None:
@@ -340,19 +283,6 @@ def _of(value: Value | Mapping[str, Value] | None, name: str) -> Value | None:
 
 
 def _loss_of(loss: Loss | Mapping[str, Loss], name: str) -> Loss:
-    if not isinstance(loss, Mapping):
-        return loss
-    if name not in loss:
+    if isinstance(loss, Mapping) and name not in loss:
         raise ValueError(f"there is no loss for {name!r}, only for {', '.join(map(repr, loss))}; pass one for each")
-    return loss[name]
-
-
-def _repeats(rows: AnyRows) -> bool:
-    """Whether each of the first 100 rows holds the same text twice, as for two dropout views of it (SimCSE)."""
-    return all(len(set(texts)) < len(texts) for texts in map(rows.texts, range(min(100, len(rows)))))
-
-
-def _has_dropout(model: Any) -> bool:
-    reader = model[0]
-    modules = [*model.modules(), *(reader.materialize().modules() if hasattr(reader, "materialize") else ())]
-    return any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in modules)
+    return loss[name] if isinstance(loss, Mapping) else loss

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.distributed.ranks import leave
-from sbert.training import Ranks, Signature, TrainingBatch, backward
+from sbert.training import GradientBuckets, Ranks, Signature, TrainingBatch, backward
 from tests import small
 from tests.contract.losses import LOSSES, Row
 
@@ -61,10 +61,10 @@ def gradients(row: Row, model: SentenceEncoder, deduplicate: bool = True, **opti
     batch = TrainingBatch.of(model, texts(row.columns), Signature.of(loss), labels(row), **given)
     torch.manual_seed(3)
     value = backward(model, loss, batch, **options)
-    ranks.reduce(model.parameters(), mean=False)
+    GradientBuckets(model.parameters(), ranks).finish(mean=False)
     weights = list(model.parameters())
     if isinstance(loss, nn.Module):
-        ranks.reduce(loss.parameters(), mean=True)
+        GradientBuckets(loss.parameters(), ranks).finish(mean=True)
         weights += list(loss.parameters())
     grads = [torch.zeros_like(w) if w.grad is None else w.grad for w in weights]
     return value, torch.cat([grad.flatten() for grad in grads])

@@ -38,8 +38,7 @@ from sbert.data import read_classes, read_rows, read_sts, read_texts
 from sbert.evaluation import RerankingEvaluator, SimilarityEvaluator
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.search import Index, cluster, mine_hard_negatives, topic_words
-from sbert.training import Trainer, TrainingConfig
-from sbert.training.dataset import Rows
+from sbert.training import Rows, Trainer, TrainingConfig
 from sbert.visualization.formats import check_plot
 from sbert.visualization.projection import project
 from tests import small

@@ -195,10 +195,10 @@ def test_noise_is_seeded_and_the_same_for_all(folder: Path) -> None:
     model = SentenceEncoder(Transformer(folder), Pooling("cls"), device="cpu")
     loss = TSDAE(model)
     trainer = Trainer(model, TEXTS, loss, TrainingConfig(batch_size=4))
-    runs = [list(trainer.batches.prepared(0, 4, ranks)) for ranks in (Ranks(), Ranks(), Ranks(1, 2))]
+    runs = [list(trainer.batches.prepare(0, 4, ranks)) for ranks in (Ranks(), Ranks(), Ranks(1, 2))]
     texts = [[batch.texts for batch in run] for run in runs]
     assert texts[0] == texts[1] == texts[2]
-    assert [batch.texts for batch in trainer.batches.prepared(2, 4, Ranks())] == texts[0][2:]
+    assert [batch.texts for batch in trainer.batches.prepare(2, 4, Ranks())] == texts[0][2:]
     assert len({str(each) for each in texts[0]}) == 4  # Other noise in every batch.
     batch = runs[0][0]
     assert batch.inputs.extras["ids"].shape[0] == 4

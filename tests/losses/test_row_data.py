@@ -11,8 +11,7 @@ from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.losses import EmbeddingDistillationLoss, MatryoshkaLoss, WeightedSum
-from sbert.training import Signature
-from sbert.training.dataset import Rows
+from sbert.training import Rows, Signature
 from tests import small
 
 WORDS = small.CORPUS[1].split()
@@ -93,11 +92,11 @@ def test_row_data_of_data_that_is_read_later(model: SentenceEncoder, streamed: b
 
 def test_a_setting_is_row_data_if_the_data_has_its_column() -> None:
     data = [{**row, "temperature": 2.5} for row in rows()]
-    assert Rows(data, weighted).row_data["temperature"].tolist() == [2.5] * 12
-    assert "temperature" not in Rows(rows(), weighted).row_data
+    assert Rows(data, weighted).head.row_data["temperature"].tolist() == [2.5] * 12
+    assert "temperature" not in Rows(rows(), weighted).head.row_data
     # A column that columns= takes as text is no row data.
     taken = Rows([{"a": "x", "temperature": "y"}], lambda one, two, temperature=1: 0, columns=["a", "temperature"])
-    assert (taken.row_data, taken.texts(0)) == ({}, ("x", "y"))
+    assert (taken.head.row_data, taken.texts(0)) == ({}, ("x", "y"))
 
 
 def test_texts_arrive_as_texts_where_they_are_asked_for() -> None:
@@ -106,7 +105,7 @@ def test_texts_arrive_as_texts_where_they_are_asked_for() -> None:
 
     data = [{"question": "a boat", "answer": "a lake"}, {"question": "a fox", "answer": "red"}]
     taken = Rows(data, loss, columns=["question", "answer"])
-    assert (taken.texts(1), taken.row_data) == (("a fox", "red"), {"question": ["a boat", "a fox"]})
+    assert (taken.texts(1), taken.head.row_data) == (("a fox", "red"), {"question": ["a boat", "a fox"]})
 
 
 def test_what_is_missing_is_named() -> None:
@@ -142,7 +141,7 @@ def test_pairs_for_a_cross_encoder_have_row_data() -> None:
         return (weight * (scores[:, 0] - labels) ** 2).mean()
 
     data = [{"first": "a", "second": "b", "label": 1.0, "weight": 0.5}]
-    assert Rows(data, loss, pairs=True).row_data["weight"].tolist() == [0.5]
+    assert Rows(data, loss, pairs=True).head.row_data["weight"].tolist() == [0.5]
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_18_a_default_makes_a_setting_everywhere(loss: Any) -> None:
         assert fit(model(), RANKING, made)[-1]["loss"] > 0
     setting = Signature.of(loss).settings[0]
     named = [{"anchor": "a boat", "positive": "lake", setting: "fox"}]
-    assert Rows(named, loss).row_data == {setting: ["fox"]}  # Not text for the model.
+    assert Rows(named, loss).head.row_data == {setting: ["fox"]}  # Not text for the model.
 
 
 def test_18_columns_behind_what_is_no_column_are_refused() -> None:

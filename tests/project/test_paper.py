@@ -19,7 +19,7 @@ import torch
 
 from sbert import CrossEncoder, SentenceEncoder, Trainer, TrainingConfig
 from sbert.losses import SoftmaxLoss
-from sbert.training.log import Log
+from sbert.training.run.report import Log
 from tests import small
 
 WORDS = [word for line in small.CORPUS[:2] for word in line.split()]

@@ -12,7 +12,7 @@ import pytest
 from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.losses import MultipleNegativesRankingLoss, TripletLoss
 from sbert.search import mine_hard_negatives
-from sbert.training.dataset import Rows
+from sbert.training import Rows
 from tests import small
 
 

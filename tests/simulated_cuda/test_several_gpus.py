@@ -16,12 +16,13 @@ from torch.utils._pytree import tree_leaves
 
 from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.distributed import buckets
-from sbert.distributed.buckets import GradientBuckets, used_last
+from sbert.distributed.buckets import GradientBuckets, sort_unused_first
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
 from sbert.search import Index, community_detection, paraphrase_mining, semantic_search
 from sbert.training import Ranks, TrainingBatch, backward
-from sbert.training.random_state import get_random_state, preserved, seed_step
+from sbert.training.backward import get_random_state
+from sbert.training.run import preserve_random_state, seed_step
 from tests import pairs, small
 from tests.simulated_cuda.simulator import Simulator, simulated
 
@@ -152,7 +153,7 @@ def test_generators_are_those_of_the_device(gpu: Simulator) -> None:
     for number, generator in enumerate(generators):
         generator.manual_seed(number)
     before = [generator.get_state() for generator in generators]
-    with preserved(OTHER):
+    with preserve_random_state(OTHER):
         seed_step(seed=1, step=2, rank=0, device=OTHER)
         assert torch.equal(generators[0].get_state(), before[0])  # Another thread may train there.
         assert torch.equal(generators[1].get_state(), torch.get_rng_state())
@@ -163,7 +164,7 @@ def test_generators_are_those_of_the_device(gpu: Simulator) -> None:
 @pytest.mark.parametrize("kind", ["cpu", "xpu", "mps"])
 def test_seeds_of_a_step_are_those_of_torch(kind: str) -> None:
     device = torch.device("cpu") if kind == "cpu" else torch.device(kind, 0)
-    with preserved(torch.device("cpu")):
+    with preserve_random_state(torch.device("cpu")):
         seed_step(seed=1, step=2, rank=0, device=torch.device("cpu"))
         state = torch.get_rng_state()
         torch.manual_seed(torch.initial_seed())
@@ -254,12 +255,12 @@ def test_sums_of_gradients_run_beside_the_backward_pass(
         model = encoder(folder, OTHER).train()
         batch = TrainingBatch.of(model, ROWS, Signature.of(loss)).to(OTHER)
         output = model(model.tokens(["lake"]).batch(np.arange(1)).to(OTHER))
-        summed = GradientBuckets(used_last(model.parameters(), output, ranks), ranks)
+        summed = GradientBuckets(sort_unused_first(model.parameters(), output, ranks), ranks)
         first = model[0].auto_model.embeddings.word_embeddings.weight
         first.register_post_accumulate_grad_hook(lambda parameter: events.append("last gradient"))
         events.clear()
         gpu.forget()
-        context = summed.overlapping() if overlapping else None
+        context = summed.overlap() if overlapping else None
         backward(model, loss, batch, ranks=ranks, chunk_tokens=100, cached=cached, last_pass=context)
         summed.finish()
         waits.append(gpu.count("synchronizations"))

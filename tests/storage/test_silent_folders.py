@@ -37,7 +37,7 @@ from sbert.cli import vector_cache
 from sbert.pipeline.quantization import calibrate
 from sbert.saving import verification
 from sbert.search import Index, index_files, semantic_search
-from sbert.training import checkpoint
+from sbert.training.run import checkpoint
 from tests import small
 
 TEXTS = ["a small boat", "lake"]

@@ -27,8 +27,8 @@ from sbert.training import (
     PushToHub,
     TensorBoard,
     WandB,
-    checkpoint,
 )
+from sbert.training.run import checkpoint
 from tests.training.test_training import fit, model, pairs, ranking, regression, weights
 
 __all__ = ["model"]  # A fixture.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -19,13 +17,11 @@ from torch.utils.checkpoint import checkpoint
 
 from sbert import Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.distributed import buckets as module
-from sbert.distributed import stalls
-from sbert.distributed.buckets import GradientBuckets, used_last
+from sbert.distributed.buckets import GradientBuckets, sort_unused_first
 from sbert.distributed.ranks import leave
 from sbert.losses import MatryoshkaLoss, MultipleNegativesRankingLoss, SoftmaxLoss
 from sbert.training import Ranks, Signature, TrainingBatch, backward
 from tests import small
-from tests.training.stuck import free_port
 from tests.training.test_training import pairs
 
 ROWS = [(first, second) for first, second, _ in pairs(22)]
@@ -92,7 +88,7 @@ def gradients(name: str, ranks: Ranks, overlapping: bool) -> tuple[list[Tensor |
     change(model)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     tokens = model.tokens(["lake"]).batch(np.arange(1))
-    summed, missing = GradientBuckets(used_last(trained, model(tokens), ranks), ranks), []
+    summed, missing = GradientBuckets(sort_unused_first(trained, model(tokens), ranks), ranks), []
     send = summed._send
 
     def counted() -> None:
@@ -103,7 +99,7 @@ def gradients(name: str, ranks: Ranks, overlapping: bool) -> tuple[list[Tensor |
     torch.manual_seed(ranks.rank)
     batch = TrainingBatch.of(model, ROWS, Signature.of(loss), ranks=ranks)
     for last in (False, True):  # Accumulated over two batches.
-        context = summed.overlapping() if last and overlapping else None
+        context = summed.overlap() if last and overlapping else None
         backward(model, loss, batch, ranks=ranks, last_pass=context, weight=0.5, **options)
     summed.finish()
     return [parameter.grad for parameter in model.parameters()], missing
@@ -117,11 +113,11 @@ def trained(ranks: Ranks, overlapping: bool) -> list[Tensor]:
     data = {"one": ROWS, "two": [(*row, number % 3) for number, row in enumerate(ROWS)]}
     config = TrainingConfig(batch_size=5, accumulation=2, learning_rate=1e-3, chunk_tokens=40, steps=3)
     trainer = Trainer(model, data, {"one": MultipleNegativesRankingLoss(), "two": head}, config)
-    present = GradientBuckets.overlapping
+    present = GradientBuckets.overlap
     if not overlapping:
-        GradientBuckets.overlapping = lambda self: nullcontext()  # type: ignore[method-assign,assignment,return-value]
+        GradientBuckets.overlap = lambda self: nullcontext()  # type: ignore[method-assign,assignment,return-value]
     trainer.fit(show_progress_bar=False)
-    GradientBuckets.overlapping = present  # type: ignore[method-assign]
+    GradientBuckets.overlap = present  # type: ignore[method-assign]
     return [parameter.detach() for module in (model, head) for parameter in module.parameters()]
 
 
@@ -166,48 +162,6 @@ def test_two_ranks_have_the_gradients_of_a_sum_afterwards(name: str, size: int, 
     if name == "on one rank":
         assert found[-2].abs().max() > 0
         assert found[-1] is None
-
-
-def lost(number: int, folder: Path, ports: list[int]) -> None:
-    """Two pairs of ranks: the second one of each fails or hangs within the last backward pass."""
-    case, rank = divmod(number, 2)
-    os.environ.update(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(ports[case]))
-    torch.set_num_threads(1)
-    stalls._GRACE, module._BUCKET = 1.0, TINY
-    model = copy.deepcopy(encoder())
-    calls = 0
-
-    def fail(gradient: Tensor) -> None:
-        nonlocal calls
-        calls += 1
-        if rank == 1 and calls == 2:
-            if case == 0:
-                raise ValueError("this gradient fails")
-            time.sleep(600)
-
-    model[0].auto_model.get_input_embeddings().weight.register_hook(fail)
-    config = TrainingConfig(batch_size=6, steps=3, timeout=3)
-    try:
-        Trainer(model, ROWS, cosine, config).fit(show_progress_bar=False)
-    except (RuntimeError, ValueError) as error:
-        (folder / f"{number}.txt").write_text(str(error))
-    leave()
-
-
-@pytest.mark.slow
-def test_a_rank_that_is_lost_in_the_last_pass_is_named(tmp_path: Path) -> None:
-    context = torch.multiprocessing.spawn(lost, (tmp_path, [free_port(), free_port()]), nprocs=4, join=False)
-    assert context is not None
-    end = time.monotonic() + 60
-    while not all((tmp_path / f"{number}.txt").exists() for number in (0, 1, 2)) and time.monotonic() < end:
-        time.sleep(0.1)
-    for process in context.processes:
-        process.kill()
-    failed, own, hung = ((tmp_path / f"{number}.txt").read_text() for number in (0, 1, 2))
-    assert own == "this gradient fails"
-    assert failed.startswith("rank 1 has ")
-    assert failed.splitlines()[0].count("step 2") == 1
-    assert hung.startswith("rank 1 hangs at step 2; rank 0 has waited for 3 seconds")
 
 
 class Sums(Ranks):
@@ -270,7 +224,7 @@ def test_the_first_bucket_is_sent_before_the_last_gradient_exists(again: int | N
     torch.manual_seed(0)
     model = Layers(again)
     del model.unused
-    ranks = one_pass(model, GradientBuckets.overlapping)
+    ranks = one_pass(model, GradientBuckets.overlap)
     kinds = [kind for kind, _ in ranks.events]
     sent = kinds.index("backward")
     assert kinds == ["sent"] * sent + ["backward"] + ["waited"] * sent
@@ -286,16 +240,16 @@ def test_the_first_bucket_is_sent_before_the_last_gradient_exists(again: int | N
 def test_a_parameter_without_gradient_holds_up_what_is_behind_it() -> None:
     """The order of the buckets does not depend on it, so that a rank that has the gradient sends the same ones."""
     model = Layers()
-    ranks = one_pass(model, GradientBuckets.overlapping)
+    ranks = one_pass(model, GradientBuckets.overlap)
     assert [kind for kind, _ in ranks.events[:1]] == ["backward"]
     assert model.unused.weight.grad is None
 
 
 def test_no_hooks_are_left_or_made_for_one_process() -> None:
     model = Layers()
-    one_pass(model, GradientBuckets.overlapping)
+    one_pass(model, GradientBuckets.overlap)
     summed = GradientBuckets(model.parameters(), Ranks())
-    with summed.overlapping():
+    with summed.overlap():
         assert not any(parameter._post_accumulate_grad_hooks for parameter in model.parameters())
     summed.finish()
 
@@ -306,7 +260,7 @@ def test_a_gradient_that_is_computed_twice_is_an_error() -> None:
     del model.unused
     model.order = [4, 0, 1, 2, 3, 4]
     with pytest.raises(RuntimeError, match=r"shape \(8,?.*computed twice.*use_reentrant=False"):
-        one_pass(model, GradientBuckets.overlapping)
+        one_pass(model, GradientBuckets.overlap)
 
 
 def test_buckets_hold_one_dtype() -> None:

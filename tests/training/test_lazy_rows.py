@@ -15,8 +15,8 @@ from torch import Tensor
 
 from sbert import SentenceEncoder, Trainer, TrainingConfig
 from sbert.losses import SoftmaxLoss
-from sbert.training import checkpoint
-from sbert.training.lazy_rows import IndexedRows, StreamedRows, rows_of_data
+from sbert.training import Rows
+from sbert.training.run import checkpoint
 from tests.training.test_callbacks import Kill, in_child, loaded
 from tests.training.test_training import model, pairs, ranking, regression, weights
 
@@ -55,7 +55,7 @@ def test_a_memory_mapped_dataset_trains_as_rows_in_memory(sampler: str, model: S
     rows = records(20)
     datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "data")
     data = datasets.load_from_disk(tmp_path / "data")
-    assert isinstance(rows_of_data(data, regression), IndexedRows)
+    assert not Rows(data, regression).in_memory
     one = trained(tmp_path, rows, regression, sampler=sampler)
     two = trained(tmp_path, data, regression, sampler=sampler)
     assert torch.equal(weights(one), weights(two))
@@ -98,8 +98,8 @@ def test_a_mix_of_shuffled_streams_goes_on_after_a_kill(model: SentenceEncoder, 
 
 
 def test_a_stream_is_shuffled_in_its_buffer() -> None:
-    rows = StreamedRows(Stream(records(100)), regression)
-    passes = [np.concatenate([at for at, _ in rows.batches(8, 20, np.random.default_rng(seed))]) for seed in (0, 0, 1)]
+    rows = Rows(Stream(records(100)), regression)
+    passes = [np.concatenate([at for at, _ in rows.stream(8, 20, np.random.default_rng(seed))]) for seed in (0, 0, 1)]
     assert np.array_equal(passes[0], passes[1])
     assert not np.array_equal(passes[0], passes[2])
     assert sorted(passes[0].tolist()) == list(range(100))
@@ -116,7 +116,7 @@ def test_a_stream_is_read_no_further_than_its_buffer(model: SentenceEncoder) -> 
 def test_an_iterable_dataset_is_streamed(model: SentenceEncoder) -> None:
     data = datasets.Dataset.from_list(records(30)).to_iterable_dataset()
     trainer = Trainer(model, data, regression, TrainingConfig(steps=3, log_every=1))
-    assert isinstance(trainer.batches.datasets["data"].rows, StreamedRows)
+    assert trainer.batches.datasets["data"].rows.is_stream
     assert [entry["step"] for entry in trainer.fit(show_progress_bar=False)] == [1, 2, 3]
     with pytest.raises(ValueError, match="evaluation_data is a stream"):
         Trainer(model, data, regression, TrainingConfig(steps=3), evaluation_data=data)
@@ -142,7 +142,7 @@ def test_a_row_of_a_stream_that_does_not_fit_is_named(model: SentenceEncoder) ->
     rows = [*records(1500), {"first": None, "second": "b", "label": 1.0}]
     config = TrainingConfig(steps=400, batch_size=4, shuffle_buffer=1)
     with pytest.raises(TypeError, match=r"data\[1500\], row 0: column 0 holds None"):
-        for _ in Trainer(model, Stream(rows), regression, config).batches.prepared(374, 376, _alone()):
+        for _ in Trainer(model, Stream(rows), regression, config).batches.prepare(374, 376, _alone()):
             pass
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import copy
 import random
-import subprocess
-import sys
-import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,7 @@ from sbert.evaluation import RerankingEvaluator, RetrievalEvaluator, SimilarityE
 from sbert.inputs.prompts import chosen_prompt
 from sbert.losses import BinaryCrossEntropyLoss, MultipleNegativesRankingLoss
 from sbert.training import Rows, Signature, TrainingBatch
-from sbert.training.sampling import group_by_label
+from sbert.training.rows.sampling import group_by_label
 from tests import small
 from tests.contract.evaluators import EVALUATORS, Meanings
 from tests.training.test_training import fit, pairs, ranking, regression, same_weights, weights
@@ -209,38 +206,6 @@ def test_07_the_command_line_takes_prompts(
     assert main([*words, "--document-prompt", ""]) == 0
     assert main([*words, "--prompt", "query"]) == 2
     assert "none of the suites retrieval uses --prompt" in capsys.readouterr().err
-
-
-# ----------------------------------------------------------------------------------------------- several processes
-
-
-@pytest.mark.slow
-def test_14_a_rank_that_is_lost_is_named_within_the_limit(tmp_path: Path) -> None:
-    """One that sleeps, one that is stopped, killed or fails; and the first, whom others wait for as long as it runs."""
-    started = time.monotonic()
-    command = [sys.executable, "-m", "tests.training.stuck", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=150)
-    assert done.returncode == 0, done.stderr
-    assert time.monotonic() - started < 120  # Where gloo's own limit was 12 hours.
-    said = {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()}
-    expected = {
-        "hangs-0": "RuntimeError: rank 1 hangs at step 3; rank 0 has waited for 5 seconds",
-        "stopped-0": "RuntimeError: rank 1 is stopped, or cannot be reached, at step 3",
-        "stopped-2": "RuntimeError: rank 1 is stopped, or cannot be reached, at step 3",
-        "killed-0": "RuntimeError: rank 1 has ended, at step 3",
-        "killed-2": "RuntimeError: rank 1 has ended, at step 3",
-        "raises-0": "RuntimeError: rank 1 has ended, at step 3",
-        "raises-1": "ValueError: this loss fails",
-        "stopped while it evaluates-1": "RuntimeError: rank 0 is stopped or has ended while rank 1 waited for it",
-    }
-    for name, words in expected.items():
-        assert words in said[name], said[name]
-        assert said[name].endswith("exit 1"), said[name]
-    for name in ("evaluates-0", "evaluates-1"):
-        assert said[name].endswith("exit 0"), said[name]
-        assert "trained" in said[name]
-    for name in ("hangs-1", "stopped-1", "stopped while it evaluates-0"):
-        assert said[name].endswith("ended"), said[name]
 
 
 # ------------------------------------------------------------------------------------------- evaluators and samplers

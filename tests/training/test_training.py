@@ -26,9 +26,9 @@ from sbert.losses import (
     TripletLoss,
 )
 from sbert.training import Rows, Signature
-from sbert.training import sparse_embeddings as tables
-from sbert.training.sampling import group_by_label, length, no_duplicates, turns
-from sbert.training.weights import Weights
+from sbert.training import optimizers as tables
+from sbert.training.rows.sampling import group_by_label, length, no_duplicates, turns
+from sbert.training.run.weights import Weights
 from tests import small
 from tests.backends.test_packed import transformer
 

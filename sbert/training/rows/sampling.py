@@ -7,19 +7,14 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, cycle
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol
 from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from sbert.inputs.arguments import warn
-
-if TYPE_CHECKING:
-    from sbert.training.dataset import Rows as RowsInMemory
-    from sbert.training.lazy_rows import IndexedRows
-
-    Rows: TypeAlias = RowsInMemory | IndexedRows
 
 Batch = npt.NDArray[np.int64]  # Indices of rows.
 
@@ -27,6 +22,15 @@ Batch = npt.NDArray[np.int64]  # Indices of rows.
 _POOL = 50
 # Rows whose texts are read together, and told apart.
 _TOGETHER = 200_000
+
+
+class Rows(Protocol):
+    """What samplers ask of ``sbert.training.Rows``."""
+
+    def __len__(self) -> int: ...
+    @property
+    def labels(self) -> Tensor | None: ...
+    def texts_of(self, rows: Batch, /) -> list[tuple[str, ...]]: ...
 
 
 def random(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[Batch]:
@@ -41,7 +45,7 @@ def in_order(rows: Rows, batch_size: int, generator: np.random.Generator) -> lis
 
 def length(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[Batch]:
     """Batches of rows with similar lengths, in random order."""
-    texts = (row for part in _blocks(np.arange(len(rows)), _TOGETHER) for row in rows.many(part))
+    texts = (row for part in _blocks(np.arange(len(rows)), _TOGETHER) for row in rows.texts_of(part))
     sizes = np.fromiter((sum(map(len, row)) for row in texts), np.int64, len(rows))
     batches = []
     for pool in _blocks(generator.permutation(len(rows)), batch_size * _POOL):
@@ -57,7 +61,7 @@ def no_duplicates(rows: Rows, batch_size: int, generator: np.random.Generator) -
     """
     batches: list[Batch] = []
     for part in _blocks(generator.permutation(len(rows)), _TOGETHER):
-        batches += _without_duplicates(part, rows.many(part), batch_size)
+        batches += _fill_batches(part, rows.texts_of(part), batch_size)
     needed = -(-len(rows) // batch_size)
     if len(batches) > 1.1 * needed + 1:
         _warn_once(
@@ -68,20 +72,20 @@ def no_duplicates(rows: Rows, batch_size: int, generator: np.random.Generator) -
     return batches
 
 
-def _without_duplicates(rows: Batch, texts: list[tuple[str, ...]], batch_size: int) -> list[Batch]:
+def _fill_batches(rows: Batch, texts: list[tuple[str, ...]], batch_size: int) -> list[Batch]:
     last: dict[str, int] = {}  # For each text, the last batch that has it.
     batches: list[list[int]] = []
     with_room: list[int] = []  # The batches that are not full, in order.
-    for row, several in zip(rows.tolist(), map(set, texts), strict=True):
-        place = bisect_right(with_room, max(last.get(text, -1) for text in several))
-        if place == len(with_room):
+    for row, own in zip(rows.tolist(), map(set, texts), strict=True):
+        position = bisect_right(with_room, max(last.get(text, -1) for text in own))
+        if position == len(with_room):
             with_room.append(len(batches))
             batches.append([])
-        batch = with_room[place]
+        batch = with_room[position]
         batches[batch].append(row)
         if len(batches[batch]) == batch_size:
-            del with_room[place]
-        last.update(dict.fromkeys(several, batch))
+            del with_room[position]
+        last.update(dict.fromkeys(own, batch))
     return [np.array(batch) for batch in batches]
 
 
@@ -110,7 +114,7 @@ def group_by_label(rows: Rows, batch_size: int, generator: np.random.Generator) 
         groups += pairs
     if not groups:
         raise ValueError("no label occurs in two rows; add rows with equal labels, from which triplets are formed")
-    waiting = deque(groups[place] for place in generator.permutation(len(groups)))
+    waiting = deque(groups[number] for number in generator.permutation(len(groups)))
     batches: list[Batch] = []
     while waiting:
         batch = list(waiting.popleft())

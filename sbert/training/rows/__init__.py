@@ -1,0 +1,225 @@
+"""Rows: a data set, matched with the columns that a loss takes, and checked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sbert.data.parquet import read_parquet
+from sbert.inputs.texts import records_of
+from sbert.losses.module import run_check
+from sbert.losses.signature import Loss, Signature
+from sbert.training.rows.columns import find_layout
+from sbert.training.rows.sampling import Batch
+from sbert.training.rows.table import Table, read_table
+
+_CHUNK = 10_000  # Rows that are read together where all are read.
+_HEAD = 1000  # Rows by which a stream is recognized.
+
+
+class Rows:
+    """The texts and labels of a data set, with the columns in the order in which the loss takes them.
+
+    Rows in memory are read and checked at once. A ``datasets.Dataset`` maps its file into memory: each row is read when
+    its batch needs it, and all are read and checked once, for the fingerprint. An iterable without a length that can be
+    iterated again is a stream: its rows are read in order and shuffled in a buffer, and its first 1,000 rows stand for
+    it in the fingerprint.
+
+    Args:
+        data: Tuples of texts with the label last; or dicts; or a data frame or table of pandas, polars or pyarrow with
+            named columns; or a ``datasets.Dataset``; or a stream, such as a ``datasets.IterableDataset``.
+        loss: The loss, whose parameters name the columns.
+        columns: The data's columns in the order of the loss's columns, if their names differ.
+        label: The data's column of labels, if it is not called label, labels, score or scores.
+        name: Name of the data set, for errors.
+        pairs: Whether the model is a cross-encoder, which reads the two texts of a row as one input, or a query with
+            each of a list of documents, if the loss takes any number of scores. Lists may differ in length if the loss
+            takes ``mask``; they have a list of labels each.
+        class_names: The classes, if labels are words; by default those of the labels in alphabetical order.
+
+    Raises:
+        TypeError: If a row is neither a tuple nor a dict, a text is not a str, or a label is not a number; the message
+            names the row.
+        ValueError: If columns are missing, unknown or ambiguous; the message shows the columns of the data and the
+            loss. If there are no rows. If the loss rejects a label; the message names the row.
+
+    Example:
+        >>> rows = Rows([("A cat.", "A kitten.", 1), ("A cat.", "Taxes.", 0)], lambda first, second, labels: 0)
+        >>> len(rows), rows.texts(1), rows.labels.tolist()
+        (2, ('A cat.', 'Taxes.'), [1, 0])
+        >>> from sbert.losses import ListNetLoss
+        >>> rows = Rows([("Who naps?", ["A cat.", "Taxes."], [1, 0])], ListNetLoss(), pairs=True)
+        >>> rows.head.inputs(0)
+        (('Who naps?', 'A cat.'), ('Who naps?', 'Taxes.'))
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        loss: Loss,
+        columns: Sequence[str] | None = None,
+        label: str | None = None,
+        name: str = "data",
+        *,
+        pairs: bool = False,
+        class_names: Sequence[str] | None = None,
+    ) -> None:
+        signature = Signature.of(loss)
+        self.name: str = name
+        self.loss: Loss = loss
+        self.signature: Signature = signature.of_pairs() if pairs else signature
+        self._form = ("lists" if signature.takes_lists else "pair") if pairs else "texts"
+        is_dataset = hasattr(data, "features") and hasattr(data, "column_names")  # Of the package datasets.
+        self._data = data if is_dataset else records_of(data)
+        given = self._data
+        if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+            raise TypeError(f"{name} is of type {type(data).__name__}; pass a list or another iterable of rows")
+        again = is_dataset or not isinstance(given, Iterator)
+        self.is_stream: bool = again and not isinstance(given, Sized) and iter(given) is not given
+        self.in_memory: bool = not self.is_stream and not is_dataset
+        head = list(given if self.in_memory else islice(given, _HEAD))
+        if not head:
+            raise ValueError(f"{name} has no rows; pass at least one")
+        self._layout = find_layout(head[0], self.signature, columns, label, name)
+        self.class_names: Sequence[str] | None = class_names or self._find_class_names(head)
+        # The rows, if they are in memory; else the first of them.
+        self.head: Table = self._read(head, name)
+        if self.in_memory:
+            self._data = None
+        self.names: list[tuple[str, ...]] = self.head.names
+
+    def _find_class_names(self, head: Sequence[Any]) -> Sequence[str] | None:
+        """The classes, if labels are words: those of all rows, or of the first rows of a stream."""
+        label = self._layout.label
+        if label is None or not self.signature.labels_are_classes or not isinstance(head[0][label], str):
+            return None
+        stored = not self.in_memory and not self.is_stream
+        labels = self._data.unique(label) if stored else (row[label] for row in head)
+        return sorted({word for word in labels if isinstance(word, str)})
+
+    def _read(self, rows: Sequence[Any], name: str) -> Table:
+        table = read_table(rows, self._layout, self.signature, self._form, name, self.class_names)
+        if table.labels is not None:
+            try:
+                run_check(self.loss, table.labels)
+            except (ValueError, TypeError) as error:
+                raise type(error)(f"{name}: {error}") from error
+        return table
+
+    def __len__(self) -> int:
+        return len(self.head) if self.in_memory or self.is_stream else len(self._data)
+
+    def texts(self, row: int) -> tuple[str, ...]:
+        """The texts of a row, one per column; of a stream, of one of its first rows."""
+        return self.texts_of(np.array([row]))[0]
+
+    def texts_of(self, rows: Batch) -> list[tuple[str, ...]]:
+        """The texts of several rows."""
+        table, positions = (self.head, rows) if self.is_stream else self.take(rows)
+        return [table.texts(row) for row in positions.tolist()]
+
+    def take(self, rows: Batch, values: Sequence[Any] = ()) -> tuple[Table, Batch]:
+        """Rows in memory that contain these, and their positions there.
+
+        Args:
+            rows: Indices of the rows.
+            values: The rows of a stream, which ``stream`` has read.
+        """
+        if self.in_memory:
+            return self.head, rows
+        if not self.is_stream:
+            columns = self._data[rows.tolist()]
+            values = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        some = ", ".join(map(str, rows[:20].tolist()))
+        return self._read(values, f"{self.name}[{some}{', …' * (len(rows) > 20)}]"), np.arange(len(rows))
+
+    def stream(self, size: int, buffer: int, generator: np.random.Generator) -> Iterator[tuple[Batch, list[Any]]]:
+        """One pass over a stream: for each batch, the positions of its rows in the stream, and the rows.
+
+        Each next row takes the place of one that is chosen at random from a buffer.
+        """
+        rows = _shuffle(enumerate(self._data), buffer, generator)
+        while batch := list(islice(rows, size)):
+            yield np.array([number for number, _ in batch]), [row for _, row in batch]
+
+    def _tables(self) -> Iterator[Table]:
+        """All rows, or the first rows of a stream, one table after the other."""
+        if self.in_memory or self.is_stream:
+            yield self.head
+            return
+        for start in range(0, len(self), _CHUNK):
+            yield self.take(np.arange(start, min(start + _CHUNK, len(self))))[0]
+
+    @cached_property
+    def labels(self) -> Tensor | None:
+        """All labels, or those of the first rows of a stream; None if there are none.
+
+        Shape:
+            (rows,) or (rows, values).
+        """
+        if self.head.labels is None or self.in_memory or self.is_stream:
+            return self.head.labels
+        return torch.cat([table.labels for table in self._tables() if table.labels is not None])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of all texts, labels and row data, by which a checkpoint recognizes the data."""
+        digest = hashlib.blake2b("\0".join(self.class_names or ()).encode(), digest_size=16)
+        for table in self._tables():
+            table.digest(digest)
+        return digest.hexdigest()
+
+
+def _shuffle(items: Iterable[Any], size: int, generator: np.random.Generator) -> Iterator[Any]:
+    source = iter(items)
+    buffer = list(islice(source, size))
+    for item in source:
+        position = int(generator.integers(len(buffer)))
+        yield buffer[position]
+        buffer[position] = item
+    for position in generator.permutation(len(buffer)).tolist():
+        yield buffer[position]
+
+
+class ParquetRows:
+    """The rows of Parquet files as a stream, which a ``Trainer`` reads for ``steps=`` steps, again and again.
+
+    At any time, a few rows are in memory, beside those of the trainer's shuffle buffer.
+
+    Args:
+        path: A file, or a folder, whose ``*.parquet`` files are read in the order of their names, subfolders included.
+        columns: The columns to read. Default: all.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ImportError: If pyarrow is not installed.
+        ValueError: If a file is damaged or lacks a column; the message names it.
+
+    Example:
+        >>> import tempfile, pyarrow, pyarrow.parquet
+        >>> folder = tempfile.mkdtemp()
+        >>> table = pyarrow.table({"anchor": ["A cat."], "positive": ["A kitten."], "id": [1]})
+        >>> pyarrow.parquet.write_table(table, f"{folder}/0.parquet")
+        >>> list(ParquetRows(folder, ["anchor", "positive"]))
+        [{'anchor': 'A cat.', 'positive': 'A kitten.'}]
+    """
+
+    def __init__(self, path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> None:
+        folder = Path(path)
+        self.files: list[Path] = sorted(folder.rglob("*.parquet")) if folder.is_dir() else [folder]
+        if not self.files or not self.files[0].exists():
+            raise FileNotFoundError(f"{path} is no Parquet file and has none; pass another folder")
+        self.columns: list[str] | None = None if columns is None else list(columns)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for file in self.files:
+            yield from (row for _, row in read_parquet(file, self.columns))

@@ -1,0 +1,258 @@
+"""The batches of a training run: their rows and order, and the texts, prompts and guide vectors of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from sbert.distributed.ranks import ALONE, Ranks
+from sbert.inputs.arguments import nearest_argument
+from sbert.inputs.prompts import by_column, column_prompts, default_prompt, prompt_text
+from sbert.losses.signature import Collate
+from sbert.training.backward import TrainingBatch, compute_loss
+from sbert.training.config import TrainingConfig
+from sbert.training.rows import Rows
+from sbert.training.rows.sampling import SAMPLERS, Batch, name_of, takes_epoch, turns
+
+if TYPE_CHECKING:
+    from sbert.encoder import SentenceEncoder
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One data set of a training run.
+
+    Args:
+        rows: Its texts, labels and loss.
+        prompts: The text before each column; of pairs, the one before the first text of each.
+        guide_prompts: The text before each column for the guide; None if the loss takes no guide.
+        max_lengths: The maximum number of tokens of each column; None for that of the model.
+    """
+
+    rows: Rows
+    prompts: list[str]
+    guide_prompts: list[str] | None = None
+    max_lengths: list[int | None] | None = None
+
+    @classmethod
+    def of(cls, rows: Rows, model: Any, config: TrainingConfig, names: Sequence[str], guide: Any) -> Dataset:
+        """Rows with the settings of their columns, among the data sets of these names."""
+        prompts = config.of_data_set("prompts", rows.name, names)
+        lengths = config.of_data_set("max_lengths", rows.name, names)
+        if isinstance(lengths, Mapping):
+            lengths = [next((lengths[name] for name in each if name in lengths), None) for each in rows.names]
+        elif lengths is not None:
+            lengths = [lengths] * len(rows.names)
+        for_guide = None
+        if guide is not None and "guide" in rows.signature.extras:
+            column_prompts(guide, None if prompts is None else "", rows.names, "the guide")
+            for_guide = [guide.prompts.get(prompt, "") for prompt in by_column(prompts, rows.names)]
+        if not model.is_cross_encoder:
+            own = column_prompts(model, prompts, rows.names)
+        else:
+            own = [default_prompt(model) if prompts is None else prompt_text(model, prompts, "prompts")]
+        return cls(rows, own, for_guide, lengths)
+
+
+def check_column_settings(model: Any, config: TrainingConfig, tables: Sequence[Rows]) -> None:
+    """Raise a ValueError for prompts or lengths that the model does not take, or of columns that no data has."""
+    names = [rows.name for rows in tables]
+    if model.is_cross_encoder:
+        kind = type(model).__name__
+        if any(isinstance(config.of_data_set("prompts", name, names), Mapping) for name in names):
+            raise ValueError(
+                f"a {kind} reads two texts as one input, with one prompt before the first; pass the name or the text of"
+                " this prompt, and write into the texts what else it should read"
+            )
+        if config.max_lengths:
+            raise ValueError(
+                f"a {kind} reads two texts as one input, without max_lengths; leave max_lengths out, and set the"
+                " model's max_seq_length"
+            )
+        return
+    columns = {rows.name: {name for each in rows.names for name in each} for rows in tables}
+    for setting in ("prompts", "max_lengths"):
+        by_name = {name: config.of_data_set(setting, name, names) for name in names}
+        shared = all(value is getattr(config, setting) for value in by_name.values())  # One value for all data sets.
+        for table, value in by_name.items():
+            known = set().union(*columns.values()) if shared else columns[table]
+            for name in value if isinstance(value, Mapping) else ():
+                if name not in known:
+                    nearest = nearest_argument(str(name), known)
+                    raise ValueError(
+                        f"{setting} names the column {name!r}, which {'no data has' if shared else f'{table} has not'};"
+                        f" pass some of {', '.join(map(repr, sorted(known)))}"
+                        + (f"; did you mean {nearest!r}?" if nearest else "")
+                    )
+
+
+@dataclass(frozen=True)
+class PreparedBatch:
+    """A batch of one data set, tokenized.
+
+    Args:
+        dataset: The data set.
+        rows: Indices of the rows of all ranks.
+        texts: The texts of these rows.
+        inputs: Their tokens and labels, for ``backward``.
+    """
+
+    dataset: Dataset
+    rows: Batch
+    texts: list[tuple[Any, ...]]
+    inputs: TrainingBatch
+
+
+@dataclass
+class Batches:
+    """All batches of a training run, in the same order in every process and after every resume.
+
+    Args:
+        model: A ``SentenceEncoder`` or a ``CrossEncoder``, which tokenizes the texts.
+        datasets: The data sets by name.
+        config: Batch size, sampler, mix and seed.
+        guide: A model whose vectors are passed to the losses that take ``guide``.
+    """
+
+    model: Any
+    datasets: Mapping[str, Dataset]
+    config: TrainingConfig
+    guide: SentenceEncoder | None
+    _plans: dict[int, list[tuple[str, Batch]]] = field(default_factory=dict)  # Of the last epoch only.
+
+    def __post_init__(self) -> None:
+        # Whether a data set is a stream, so that there are no epochs.
+        self.is_streamed: bool = any(dataset.rows.is_stream for dataset in self.datasets.values())
+
+    @property
+    def epoch_steps(self) -> int:
+        """Optimizer steps of an epoch; with a stream, those of the whole run."""
+        config = self.config
+        return (config.steps or 1) if self.is_streamed else max(1, round(len(self.epoch(0)) / config.accumulation))
+
+    def epoch(self, epoch: int) -> list[tuple[str, Batch]]:
+        """The batches of an epoch: for each, the name of its data set and the indices of its rows."""
+        if self.is_streamed:
+            raise ValueError("a stream has no epochs; pass data with a length")
+        if epoch not in self._plans:
+            self._plans = {epoch: [(name, rows) for name, rows, _ in self._mix(epoch)]}
+        return self._plans[epoch]
+
+    def _mix(self, epoch: int) -> Iterator[tuple[str, Batch, Sequence[Any]]]:
+        """The batches of an epoch, of one data set after the other; endless with a stream."""
+        names, mix = list(self.datasets), self.config.mix
+        plans = [None if self.datasets[name].rows.is_stream else self._plan(name, epoch, 0) for name in names]
+        sources = [self._repeat(name, epoch, plan) for name, plan in zip(names, plans, strict=True)]
+        weights = [mix[name] for name in names] if isinstance(mix, Mapping) else mix
+        counts = [None if plan is None else len(plan) for plan in plans]
+        for turn in turns(counts, weights, np.random.default_rng([self.config.seed, epoch])):
+            yield names[turn], *next(sources[turn])
+
+    def _repeat(self, name: str, epoch: int, plan: list[Batch] | None) -> Iterator[tuple[Batch, Sequence[Any]]]:
+        """The batches of a data set, one pass after the other; those of a stream with their rows."""
+        for again in count():
+            if plan is None:
+                yield from self._stream(name, epoch, again)
+            else:
+                yield from ((batch, ()) for batch in (self._plan(name, epoch, again) if again else plan))
+
+    def _stream(self, name: str, epoch: int, again: int) -> Iterator[tuple[Batch, list[Any]]]:
+        """The batches of one pass over a stream."""
+        size, buffer, number = self.config.size_of(name), self.config.shuffle_buffer, 0
+        for batch in self.datasets[name].rows.stream(size, buffer, self._generator(name, epoch, again)):
+            if not self.config.drop_last or len(batch[0]) == size:
+                number += 1
+                yield batch
+        if not number:
+            raise ValueError(
+                f"{name} gave no batch in pass {again + 1}: it can be iterated once only, or it has less rows than a"
+                " batch and drop_last=True; pass an iterable that starts anew, or more rows"
+            )
+
+    def _generator(self, name: str, epoch: int, again: int) -> np.random.Generator:
+        seed = [self.config.seed, epoch, list(self.datasets).index(name)]
+        return np.random.default_rng([*seed, again] if again else seed)
+
+    def _plan(self, name: str, epoch: int, again: int) -> list[Batch]:
+        """The batches of one pass over a data set."""
+        rows: Any = self.datasets[name].rows
+        config = self.config
+        sampler, size = config.sampler_of(name), config.size_of(name)
+        sample = SAMPLERS[sampler] if isinstance(sampler, str) else sampler
+        more = {"epoch": epoch} if takes_epoch(sample) else {}
+        plan = [np.asarray(batch) for batch in sample(rows, size, self._generator(name, epoch, again), **more)]
+        if config.drop_last:
+            plan = [batch for batch in plan if len(batch) == size]
+        if not plan:
+            full = " of batch_size rows (drop_last=True)" if config.drop_last else ""
+            raise ValueError(f"sampler={name_of(sampler)!r} makes no batch{full} of {name}; pass another, or more rows")
+        return plan
+
+    def _all(self) -> Iterator[tuple[str, Batch, Sequence[Any]]]:
+        if self.is_streamed:
+            yield from self._mix(0)
+        for epoch in count():
+            for name, rows in self.epoch(epoch):
+                yield name, rows, ()
+
+    def prepare(self, start: int, stop: int, ranks: Ranks) -> Iterator[PreparedBatch]:
+        """The batches from number ``start`` to before ``stop``, counted over all epochs, tokenized."""
+        for number, (name, rows, values) in enumerate(islice(self._all(), start, stop), start):
+            dataset = self.datasets[name]
+            table, positions = dataset.rows.take(rows, values)
+            texts, labels, row_data = table.choose(positions, self.model.dtype)
+            for collate in dataset.rows.signature.collates:
+                # The same random numbers in every process, and after a resume.
+                texts, more = _call(collate, texts, np.random.default_rng([self.config.seed, number]))
+                row_data |= more
+            inputs = TrainingBatch.of(
+                self.model,
+                texts,
+                dataset.rows.signature,
+                labels,
+                deduplicate=self.config.deduplicate,
+                ranks=ranks,
+                prompts=dataset.prompts,
+                max_lengths=dataset.max_lengths,
+                row_data=row_data,
+            )
+            yield PreparedBatch(dataset, rows, texts, inputs)
+
+    def mean_losses(self, model: Any) -> dict[str, float]:
+        """The mean loss of each data set over all of its batches of the first epoch, by name, without a gradient."""
+        sums = dict.fromkeys(self.datasets, (0.0, 0))
+        for batch in self.prepare(0, len(self.epoch(0)), ALONE):
+            rows = batch.dataset.rows
+            value = compute_loss(model, rows.loss, self.move(batch, ALONE), self.config.chunk_tokens)
+            total, number = sums[rows.name]
+            sums[rows.name] = total + value * len(batch.rows), number + len(batch.rows)
+        return {name: total / number for name, (total, number) in sums.items()}
+
+    def move(self, batch: PreparedBatch, ranks: Ranks) -> TrainingBatch:
+        """Move a batch to the model's device, and add the guide's vectors if the loss takes them."""
+        inputs = batch.inputs.to(self.model.device)
+        prompts = batch.dataset.guide_prompts
+        if self.guide is not None and prompts is not None:
+            own = batch.texts[ranks.rank :: ranks.world]
+            options: dict[str, Any] = {"show_progress_bar": False, "on_truncate": "ignore", "convert_to_tensor": True}
+            vectors = [
+                self.guide.encode([row[column] for row in own], prompt=prompt, device=inputs.columns.device, **options)
+                for column, prompt in enumerate(prompts)
+            ]
+            inputs.extras["guide"] = ranks.gather(torch.stack(vectors, 1), len(batch.texts))
+        return inputs
+
+
+def _call(collate: Collate, texts: list[Any], generator: np.random.Generator) -> tuple[list[Any], dict[str, Any]]:
+    """What a loss's ``collate`` returns, checked."""
+    result: Any = collate(texts, generator)
+    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
+        raise TypeError(f"collate returned {type(result).__name__}; return the rows of texts, and a dict of row data")
+    if len(result[0]) != len(texts) or not all(result[0]):
+        raise ValueError(f"collate returned {len(result[0])} rows for {len(texts)}; return texts for each row")
+    return list(result[0]), result[1]

@@ -1,0 +1,221 @@
+"""What a training run reports: its history, as a JSONL file and beside the progress bar, and the card of the model."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from sbert.pipeline.progress import progress_bar
+from sbert.saving.model_card import Training
+from sbert.storage.atomic import write_text
+from sbert.training.config import TrainingConfig
+from sbert.training.rows.batches import Dataset
+
+_EVERY = 0.2  # Seconds between two updates of the bar.
+# Rows that are shown of each data set, characters of each value, and lines of the table of losses.
+_SHOWN, _CHARACTERS, _POINTS = 3, 120, 12
+_HOUSEKEEPING = ("output", "timeout", "log_every", "keep", "evaluate_every", "checkpoint_every")
+_ALWAYS = ("batch_size", "learning_rate", "optimizer", "schedule", "warmup", "seed", "dtype")
+
+
+class Log:
+    """The history of a training run: one dict every few steps, and one for each evaluation.
+
+    Args:
+        path: JSONL file to which every entry is added; None for no file.
+        total: Total number of steps.
+        start: Number of steps already done. Lines of the file after this step are removed: those steps run again.
+        every: Steps between two lines.
+        waiting: Losses of steps before ``start`` that are not in a line yet.
+        show: Whether to show a progress bar; None to decide by the terminal.
+        metric: Name of the score that the bar shows; None for the first score.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        total: int,
+        start: int,
+        every: int,
+        waiting: list[float],
+        show: bool | None,
+        metric: str | None = None,
+    ) -> None:
+        self.waiting: list[float] = waiting
+        self.history: list[dict[str, Any]] = [] if path is None else _reopen(path, start)
+        self._path, self._every, self._metric = path, every, metric
+        self._newest = {"loss" in entry: entry for entry in self.history}  # Of the steps, and of the evaluations.
+        self._sentences, self._seconds = 0, 0.0
+        self._last: dict[str, Any] = {}
+        options: dict[str, Any] = {"total": total, "initial": start, "unit": " steps", "mininterval": _EVERY}
+        self._bar = progress_bar(show, desc="Training", **options)
+        self._show()
+
+    def add_step(self, step: int, figures: dict[str, float], sentences: int, seconds: float, last: bool) -> None:
+        """Count a finished step, and add an entry every few steps."""
+        self.waiting.append(figures["loss"])
+        self._last = {"step": step, **figures}
+        self._sentences += sentences
+        self._seconds += seconds
+        if self._bar is not None:
+            self._bar.update(1)
+        if step % self._every == 0 or last:
+            self.flush()
+
+    def flush(self) -> None:
+        """Add an entry for the steps that have none, such as the last ones of a run that a callback has ended."""
+        if self.waiting and self._last:
+            mean, speed = sum(self.waiting) / len(self.waiting), round(self._sentences / self._seconds, 1)
+            self.add({**self._last, "loss": mean, "sentences_per_second": speed})
+            self.waiting, self._sentences, self._seconds = [], 0, 0.0
+
+    def add(self, entry: dict[str, Any]) -> None:
+        """Add an entry to the history and to the file."""
+        self.history.append(entry)
+        self._newest["loss" in entry] = entry
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(_as_line(entry))
+        self._show(refresh="evaluation" in entry)
+
+    def _show(self, refresh: bool = False) -> None:
+        """Show the newest step and the newest evaluation beside the bar."""
+        if self._bar is None:
+            return
+        parts = []
+        step, evaluation = self._newest.get(True), self._newest.get(False)
+        if step:
+            parts += [f"loss {step['loss']:.4f}"]
+        if evaluation:
+            scores = evaluation["evaluation"]
+            name = self._metric if self._metric in scores else next(iter(scores))
+            parts += [f"{name} {scores[name]:.4f} at step {evaluation['step']}"]
+        if step:  # Last, since a narrow terminal cuts the end off.
+            parts += [f"{step['sentences_per_second']:,.0f} sentences/s"]
+        self._bar.set_postfix_str(", ".join(parts), refresh=refresh)
+
+    def close(self) -> None:
+        """Stop the progress bar."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _reopen(path: Path, start: int) -> list[dict[str, Any]]:
+    """The entries of a history up to a step; the file then ends with them."""
+    history: list[dict[str, Any]] = []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for line in path.read_text(encoding="utf-8").splitlines() if start and path.exists() else ():
+        try:
+            entry = json.loads(line)
+        except ValueError:  # An incomplete line: the process was killed while it wrote.
+            break
+        if entry["step"] > start:
+            break
+        history.append(entry)
+    write_text(path, "".join(map(_as_line, history)))
+    return history
+
+
+def _as_line(entry: dict[str, Any]) -> str:
+    return json.dumps(entry, ensure_ascii=False) + "\n"
+
+
+def training_card(
+    base: str,
+    datasets: Mapping[str, Dataset],
+    config: TrainingConfig,
+    history: Sequence[Mapping[str, Any]],
+    device: torch.device,
+    ranks: int,
+) -> Training:
+    """The sections about training for the card of a model, and the results for its header.
+
+    Args:
+        base: Name or folder of the model at the start; empty if it was made in memory.
+        datasets: The data sets by name.
+        config: The settings.
+        history: What ``fit`` returns.
+        device: Device of the training.
+        ranks: Number of processes.
+    """
+    parts = ["## Training", "### Data", *_show_data(datasets), "### Losses", _show_losses(datasets)]
+    defaults = {field.name: field.default for field in fields(TrainingConfig)}
+    settings = [
+        (name, getattr(value, "__name__", value))
+        for name, value in asdict(config).items()
+        if name not in _HOUSEKEEPING and (name in _ALWAYS or value != defaults[name])
+    ]
+    parts += ["### Settings", _show_table(("TrainingConfig", ""), settings)]
+    steps = [entry for entry in history if "loss" in entry]
+    every = max(1, -(-len(steps) // _POINTS))
+    chosen = steps[every - 1 :: every]
+    if chosen[-1:] != steps[-1:]:
+        chosen.append(steps[-1])
+    losses = [(entry["step"], f"{entry['loss']:.4f}") for entry in chosen]
+    parts += ["### Loss", _show_table(("step", "mean loss"), losses)]
+    evaluations = [entry for entry in history if "evaluation" in entry]
+    last: Mapping[str, float] = evaluations[-1]["evaluation"] if evaluations else {}
+    if last:
+        both = [evaluations[0], *evaluations[1:][-1:]]  # The first and the last.
+        rows = [(name, *(f"{each['evaluation'].get(name, math.nan):.4f}" for each in both)) for name in last]
+        parts += ["### Evaluation", _show_table(("score", *(f"step {each['step']}" for each in both)), rows)]
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {platform.machine()}"
+    packages = ", ".join(f"{package} {version(package)}" for package in ("sbert", "torch", "transformers"))
+    parts += ["### Environment", f"{ranks} × {cell(name)}; Python {platform.python_version()}, {packages}."]
+    return Training(base, "\n\n".join(parts), dict(last))
+
+
+def cell(value: object, limit: int = _CHARACTERS) -> str:
+    r"""A value as text in a Markdown table: on one line, without markup, and not longer than the limit.
+
+    Example:
+        >>> cell("a | b\n<b>c</b>")
+        'a &#124; b &lt;b&gt;c&lt;/b&gt;'
+    """
+    text = " ".join(str(value).split())
+    text = text if len(text) <= limit else text[: limit - 1] + "…"
+    return text.translate(_ESCAPES)
+
+
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", **{mark: f"&#{ord(mark)};" for mark in "|`*_[]\\$"}})
+
+
+def _show_table(head: Sequence[object], rows: Sequence[Sequence[object]], limit: int = _CHARACTERS) -> str:
+    lines = [[cell(each, limit) for each in line] for line in (head, *rows)]
+    lines.insert(1, ["---"] * len(head))
+    return "\n".join([f"| {' | '.join(line)} |" for line in lines])
+
+
+def _show_data(datasets: Mapping[str, Dataset]) -> list[str]:
+    parts = []
+    for name, dataset in datasets.items():
+        rows = dataset.rows
+        count = "a stream of rows" if rows.is_stream else f"{len(rows):,} rows"
+        lines = [rows.head.cells(row) for row in range(min(_SHOWN, len(rows.head)))]
+        columns = [names[0] for names in rows.names] + ["label"] * (rows.head.labels is not None)
+        parts += [f"**{cell(name)}**: {count}, such as", _show_table(columns, lines)]
+        if rows.class_names:
+            parts.append(f"Classes: {', '.join(f'{i} = {cell(each)}' for i, each in enumerate(rows.class_names))}.")
+    return parts
+
+
+def _show_losses(datasets: Mapping[str, Dataset]) -> str:
+    lines = []
+    for name, dataset in datasets.items():
+        loss = dataset.rows.loss
+        source = re.search(r"References:\n((?:[ ]+.+\n?)+)", inspect.getdoc(loss) or "")
+        settings = repr(loss) if isinstance(loss, nn.Module) else dataset.rows.signature.name
+        settings = settings.replace("(registered): ModuleList", "of ")  # As nested losses are shown.
+        lines.append((name, settings, " ".join(source[1].split()) if source else ""))
+    return _show_table(("data", "loss", "source"), lines, 1000)
