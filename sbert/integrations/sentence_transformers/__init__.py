@@ -24,7 +24,7 @@ from typing import Any
 
 from sbert.integrations.sentence_transformers import forms, util
 from sbert.integrations.sentence_transformers.encoders import CrossEncoder, SentenceTransformer
-from sbert.integrations.sentence_transformers.names import SimilarityFunction
+from sbert.integrations.sentence_transformers.forms import SimilarityFunction
 from sbert.integrations.sentence_transformers.readers import InputExample, SentencesDataset
 from sbert.integrations.sentence_transformers.training import (
     CrossEncoderTrainer,
@@ -59,8 +59,6 @@ _PATHS = {
     "base.sampler": "training",
     "base.training_args": "training",
     "base.evaluation": "evaluation",
-    "cross_encoder.losses": "cross_encoder_losses",
-    "cross_encoder.evaluation": "cross_encoder_evaluation",
     "cross_encoder.trainer": "training",
     "cross_encoder.training_args": "training",
     "cross_encoder.model": "encoders",
@@ -77,7 +75,7 @@ _PATHS = {
     "evaluation.SentenceEvaluator": "evaluation",
     "readers.InputExample": "readers",
 }
-__getattr__ = forms.absent(__name__)
+__getattr__ = forms.absent(__name__, "Training")
 mine_hard_negatives: Any = util.mine_hard_negatives
 quantize_embeddings: Any = util.quantize_embeddings
 for _name in ("util", "models", "losses", "evaluation", "readers", "cross_encoder"):

@@ -1,12 +1,75 @@
-"""Their ``cross_encoder``."""
+"""Their ``cross_encoder``, with its losses and its evaluation: our losses of scores and evaluators of pairs."""
 
 from __future__ import annotations
 
-from sbert.integrations.sentence_transformers import cross_encoder_evaluation as evaluation
-from sbert.integrations.sentence_transformers import cross_encoder_losses as losses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+import sbert.evaluation as own_evaluation
+import sbert.losses as own_losses
 from sbert.integrations.sentence_transformers.encoders import CrossEncoder
-from sbert.integrations.sentence_transformers.forms import absent
+from sbert.integrations.sentence_transformers.evaluation import COMMON, Kind, evaluators
+from sbert.integrations.sentence_transformers.forms import Form, absent, factories, make_module
 from sbert.integrations.sentence_transformers.training import CrossEncoderTrainer, CrossEncoderTrainingArguments
 
+
+def _crossentropy(model: Any) -> nn.Module:
+    return own_losses.CrossEntropyLoss(model.classes)
+
+
+def _binary(model: Any) -> nn.Module:
+    return own_losses.BinaryCrossEntropyLoss()
+
+
+def _squared(model: Any, activation: Any = None) -> nn.Module:
+    return own_losses.SquaredErrorLoss(activation)
+
+
+FORMS = {
+    "BinaryCrossEntropyLoss": Form(_binary, "model activation_fn! pos_weight!"),
+    "CrossEntropyLoss": Form(_crossentropy, "model activation_fn!"),
+    "MSELoss": Form(_squared, "model activation_fn=activation"),
+}
+
+
+def _correlation(pairs: Sequence[Sequence[str]], scores: Any) -> own_evaluation.Evaluator:
+    first, second = zip(*pairs, strict=True)
+    return own_evaluation.SimilarityEvaluator(first, second, scores)
+
+
+def _classes(pairs: Sequence[Sequence[str]], labels: Any) -> own_evaluation.Evaluator:
+    kind: Any = own_evaluation.LabelEvaluator if max(labels) > 1 else own_evaluation.PairClassificationEvaluator
+    first, second = zip(*pairs, strict=True)
+    evaluator: own_evaluation.Evaluator = kind(first, second, labels)
+    return evaluator
+
+
+def _reranking(samples: Any, k: int = 10, always_rerank_positives: bool = True) -> own_evaluation.Evaluator:
+    """With their default, the positives that a retriever missed are ranked after those that it found."""
+    listed = list(samples.values() if isinstance(samples, Mapping) else samples)
+    if always_rerank_positives:
+        listed = [
+            {**one, "documents": [*one["documents"], *one["positive"]]} if "documents" in one else one for one in listed
+        ]
+    return own_evaluation.RerankingEvaluator(listed, k)
+
+
+_CORRELATION = Kind(_correlation, f"sentence_pairs=pairs scores {COMMON} prompt_name!", "{name}", "spearman")
+_CLASSES = Kind(  # The first metric decides.
+    _classes, f"sentence_pairs=pairs labels {COMMON} prompt_name!", "{name}", "", {"macro_f1": "f1_macro"}
+)
+_RERANKING = Kind(_reranking, f"samples at_k=k always_rerank_positives {COMMON} prompt_name!", "{name}", "ndcg@")
+KINDS = {
+    "CrossEncoderCorrelationEvaluator": _CORRELATION,
+    "CECorrelationEvaluator": _CORRELATION,
+    "CrossEncoderClassificationEvaluator": _CLASSES,
+    "CEBinaryClassificationEvaluator": _CLASSES,
+    "CrossEncoderRerankingEvaluator": _RERANKING,
+    "CERerankingEvaluator": _RERANKING,
+}
+losses = make_module(f"{__name__}.losses", factories(FORMS), "CrossEncoder: losses")
+evaluation = make_module(f"{__name__}.evaluation", evaluators(KINDS), "CrossEncoder: evaluation")
 __all__ = ["CrossEncoder", "CrossEncoderTrainer", "CrossEncoderTrainingArguments", "evaluation", "losses"]
-__getattr__ = absent(__name__)
+__getattr__ = absent(__name__, "Training")

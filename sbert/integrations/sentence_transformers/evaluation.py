@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from sbert import evaluation
 from sbert.distributed.ranks import ALONE, Ranks
-from sbert.integrations.sentence_transformers.forms import Form, absent, factories
-from sbert.integrations.sentence_transformers.names import SimilarityFunction, similarity_name
+from sbert.integrations.sentence_transformers.forms import Form, SimilarityFunction, absent, factories, similarity_name
 
 BaseEvaluator = SentenceEvaluator = evaluation.Evaluator
 
@@ -269,4 +268,4 @@ def _named(kind: Kind, called: str, **options: Any) -> NamedEvaluator:
 
 globals().update(evaluators(KINDS))
 __all__ = [*KINDS, "BaseEvaluator", "SentenceEvaluator", "SequentialEvaluator", SimilarityFunction.__name__]
-__getattr__ = absent(__name__)
+__getattr__ = absent(__name__, "evaluation")

@@ -1,21 +1,20 @@
-"""One factory for all their classes: it translates the arguments, and calls ours."""
+"""One factory for all their classes, which translates arguments and calls ours; and their similarities as our names."""
 
 from __future__ import annotations
 
-import re
+import json
+import sys
 from collections.abc import Callable, Mapping
-from fnmatch import fnmatch
+from enum import Enum
+from functools import partial
+from types import ModuleType
 from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
+
+from sbert.functional import SIMILARITIES, check_similarity, pairwise_similarity
 from sbert.integrations import switching
-from sbert.integrations.sentence_transformers.names import similarity_name
-
-
-class Only(NamedTuple):
-    """A parameter of theirs without an equivalent: its default, and what to do instead."""
-
-    default: Any
-    remedy: str = "leave it out"
 
 
 class Form(NamedTuple):
@@ -24,7 +23,7 @@ class Form(NamedTuple):
     Args:
         make: Our class, or a function.
         names: Their parameters in their order: ``theirs=ours``; ``theirs`` where the name is the same; ``theirs=-`` for
-            one that changes no result; ``theirs!`` for one without an equivalent, which stands in ``_ONLY``.
+            one that changes no result; ``theirs!`` for one that is taken at its default alone, see the table of names.
         values: Our arguments, where their default is another one than ours.
     """
 
@@ -42,37 +41,81 @@ class Form(NamedTuple):
         return {part.partition("=")[0]: part.rpartition("=")[2] for part in self.names.split()}
 
 
-_LOSS = Only(None, "write a loss of your own, which is a function: sbert.losses has an example")
-_LOADED = Only(None, "pass it to SentenceTransformer")
-_ADAMW = "training is with AdamW and a linear schedule"
-_ONLY = {
-    "activation_fct": _LOSS,
-    "activation_fn": _LOSS,
-    "aggregate_fn": Only(None, "sbert.evaluation.NanoBEIRSuite gives the figures of each data set"),
-    "aggregate_key": Only("mean"),
-    "add_transitive_closure": Only(False, "pass all duplicates"),
-    "backend": Only("torch", "'sbert export' writes models for other runtimes"),
-    "callback": Only(None, "the history of sbert.Trainer has the scores"),
-    "config_args": _LOADED,
-    "config_kwargs": _LOADED,
-    "cos_score_transformation": _LOSS,
-    "cross_encoder": Only(None, "filter the rows with its scores yourself"),
-    "loss_fct": _LOSS,
-    "mrr_at_k": Only(None, "pass at_k"),
-    "n_dims_per_step": Only(-1, "all dimensions are trained in each step"),
-    "pos_weight": _LOSS,
-    "precision": Only(None, "measure the vectors of sbert.search.quantize"),
-    "print_wrong_matches": Only(False),
-    "processor_kwargs": _LOADED,
-    "projection_dim": Only(None),
-    "prompt_name": Only(None, "put the instruction before the query"),
-    "scheduler": Only("WarmupLinear", _ADAMW),
-    "size_average": Only(True),
-    "tokenizer_args": _LOADED,
-    "tokenizer_name_or_path": Only(None, "pass Transformer(model, tokenizer) of sbert.modules"),
-    "truncate_dim": Only(None, "truncate the vectors of teacher and student, which are arrays"),
-    "write_predictions": Only(False),
-}
+def rows(vectors: Any) -> Tensor:
+    """Vectors of any form as a tensor (rows, dim): an array, a list of vectors or of numbers, a single vector."""
+    if isinstance(vectors, (list, tuple)) and len(vectors) and isinstance(vectors[0], Tensor):
+        vectors = torch.stack(list(vectors))
+    tensor = torch.as_tensor(vectors)
+    return tensor if tensor.ndim > 1 else tensor[None]
+
+
+def similarity_name(given: Any) -> str:
+    """Our name of a similarity: of a name, of an entry of an enumeration, or of one of the functions of ``util``.
+
+    Raises:
+        ValueError: If it is a function of another kind.
+
+    Example:
+        >>> similarity_name(SimilarityFunction.DOT_PRODUCT), similarity_name("cosine")
+        ('dot', 'cosine')
+    """
+    name = getattr(given, "value", given)
+    if callable(name):
+        label = getattr(name, "__name__", "").removeprefix("pytorch_").removeprefix("pairwise_")
+        known = {"cos": "cosine", "dot": "dot", "euclidean": "euclidean", "manhattan": "manhattan"}
+        name = known.get(label.split("_")[0], label)
+    return check_similarity(str(name))
+
+
+class SimilarityFunction(Enum):
+    """Names of similarities."""
+
+    COSINE = "cosine"
+    DOT_PRODUCT = "dot"
+    DOT = DOT_PRODUCT
+    EUCLIDEAN = "euclidean"
+    MANHATTAN = "manhattan"
+
+    @staticmethod
+    def possible_values() -> list[str]:
+        """All names."""
+        return list(SIMILARITIES)
+
+    @staticmethod
+    def to_similarity_fn(similarity: Any) -> Callable[[Any, Any], Tensor]:
+        """The function of a name: of each row of one and each of the other."""
+        return compare_by(similarity_name(similarity))
+
+    @staticmethod
+    def to_similarity_pairwise_fn(similarity: Any) -> Callable[[Any, Any], Tensor]:
+        """The function of a name: of the rows of both in turn."""
+        return partial(_pairwise, name=similarity_name(similarity))
+
+
+class DistanceMetric:
+    """Names of distances, under the names of all their enumerations of them."""
+
+    COSINE = COSINE_DISTANCE = "cosine"
+    EUCLIDEAN = "euclidean"
+    MANHATTAN = "manhattan"
+    cosine_distance = COSINE
+    eucledian_distance = euclidean_distance = EUCLIDEAN
+
+
+def _pairwise(a: Any, b: Any, name: str) -> Tensor:
+    return pairwise_similarity(rows(a), rows(b), name)
+
+
+def compare_by(name: str, pairwise: bool = False, label: str = "") -> Callable[[Any, Any], Tensor]:
+    """The function of a similarity that gives tensors: (rows of a, rows of b), or (rows,) if pairwise."""
+
+    def similarity(a: Any, b: Any) -> Tensor:
+        return _pairwise(a, b, name) if pairwise else SIMILARITIES[name](rows(a), rows(b))
+
+    similarity.__name__ = similarity.__qualname__ = label or f"{name}_sim"
+    return similarity
+
+
 # By the names of their parameters.
 _CONVERT: dict[str, Callable[[Any], Any]] = {
     "scale": lambda scale: 1 / scale,
@@ -98,8 +141,10 @@ def arguments(name: str, form: Form, args: tuple[Any, ...], options: Mapping[str
     ours = dict(form.values)
     for theirs, value in {**dict(zip(names, args, strict=False)), **options}.items():
         if names[theirs].endswith("!"):
-            default, remedy = _ONLY[theirs]
+            row = switching.find_row(theirs, switching.DEFAULTS)
+            default = None if row is None else json.loads(row.how)
             if value is not default and value != default:
+                remedy = "leave it out" if row is None else row.here
                 raise ValueError(f"{name}({theirs}={value!r:.60}): only {default!r} is supported; {remedy}")
         elif names[theirs] != "-":
             ours[names[theirs]] = _CONVERT[theirs](value) if theirs in _CONVERT else value
@@ -109,14 +154,14 @@ def arguments(name: str, form: Form, args: tuple[Any, ...], options: Mapping[str
 def factory(name: str, form: Form) -> Callable[..., Any]:
     """The function under their name that makes ours from their arguments."""
 
-    def made(*args: Any, **options: Any) -> Any:
+    def make(*args: Any, **options: Any) -> Any:
         return form.make(**arguments(name, form, args, options))
 
-    made.__name__ = made.__qualname__ = name
-    made.__doc__ = (
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = (
         f"``{getattr(form.make, '__name__', name).lstrip('_')}`` with the arguments {', '.join(form.parameters())}."
     )
-    return made
+    return make
 
 
 def factories(forms: Mapping[str, Form]) -> dict[str, Any]:
@@ -124,13 +169,21 @@ def factories(forms: Mapping[str, Form]) -> dict[str, Any]:
     return {name: factory(name, form) for name, form in forms.items()}
 
 
-def absent(module: str) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module: what is not offered raises, with the reason of the switching guide."""
+def absent(module: str, section: str = "") -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module: what is not offered raises, with what the switching guide says in a section."""
 
     def missing(name: str) -> Any:
-        for row in re.findall(r"^\| (``.*) \| (.*) \| (.*) \|$", switching.__doc__ or "", re.MULTILINE):
-            if not name.startswith("_") and any(fnmatch(name, known) for known in re.findall(r"``([^`]*)``", row[0])):
-                raise ImportError(f"{name} is not offered by {module}; instead: {row[2].replace('``', '')}")
+        row = None if name.startswith("__") else switching.find_row(name, section)
+        if row is not None:
+            raise ImportError(f"{name} is not offered by {module}; instead: {row.here.replace('``', '')}")
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return missing
+
+
+def make_module(name: str, members: dict[str, Any], section: str) -> ModuleType:
+    """A module of their names, which import statements find, too."""
+    module = ModuleType(name, f"Their ``{name.partition('sentence_transformers.')[2]}``.")
+    vars(module).update(members, __all__=list(members), __getattr__=absent(name, section))
+    sys.modules[name] = module
+    return module

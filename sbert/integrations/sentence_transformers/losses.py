@@ -12,8 +12,7 @@ from typing import Any
 from torch import nn
 
 from sbert import losses
-from sbert.integrations.sentence_transformers.forms import Form, absent, factories
-from sbert.integrations.sentence_transformers.names import DistanceMetric
+from sbert.integrations.sentence_transformers.forms import DistanceMetric, Form, absent, factories
 
 _CHUNKS = " mini_batch_size=chunk mini_batch_num_tokens=chunk_tokens show_progress_bar=-"
 _GATHER = " gather_across_devices=-"  # The trainer always does.
@@ -144,4 +143,4 @@ FORMS = {
 TripletDistanceMetric = SiameseDistanceMetric = BatchHardTripletLossDistanceFunction = DistanceMetric
 globals().update(factories(FORMS))
 __all__ = [*FORMS, "BatchHardTripletLossDistanceFunction", "SiameseDistanceMetric", "TripletDistanceMetric"]
-__getattr__ = absent(__name__)
+__getattr__ = absent(__name__, "losses")

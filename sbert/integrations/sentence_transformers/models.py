@@ -93,4 +93,4 @@ FORMS = {
 WordEmbeddings = modules.WordEmbeddings
 globals().update(factories(FORMS))
 __all__ = [*FORMS, "WordEmbeddings"]
-__getattr__ = absent(__name__)
+__getattr__ = absent(__name__, "models")

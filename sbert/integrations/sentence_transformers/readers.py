@@ -56,4 +56,4 @@ class NoDuplicatesDataLoader:
 
 
 __all__ = ["InputExample", "NoDuplicatesDataLoader", "SentenceLabelDataset", "SentencesDataset"]
-__getattr__ = absent(__name__)
+__getattr__ = absent(__name__, "readers")

@@ -266,4 +266,4 @@ __all__ = [
     "SentenceTransformerTrainer",
     "SentenceTransformerTrainingArguments",
 ]
-__getattr__ = absent(__name__)
+__getattr__ = absent(__name__, "Training")

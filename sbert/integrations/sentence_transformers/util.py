@@ -14,13 +14,12 @@ from tqdm.auto import tqdm
 from sbert import search
 from sbert.functional import truncate
 from sbert.inputs.devices import default_device
-from sbert.integrations.sentence_transformers.forms import Form, absent, factories
-from sbert.integrations.sentence_transformers.names import SimilarityFunction, compared, rows
+from sbert.integrations.sentence_transformers.forms import Form, SimilarityFunction, absent, compare_by, factories, rows
 
 _NAMES = {"cos_sim": "cosine", "dot_score": "dot", "euclidean_sim": "euclidean", "manhattan_sim": "manhattan"}
-cos_sim, dot_score, euclidean_sim, manhattan_sim = (compared(name, False, called) for called, name in _NAMES.items())
+cos_sim, dot_score, euclidean_sim, manhattan_sim = (compare_by(name, False, called) for called, name in _NAMES.items())
 pairwise_cos_sim, pairwise_dot_score, pairwise_euclidean_sim, pairwise_manhattan_sim = (
-    compared(name, True, f"pairwise_{called}") for called, name in _NAMES.items()
+    compare_by(name, True, f"pairwise_{called}") for called, name in _NAMES.items()
 )
 pytorch_cos_sim = cos_sim
 
@@ -148,4 +147,4 @@ __all__ = [
     *"LoggingHandler batch_to_device get_device_name pytorch_cos_sim".split(),
     *"normalize_embeddings truncate_embeddings".split(),
 ]
-__getattr__ = absent(__name__)
+__getattr__ = absent(__name__, "util")
