@@ -138,7 +138,7 @@ def known_names(section: str, ours: dict[str, Any]) -> set[str]:
         return public(ours[owner]) | set(vars(ours[owner])["_modules"])
     functions = {"constructor": ("__init__",), "encode": ENCODE[:1], "predict and rank": SCORE}[part]
     names = set().union(*(taken(getattr(type(ours[owner]), each)) for each in functions))
-    return names | public(ours[owner]) | {"modules", "model_name_or_path"}
+    return names | public(ours[owner]) | {"modules", "model_name_or_path", "apply_softmax"}
 
 
 def test_the_same_names_are_here_and_those_that_are_not_are_not(ours: dict[str, Any]) -> None:
