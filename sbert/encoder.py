@@ -40,20 +40,6 @@ if TYPE_CHECKING:  # What few calls need is imported by them: importing this mus
     from sbert.pipeline.pool.processes import Processes
 
 
-def _write(
-    job: Encoding, sentences: Any, reporting: Callable[[int | None], Report], out: Any, resume: bool, shard: Any
-) -> Encoded:
-    """Write the vectors of sentences to a file or folder, window by window."""
-    from sbert.vector_files.stream import check_shard, rows_of_shard
-    from sbert.vector_files.writing import write
-
-    total = length_of(sentences)
-    if total is not None and shard is not None:
-        total = rows_of_shard(total, check_shard(shard))
-    with reporting(total) as report:
-        return cast("Encoded", write(job, sentences, out, report, resume, shard))
-
-
 def _check_token_embeddings(output_value: str | None, changed: object) -> None:
     if output_value is not None:
         check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
@@ -329,13 +315,12 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
             out: Where to write vectors while reading, so that neither sentences nor vectors have to fit in memory: a
                 .npy file; a .parquet file, with the columns to keep of a ``sbert.data.Texts``; or a folder (a path that
                 ends in /) for .npy files of 2^20 rows. The result is a read-only memory map of the .npy file, else a
-                ``sbert.pipeline.VectorFiles``, which ``np.asarray`` reads.
-            resume: With ``out``, whether a call that was interrupted goes on where it was: beside the output, a journal
-                says what is done. The sentences are read once more from the first, to compare them. False to start
-                anew.
+                ``sbert.vector_files.VectorFiles``, which ``np.asarray`` reads.
+            resume: With ``out``, whether a call that was interrupted goes on where it was, as the manifest beside the
+                output says. The sentences are read once more from the first, to compare them. False to start anew.
             shard: With ``out``, which part of the sentences to encode, (i, n) from (0, n) to (n - 1, n), to a file of
                 its own, such as vectors-00003-of-00016.npy; one that is finished is kept. See
-                ``sbert.pipeline.merge``.
+                ``sbert.vector_files.merge``.
 
         Shape:
             Output: (sentences, dim) float32; (dim,) for a single str; (0, dim) for none.
@@ -386,7 +371,9 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
             if out is not None:
                 if output_value != "sentence_embedding" or not as_array or single:
                     raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
-                return _write(job, sentences, reporting, out, resume, shard)
+                from sbert.vector_files.write import write
+
+                return cast("Encoded", write(job, sentences, out, reporting, resume, shard))
             if shard is not None:
                 raise ValueError(f"shard={shard!r:.60} is a part of a file; pass out= as well")
             if columns := getattr(sentences, "keep", ()):

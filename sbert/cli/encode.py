@@ -193,7 +193,7 @@ def _with_ray(arguments: argparse.Namespace, inputs: list[str]) -> None:
 
 def _status(output: str) -> int:
     """Print the state of each file of an output, and how many are done."""
-    from sbert.vector_files.shards import status
+    from sbert.vector_files import status
 
     parts = status(output)
     for part in parts:

@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> None:
         OSError: If the disk is full.
         ValueError: If a shard is damaged, or they do not belong together.
     """
-    from sbert.vector_files.shards import merge, status
+    from sbert.vector_files import merge, status
 
     written = merge(arguments.output)
     if not arguments.quiet:

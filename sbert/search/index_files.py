@@ -16,7 +16,7 @@ from sbert.search.corpus import opened
 from sbert.search.store import INT64_END, Id, Ids, VectorStore
 from sbert.storage.files import JsonObject, UnreadableError, checksum, write_json
 from sbert.storage.folders import check_own, foreign
-from sbert.vector_files.files import npy_file
+from sbert.vector_files.formats import npy_file
 
 # The arguments of an index that are saved.
 SETTINGS = ("dim", "backend", "similarity", "precision", "ranges")
@@ -65,11 +65,12 @@ INDEX = Kind("sbert.search.Index", 2, (_VECTORS, *(_GRAPH + backend for backend 
 def write(folder: Path, settings: dict[str, Any], store: VectorStore, graph: Graph | None) -> None:
     """Write the files of an index to an empty folder."""
     if store.blocks:
-        with npy_file(folder / _VECTORS, store.blocks[0].shape[1], store.blocks[0].dtype) as file:
-            step = max(1, _VALUES // file.dim)
+        dim = store.blocks[0].shape[1]
+        with npy_file(folder / _VECTORS, dim, store.blocks[0].dtype) as append:
+            step = max(1, _VALUES // dim)
             for block in store.blocks:
                 for low in range(0, len(block), step):
-                    file.append(block[low : low + step])
+                    append(block[low : low + step])
     if graph is not None:
         graph.save(folder / (_GRAPH + graph.backend))
     ranges = None if settings["ranges"] is None else settings["ranges"].tolist()

@@ -17,11 +17,12 @@ data sets of ``datasets``, one text after another. ``out=`` writes each window o
 
 - A name that ends in ``.parquet`` makes a Parquet file, with the columns of ``Texts(..., keep=["id"])``; the name of a
   folder, ``.npy`` files in it.
-- Until the end, the data is in ``vectors.npy.partial``, with a journal beside it. After a kill, a full disk or Ctrl-C,
-  **the same call goes on** where it was, and the file is the same to the last byte; with another number of threads or
-  devices, or ``batch_tokens="auto"``, but for rounding. With another model, other settings or another input, it is an
+- Until the end, the data is in ``vectors.npy.partial``, with a manifest beside it. After a kill, a full disk or Ctrl-C,
+  **the same call goes on** where it was, and the file is the same to the last byte (with another number of threads or
+  devices, but for rounding). At most about five seconds of work are done twice, however slow the model is: batches of a
+  part that takes longer are in ``vectors.npy.window``. With another model, other settings or another input, it is an
   error that names the difference; ``resume=False`` starts anew.
-- A call whose file is finished writes it again; files of a folder and shards, which have a manifest, are kept.
+- A call whose file is finished writes it again; files of a folder and shards, whose manifest stays, are kept.
 - A Parquet file needs the space twice, because its parts are joined at the end; so does merging shards.
 - ``precision="float16"``, ``"int8"`` or ``"ubinary"`` makes the file 2, 4 or 32 times smaller (``sbert.search``).
 - On the command line: ``sbert encode all-MiniLM-L6-v2 corpus/ --column text --keep id -o vectors.parquet``.
@@ -44,7 +45,7 @@ sbert merge vectors.npy               # one file in the order of the texts, afte
 >>> from sbert.vector_files import merge, status
 >>> for index in range(2):  # each in a process or machine of its own
 ...     _ = model.encode(texts, out=f"{folder}/all.npy", shard=(index, 2))
->>> [part.state for part in status(f"{folder}/all.npy")], merge(f"{folder}/all.npy").name
+>>> [file.state for file in status(f"{folder}/all.npy")], merge(f"{folder}/all.npy").name
 (['done', 'done'], 'all.npy')
 
 Each shard reads all of the input and encodes its part. From about a hundred shards on, give each job files of its own.
@@ -104,12 +105,12 @@ What breaks first, in this order:
 - **Ids.** Row numbers of 32 bits end at 2.1 billion, and all change when a row is removed: carry ids of your own.
 - **Interruptions.** In days on 64 machines some die: only work that can be repeated in small parts ends.
 - **The version of the model.** Vectors of two models cannot be compared, so a new model means all of this again. Keep
-  the texts, and the model's hash beside the vectors; manifests and journals hold it.
+  the texts, and the model's hash beside the vectors; manifests hold it.
 """
 
 from __future__ import annotations
 
-from sbert.vector_files.files import VectorFiles
-from sbert.vector_files.shards import Part, merge, status
+from sbert.vector_files.formats import VectorFiles
+from sbert.vector_files.merge import FileStatus, merge, status
 
-__all__ = ["Part", "VectorFiles", "merge", "status"]
+__all__ = ["FileStatus", "VectorFiles", "merge", "status"]

@@ -1,21 +1,22 @@
-"""Formats of files of vectors: how a window is stored, and how the windows become a file."""
+"""Formats of files of vectors: how a part is stored, how the parts become a file, and how files are read."""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from sbert.inputs.extras import needed
 from sbert.inputs.vectors import Array
 from sbert.storage.atomic import flush_entry, replacing_file
-from sbert.vector_files.files import NpyFile
-from sbert.vector_files.journal import Journal
+from sbert.vector_files.manifest import Manifest
 
 # The column of vectors.
 VECTOR = "vector"
@@ -24,16 +25,18 @@ _PROMOTED: dict[str, Any] = {"promote_options": "permissive"}
 
 
 class Format(Protocol):
-    """How windows are appended to a partial file, and how that becomes the output."""
+    """How parts are appended to a partial file, and how that becomes the output."""
 
-    def begin(self, file: BinaryIO) -> int:
-        """Write what precedes the windows; return its number of bytes."""
+    head: bytes  # What precedes the parts.
 
     def block(self, vectors: Array, columns: list[Any]) -> memoryview:
-        """The bytes of a window."""
+        """The bytes of a part."""
 
-    def finish(self, journal: Journal, start: int, path: Path) -> None:
-        """Make the output of the windows; what was done of this before may be done again."""
+    def complete(self, manifest: Manifest) -> AbstractContextManager[Path]:
+        """A context with the path of the complete file, which is renamed to that of the output when it ends."""
+
+
+# ---------------------------------------------------------------------------------------------------- .npy
 
 
 class Npy:
@@ -46,37 +49,70 @@ class Npy:
 
     def __init__(self, dim: int, dtype: np.dtype[np.generic]) -> None:
         self.dim, self.dtype = dim, dtype
-
-    def begin(self, file: BinaryIO) -> int:
-        """Write a header for no rows."""
-        NpyFile(file, self.dim, self.dtype)
-        return file.tell()
+        self.head: bytes = _npy_header(0, dim, dtype)
 
     def block(self, vectors: Array, columns: list[Any]) -> memoryview:  # noqa: ARG002
         """The rows as they are."""
         return np.ascontiguousarray(vectors, self.dtype).data.cast("B")
 
-    def finish(self, journal: Journal, start: int, path: Path) -> None:
+    @contextmanager
+    def complete(self, manifest: Manifest) -> Iterator[Path]:
         """Write the number of rows, and rename the file."""
-        with journal.partial.open("r+b") as file:
-            file.truncate(journal.windows[-1].end if journal.windows else start)
-            rows = NpyFile(file, self.dim, self.dtype)
-            rows.rows = journal.windows[-1].rows if journal.windows else 0
-            rows.write_header()
+        with manifest.partial.open("r+b") as file:
+            file.write(_npy_header(manifest.rows, self.dim, self.dtype))
             file.flush()
             os.fsync(file.fileno())
-        os.replace(journal.partial, path)
-        flush_entry(path.parent)
+        yield manifest.partial
+        os.replace(manifest.partial, manifest.output)
+        flush_entry(manifest.output.parent)
+
+
+def _npy_header(rows: int, dim: int, dtype: np.dtype[np.generic]) -> bytes:
+    """The header; its length is the same for any number of rows: NumPy reserves space for the longest."""
+    file = io.BytesIO()
+    shape, kind = (rows, dim), np.lib.format.dtype_to_descr(dtype)
+    np.lib.format.write_array_header_1_0(file, {"descr": kind, "fortran_order": False, "shape": shape})
+    return file.getvalue()
+
+
+@contextmanager
+def npy_file(path: Path, dim: int, dtype: np.dtype[np.generic]) -> Iterator[Any]:
+    """A function that appends rows to a .npy file, which appears under its name when the block ends without an error.
+
+    Temporary files of killed processes are removed when the next file of the same name is written.
+
+    Args:
+        path: The file.
+        dim: Dimension of the rows.
+        dtype: Dtype of the rows.
+    """
+    rows = 0
+
+    def append(vectors: Array) -> None:
+        nonlocal rows
+        file.write(np.ascontiguousarray(vectors, dtype).data)
+        rows += len(vectors)
+
+    with replacing_file(path) as file:
+        file.write(_npy_header(0, dim, dtype))
+        yield append
+        file.seek(0)
+        file.write(_npy_header(rows, dim, dtype))
+
+
+# ------------------------------------------------------------------------------------------------- Parquet
 
 
 class Parquet:
-    """A Parquet file with a row group per window: blocks of Arrow are joined at the end, with the types of all.
+    """A Parquet file with a row group per part: blocks of Arrow are joined at the end, with the types of all.
 
     Args:
         dim: Number of values of a vector.
         dtype: Dtype of the vectors.
         keep: Names of the other columns.
     """
+
+    head: bytes = b""
 
     def __init__(self, dim: int, dtype: np.dtype[np.generic], keep: tuple[str, ...]) -> None:
         with needed("writing Parquet", "pyarrow", "parquet"):
@@ -87,37 +123,38 @@ class Parquet:
         self._arrow: Any = pyarrow
         self.dim, self.dtype, self.keep = dim, dtype, keep
 
-    def begin(self, file: BinaryIO) -> int:  # noqa: ARG002
-        """Nothing precedes the blocks."""
-        return 0
-
     def block(self, vectors: Array, columns: list[Any]) -> memoryview:
         """A stream of Arrow."""
         arrow = self._arrow
         with _one_type():
-            kept = arrow.concat_tables(columns or [arrow.table({name: [] for name in self.keep})], **_PROMOTED)
+            table = arrow.concat_tables(columns or [arrow.table({name: [] for name in self.keep})], **_PROMOTED)
         flat = arrow.array(np.ascontiguousarray(vectors, self.dtype).reshape(-1))
         listed = arrow.FixedSizeListArray.from_arrays(flat, self.dim)
-        table = arrow.table([*kept.columns, listed], [*kept.column_names, VECTOR]).combine_chunks()
+        table = arrow.table([*table.columns, listed], [*table.column_names, VECTOR]).combine_chunks()
         sink = io.BytesIO()
         with arrow.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
         return sink.getbuffer()
 
-    def finish(self, journal: Journal, start: int, path: Path) -> None:  # noqa: ARG002
+    @contextmanager
+    def complete(self, manifest: Manifest) -> Iterator[Path]:
         """Join the blocks."""
-        empty = self._arrow.ipc.open_stream(self.block(np.zeros((0, self.dim), self.dtype), [])).schema
-        schemas = [empty, *(table.schema for table in self._tables(journal))]
-        with _one_type(), replacing_file(path) as file:
-            schema = self._arrow.unify_schemas(schemas, **_PROMOTED)
-            write_parquet(file, schema, (table.cast(schema) for table in self._tables(journal)))
+        empty = self._arrow.ipc.open_stream(self.block(np.zeros((0, self.dim), self.dtype), [])).read_all()
+        with _one_type(), replacing_file(manifest.output) as file:
+            schema = self._arrow.unify_schemas(
+                [empty.schema, *(each.schema for each in self._tables(manifest))], **_PROMOTED
+            )
+            write_parquet(file, schema, (table.cast(schema) for table in self._tables(manifest)))
+            file.flush()
+            yield Path(file.name)
+        manifest.partial.unlink()
 
-    def _tables(self, journal: Journal) -> Iterator[Any]:
+    def _tables(self, manifest: Manifest) -> Iterator[Any]:
         start = 0
-        with journal.partial.open("rb") as file:
-            for window in journal.windows:
-                yield self._arrow.ipc.open_stream(file.read(window.end - start)).read_all()
-                start = window.end
+        with manifest.partial.open("rb") as file:
+            for part in manifest.parts:
+                yield self._arrow.ipc.open_stream(file.read(part.end - start)).read_all()
+                start = part.end
 
 
 @contextmanager
@@ -131,7 +168,7 @@ def _one_type() -> Iterator[None]:
         raise ValueError(f"the values of a column do not fit one type of Arrow: {error}") from error
 
 
-def write_parquet(file: BinaryIO, schema: Any, tables: Iterator[Any]) -> None:
+def write_parquet(file: BinaryIO, schema: Any, tables: Iterable[Any]) -> None:
     """Write tables as row groups. Values of vectors hardly repeat, and need no dictionary and no statistics."""
     from pyarrow.parquet import ParquetWriter
 
@@ -140,3 +177,62 @@ def write_parquet(file: BinaryIO, schema: Any, tables: Iterator[Any]) -> None:
     with ParquetWriter(file, schema, **options) as writer:
         for table in tables:
             writer.write_table(table)
+
+
+# ------------------------------------------------------------------------------------------------- reading
+
+
+class VectorFiles:
+    """Vectors in several .npy files or in Parquet files, read-only; ``np.asarray`` reads them all.
+
+    Args:
+        paths: The files, in order.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths: tuple[Path, ...] = tuple(paths)
+        shapes = [_shape_of(path) for path in self.paths]
+        self.rows: list[int] = [rows for rows, _, _ in shapes]
+        self.shape: tuple[int, int] = sum(self.rows), shapes[0][1]
+        self.dtype: np.dtype[np.generic] = shapes[0][2]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} vectors of {self.shape[1]} {self.dtype} in {', '.join(map(str, self.paths))}>"
+
+    def parts(self) -> Iterator[Array]:
+        """The vectors a part at a time: a file, or a row group of Parquet. Shape: (rows, dim) each."""
+        for path, rows in zip(self.paths, self.rows, strict=True):
+            if path.suffix == ".npy":
+                yield np.load(path, mmap_mode="r" if rows else None)  # NumPy maps no file without rows.
+                continue
+            from pyarrow.parquet import ParquetFile
+
+            with ParquetFile(path) as file:
+                for group in range(file.num_row_groups):
+                    column = file.read_row_group(group, [VECTOR])[VECTOR].combine_chunks()
+                    yield column.flatten().to_numpy().reshape(-1, self.shape[1])
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        return np.concatenate([np.zeros((0, self.shape[1]), self.dtype), *self.parts()]).astype(
+            dtype or self.dtype, copy=False
+        )
+
+
+def _shape_of(path: Path) -> tuple[int, int, np.dtype[np.generic]]:
+    """Number of rows, dim and dtype of a file of vectors."""
+    if path.suffix == ".npy":
+        try:
+            with path.open("rb") as file:
+                np.lib.format.read_magic(file)
+                (rows, dim), _, dtype = np.lib.format.read_array_header_1_0(file)
+        except (ValueError, SyntaxError, TokenError) as error:  # NumPy raises all of them.
+            raise ValueError(f"{path} is damaged: its header is not that of a .npy file; encode it again") from error
+        return rows, dim, dtype
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(path) as file:
+        kind = file.schema_arrow.field(VECTOR).type
+        return file.metadata.num_rows, kind.list_size, np.dtype(kind.value_type.to_pandas_dtype())

@@ -29,9 +29,9 @@ from unittest.mock import patch
 
 import torch
 
+import sbert.vector_files as shards
 from sbert import Pooling, SentenceEncoder, WordEmbeddings
 from sbert.data import Texts
-from sbert.vector_files import shards
 
 WORDS = "a small boat lies on the quiet lake and nobody rows it home one two three four five six seven".split()
 TEXTS = [" ".join(WORDS[(7 * i + k * k) % len(WORDS)] for k in range(1 + i % 9)) + f" {i}" for i in range(150)]
@@ -284,7 +284,7 @@ def case(model: SentenceEncoder, prepared: Prepared, rng: random.Random, folder:
 def lost(before: dict[str, bytes], after: dict[str, bytes], expected: dict[str, bytes], done: str) -> list[str]:
     """The files that an error has changed: not those of a shard that is finished, nor the damaged journal itself."""
     changed = [name for name, raw in before.items() if after.get(name) != raw and not done.endswith(name)]
-    names = {name: name.removesuffix(".journal").removesuffix(".partial") for name in changed}
+    names = {name: name.removesuffix(".manifest").removesuffix(".partial") for name in changed}
     return [
         name for name in changed if expected.get(names[name]) is None or after.get(names[name]) != expected[names[name]]
     ]
@@ -335,7 +335,7 @@ def small_model() -> SentenceEncoder:
 def small_windows() -> Iterator[None]:
     """Stripes of 16 texts, windows of 32, files of 64."""
     sizes = {"_WINDOW": 32, "_FILE_ROWS": 64}
-    with patch("sbert.vector_files.stream.STRIPE", 16), patch.multiple("sbert.vector_files.writing", **sizes):
+    with patch("sbert.vector_files.reader.STRIPE", 16), patch.multiple("sbert.vector_files.write", **sizes):
         yield
 
 

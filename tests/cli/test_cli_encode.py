@@ -12,7 +12,7 @@ import pytest
 
 from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.cli.main import main
-from sbert.vector_files.shards import Part
+from sbert.vector_files import FileStatus
 from tests import small
 
 TEXTS = [f"{a} {b} {c}" for a in ("red", "small", "seven") for b in ("fox", "boat", "hills") for c in ("runs", "lies")]
@@ -208,7 +208,7 @@ def test_two_devices_write_what_one_does(folder: Path, vectors: Any, run: Run) -
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
 @pytest.mark.usefixtures("here")
 def test_shards(folder: Path, vectors: Any, run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr("sbert.vector_files.stream.STRIPE", 4)  # Of 5 stripes, the first shard has 3.
+    monkeypatch.setattr("sbert.vector_files.reader.STRIPE", 4)  # Of 5 stripes, the first shard has 3.
     words = ["encode", folder, "corpus", "--column", "body", "-o", name, "--shard"]
     assert run(*words, "0/2") == (0, f"{name}, shard 0/2: 10 vectors of 16 float32\n", "")
     code, said, _ = run("encode", "--status", "-o", name)
@@ -233,13 +233,13 @@ def test_shards(folder: Path, vectors: Any, run: Run, monkeypatch: pytest.Monkey
 
 def test_status_of_each_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [
-        Part(Path("v-0.npy"), "done", 2048),
-        Part(Path("v-1.npy"), "stopped", 1024),
-        Part(Path("v-2.npy"), "running", 1024, rate=1234.5),
-        Part(Path("v-3.npy"), "missing"),
-        Part(Path("v-4.npy"), "damaged", 10, note="cut short; delete it"),
+        FileStatus(Path("v-0.npy"), "done", 2048),
+        FileStatus(Path("v-1.npy"), "stopped", 1024),
+        FileStatus(Path("v-2.npy"), "running", 1024, rate=1234.5),
+        FileStatus(Path("v-3.npy"), "missing"),
+        FileStatus(Path("v-4.npy"), "damaged", 10, note="cut short; delete it"),
     ]
-    monkeypatch.setattr("sbert.vector_files.shards.status", lambda path: parts if path == "v.npy" else [])
+    monkeypatch.setattr("sbert.vector_files.status", lambda path: parts if path == "v.npy" else [])
     code, said, errors = run("encode", "--status", "-o", "v.npy")
     assert (code, errors) == (1, "")
     assert said.splitlines() == [

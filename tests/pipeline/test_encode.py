@@ -233,8 +233,8 @@ def test_wrong_arguments(words: SentenceEncoder, options: dict[str, Any], error:
 
 def test_writes_to_a_file(words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Window by window, from a generator; the same vectors."""
-    monkeypatch.setattr("sbert.vector_files.stream.STRIPE", 3)
-    monkeypatch.setattr("sbert.vector_files.writing._WINDOW", 3)
+    monkeypatch.setattr("sbert.vector_files.reader.STRIPE", 3)
+    monkeypatch.setattr("sbert.vector_files.write._WINDOW", 3)
     texts = ["red", "fox", "red fox", "fox red red", "", "red", "fox"]
     path = tmp_path / "vectors.npy"
     result = words.encode((text for text in texts), out=path)

@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from sbert import Pooling, SentenceEncoder
+from sbert import SentenceEncoder
 from sbert.data import Texts
-from sbert.modules import WordEmbeddings
-from sbert.vector_files import stream, writing
-from sbert.vector_files.shards import merge
+from sbert.vector_files import VectorFiles, merge, reader, write
+from tests.vector_files import samples
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -47,14 +45,9 @@ EXACT = {
 
 
 @pytest.fixture(autouse=True)
-def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "STRIPE", 4)
-    monkeypatch.setattr(writing, "_WINDOW", 8)
-
-
-@pytest.fixture(scope="module")
-def words() -> SentenceEncoder:
-    return SentenceEncoder(WordEmbeddings(["red", "fox"], torch.eye(2)), Pooling(), device="cpu")
+def smaller_windows(small_windows: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "STRIPE", 4)
+    monkeypatch.setattr(write, "_WINDOW", 8)
 
 
 def encoded(model: SentenceEncoder, out: Path, texts: Texts, **options: Any) -> Any:
@@ -144,8 +137,7 @@ def test_types_of_values(words: SentenceEncoder, tmp_path: Path) -> None:
 
 def test_other_columns_are_another_input() -> None:
     def digest(**columns: Any) -> str:
-        reader = stream.Reader(stream.rows_with_columns(Texts.of(["a"], **columns)), 8)
-        return next(window.digest for window in reader.windows())
+        return next(window.input for window in reader.Reader(Texts.of(["a"], **columns), 8).windows())
 
     long = np.zeros((1, 3000))
     other = long.copy()
@@ -155,11 +147,11 @@ def test_other_columns_are_another_input() -> None:
 
 
 def test_long_values_end_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "_PIECE_CHARACTERS", 100)
-    monkeypatch.setattr(stream, "_WINDOW_CHARACTERS", 100)
+    monkeypatch.setattr(reader, "_PIECE_CHARACTERS", 100)
+    monkeypatch.setattr(reader, "_WINDOW_CHARACTERS", 100)
     for value in ("x" * 60, b"x" * 60):
-        rows = stream.rows_with_columns(Texts.of(["a"] * 8, x=[value] * 8))
-        assert [len(window.texts) for window in stream.Reader(rows, 8).windows()] == [2, 2, 2, 2]
+        rows = Texts.of(["a"] * 8, x=[value] * 8)
+        assert [len(window.texts) for window in reader.Reader(rows, 8).windows()] == [2, 2, 2, 2]
 
 
 def test_columns_without_a_file(words: SentenceEncoder) -> None:
@@ -167,4 +159,21 @@ def test_columns_without_a_file(words: SentenceEncoder) -> None:
         UserWarning, match=r"keep=\('x',\) has no effect without out=; pass out= with a .parquet"
     ) as found:
         vectors = words.encode(Texts.of(["red"], x=[1]))
-    assert (vectors.shape, found[0].filename) == ((1, 2), __file__)
+    assert (vectors.shape, found[0].filename) == ((1, 6), __file__)
+
+
+def test_parquet(words: SentenceEncoder, tmp_path: Path) -> None:
+    numbers = [None] * 40 + [row / 2 for row in range(43)]
+    result = samples.encode(words, tmp_path / "v.parquet", Texts.of(samples.TEXTS, text=samples.TEXTS, number=numbers))
+    assert isinstance(result, VectorFiles)
+    assert (result.shape, result.dtype, len(result)) == ((samples.ROWS, 6), np.float32, samples.ROWS)
+    np.testing.assert_array_equal(np.asarray(result), words.encode(samples.TEXTS))
+    table = pq.read_table(tmp_path / "v.parquet")
+    assert (table["text"].to_pylist(), table["number"].to_pylist()) == (samples.TEXTS, numbers)
+    np.testing.assert_array_equal(np.stack(table["vector"].to_numpy()), words.encode(samples.TEXTS))
+    with pytest.raises(ValueError, match="the column 'number' do not fit one type"):
+        samples.encode(words, tmp_path / "w.parquet", Texts.of(samples.TEXTS, number=["a"] * 40 + [1] * 43))
+    with pytest.raises(ValueError, match="has no room for the columns number"):
+        samples.encode(words, tmp_path / "v.npy", Texts.of(samples.TEXTS, number=numbers))
+    with pytest.raises(ValueError, match="'vector' is that of the vectors"):
+        samples.encode(words, tmp_path / "v.parquet", Texts.of(samples.TEXTS, vector=numbers))

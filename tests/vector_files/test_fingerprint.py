@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -51,3 +53,21 @@ def test_the_hash_of_modules_of_the_callers_own() -> None:
     ]
     assert [digest(*make()) for make in made] == (first := [digest(*make()) for make in made])
     assert len(set(first)) == len(made)
+
+
+def test_the_hash_of_a_model_is_the_same_in_each_process_and_another_for_another_model() -> None:
+    """Of the library's model, whose folder has no pooler: that is random in each process."""
+    program = (
+        "from sbert import SentenceEncoder; from sbert.vector_files.fingerprint import digest_of_model;"
+        " print(digest_of_model(SentenceEncoder(device='cpu')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    model = SentenceEncoder(device="cpu")
+    before = digest_of_model(model)
+    assert done.stdout.strip() == before
+    with torch.no_grad():
+        model[0].network.embeddings.word_embeddings.weight[7, 7] += 1e-3
+    assert digest_of_model(model) != before
+    model = SentenceEncoder(device="cpu")
+    model.max_seq_length = 64
+    assert digest_of_model(model) != before

@@ -11,14 +11,13 @@ import pytest
 
 from sbert import SentenceEncoder
 from sbert.data import Texts
-from sbert.vector_files.files import VectorFiles
-from sbert.vector_files.shards import merge, status
-from tests.vector_files.test_journal import ROWS, TEXTS, contents, encode, small_windows, stopped, words  # noqa: F401
+from sbert.vector_files import VectorFiles, merge, reader, status
+from tests.vector_files.samples import ROWS, TEXTS, contents, encode, stopped
 
 
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet", "folder/"])
 @pytest.mark.parametrize("shards", [1, 3, 20])  # There are 11 stripes.
-def test_merge(words: SentenceEncoder, tmp_path: Path, name: str, shards: int) -> None:  # noqa: F811
+def test_merge(words: SentenceEncoder, tmp_path: Path, name: str, shards: int) -> None:
     out = f"{tmp_path}/{name}"
     for index in reversed(range(shards)):
         encode(words, out, shard=(index, shards))
@@ -30,7 +29,7 @@ def test_merge(words: SentenceEncoder, tmp_path: Path, name: str, shards: int) -
         assert parquet.read_table(out)["id"].to_pylist() == list(range(ROWS))
 
 
-def test_no_texts(words: SentenceEncoder, tmp_path: Path) -> None:  # noqa: F811
+def test_no_texts(words: SentenceEncoder, tmp_path: Path) -> None:
     for name in ("v.npy", "v.parquet", "folder/"):
         out = f"{tmp_path}/{name}"
         assert encode(words, out, []).shape == (0, 6)
@@ -39,7 +38,7 @@ def test_no_texts(words: SentenceEncoder, tmp_path: Path) -> None:  # noqa: F811
         assert VectorFiles([merge(out)]).shape == (0, 6)
 
 
-def test_finished_shards_are_kept(words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_finished_shards_are_kept(words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "v.npy"
     encode(words, out, shard=(0, 2))
     times = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
@@ -51,7 +50,7 @@ def test_finished_shards_are_kept(words: SentenceEncoder, tmp_path: Path, monkey
         encode(words, out, [*TEXTS[:-1], "sea"], shard=(0, 2))
 
 
-def test_what_merge_refuses(words: SentenceEncoder, tmp_path: Path) -> None:  # noqa: F811
+def test_what_merge_refuses(words: SentenceEncoder, tmp_path: Path) -> None:
     out = tmp_path / "v.npy"
     with pytest.raises(FileNotFoundError, match="there are no shards"):
         merge(out)
@@ -88,7 +87,7 @@ def test_what_merge_refuses(words: SentenceEncoder, tmp_path: Path) -> None:  # 
     refused("files of 3 shards and 4 shards")
 
 
-def test_a_folder_of_files(words: SentenceEncoder, tmp_path: Path) -> None:  # noqa: F811
+def test_a_folder_of_files(words: SentenceEncoder, tmp_path: Path) -> None:
     out = f"{tmp_path}/folder/"
     found: Any = encode(words, out)
     assert isinstance(found, VectorFiles)
@@ -107,7 +106,7 @@ def test_a_folder_of_files(words: SentenceEncoder, tmp_path: Path) -> None:  # n
     assert encode(words, out).rows == [32, 32, 19]  # It goes on without resume=False.
 
 
-def test_files_of_the_user_are_kept(words: SentenceEncoder, tmp_path: Path) -> None:  # noqa: F811
+def test_files_of_the_user_are_kept(words: SentenceEncoder, tmp_path: Path) -> None:
     mine = {"vectors-00000.npy": b"mine", "vectors-00007.npy": b"mine", "vectors.json": b"{}"}
     for name, content in mine.items():
         (tmp_path / name).write_bytes(content)
@@ -119,7 +118,7 @@ def test_files_of_the_user_are_kept(words: SentenceEncoder, tmp_path: Path) -> N
     assert [part.state for part in status(tmp_path)] == ["done"] * 3
 
 
-def test_links(words: SentenceEncoder, tmp_path: Path) -> None:  # noqa: F811
+def test_links(words: SentenceEncoder, tmp_path: Path) -> None:
     """Status and merge follow them as encode does."""
     (tmp_path / "real").mkdir()
     (tmp_path / "l.npy").symlink_to(tmp_path / "real" / "r.npy")
@@ -129,3 +128,14 @@ def test_links(words: SentenceEncoder, tmp_path: Path) -> None:  # noqa: F811
     (tmp_path / "real" / "r-00000-of-00000.npy").touch()
     assert merge(tmp_path / "l.npy") == tmp_path / "real" / "r.npy"
     np.testing.assert_array_equal(np.load(tmp_path / "l.npy"), words.encode(TEXTS))
+
+
+def test_very_long_texts_end_windows(words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_PIECE_CHARACTERS", 40)
+    monkeypatch.setattr(reader, "_WINDOW_CHARACTERS", 60)
+    sizes = [len(window.texts) for window in reader.Reader(TEXTS, 16).windows()]
+    assert sum(sizes) == ROWS
+    assert max(sizes) < 12
+    for index in range(3):
+        encode(words, tmp_path / "v.npy", shard=(index, 3))
+    np.testing.assert_array_equal(np.load(merge(tmp_path / "v.npy")), words.encode(TEXTS))

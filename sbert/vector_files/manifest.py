@@ -1,0 +1,321 @@
+"""The manifest of a file of vectors: which parts of it are on the disk, from which texts, model and settings.
+
+Parts are appended to ``NAME.partial``; then a line of ``NAME.manifest`` says so. The first line describes the model and
+the settings, each other line a part, and the last line the finished file. Each line has a checksum of itself and of
+the lines before. ``NAME.window`` holds rows of the part in work, of a model that is slow.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from sbert.storage.atomic import flush_entry
+from sbert.storage.file_locks import locked
+from sbert.storage.files import checksum
+from sbert.vector_files.reader import Reader, Shard
+
+FORMAT = "vectors of sbert, version 2"
+REMEDY = "to start anew, pass resume=False, or delete the manifest and the partial file"
+_BLOCK = 1 << 20
+
+Header = dict[str, Any]
+
+
+class DamagedError(ValueError):
+    """A manifest, or a file that it describes, is damaged."""
+
+    def __init__(self, path: Path, reason: str, remedy: str = REMEDY) -> None:
+        super().__init__(f"{path} {reason}; {remedy}")
+
+
+@dataclass(frozen=True)
+class PartEntry:
+    """A part whose rows are on the disk.
+
+    Args:
+        rows: Number of rows of the output so far.
+        end: Number of bytes of the partial file so far.
+        crc32: Checksum of the bytes of this part.
+        read: Number of texts of the input so far, those of other shards included.
+        input: Hash of these texts and their columns.
+        truncated: Number of truncated texts of this part.
+        seconds: Time since the part before.
+    """
+
+    rows: int
+    end: int
+    crc32: int
+    read: int
+    input: str
+    truncated: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What a finished file holds.
+
+    Args:
+        read: Number of texts of the input, those of other shards included.
+        input: Hash of these texts and their columns.
+        size: Number of bytes of the file.
+        crc32: Checksum of the file.
+        last: Whether no text is behind these: a folder has no more files.
+    """
+
+    read: int
+    input: str
+    size: int
+    crc32: int
+    last: bool
+
+    @classmethod
+    def of(cls, path: Path, reader: Reader) -> Ending:
+        """What the file holds that was written from all that was read."""
+        return cls(reader.read, reader.input, path.stat().st_size, checksum(path), reader.ended)
+
+
+def check_header(path: Path, found: Header, expected: Header) -> None:
+    """Raise a ValueError that names the first difference between what a file was written with and this call."""
+    for key in {**expected, **found}:
+        if key not in found or key not in expected or found[key] != expected[key]:
+            before, now = (repr(each.get(key))[:60] for each in (found, expected))
+            raise ValueError(
+                f"{path} was written with {key}={before}, and this call has {now}; make the same call, or {REMEDY}"
+            )
+
+
+class Manifest:
+    """The lines of a manifest, and the files that they describe.
+
+    Args:
+        output: The output.
+        file: The manifest, open for reading and, unless it is only read, for writing.
+    """
+
+    def __init__(self, output: Path, file: BinaryIO) -> None:
+        self.output: Path = output
+        self.path, self.partial, self.window = (beside(output, ending) for ending in ("manifest", "partial", "window"))
+        self.header: Header = {}
+        self.parts: list[PartEntry] = []
+        self.ending: Ending | None = None
+        self._file = file
+        self._check = self._end = 0  # Checksum and number of bytes of the lines, without the last one.
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                break  # It was not completed.
+            self._read(line, number)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows on the disk."""
+        return self.parts[-1].rows if self.parts else 0
+
+    @property
+    def texts(self) -> tuple[int, str]:
+        """Number and hash of all texts that a finished file was written from."""
+        return (self.ending.read, self.ending.input) if self.ending else (0, "")
+
+    def _read(self, line: bytes, number: int) -> None:
+        try:
+            value = json.loads(line)
+            check = value.pop("check")
+            if self.ending is not None or _checksum(value, self._check) != check:
+                raise ValueError
+            if "last" in value:
+                self.ending = Ending(**value)
+                return
+            if self.header:
+                self.parts.append(PartEntry(**value))
+            else:
+                self.header = value
+        except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+            raise DamagedError(self.path, f"is damaged: line {number} is not what was written") from error
+        self._check = check
+        self._end += len(line)
+
+    def begin(self, header: Header) -> None:
+        """Write the first line, or compare it with that of the call before.
+
+        Raises:
+            ValueError: If it was another model, or other settings.
+        """
+        if self.header:
+            check_header(self.path, self.header, header)
+        elif self.partial.exists() and self.partial.stat().st_size:
+            raise DamagedError(self.partial, "has no manifest")
+        else:
+            self.header = header
+            self._append(header)
+            flush_entry(self.path.parent)
+
+    def add(self, part: PartEntry) -> None:
+        """Record a part that is on the disk."""
+        self._append(asdict(part))
+        self.parts.append(part)
+
+    def finish(self, ending: Ending) -> None:
+        """Record that the file is complete."""
+        check, end = self._check, self._end
+        self._append(asdict(ending))
+        self.ending, self._check, self._end = ending, check, end
+
+    def _append(self, line: dict[str, Any]) -> None:
+        """Write a line behind the first one and those of parts; an ending there was none."""
+        self._check = _checksum(line, self._check)
+        self._file.seek(self._end)
+        self._file.truncate()
+        self._file.write(json.dumps({**line, "check": self._check}).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._end = self._file.tell()
+
+    def verify_parts(self, start: int) -> None:
+        """Compare the parts in the partial file, which begin at byte ``start``, with their checksums."""
+        if self.ending and not self.partial.exists():
+            raise self.damaged_output()
+        if not self.partial.exists():
+            raise DamagedError(self.partial, "is missing")
+        with self.partial.open("rb") as file:
+            for number, part in enumerate(self.parts):
+                file.seek(start)
+                value, left = 0, part.end - start
+                while left and (block := file.read(min(left, _BLOCK))):
+                    value, left = zlib.crc32(block, value), left - len(block)
+                if left or value != part.crc32:
+                    reason = "is truncated" if left else "is damaged"
+                    first = self.parts[number - 1].rows if number else 0
+                    raise DamagedError(self.partial, f"{reason}: rows {first} to {part.rows - 1} are not as written")
+                start = part.end
+
+    def damaged_output(self) -> DamagedError:
+        """The error that the output is not the file that was finished."""
+        remedy = f"delete it and {self.path.name}, and make the call again that wrote them"
+        return DamagedError(self.output, "is missing or damaged: it is not what was written", remedy)
+
+    def is_finished(self) -> bool:
+        """Whether the output is the file that was finished."""
+        end, path = self.ending, self.output
+        return bool(end and path.is_file() and path.stat().st_size == end.size and checksum(path) == end.crc32)
+
+    def clean(self, keep: bool) -> None:
+        """Delete the files of what was not finished and, unless it is to be kept, the manifest."""
+        self._file.close()  # Windows deletes no open file.
+        for path in (self.window, self.partial, *([] if keep else [self.path])):
+            path.unlink(missing_ok=True)
+
+
+def _checksum(line: dict[str, Any], before: int) -> int:
+    """The checksum of a line and of the lines with the checksum ``before``."""
+    return zlib.crc32(json.dumps(line, sort_keys=True).encode(), before)
+
+
+def read_manifest(output: Path) -> Manifest:
+    """The manifest of an output, to look at."""
+    with beside(output, "manifest").open("rb") as file:
+        return Manifest(output, file)
+
+
+@contextmanager
+def open_manifest(output: Path, resume: bool) -> Iterator[Manifest]:
+    """The manifest of an output, which no other process may write meanwhile; without ``resume``, a new one.
+
+    It is deleted if nothing was stored.
+
+    Raises:
+        RuntimeError: If another process or thread writes this output.
+        ValueError: If the manifest is damaged.
+    """
+    name = beside(output, "manifest")
+    with _lock(name) as held:
+        if held is False:
+            raise RuntimeError(f"{output} is being written by another process; wait until it ends, or write elsewhere")
+        with name.open("r+b") as file:
+            if not resume:
+                for ending in ("window", "partial"):
+                    beside(output, ending).unlink(missing_ok=True)
+                file.truncate(0)
+            manifest = Manifest(output, file)
+            try:
+                yield manifest
+            finally:
+                kept = manifest.parts or manifest.ending or manifest.window.exists()
+                if not (file.closed or (manifest.header and kept)):
+                    if manifest.header:
+                        manifest.partial.unlink(missing_ok=True)
+                    file.close()
+                    name.unlink()
+
+
+@contextmanager
+def _lock(name: Path) -> Iterator[bool | None]:
+    """Create and lock a manifest; wait a moment if it is locked: another process may just look whether it is."""
+    for last in (False, True):
+        name.open("ab").close()
+        with locked(name) as held:
+            if last or held is not False:
+                yield held
+                return
+        time.sleep(0.1)
+
+
+@contextmanager
+def explain_disk_full(path: Path, remedy: str) -> Iterator[None]:
+    """Say how to go on when the disk of a file is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise OSError(error.errno, f"the disk of {path} is full; {remedy}") from error
+
+
+# -------------------------------------------------------------------------------------------------- names
+
+
+def beside(path: Path, ending: str) -> Path:
+    """The file ``NAME.ending`` of an output."""
+    return path.with_name(f"{path.name}.{ending}")
+
+
+def output_of(out: str | os.PathLike[str]) -> tuple[Path, bool]:
+    """The file that an output is named after, where links lead to; and whether the output is a folder.
+
+    Example:
+        >>> output_of("/no/such/folder/")
+        (PosixPath('/no/such/folder/vectors.npy'), True)
+    """
+    name = os.fspath(out)
+    path, folder = Path(os.path.realpath(name)), name.endswith(("/", os.sep)) or os.path.isdir(name)
+    return (path / "vectors.npy" if folder else path), folder
+
+
+def shard_of(path: Path, shard: Shard) -> Path:
+    """The file of a shard.
+
+    Example:
+        >>> shard_of(Path("vectors.npy"), (3, 16)).name
+        'vectors-00003-of-00016.npy'
+    """
+    return path.with_name(f"{path.stem}-{shard[0]:05d}-of-{shard[1]:05d}{path.suffix}")
+
+
+def file_of(path: Path, number: int) -> Path:
+    """A file of a folder of files."""
+    return path.with_name(f"{path.stem}-{number:05d}{path.suffix}")
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files of a folder that have a manifest, or had one that was deleted, in order."""
+    pattern = re.compile(rf"({re.escape(path.stem)}-\d{{5,}}{re.escape(path.suffix)})\.manifest")
+    return sorted({path.with_name(match[1]) for name in os.listdir(path.parent) if (match := pattern.fullmatch(name))})

@@ -1,0 +1,218 @@
+"""What is done of an output of ``encode(out=)``, and joining its shards to one file."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from sbert.storage.atomic import replacing_file
+from sbert.storage.file_locks import locked
+from sbert.storage.files import one_line
+from sbert.vector_files.formats import VectorFiles, npy_file, write_parquet
+from sbert.vector_files.manifest import (
+    DamagedError,
+    beside,
+    check_header,
+    explain_disk_full,
+    file_of,
+    output_of,
+    read_manifest,
+    shard_of,
+)
+from sbert.vector_files.reader import rows_of_shard
+
+# Stripes of a row group of Parquet.
+_STRIPES = 32
+
+
+@dataclass(frozen=True)
+class FileStatus:
+    """What is known of one file of an output.
+
+    Args:
+        path: The file.
+        state: ``"done"``; ``"running"`` in another process; ``"stopped"``: the same call of ``encode`` goes on;
+            ``"missing"``; ``"damaged"``: ``note`` says what is wrong, and the remedy.
+        rows: Number of rows that are on the disk.
+        rate: Rows per second, while encoding; 0 if unknown.
+        note: What is wrong, for ``"damaged"``.
+        last: Whether it is known that a folder has no more files.
+    """
+
+    path: Path
+    state: Literal["done", "running", "stopped", "missing", "damaged"]
+    rows: int = 0
+    rate: float = 0.0
+    note: str = ""
+    last: bool = False
+
+
+def status(path: str | os.PathLike[str]) -> list[FileStatus]:
+    """The files of an output of ``encode(out=path)``, with or without ``shard=``, and what is done of each.
+
+    Args:
+        path: What was passed as ``out=``: of a shard, too, the name without the number of the shard.
+
+    Example:
+        >>> [file.state for file in status("no/such/vectors.npy")]
+        ['missing']
+    """
+    whole, in_files = output_of(path)
+    number = _number_of_shards(whole)
+    if number:
+        shards = [_status_of(shard_of(whole, (index, number))) for index in range(number)]
+        return shards + ([_status_of(whole, in_one=True)] if whole.exists() else [])
+    if not in_files:
+        return [_status_of(whole, in_one=True)]
+    files: list[FileStatus] = []
+    while not files or (files[-1].state != "missing" and not files[-1].last):
+        files.append(_status_of(file_of(whole, len(files))))
+    return files
+
+
+def _number_of_shards(whole: Path) -> int | None:
+    """The number of shards of an output, from the names of those that exist; None if there are none.
+
+    Raises:
+        ValueError: If there are shards of two divisions.
+    """
+    pattern = re.compile(rf"{re.escape(whole.stem)}-\d{{5,}}-of-(\d{{5,}}){re.escape(whole.suffix)}(\.manifest)?")
+    names = os.listdir(whole.parent) if whole.parent.is_dir() else []
+    numbers = sorted({int(match[1]) for name in names if (match := pattern.fullmatch(name)) and int(match[1])})
+    if len(numbers) > 1:
+        listed = " and ".join(f"{number} shards" for number in numbers)
+        raise ValueError(f"beside {whole} there are files of {listed}; delete those of one division")
+    return numbers[0] if numbers else None
+
+
+def _status_of(path: Path, in_one: bool = False) -> FileStatus:
+    """What the manifest of a file says; a file of its own has none when it is finished."""
+    try:
+        manifest = read_manifest(path)
+        end = manifest.ending
+        if end and path.exists():
+            if path.stat().st_size != end.size:
+                raise DamagedError(path, "is damaged: it has another size than was written", "delete it")
+            return FileStatus(path, "done", manifest.rows, last=end.last)
+        with locked(manifest.path) as held:
+            seconds = sum(part.seconds for part in manifest.parts)
+            rate = manifest.rows / seconds if seconds else 0.0
+            return FileStatus(path, "running" if held is False else "stopped", manifest.rows, rate)
+    except FileNotFoundError:
+        pass
+    except (ValueError, OSError) as error:
+        return FileStatus(path, "damaged", note=one_line(error))
+    if not (in_one and path.exists()):
+        return FileStatus(path, "missing")
+    try:
+        return FileStatus(path, "done", len(VectorFiles([path])))
+    except (ValueError, OSError, ImportError) as error:
+        return FileStatus(path, "damaged", note=one_line(error))
+
+
+def merge(path: str | os.PathLike[str]) -> Path:
+    """Join the shards of ``encode(out=path, shard=...)`` to the file ``path``, with the rows in the order of the texts.
+
+    Args:
+        path: What was passed as ``out=``, a .npy or .parquet file; for a folder, the folder.
+
+    Returns:
+        The file that was written. The shards are kept.
+
+    Raises:
+        FileNotFoundError: If there are no shards, or some are missing; the message names them.
+        OSError: If the disk is full.
+        ValueError: If a shard is damaged, or belongs to another model, other settings or other texts.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for index in range(2):
+        ...         _ = model.encode(["One.", "Two."], out=f"{folder}/vectors.npy", shard=(index, 2))
+        ...     VectorFiles([merge(f"{folder}/vectors.npy")]).shape
+        (2, 384)
+    """
+    whole, _ = output_of(path)
+    number = _number_of_shards(whole)
+    if number is None:
+        raise FileNotFoundError(f"there are no shards of {whole}; make them with shard=(0, n) to (n - 1, n)")
+    shards = [shard_of(whole, (index, number)) for index in range(number)]
+    stripe = _check(shards)
+    with explain_disk_full(whole, "the shards are kept: free as much space as they take, and merge again"):
+        (_join_parquet if whole.suffix == ".parquet" else _join_npy)(shards, whole, stripe)
+    return whole
+
+
+def _check(shards: list[Path]) -> int:
+    """Raise an error unless all shards are finished and belong together; return the number of rows of a stripe."""
+    manifests = [read_manifest(shard) for shard in shards if beside(shard, "manifest").exists()]
+    done = [manifest.output for manifest in manifests if manifest.ending and manifest.output.exists()]
+    missing = [shard.name for shard in shards if shard not in done]
+    if missing:
+        more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+        raise FileNotFoundError(
+            f"{len(missing)} of {len(shards)} shards are missing or not finished: {', '.join(missing[:8])}{more};"
+            " encode them first"
+        )
+    first = manifests[0]
+    stripe: int = first.header["stripe"]
+    for index, (shard, manifest) in enumerate(zip(shards, manifests, strict=True)):
+        check_header(shard, manifest.header, {**first.header, "shard": [index, len(shards)]})
+        if manifest.texts != first.texts:
+            raise ValueError(
+                f"{shard.name} was written from other texts than {shards[0].name} ({manifest.texts[0]} and"
+                f" {first.texts[0]} of them); delete the older one, and encode it again"
+            )
+        if manifest.rows != rows_of_shard(manifest.texts[0], (index, len(shards)), stripe):
+            raise DamagedError(shard, f"has {manifest.rows} rows, which are not those of its part", "encode it again")
+        if not manifest.is_finished():
+            raise manifest.damaged_output()
+    return stripe
+
+
+def _join_npy(shards: list[Path], whole: Path, stripe: int) -> None:
+    vectors = VectorFiles(shards)
+    stripes = [np.split(part, range(stripe, len(part), stripe)) for part in vectors.parts()]
+    with npy_file(whole, vectors.shape[1], vectors.dtype) as append:
+        for rows in _in_turn(stripes):
+            append(rows)
+
+
+def _join_parquet(shards: list[Path], whole: Path, stripe: int) -> None:
+    from pyarrow import concat_tables, unify_schemas
+    from pyarrow.parquet import ParquetFile
+
+    with ExitStack() as opened:
+        files = [opened.enter_context(ParquetFile(shard, buffer_size=1 << 20, pre_buffer=False)) for shard in shards]
+        schema = unify_schemas([file.schema_arrow for file in files], promote_options="permissive")
+        stripes = _in_turn([_stripes(file, stripe, schema) for file in files])
+        groups = iter(lambda: list(islice(stripes, _STRIPES)), [])
+        with replacing_file(whole) as output:
+            write_parquet(output, schema, (concat_tables(group).combine_chunks() for group in groups))
+
+
+def _stripes(file: Any, stripe: int, schema: Any) -> Iterator[Any]:
+    """The rows of a Parquet file, a stripe at a time."""
+    from pyarrow import Table, concat_tables
+
+    waiting = schema.empty_table()
+    for batch in file.iter_batches(batch_size=stripe):
+        waiting = concat_tables([waiting, Table.from_batches([batch]).cast(schema)])
+        while waiting.num_rows >= stripe:
+            yield waiting.slice(0, stripe)
+            waiting = waiting.slice(stripe)
+    if waiting.num_rows:
+        yield waiting
+
+
+def _in_turn(shards: list[Any]) -> Iterator[Any]:
+    """The stripes of shards in the order of the texts."""
+    return (rows for rows in chain.from_iterable(zip_longest(*shards)) if rows is not None)

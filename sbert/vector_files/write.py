@@ -1,0 +1,322 @@
+"""Writing vectors while texts are read: part by part, so that memory stays flat and a killed call goes on.
+
+A part is a window of texts, whose borders depend on the texts alone, so that its bytes do not depend on interruptions.
+The source of the vectors is ``job.each(windows, report, saved)``, which may read ahead. While it computes one window, a
+thread stores the one before. Of a model that takes seconds for a window, ``saved`` stores batches of it meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from functools import partial
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sbert.inputs.texts import length_of
+from sbert.inputs.vectors import Array
+from sbert.pipeline.batching import Rows
+from sbert.pipeline.progress import Report
+from sbert.pipeline.quantization import PRECISIONS, Codes
+from sbert.saving import verification
+from sbert.vector_files import reader as stripes
+from sbert.vector_files.fingerprint import digest_of_model
+from sbert.vector_files.formats import Format, Npy, Parquet, VectorFiles
+from sbert.vector_files.manifest import (
+    FORMAT,
+    REMEDY,
+    DamagedError,
+    Ending,
+    Header,
+    Manifest,
+    PartEntry,
+    explain_disk_full,
+    file_of,
+    files_of,
+    open_manifest,
+    output_of,
+    shard_of,
+)
+from sbert.vector_files.reader import Reader, Shard, Window, check_shard, rows_of_shard
+
+# Texts of a window: many, as the model waits while the first of them are tokenized.
+_WINDOW, _WINDOW_ACCELERATOR = 1 << 15, 1 << 16
+# Rows of a file of a folder, a multiple of a stripe.
+_FILE_ROWS = 1 << 20
+# Seconds after which rows of a part in work are stored.
+_SECONDS = 5.0
+# Number of rows and dimension of what follows in a file of a window, and its checksum.
+_SAVED = struct.Struct("<QQI")
+
+
+def write(
+    job: Any,
+    sentences: Any,
+    out: str | os.PathLike[str],
+    reporting: Callable[[int | None], Report],
+    resume: bool = True,
+    shard: Shard | None = None,
+) -> Codes | VectorFiles:
+    """Write the vectors of sentences to a file or a folder.
+
+    Args:
+        job: The ``Encoding`` of the call.
+        sentences: As in ``encode``; with columns to keep, a ``Texts``.
+        out: A .npy or .parquet file; or a folder: one that exists, or a path that ends in a separator.
+        reporting: Makes the report of progress, truncated texts and unknown tokens, of a number of texts if known.
+        resume: Whether a call that was interrupted goes on, and files that are finished are kept.
+        shard: Which part of the sentences is encoded, (i, n).
+
+    Raises:
+        FileNotFoundError: If the folder of the file does not exist.
+        OSError: If the disk is full; the message says how to go on.
+        RuntimeError: If another process is writing this output.
+        ValueError: If an argument is invalid; if the call before had another model, other settings or another input;
+            or if what it left is damaged.
+    """
+    part = check_shard(shard)
+    path, in_files = _target(out, shard)
+    keep = tuple(getattr(sentences, "keep", ()))
+    if keep and path.suffix != ".parquet":
+        raise ValueError(f"out={os.fspath(out)!r} has no room for the columns {', '.join(keep)}; name a .parquet file")
+    dim = job.vectors([], Report.silent()).shape[1]
+    dtype = np.dtype(PRECISIONS[job.precision])
+    form: Format = Parquet(dim, dtype, keep) if path.suffix == ".parquet" else Npy(dim, dtype)
+    size = _WINDOW if job.device.type == "cpu" else _WINDOW_ACCELERATOR
+    header = {**_header(job), "dim": dim, "columns": keep, "window": size, "stripe": stripes.STRIPE, "shard": part}
+    header = json.loads(json.dumps(header))
+    total, reader = length_of(sentences), Reader(sentences, size, part)
+    with reporting(total if total is None else rows_of_shard(total, part)) as report:
+        if shard is not None:
+            report.what = f"{report.what} of shard {part[0]}/{part[1]}"
+        if in_files:
+            return _write_files(partial(_File, job, form), path, reader, header, report, resume)
+        _File(job, form, path, report).write(reader, None, header, resume, keep_manifest=shard is not None)
+    files = VectorFiles([path])
+    return files if path.suffix == ".parquet" else cast("Codes", next(files.parts()))
+
+
+def _write_files(make: Any, path: Path, reader: Reader, header: Header, report: Report, resume: bool) -> VectorFiles:
+    """Write files of ``_FILE_ROWS`` rows to the folder of ``path``; without ``resume``, delete older ones first."""
+    for old in [] if resume else reversed(files_of(path)):  # The last one first: a killed call leaves no gap.
+        with open_manifest(old, resume=False):
+            old.unlink(missing_ok=True)
+    for number in count():
+        make(file_of(path, number), report).write(reader, _FILE_ROWS, {**header, "file": number}, resume)
+        if reader.ended:
+            break
+    files = [file_of(path, each) for each in range(number + 1)]
+    for later in set(files_of(path)) - set(files):
+        raise ValueError(f"{later} is of an input with more rows than this one; delete it, or pass resume=False")
+    return VectorFiles(files)
+
+
+def _target(out: str | os.PathLike[str], shard: Shard | None) -> tuple[Path, bool]:
+    """The file to write, and whether it stands for several files in its folder."""
+    path, folder = output_of(out)
+    if path.suffix not in (".npy", ".parquet"):
+        name = f"out={os.fspath(out)!r}" + (", a link," if os.path.islink(out) else "")
+        raise ValueError(f"{name} does not end in .npy or .parquet; name such a file, or a folder that ends in /")
+    above = path.parent.parent if folder else path.parent
+    if not above.is_dir():
+        raise FileNotFoundError(f"out={os.fspath(out)!r}: the folder {Path(out).parent} does not exist; create it")
+    path.parent.mkdir(exist_ok=True)
+    return (path, folder) if shard is None else (shard_of(path, shard), False)
+
+
+def _header(job: Any) -> Header:
+    """What the bytes of the output depend on, beside the input."""
+    ranges = None if job.ranges is None else sha256(np.asarray(job.ranges, np.float32).tobytes()).hexdigest()
+    return {
+        "format": FORMAT,
+        "model": digest_of_model(job.model),
+        "prompt": job.prompt,
+        "truncate_dim": job.truncate_dim,
+        "normalize": job.normalize,
+        "precision": job.precision,
+        "ranges": ranges,
+        "max_seq_length": job.model.max_seq_length,
+        "deterministic": job.deterministic,
+        "batch_tokens": job.batch_tokens,
+        "batch_size": job.batch_size,
+        "dtype": str(job.inference.dtype),
+        "device": job.device.type,
+        **{f"version of {name}": version for name, version in verification.versions().items()},
+    }
+
+
+class _File:
+    """One file that is being written.
+
+    Args:
+        job: The encoding.
+        form: Format of the file.
+        path: The file.
+        report: Records progress.
+    """
+
+    def __init__(self, job: Any, form: Format, path: Path, report: Report) -> None:
+        self.job, self.form, self.path, self.report = job, form, path, report
+
+    def write(self, reader: Reader, most: int | None, header: Header, resume: bool, keep_manifest: bool = True) -> None:
+        """Encode the windows of a reader, up to ``most`` rows, and write the file."""
+        remedy = "what was encoded is kept: free some space and make the same call again, which goes on from there"
+        with explain_disk_full(self.path, remedy), open_manifest(self.path, resume) as manifest:
+            if keep_manifest and resume and not manifest.header and self.path.exists():
+                raise ValueError(f"{self.path} has no manifest, and may be yours; move it, or pass resume=False")
+            manifest.begin(header)
+            if manifest.is_finished():
+                self._skip(manifest, reader, most)
+            else:
+                self._encode(manifest, reader, most)
+                manifest.verify_parts(len(self.form.head))
+                with self.form.complete(manifest) as file:
+                    manifest.finish(Ending.of(file, reader))
+            manifest.clean(keep_manifest)
+
+    def _skip(self, manifest: Manifest, reader: Reader, most: int | None) -> None:
+        """Check that a finished file is that of these texts."""
+        for window in reader.windows(most):
+            self.report.resumed(len(window.texts))
+        end = manifest.ending
+        if end and (end.read, end.input, end.last) != (reader.read, reader.input, reader.ended):
+            raise ValueError(f"{self.path} was written from other texts; pass resume=False, or delete it")
+
+    def _encode(self, manifest: Manifest, reader: Reader, most: int | None) -> None:
+        """Store the windows that are not yet on the disk, behind those that are."""
+        if manifest.parts or manifest.ending:
+            manifest.verify_parts(len(self.form.head))
+        end = manifest.parts[-1].end if manifest.parts else len(self.form.head)
+        saved = SavedWindow(manifest)
+        waiting: deque[Window] = deque()
+
+        def texts() -> Iterator[list[str]]:
+            for window in self._new(reader.windows(most), manifest):
+                if not waiting:
+                    saved.input = window.input
+                waiting.append(window)
+                yield window.texts
+
+        truncated, began = self.report.truncated, time.perf_counter()
+        with manifest.partial.open("r+b" if manifest.parts else "w+b") as file:
+            file.write(self.form.head)
+            file.truncate(end)
+            file.seek(end)
+            with _in_thread() as run, closing(self.job.each(texts(), self.report, saved)) as results:
+                for vectors in results:
+                    window, now = waiting.popleft(), time.perf_counter()
+                    saved.input = waiting[0].input if waiting else ""
+                    counts = self.report.truncated - truncated, now - began
+                    truncated, began = self.report.truncated, now
+                    run(partial(self._store, file, manifest, window, vectors.numpy(), counts))
+
+    def _new(self, windows: Iterator[Window], manifest: Manifest) -> Iterator[Window]:
+        """The windows that are not among the parts on the disk, after a comparison of these."""
+        before = 0
+        for part in list(manifest.parts):
+            window = next(windows, Window())
+            if (window.read, window.input) != (part.read, part.input):
+                raise ValueError(
+                    f"from sentences[{before}] on, these are not the texts that {self.path.name} was begun with; pass"
+                    f" the same texts, or {REMEDY}"
+                )
+            self.report.resumed(len(window.texts), part.truncated)
+            before = part.read
+        yield from windows
+
+    def _store(self, file: Any, manifest: Manifest, window: Window, vectors: Array, counts: tuple[int, float]) -> None:
+        block, end = self.form.block(vectors, window.columns), file.tell()
+        if os.fstat(file.fileno()).st_size != end:
+            raise DamagedError(manifest.partial, "was changed by another program while it was written")
+        file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+        rows = manifest.rows + len(window.texts)
+        manifest.add(PartEntry(rows, file.tell(), zlib.crc32(block), window.read, window.input, *counts))
+
+
+@contextmanager
+def _in_thread() -> Iterator[Any]:
+    """A function that runs others in a thread, one after another, each while the caller prepares the next."""
+    running: list[Future[None]] = []
+
+    def run(job: Any) -> None:
+        if running:
+            running.pop().result()
+        running.append(pool.submit(job))
+
+    with ThreadPoolExecutor(1, "sbert-write") as pool:
+        yield run
+        if running:
+            running.pop().result()
+
+
+class SavedWindow:
+    """Rows of the part in work, which are stored every few seconds: of a slow model, no more than that is lost.
+
+    What is damaged, or of other texts, is left out: it is computed again.
+
+    Args:
+        manifest: The manifest of the file.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.input: str = ""  # Hash of the texts of the window.
+        self._path, self._settings = manifest.window, json.dumps(manifest.header)
+        self._waiting: list[tuple[Rows, Tensor]] = []
+        self._key, self._end, self._time = b"", 0, time.monotonic()
+
+    def _begin(self) -> bytes:
+        """The hash of the window in work; what was to be stored of another one is dropped."""
+        key = sha256((self._settings + self.input).encode()).digest()
+        if key != self._key:
+            self._key, self._end, self._waiting, self._time = key, 0, [], time.monotonic()
+        return key
+
+    def restore(self) -> tuple[Rows, Tensor] | None:
+        """The rows of this window that were stored, and their outputs. Shape: (n,), (n, dim)."""
+        key = self._begin()
+        data = self._path.read_bytes() if self._path.exists() else b""
+        if data[: len(key)] != key:
+            return None
+        rows, outputs, self._end = [], [], len(key)
+        while len(data) >= self._end + _SAVED.size:
+            count, dim, check = _SAVED.unpack_from(data, self._end)
+            start = self._end + _SAVED.size
+            body = data[start : start + count * (8 + 4 * dim)]
+            if not count or len(body) < count * (8 + 4 * dim) or zlib.crc32(body, dim) != check:
+                break
+            rows.append(np.frombuffer(body, np.int64, count))
+            outputs.append(np.frombuffer(body, np.float32, offset=8 * count).reshape(count, dim))
+            self._end = start + len(body)
+        return (np.concatenate(rows), torch.from_numpy(np.concatenate(outputs))) if rows else None
+
+    def add(self, rows: Rows, outputs: Tensor) -> None:
+        """Store these rows, now or some seconds later."""
+        key = self._begin()
+        self._waiting.append((rows, outputs))
+        if time.monotonic() - self._time < _SECONDS:
+            return
+        rows = np.concatenate([each for each, _ in self._waiting])
+        values = torch.cat([each for _, each in self._waiting]).float().cpu().numpy()
+        body = rows.astype(np.int64).tobytes() + values.tobytes()
+        with self._path.open("r+b" if self._end else "w+b") as file:
+            file.truncate(self._end)
+            file.seek(self._end)
+            file.write(b"" if self._end else key)
+            file.write(_SAVED.pack(*values.shape, zlib.crc32(body, values.shape[1])) + body)
+            self._end = file.tell()
+        self._waiting, self._time = [], time.monotonic()

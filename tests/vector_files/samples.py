@@ -1,0 +1,52 @@
+"""Texts, and a model that encodes them in no time, for tests of files of vectors."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sbert import SentenceEncoder
+from sbert.data import Texts
+
+STRIPE, ROWS = 8, 83
+TEXTS = [" ".join(random.Random(row).choices(["red", "fox", "sea"], k=1 + row % 5)) + " red" for row in range(ROWS)]
+
+
+def encode(model: SentenceEncoder, out: Path | str, texts: Any = None, **options: Any) -> Any:
+    if texts is None:
+        texts = Texts.of(TEXTS, id=range(ROWS)) if str(out).endswith(".parquet") else iter(TEXTS)
+    return model.encode(texts, out=out, on_truncate="ignore", **options)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def stopped(words: SentenceEncoder, path: Path, after: int = 40, **options: Any) -> None:
+    """Leave a manifest of the windows before a text."""
+
+    def failing() -> Iterator[str]:
+        yield from TEXTS[:after]
+        raise RuntimeError("the source is gone")
+
+    with pytest.raises(RuntimeError, match="the source is gone"):
+        encode(words, path, failing(), **options)
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """The id of a forked process that does this; it ends with 0 if that went well."""
+    child = os.fork()
+    if not child:
+        try:
+            work()
+            os._exit(0)
+        except KeyboardInterrupt:
+            os._exit(130)
+        finally:
+            os._exit(1)
+    return child

@@ -1,0 +1,331 @@
+"""Calls of ``encode(out=)`` that are killed and made again, full disks, two writers, changed and damaged files."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import Pooling, SentenceEncoder
+from sbert.data import Texts
+from sbert.modules import WordEmbeddings
+from sbert.vector_files import status, write
+from tests.benchmarks.damaged_files import run as damage_files
+from tests.vector_files.samples import ROWS, STRIPE, TEXTS, contents, encode, in_child, stopped
+
+
+def without_manifests(folder: Path) -> dict[str, bytes]:
+    """Manifests that stay say how long it took."""
+    return {name: content for name, content in contents(folder).items() if not name.endswith(".manifest")}
+
+
+def killed_at(step: int, work: Callable[[], object]) -> bool:
+    """Whether a process that does this was killed at its n-th change of the disk; else it came to its end."""
+
+    def dying() -> None:
+        left = [step]
+
+        def before(function: Callable[..., Any]) -> Callable[..., Any]:
+            def counted(*args: Any, **options: Any) -> Any:
+                left[0] -= 1
+                if left[0] < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return function(*args, **options)
+
+            return counted
+
+        for name in ("fsync", "replace", "unlink", "ftruncate"):
+            setattr(os, name, before(getattr(os, name)))
+        work()
+
+    _, ended = os.waitpid(in_child(dying), 0)
+    assert ended in (0, signal.SIGKILL)
+    return ended == signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("vectors.npy", {}),
+        ("vectors.npy", {"precision": "ubinary", "shard": (1, 3)}),
+        ("vectors.parquet", {"precision": "float16"}),
+        ("folder/", {"texts": TEXTS[:40]}),
+    ],
+)
+def test_killed_at_each_change_of_the_disk(
+    words: SentenceEncoder, tmp_path: Path, name: str, options: dict[str, Any]
+) -> None:
+    """The file is the same to the last byte, and nothing else is left."""
+    for folder in ("whole", "killed"):
+        (tmp_path / folder).mkdir()
+    encode(words, f"{tmp_path}/whole/{name}", **options)
+    expected = without_manifests(tmp_path / "whole")
+    folder, step = tmp_path / "killed", 0
+    while killed_at(step, lambda: encode(words, f"{folder}/{name}", **options)):
+        for _ in range(step % 2):
+            killed_at(step // 2, lambda: encode(words, f"{folder}/{name}", **options))
+        encode(words, f"{folder}/{name}", **options)
+        assert without_manifests(folder) == expected, step
+        for path in contents(folder):
+            (folder / path).unlink()
+        step += 1
+    assert step > 8
+
+
+class Slow(torch.nn.Module):
+    """Takes a moment for each batch, and writes down how many rows it has."""
+
+    def __init__(self, log: Path, seconds: float) -> None:
+        super().__init__()
+        self._log, self._seconds = log, seconds
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        time.sleep(self._seconds)
+        with self._log.open("a") as file:
+            file.write(f"{len(vectors)}\n")
+        return vectors
+
+
+@pytest.mark.parametrize("name", ["vectors.npy", "vectors.parquet"])
+def test_killed_at_random_moments(
+    words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Of a model that takes long for a window, batches are stored: no more is done twice than in those seconds."""
+    seconds, rows = 0.02, 4
+    monkeypatch.setattr(write, "_WINDOW", 4 * STRIPE)
+    monkeypatch.setattr(write, "_SECONDS", seconds)
+    model = SentenceEncoder(*words, Slow(tmp_path / "log", seconds / 2), device="cpu")
+    numbered = [f"{text} {'red ' * (row % 7)}{row}" for row, text in enumerate(TEXTS)]  # No two are equal.
+    texts = Texts.of(numbered, id=range(ROWS)) if name.endswith("parquet") else numbered
+    make = lambda out: encode(model, out, texts, batch_size=rows, show_progress_bar=False)  # noqa: E731
+    make(tmp_path / f"whole-{name}")
+    (tmp_path / "log").unlink()
+    chance, kills = random.Random(1), 0
+    while True:
+        child = in_child(lambda: make(tmp_path / name))
+        time.sleep(chance.uniform(0.02, 0.2))
+        os.kill(child, chance.choice([signal.SIGKILL, signal.SIGINT]))
+        if not os.waitpid(child, 0)[1]:
+            break
+        kills += 1
+        assert kills < 200
+    assert kills > 1
+    assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
+    encoded = sum(map(int, (tmp_path / "log").read_text().split()))
+    assert encoded <= ROWS + (kills + 1) * (1 + 4 * rows)  # The text that tells the dimension, and a few batches.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", name, f"whole-{name}"]
+
+
+def test_a_window_that_was_saved_is_checked(
+    words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is damaged or of other texts is computed again; with a pool and in deterministic calls, too."""
+    monkeypatch.setattr(write, "_SECONDS", 0.0)
+
+    def stop_in_a_window(options: dict[str, Any]) -> bytes:
+        numbers = count()
+        put = write.SavedWindow.add
+
+        def add(self: Any, *arguments: Any) -> None:
+            put(self, *arguments)
+            if next(numbers) == 3:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(write.SavedWindow, "add", add)
+            with pytest.raises(KeyboardInterrupt):
+                encode(words, path, **options)
+        return (tmp_path / "v.npy.window").read_bytes()
+
+    path, chance = tmp_path / "v.npy", random.Random(0)
+    for options in ({"batch_size": 2}, {"deterministic": True}):
+        expected = words.encode(TEXTS, **options)  # type: ignore[call-overload]
+        for number in range(12):
+            saved = bytearray(stop_in_a_window(options))
+            assert len(saved) > 100
+            if number % 3 == 1:
+                saved[chance.randrange(len(saved))] ^= 1 << chance.randrange(8)
+            elif number % 3 == 2:
+                del saved[chance.randrange(len(saved)) :]
+            (tmp_path / "v.npy.window").write_bytes(saved)
+            np.testing.assert_array_equal(encode(words, path, **options), expected)
+            assert os.listdir(tmp_path) == ["v.npy"]
+            path.unlink()
+
+
+def test_an_interrupt_leaves_a_manifest(words: SentenceEncoder, tmp_path: Path) -> None:
+    def interrupted() -> Iterator[str]:
+        yield from TEXTS[:40]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        encode(words, tmp_path / "v.npy", interrupted())
+    (part,) = status(tmp_path / "v.npy")
+    assert (part.state, part.rows) == ("stopped", 32)
+    encode(words, tmp_path / "v.npy")
+    assert [(part.state, part.rows) for part in status(tmp_path / "v.npy")] == [("done", ROWS)]
+
+
+def test_the_old_file_stands_until_the_new_one_is_complete(
+    words: SentenceEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encode(words, tmp_path / "v.npy", TEXTS[:3])
+    stopped(words, tmp_path / "v.npy")
+    with pytest.raises(TypeError, match=r"sentences\[40\] is of type int"):
+        encode(words, tmp_path / "v.npy", [*TEXTS[:40], 3])
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), words.encode(TEXTS[:3]))
+    np.testing.assert_array_equal(
+        encode(words, tmp_path / "v.npy", list(TEXTS), show_progress_bar=True), words.encode(TEXTS)
+    )
+    shown = capsys.readouterr().err
+    assert f"{ROWS}/{ROWS}" in shown
+    assert "32/83" in shown, "the bar goes on"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"precision": "float16"}, "was written with precision='float32', and this call has 'float16'"),
+        ({"normalize_embeddings": True}, "was written with normalize=False"),
+        ({"prompt": "red "}, "was written with prompt=''"),
+        ({"texts": ["sea", *TEXTS[1:]]}, r"from sentences\[0\] on, these are not the texts"),
+        ({"texts": [*TEXTS[:31], "sea"]}, r"from sentences\[16\] on"),
+        ({"texts": TEXTS[:20]}, r"from sentences\[16\] on"),
+    ],
+)
+def test_another_call(words: SentenceEncoder, tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    stopped(words, tmp_path / "v.npy")
+    before = contents(tmp_path)
+    with pytest.raises(ValueError, match=message) as error:
+        encode(words, tmp_path / "v.npy", **change)
+    assert "resume=False" in str(error.value)
+    assert contents(tmp_path) == before
+    vectors = encode(words, tmp_path / "v.npy", resume=False, **change)
+    np.testing.assert_array_equal(vectors, words.encode(change.pop("texts", TEXTS), **change))
+
+
+def test_another_model(words: SentenceEncoder, tmp_path: Path) -> None:
+    stopped(words, tmp_path / "v.npy")
+    other = SentenceEncoder(WordEmbeddings(["red", "fox", "sea"], torch.ones(3, 6)), Pooling(), device="cpu")
+    with pytest.raises(ValueError, match="was written with model="):
+        encode(other, tmp_path / "v.npy")
+    same = SentenceEncoder(
+        WordEmbeddings(["red", "fox", "sea"], words[0].embedding.weight.detach()), Pooling(), device="cpu"
+    )
+    np.testing.assert_array_equal(encode(same, tmp_path / "v.npy"), words.encode(TEXTS))
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
+def test_a_full_disk(words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """At each of the moments at which something is written for good."""
+    encode(words, tmp_path / f"whole-{name}")
+    sync, failed = os.fsync, True
+    for room in range(100):
+        left = [room]
+
+        def full(descriptor: int, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            sync(descriptor)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full)
+            try:
+                encode(words, tmp_path / name)
+                failed = False
+            except OSError as error:
+                assert "is full; what was encoded is kept: free some space" in str(error)
+        if not failed:
+            break
+        encode(words, tmp_path / name)
+        assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
+        assert sorted(os.listdir(tmp_path)) == [name, f"whole-{name}"]
+        (tmp_path / name).unlink()
+    assert room > 10
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
+@pytest.mark.parametrize("way", ["truncate", "flip", "remove"])
+def test_what_others_do_to_a_part_is_an_error(words: SentenceEncoder, tmp_path: Path, name: str, way: str) -> None:
+    """While later ones are written; none of it becomes rows of zeros."""
+    partial = tmp_path / f"{name}.partial"
+
+    def texts() -> Iterator[str]:
+        for row, text in enumerate(TEXTS):
+            if row == 70:
+                content = partial.read_bytes()
+                if way == "truncate":
+                    os.truncate(partial, len(content) // 2)
+                elif way == "flip":
+                    partial.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+                else:
+                    partial.unlink()
+            yield text
+
+    source: Any = Texts.of(texts(), id=range(ROWS)) if name == "v.parquet" else texts()
+    with pytest.raises(ValueError, match=rf"{name}\.partial (was changed|is damaged|is truncated|is missing).*resume="):
+        encode(words, tmp_path / name, source)
+    assert not (tmp_path / name).exists()
+    encode(words, tmp_path / name, resume=False)
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_damaged_files() -> None:
+    """Partial files, shards and manifests: no crash, nothing overwritten, no wrong row."""
+    outcomes, failures = damage_files(63, seed=1)
+    assert not failures, "\n".join(failures)
+    assert outcomes["refused"] > 10
+    assert outcomes["right"] > 10
+
+
+def test_files_that_are_missing(words: SentenceEncoder, tmp_path: Path) -> None:
+    path = tmp_path / "v.npy"
+    stopped(words, path)
+    whole = contents(tmp_path)
+    (tmp_path / "v.npy.partial").unlink()
+    with pytest.raises(ValueError, match="partial is missing"):
+        encode(words, path)
+    (tmp_path / "v.npy.partial").write_bytes(whole["v.npy.partial"])
+    (tmp_path / "v.npy.manifest").unlink()
+    with pytest.raises(ValueError, match="has no manifest"):
+        encode(words, path)
+    assert contents(tmp_path) == {"v.npy.partial": whole["v.npy.partial"]}
+
+
+def test_two_writers(words: SentenceEncoder, tmp_path: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def waiting() -> Iterator[str]:
+        yield from TEXTS[:40]
+        begun.set()
+        go_on.wait(20)
+        yield from TEXTS[40:]
+
+    first = threading.Thread(target=lambda: encode(words, tmp_path / "v.npy", waiting()))
+    first.start()
+    assert begun.wait(20)
+    with pytest.raises(RuntimeError, match="is being written by another process; wait"):
+        encode(words, tmp_path / "v.npy")
+    assert status(tmp_path / "v.npy")[0].state == "running"
+    go_on.set()
+    first.join()
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), words.encode(TEXTS))
+
+
+def test_a_failing_source_of_a_pool_loses_no_window(words: SentenceEncoder, tmp_path: Path) -> None:
+    with words.pool(["cpu"]) as pool:
+        stopped(pool, tmp_path / "v.npy")
+        assert status(tmp_path / "v.npy")[0].rows == 32
+        np.testing.assert_allclose(encode(pool, tmp_path / "v.npy"), words.encode(TEXTS), atol=1e-6)
