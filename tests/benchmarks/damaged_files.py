@@ -146,13 +146,16 @@ class Stopped(Texts):
     """Texts after which Ctrl-C is pressed."""
 
     def __init__(self, texts: Texts, after: int) -> None:
-        self.texts, self.after, self.keep, self._types = texts, after, texts.keep, texts._types
+        self.texts, self.after, self.keep = texts, after, texts.keep
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for number, row in enumerate(self.texts.rows()):
             if number == self.after:
                 raise KeyboardInterrupt
             yield row
+
+    def types(self) -> dict[str, Any]:
+        return self.texts.types()
 
     def __len__(self) -> int:
         raise TypeError

@@ -76,7 +76,7 @@ def test_types_of_several_files_and_of_none(words: SentenceEncoder, tmp_path: Pa
         values = pa.array(range(20), pa.int8()).cast(kind)
         table = pa.table({"text": TEXTS[:20], "id": values, "word": pa.array(["x", "y"] * 10).dictionary_encode()})
         pq.write_table(table, tmp_path / f"{name}.parquet")
-    both = Texts([tmp_path / "a.parquet", tmp_path / "b.parquet"], "text", keep=["id", "word", "id"])
+    both = Texts([tmp_path / "a.parquet", tmp_path / "b.parquet"], "text", keep=["id", "word"])
     found = encoded(words, tmp_path / "v.parquet", both)
     assert found.schema.types == [pa.int32(), pa.string()]
     assert found.to_pydict() == {"id": [*range(20)] * 2, "word": ["x", "y"] * 20}
