@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from sbert.inputs.arguments import check_count, check_number, check_positive
 from sbert.inputs.devices import default_batch_tokens
-from sbert.inputs.texts import is_one, rows_of
-from sbert.pipeline.request_queue import AnyFuture, Request, RequestQueue
+from sbert.inputs.texts import rows_of
+from sbert.pipeline.request_queue import Request, RequestQueue
 from sbert.pipeline.results import Encoded, EncodeOptions, EncodeToArray, Texts, as_encode
 
 if TYPE_CHECKING:
@@ -90,14 +90,6 @@ class Batcher:
         # The thread of a batcher that is deleted ends as well, but nothing waits for that.
         weakref.finalize(self, self._queue.close, finish=False, join=False).atexit = False
 
-    def _request(self, sentences: Any, options: dict[str, Any], future: AnyFuture) -> None:
-        """Check the texts, in the caller's thread, and add them to the queue."""
-        refused = sorted(set(options) & _REFUSED)
-        if refused:
-            raise TypeError(f"a batcher takes no {refused[0]}=; pass it to encode of the model")
-        texts, single = list(rows_of(sentences)), is_one(sentences)
-        self._queue.submit(Request(texts, single, options, self.model.max_seq_length, future))
-
     def submit(self, sentences: Texts, **options: Any) -> Future[Any]:
         """A future of ``encode``. Cancelled before its batch runs, it costs nothing.
 
@@ -107,9 +99,13 @@ class Batcher:
             ...     future.result(timeout=60).shape
             (2, 384)
         """
-        future: Future[Any] = Future()
-        self._request(sentences, options, future)
-        return future
+        refused = sorted(set(options) & _REFUSED)
+        if refused:
+            raise TypeError(f"a batcher takes no {refused[0]}=; pass it to encode of the model")
+        single = isinstance(sentences, str)
+        request = Request(list(rows_of(sentences)), single, options, self.model.max_seq_length)
+        self._queue.submit(request)
+        return request.future
 
     @as_encode
     def encode(self, sentences: Texts, **options: Any) -> Encoded:
@@ -155,16 +151,15 @@ class Batcher:
             >>> [vector.shape for vector in asyncio.run(main())]
             [(384,), (384,), (384,)]
         """
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._request(sentences, options, future)
-        return await future
+        return await asyncio.wrap_future(self.submit(sentences, **options))
 
     @property
     def metrics(self) -> Metrics:
         """What the batcher has done so far, and how long requests took lately."""
         queue = self._queue
         with queue.changed:
-            waiting, counts = queue.waiting, dict(queue.counts)
+            queue.drop_cancelled()
+            waiting, counts = len(queue.requests), dict(queue.counts)
             latencies, batches = list(queue.latencies) or [0.0], list(queue.batches) or [(0, 0)]
         (texts, tokens), (p50, p99) = np.mean(batches, axis=0).tolist(), np.percentile(latencies, [50, 99]).tolist()
         return Metrics(waiting, **counts, texts_per_batch=texts, tokens_per_batch=tokens, p50=p50, p99=p99)

@@ -1,21 +1,18 @@
-"""The queue of a batcher: requests of threads and coroutines, and the thread that computes batches of them."""
+"""The queue of a batcher: requests of many callers, and the thread that computes batches of them."""
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import re
 import threading
 import time
 import weakref
 from bisect import bisect_right
-from collections import OrderedDict, defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from functools import partial
 from itertools import accumulate, chain
-from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -34,8 +31,6 @@ _HOUR = 3600.0
 # English words have about four characters per token, other scripts about one.
 _CHARACTERS_PER_TOKEN = 4
 
-AnyFuture = Future[Any] | asyncio.Future[Any]
-
 
 class QueueFullError(RuntimeError):
     """As many requests wait as the batcher allows."""
@@ -48,8 +43,9 @@ class ClosedError(RuntimeError):
 class Request:
     """The texts of one caller, of which batches take a part each, and the future that gets the vectors."""
 
-    def __init__(self, texts: list[str], one: bool, options: dict[str, Any], limit: int | None, future: AnyFuture):
-        self.texts, self.one, self.options, self.future = texts, one, options, future
+    def __init__(self, texts: list[str], single: bool, options: dict[str, Any], limit: int | None) -> None:
+        self.texts, self.single, self.options = texts, single, options
+        self.future: Future[Any] = Future()
         try:
             self.key: Hashable = frozenset(options.items())
         except TypeError:  # An array among the options: it shares its batches with no other request.
@@ -61,46 +57,32 @@ class Request:
         self.parts: list[Any] = []
         self.arrived = time.perf_counter()
 
-    def tokens(self, start: int, stop: int | None = None) -> int:
-        """Estimated number of tokens of the texts from one index to another, by default to the end."""
-        return self.before[len(self.texts) if stop is None else stop] - self.before[start]
-
     def take(self, tokens: int) -> int:
         """Take the next texts, about as many tokens as given and at least one text; return their number of tokens."""
         start = self.taken
         last = bisect_right(self.before, self.before[start] + tokens) - 1
         self.taken = min(len(self.texts), max(start + 1, last))
-        return self.tokens(start, self.taken)
+        return self.before[self.taken] - self.before[start]
 
     def result(self) -> Any:
         """The vectors in the form of ``encode``."""
         first = self.parts[0]
-        if self.one or len(self.parts) == 1:
-            return first[0] if self.one else first
+        if self.single or len(self.parts) == 1:
+            return first[0] if self.single else first
         if isinstance(first, list):
             return list(chain(*self.parts))
         return np.concatenate(self.parts) if isinstance(first, np.ndarray) else torch.cat(self.parts)
 
+    def end(self, error: BaseException | None = None) -> None:
+        """Set the future to the vectors, or to an error."""
+        with suppress(InvalidStateError):  # It was cancelled.
+            if error is None:
+                self.future.set_result(self.result())
+            else:
+                self.future.set_exception(error)
+
 
 _Slice = tuple[Request, int, int]  # Texts of a request, from one index to another.
-_Ended = tuple[Request, Any, BaseException | None]  # The vectors of a request, or the error.
-
-
-def _part(found: Any, start: int, stop: int) -> Any:
-    """Rows of a batch, copied, so that one vector does not hold the memory of all."""
-    if (start, stop) == (0, len(found)):
-        return found
-    part = found[start:stop]
-    if isinstance(part, list):
-        return [row.clone() if isinstance(row, torch.Tensor) else row for row in part]
-    return part.clone() if isinstance(part, torch.Tensor) else part.copy()
-
-
-def _with_rows_from(error: Exception, start: int) -> Exception:
-    """The error of texts from ``start`` on; the row that it names is that of the caller's list."""
-    if start and len(error.args) == 1 and isinstance(error.args[0], str):
-        error.args = (re.sub(r"(?<=sentences\[)\d+", lambda row: str(int(row[0]) + start), error.args[0]),)
-    return error
 
 
 class RequestQueue:
@@ -127,55 +109,53 @@ class RequestQueue:
     def reset(self) -> None:
         """An empty queue and no thread: at first, and in a forked child, where the thread does not exist."""
         self.changed = threading.Condition()
-        # For each set of options: the requests, the next one first.
-        self.queues: OrderedDict[Hashable, OrderedDict[Request, None]] = OrderedDict()
-        self.waiting = self.tokens = 0
+        self.requests: deque[Request] = deque()
+        self.tokens = 0
         self.expected, self.until = 0, 0.0  # How many requests the thread waits for, and until when.
         self.thread: threading.Thread | None = None
+
+    def drop_cancelled(self) -> None:
+        """Remove requests that were cancelled, or of which a part has failed."""
+        for request in [request for request in self.requests if request.future.done()]:
+            self.requests.remove(request)
+            self.tokens -= request.before[-1] - request.before[request.taken]
+            if request.future.cancelled():
+                request.future.set_running_or_notify_cancel()  # For those who wait for several futures.
 
     def submit(self, request: Request) -> None:
         """Add a request to the queue."""
         with self.changed:
             if self.closed:
                 raise ClosedError("the batcher is closed; make another one with model.batcher()")
-            if self.waiting >= self.max_queue:
+            if len(self.requests) >= self.max_queue:
+                self.drop_cancelled()
+            if len(self.requests) >= self.max_queue:
                 self.counts["refused"] += 1
                 raise QueueFullError(
-                    f"{self.waiting} requests wait, as many as max_queue={self.max_queue} allows; send this one again"
-                    " later, or pass a larger max_queue"
+                    f"{len(self.requests)} requests wait, as many as max_queue={self.max_queue} allows; send this one"
+                    " again later, or pass a larger max_queue"
                 )
-            self.queues.setdefault(request.key, OrderedDict())[request] = None
-            self.waiting += 1
-            self.tokens += request.tokens(0)
-            if self.waiting == 1 and self.max_wait is not None:
+            self.requests.append(request)
+            self.tokens += request.before[-1]
+            if len(self.requests) == 1 and self.max_wait is not None:
                 self.expected, self.until = self.max_queue + 1, request.arrived + self.max_wait
             if self.thread is None:
                 self.thread = threading.Thread(target=self.work, name="sbert-batcher", daemon=True)
                 self.thread.start()
-            elif self.waiting in (1, self.expected) or self.tokens >= self.max_tokens:  # What the thread may wait for.
-                self.changed.notify()
-        request.future.add_done_callback(partial(_leave, weakref.ref(self), weakref.ref(request)))
-
-    def leave(self, request: Request) -> None:
-        """Remove a request from the queue, if a part of it still waits."""
-        with self.changed:
-            if request in (requests := self.queues.get(request.key, OrderedDict())):
-                del requests[request]
-                self.waiting -= 1
-                self.tokens -= request.tokens(request.taken)
-                if not requests:
-                    del self.queues[request.key]
+            elif len(self.requests) in (1, self.expected) or self.tokens >= self.max_tokens:
+                self.changed.notify()  # What the thread may wait for.
 
     def close(self, finish: bool, join: bool = True, error: BaseException | None = None) -> None:
         """End the thread, after what waits or after the batch that runs; what still waits then gets the error."""
+        error = error or ClosedError("the batcher was closed before this request was computed; send it to another one")
         with self.changed:
             self.closed = True
-            waiting = [] if finish else [request for requests in self.queues.values() for request in requests]
-            for request in waiting:
-                self.leave(request)
+            waiting = [] if finish else list(self.requests)
+            if not finish:
+                self.requests.clear()
             self.changed.notify()
-        error = error or ClosedError("the batcher was closed before this request was computed; send it to another one")
-        _deliver([(request, None, error) for request in waiting])
+        for request in waiting:
+            request.end(error)
         if join and self.thread not in (None, threading.current_thread()):
             self.thread.join()
 
@@ -184,38 +164,18 @@ class RequestQueue:
         batch: list[_Slice] = []
         try:
             while batch := self.next_batch():
-                _deliver(self.computed(batch))
-                batch = []  # The thread may now wait for long.
+                self.run(batch)
+                batch = []  # The thread may now wait for long, and holds no texts meanwhile.
         except BaseException as error:  # No caller may wait for good.
-            _deliver([(request, None, error) for request, _, _ in batch])
+            for request, _, _ in batch:
+                request.end(error)
             self.close(finish=False, join=False, error=error)
-
-    def computed(self, batch: list[_Slice]) -> list[_Ended]:
-        """The requests that have ended with a batch, after they were counted."""
-        start = time.perf_counter()
-        try:
-            ended = self.compute(batch)
-        except BaseException as error:
-            ended = [(request, None, error) for request, _, _ in batch]
-        now = time.perf_counter()
-        with self.changed:
-            for request, _, failed in ended:
-                if failed is not None:  # Its other parts are not computed.
-                    self.leave(request)
-            if self.max_wait is None:
-                self.expected, self.until = self.waiting + len(ended), now + min(_MOMENT, _SHARE * (now - start))
-            tokens = sum(request.tokens(start, stop) for request, start, stop in batch)
-            self.batches.append((sum(stop - start for _, start, stop in batch), tokens))
-            self.counts["batches"] += 1
-            self.counts["requests"] += len(ended)
-            self.latencies.extend(now - request.arrived for request, _, _ in ended)
-        return ended
 
     def next_batch(self) -> list[_Slice]:
         """Wait for requests and take the next batch of them; none if the batcher is closed and no request waits."""
         with self.changed:
-            while self.queues or not self.closed:
-                if not self.queues:
+            while self.requests or not self.closed:
+                if not self.requests:
                     self.changed.wait()
                 elif (left := self.seconds_to_wait()) > 0:
                     self.changed.wait(min(left, _HOUR))
@@ -225,89 +185,96 @@ class RequestQueue:
 
     def seconds_to_wait(self) -> float:
         """How long the first request may still wait for others."""
-        enough = self.closed or self.tokens >= self.max_tokens or self.waiting >= self.expected
+        enough = self.closed or self.tokens >= self.max_tokens or len(self.requests) >= self.expected
         return 0 if enough else self.until - time.perf_counter()
 
     def take(self) -> list[_Slice]:
-        """The next batch: requests of the same options take parts of it in turn, and so do sets of options."""
-        key, requests = next(iter(self.queues.items()))
+        """The next batch: requests of the first one's options take parts of it in turn, and go on behind the others."""
+        self.drop_cancelled()
+        turns = deque(request for request in self.requests if request.key == self.requests[0].key)
         starts: dict[Request, int] = {}
         left = self.max_tokens
-        while requests and left > 0:
-            request = next(iter(requests))
-            if request.future.done():  # It is cancelled, or a part of it has failed.
-                self.leave(request)
-                continue
+        while turns and left > 0:
+            request = turns.popleft()
             starts.setdefault(request, request.taken)
             tokens = request.take(min(left, max(1, self.max_tokens // _TURNS)))
             left, self.tokens = left - tokens, self.tokens - tokens
+            self.requests.remove(request)
             if request.taken < len(request.texts):
-                requests.move_to_end(request)
-            else:
-                self.leave(request)
-        if requests:
-            self.queues.move_to_end(key)
+                self.requests.append(request)
+                turns.append(request)
         return [(request, start, request.taken) for request, start in starts.items()]
 
-    def compute(self, batch: list[_Slice]) -> list[_Ended]:
-        """Compute a batch; return the requests that have ended, with their vectors or the error.
+    def run(self, batch: list[_Slice]) -> None:
+        """Compute a batch; end the requests that are complete, after they were counted."""
+        start = time.perf_counter()
+        failed = self.compute(batch)
+        now = time.perf_counter()
+        ended = [request for request, _, stop in batch if request in failed or stop == len(request.texts)]
+        with self.changed:
+            if self.max_wait is None:
+                self.expected, self.until = len(self.requests) + len(ended), now + min(_MOMENT, _SHARE * (now - start))
+            tokens = sum(request.before[stop] - request.before[start] for request, start, stop in batch)
+            self.batches.append((sum(stop - start for _, start, stop in batch), tokens))
+            self.counts["batches"] += 1
+            self.counts["requests"] += len(ended)
+            self.latencies.extend(now - request.arrived for request in ended)
+        for request in ended:
+            request.end(failed.get(request))
+
+    def compute(self, batch: list[_Slice]) -> dict[Request, BaseException]:
+        """Compute the parts of a batch; return the requests that failed, with their errors.
 
         A batch that fails is halved, until the error is that of one request: errors of texts are raised before
         anything is computed, so that the others lose little.
         """
         texts = [text for request, start, stop in batch for text in request.texts[start:stop]]
         try:
-            found = self.encode(texts, show_progress_bar=False, **batch[0][0].options)
-        except Exception as error:
+            vectors = self.encode(texts, show_progress_bar=False, **batch[0][0].options)
+            if len(vectors) != len(texts):
+                raise IndexError(f"the model gave {len(vectors)} rows for {len(texts)} texts")
+        except BaseException as error:
             if len(batch) == 1:
-                return [(batch[0][0], None, _with_rows_from(error, batch[0][1]))]
-            found = None
-        if found is None:
-            return self.compute(batch[: len(batch) // 2]) + self.compute(batch[len(batch) // 2 :])
-        ended: list[_Ended] = []
+                return {batch[0][0]: _with_rows_from(error, batch[0][1])}
+            vectors = None
+        if vectors is None:
+            return self.compute(batch[: len(batch) // 2]) | self.compute(batch[len(batch) // 2 :])
         row = 0
         for request, start, stop in batch:
-            request.parts.append(_part(found, row, row := row + stop - start))
-            if stop == len(request.texts):
-                ended.append((request, request.result(), None))
-        return ended
+            request.parts.append(_part(vectors, row, row := row + stop - start))
+        return {}
+
+
+def _part(vectors: Any, start: int, stop: int) -> Any:
+    """Rows of a batch, copied, so that one vector does not hold the memory of all."""
+    if (start, stop) == (0, len(vectors)):
+        return vectors
+    part = vectors[start:stop]
+    if isinstance(part, list):
+        return [row.clone() if isinstance(row, torch.Tensor) else row for row in part]
+    return part.clone() if isinstance(part, torch.Tensor) else part.copy()
+
+
+def _with_rows_from(error: BaseException, start: int) -> BaseException:
+    """The error of texts from ``start`` on; the row that it names is that of the caller's list."""
+    if start and len(error.args) == 1 and isinstance(error.args[0], str):
+        error.args = (re.sub(r"(?<=sentences\[)\d+", lambda row: str(int(row[0]) + start), error.args[0]),)
+    return error
 
 
 _queues: weakref.WeakSet[RequestQueue] = weakref.WeakSet()
 
 
-in_child(lambda: list(map(RequestQueue.reset, list(_queues))))
-# The batches that run end first: a thread that computes while the interpreter ends may crash it.
-atexit.register(lambda: list(map(methodcaller("close", finish=False), list(_queues))))
+def _reset_all() -> None:
+    for queue in list(_queues):
+        queue.reset()
 
 
-def _leave(queue: weakref.ref[RequestQueue], request: weakref.ref[Request], future: AnyFuture) -> None:
-    """When a future is done: what still waits of its request leaves the queue. It keeps neither of them alive."""
-    if isinstance(future, Future) and future.cancelled():
-        future.set_running_or_notify_cancel()  # For those who wait for several futures.
-    here, leaving = queue(), request()
-    if here is not None and leaving is not None:
-        here.leave(leaving)
+@atexit.register
+def _close_all() -> None:
+    """The batches that run end first: a thread that computes while the interpreter ends may crash it."""
+    for queue in list(_queues):
+        queue.close(finish=False)
 
 
-def _deliver(ended: list[_Ended]) -> None:
-    """Set the futures: those of threads at once, those of event loops with one call for each loop."""
-    loops: defaultdict[asyncio.AbstractEventLoop | None, list[_Ended]] = defaultdict(list)
-    for each in ended:
-        future = each[0].future
-        loops[future.get_loop() if isinstance(future, asyncio.Future) else None].append(each)
-    for loop, its in loops.items():
-        if loop is None:
-            _set(its)
-        else:
-            with suppress(RuntimeError):  # The loop is closed, and no coroutine waits.
-                loop.call_soon_threadsafe(_set, its)
-
-
-def _set(ended: list[_Ended]) -> None:
-    for request, result, error in ended:
-        with suppress(InvalidStateError, asyncio.InvalidStateError):  # It was cancelled.
-            if error is None:
-                request.future.set_result(result)
-            else:
-                request.future.set_exception(error)
+in_child(_reset_all)
