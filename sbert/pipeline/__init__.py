@@ -45,8 +45,8 @@ True
 | find equal texts, so that each is encoded once | ``encode`` |
 | token ids in a thread ahead of the model, truncated and counted | ``tokenize`` |
 | batches of texts of similar length | ``batching`` |
-| the modules, one batch after the other | ``run`` |
-| vectors to rows of a tensor or an array | ``outputs``, ``quantization`` |
+| the modules, one batch after the other, and the rows back in order | ``run`` |
+| half precision, bytes or bits | ``quantization`` |
 | the form that the caller asked for, and its type | ``results`` |
 
 A pair is a text with two segments: pairs take the same steps. ``eval_mode`` lets many threads share one model, and
