@@ -69,12 +69,12 @@ from sbert.evaluation.classification import LabelEvaluator, PairClassificationEv
 from sbert.evaluation.evaluator import Evaluator, SequentialEvaluator
 from sbert.evaluation.metrics import accuracy, f1, macro_f1, pearson, precision, recall, spearman
 from sbert.evaluation.nanobeir import NanoBEIRSuite
+from sbert.evaluation.pairs import SimilarityEvaluator
 from sbert.evaluation.paraphrase import ParaphraseMiningEvaluator
 from sbert.evaluation.ranking import average_precision_at, hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank_at
 from sbert.evaluation.reranking import RerankingEvaluator
 from sbert.evaluation.results import write_line
 from sbert.evaluation.retrieval import RetrievalEvaluator
-from sbert.evaluation.similarity import SimilarityEvaluator
 from sbert.evaluation.sts import STSSuite
 from sbert.evaluation.teacher import MSEEvaluator
 from sbert.evaluation.thresholds import average_precision, best_threshold, threshold_counts

@@ -65,7 +65,7 @@ def same_length(least: int, **given: Sized) -> None:
         raise ValueError(f"there are {listed}; pass as many of each, and at least {least}")
 
 
-def whole(name: str, given: Iterable[float]) -> npt.NDArray[np.int64]:
+def check_labels(name: str, given: Iterable[float]) -> npt.NDArray[np.int64]:
     """Labels as integers from 0.
 
     Shape:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
-from sbert.evaluation.checks import same_length, whole
+from sbert.evaluation.checks import check_labels, same_length
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metrics import accuracy, macro_f1, precision, recall
 from sbert.evaluation.pairs import PairEvaluator, Similarity
@@ -58,7 +58,7 @@ class LabelEvaluator(Evaluator):
         prompt: str | None = None,
     ) -> None:
         self._first, self._second, self._prompt = texts_of(first, "first"), texts_of(second, "second"), prompt
-        self._labels, self._loss = whole("labels", labels), loss
+        self._labels, self._loss = check_labels("labels", labels), loss
         same_length(1, first=self._first, second=self._second, labels=self._labels)
         if loss is not None:
             self._check(loss.classes)
@@ -134,7 +134,7 @@ class PairClassificationEvaluator(PairEvaluator):
         *,
         prompt: str | None = None,
     ) -> None:
-        self._labels = whole("labels", labels)
+        self._labels = check_labels("labels", labels)
         super().__init__(first, second, similarity, prompt, labels=self._labels)
         classes = set(self._labels.tolist())
         if classes != {0, 1}:

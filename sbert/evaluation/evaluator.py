@@ -55,8 +55,8 @@ class Evaluator(ABC):
             OSError: If ``output`` cannot be written.
             ValueError: If the model returns NaN or infinity, or ``output`` is a CSV file with other columns.
         """
-        measured = self.measure(Vectors(model, ranks, show_progress_bar))
-        metrics = {name: float(value) for name, value in measured.items()}
+        values = self.measure(Vectors(model, ranks, show_progress_bar))
+        metrics = {name: float(value) for name, value in values.items()}
         if output is not None:
             when = time.strftime("%Y-%m-%dT%H:%M:%S%z")
             name = getattr(model, "name_or_path", type(model).__name__)

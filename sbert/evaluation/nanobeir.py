@@ -76,7 +76,7 @@ class NanoBEIRSuite(Evaluator):
         main = similarity if isinstance(similarity, str) else similarity[0]
         self._searches: dict[str, Evaluator] = {}
         self._rerankings: dict[str, Evaluator] = {}
-        for name, (queries, corpus, relevant, found) in data.items():
+        for name, (queries, corpus, relevant, candidates) in data.items():
             options: dict[str, Any] = {
                 **at,
                 "similarity": similarity,
@@ -85,9 +85,9 @@ class NanoBEIRSuite(Evaluator):
             }
             self._searches[name] = RetrievalEvaluator(queries, corpus, relevant, **options)
             if retriever is not None:
-                found = _found(retriever, queries, corpus, rerank, main)
-            if found:
-                options |= {"candidates": found, "rerank": rerank}
+                candidates = _find_candidates(retriever, queries, corpus, rerank, main)
+            if candidates:
+                options |= {"candidates": candidates, "rerank": rerank}
                 self._rerankings[name] = RetrievalEvaluator(queries, corpus, relevant, **options)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
@@ -104,11 +104,11 @@ class NanoBEIRSuite(Evaluator):
         return means | {f"{name}_{metric}": value for name, own in figures.items() for metric, value in own.items()}
 
 
-def _found(
+def _find_candidates(
     retriever: Any, queries: dict[str, str], corpus: dict[str, str], count: int, similarity: str
 ) -> dict[str, list[str]]:
     """The ids of the most similar documents for each query, by a model's vectors."""
     vectors, ids = Vectors(retriever), list(corpus)
     asked, documents = vectors(list(queries.values()), "query"), vectors(list(corpus.values()), "document")
-    places = semantic_search(asked, documents, count, similarity=similarity).indices
-    return {name: [ids[place] for place in row] for name, row in zip(queries, places.tolist(), strict=True)}
+    positions = semantic_search(asked, documents, count, similarity=similarity).indices
+    return {name: [ids[position] for position in row] for name, row in zip(queries, positions.tolist(), strict=True)}

@@ -1,4 +1,4 @@
-"""Evaluators of pairs: the similarity of the two texts, by a model's vectors or by its scores."""
+"""The similarity of pairs of texts, by a model's vectors or by its scores; and SimilarityEvaluator."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from sbert.evaluation.checks import same_length
+from sbert.evaluation.checks import finite, same_length
 from sbert.evaluation.evaluator import Evaluator
+from sbert.evaluation.metrics import pearson, spearman
 from sbert.evaluation.vectors import Floats, Vectors
-from sbert.functional import check_similarity, pairwise_similarity
+from sbert.functional import SIMILARITIES, check_similarity, pairwise_similarity
 from sbert.inputs.texts import texts_of
 
 Similarity = str | Iterable[str]
@@ -46,11 +47,11 @@ class PairEvaluator(Evaluator):
     ) -> None:
         self._first, self._second, self._prompt = texts_of(first, "first"), texts_of(second, "second"), prompt
         same_length(2, first=self._first, second=self._second, **known)
-        self._similarities = named_similarities(similarity)
+        self._similarities = name_similarities(similarity)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """The metrics for each similarity."""
-        scores = compared(vectors, self._first, self._second, self._similarities, self._prompt)
+        scores = compare(vectors, self._first, self._second, self._similarities, self._prompt)
         return {f"{prefix}{name}": value for prefix, own in scores.items() for name, value in self.metrics(own).items()}
 
     @abstractmethod
@@ -58,7 +59,56 @@ class PairEvaluator(Evaluator):
         """The metrics by name, from the similarity of each pair."""
 
 
-def named_similarities(similarity: Similarity) -> dict[str, str]:
+class SimilarityEvaluator(PairEvaluator):
+    """Spearman's and Pearson's correlation between the similarity of two texts and a reference score.
+
+        spearman( cos(u_i, v_i), score_i )
+
+    For a ``CrossEncoder``, the similarity is the model's score of the pair.
+
+    Args:
+        first: The first text of each pair.
+        second: The second text of each pair.
+        scores: The reference score of each pair, on any scale; higher means more similar.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with several, metrics are called
+            ``cosine_spearman`` and so on.
+        prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
+
+    Raises:
+        ValueError: If the lengths differ, there are fewer than two pairs, a score is not finite, all scores are equal,
+            or the similarity is unknown.
+        TypeError: If a text is not a str.
+
+    References:
+        Reimers and Gurevych, 2019, section 4. https://arxiv.org/abs/1908.10084
+
+    Example:
+        >>> evaluator = SimilarityEvaluator(["A cat.", "A cat."], ["A kitten.", "Taxes rise."], [4.5, 0])
+        >>> evaluator(model)["spearman"]
+        1.0
+    """
+
+    def __init__(
+        self,
+        first: Iterable[str],
+        second: Iterable[str],
+        scores: Iterable[float],
+        similarity: Similarity = "cosine",
+        *,
+        prompt: str | None = None,
+    ) -> None:
+        self._scores = np.array(list(scores), float)
+        super().__init__(first, second, similarity, prompt, scores=self._scores)
+        finite("scores", self._scores)
+        if np.all(self._scores == self._scores[0]):
+            raise ValueError(f"every score is {self._scores[0]:g}, so there is no correlation; pass different scores")
+
+    def metrics(self, similarities: Floats) -> dict[str, float]:
+        """Both correlations."""
+        return {"spearman": spearman(similarities, self._scores), "pearson": pearson(similarities, self._scores)}
+
+
+def name_similarities(similarity: Similarity) -> dict[str, str]:
     """The similarities by the prefix of the names of their metrics, which is empty if there is only one as a str.
 
     Raises:
@@ -70,7 +120,7 @@ def named_similarities(similarity: Similarity) -> dict[str, str]:
     return {prefix: check_similarity(name) for prefix, name in names.items()}
 
 
-def scores_of(vectors: Vectors, first: Sequence[str], second: Sequence[str]) -> Floats:
+def score_pairs(vectors: Vectors, first: Sequence[str], second: Sequence[str]) -> Floats:
     """A cross-encoder's scores of pairs.
 
     Shape:
@@ -88,7 +138,7 @@ def scores_of(vectors: Vectors, first: Sequence[str], second: Sequence[str]) -> 
     return scores
 
 
-def compared(
+def compare(
     vectors: Vectors,
     first: Sequence[str],
     second: Sequence[str],
@@ -101,10 +151,37 @@ def compared(
         Output: (pairs,) each.
     """
     if vectors.is_cross_encoder:
-        return {"": scores_of(vectors, first, second)}
+        return {"": score_pairs(vectors, first, second)}
     table = vectors([*first, *second], prompt=prompt)  # (2 * pairs, dim)
     halves = table[: len(first)], table[len(first) :]
     return {prefix: _exact(*halves, name) for prefix, name in similarities.items()}
+
+
+def score_candidates(
+    vectors: Vectors,
+    queries: Sequence[str],
+    candidates: Sequence[Sequence[str]],
+    similarities: dict[str, str],
+    prompts: tuple[str | None, str | None],
+) -> dict[str, list[Floats]]:
+    """The scores of each query's own candidates by each similarity; for a cross-encoder, only its own scores.
+
+    Shape:
+        Output: (candidates of the query,) for each query.
+    """
+    texts = [text for own in candidates for text in own]
+    if vectors.is_cross_encoder:
+        first = [query for query, own in zip(queries, candidates, strict=True) for _ in own]
+        ends = np.cumsum([len(own) for own in candidates])[:-1]
+        return {"": np.split(score_pairs(vectors, first, texts), ends)}
+    asked = vectors(queries, "query", prompts[0])  # (queries, dim)
+    vectors(texts, "document", prompts[1])  # One call that encodes all texts; later calls read those of one query.
+    scores: dict[str, list[Floats]] = {prefix: [] for prefix in similarities}
+    for query, own in zip(asked, candidates, strict=True):
+        documents = vectors(own, "document", prompts[1])
+        for prefix, name in similarities.items():
+            scores[prefix].append(SIMILARITIES[name](query, documents)[0])
+    return scores
 
 
 def _exact(first: Floats, second: Floats, name: str) -> Floats:

@@ -5,13 +5,20 @@ A grade is 0 for a result that is not relevant, and above 0 for a relevant one. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 import numpy as np
 
 from sbert.inputs.arguments import check_positive
 
 Grades = np.ndarray | Sequence[float] | Sequence[Sequence[float]]
+
+
+def pad(rankings: Iterable[Iterable[float]]) -> np.ndarray:
+    """Rankings of different lengths, padded with 0: (rankings, longest)."""
+    rows = [list(ranking) for ranking in rankings]
+    return np.reshape(np.array([*zip_longest(*rows, fillvalue=0.0)], np.float64).T, (len(rows), -1))
 
 
 def _ranked(ranked: Grades, k: int | None) -> np.ndarray:

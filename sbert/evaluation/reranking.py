@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from sbert.evaluation.evaluator import Evaluator
-from sbert.evaluation.pairs import scores_of
-from sbert.evaluation.ranking import average_precision_at, ndcg_at, recall_at, reciprocal_rank_at
-from sbert.evaluation.vectors import Floats, Vectors
-from sbert.functional import SIMILARITIES, check_similarity
+from sbert.evaluation.pairs import score_candidates
+from sbert.evaluation.ranking import average_precision_at, ndcg_at, pad, recall_at, reciprocal_rank_at
+from sbert.evaluation.vectors import Vectors
+from sbert.functional import check_similarity
 from sbert.inputs.arguments import check_count, check_number
 from sbert.inputs.texts import texts_of
 
@@ -74,8 +73,8 @@ class RerankingEvaluator(Evaluator):
             if not {"query", "positive", other} <= {*sample} or {"documents", "negative"} <= {*sample}:
                 raise ValueError(f"samples[{row}] has the keys {list(sample)}; pass query, positive and {other}")
             self._queries += texts_of([sample["query"]], f"samples[{row}]['query']")
-            positive, further = _texts(row, sample, "positive"), _texts(row, sample, other)
-            grades = _grades(row, sample["positive"], positive)
+            positive, further = _check_texts(row, sample, "positive"), _check_texts(row, sample, other)
+            grades = _check_grades(row, sample["positive"], positive)
             if self._retrieved:
                 known, further = dict(zip(positive, grades, strict=True)), list(dict.fromkeys(further))
                 self._add(further, [known.get(text, 0.0) for text in further], list(known.values()))
@@ -92,45 +91,26 @@ class RerankingEvaluator(Evaluator):
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """MAP, MRR and nDCG; with the candidates of a retriever, the same of its own order, and its recall."""
-        scores = self._scores_of_pairs(vectors) if vectors.is_cross_encoder else self._scores(vectors)
+        similarities = {"": self._similarity}
+        scores = score_candidates(vectors, self._queries, self._candidates, similarities, self._prompts)[""]
         orders = (np.lexsort((np.asarray(grades), -own)) for grades, own in zip(self._grades, scores, strict=True))
-        figures = self._figures([[own[i] for i in order] for own, order in zip(self._grades, orders, strict=True)])
+        figures = self._rate([[own[i] for i in order] for own, order in zip(self._grades, orders, strict=True)])
         if self._retrieved:
-            figures |= {f"base_{name}": value for name, value in self._figures(self._grades).items()}
-            figures["recall"] = float(recall_at(_padded(self._grades), None, _padded(self._relevant)).mean())
+            figures |= {f"base_{name}": value for name, value in self._rate(self._grades).items()}
+            figures["recall"] = float(recall_at(pad(self._grades), None, pad(self._relevant)).mean())
         return figures
 
-    def _figures(self, grades: list[list[float]]) -> dict[str, float]:
+    def _rate(self, grades: list[list[float]]) -> dict[str, float]:
         """The metrics from the grades of the candidates in ranked order."""
-        ranked, relevant = _padded(grades), _padded(self._relevant)
+        ranked, relevant = pad(grades), pad(self._relevant)
         return {
             "map": float(average_precision_at(ranked, None, relevant).mean()),
             f"mrr@{self._k}": float(reciprocal_rank_at(ranked, self._k).mean()),
             f"ndcg@{self._k}": float(ndcg_at(ranked, self._k, relevant).mean()),
         }
 
-    def _scores(self, vectors: Vectors) -> list[Floats]:
-        queries = vectors(self._queries, "query", self._prompts[0])
-        # One call that encodes all texts. Later calls read a query's candidates, of which there may be thousands.
-        vectors(list(dict.fromkeys(text for own in self._candidates for text in own)), "document", self._prompts[1])
-        candidates = (vectors(own, "document", self._prompts[1]) for own in self._candidates)
-        compare = SIMILARITIES[self._similarity]
-        return [compare(query, own)[0] for query, own in zip(queries, candidates, strict=True)]
 
-    def _scores_of_pairs(self, vectors: Vectors) -> list[Floats]:
-        counts = [len(own) for own in self._candidates]
-        first = [query for query, count in zip(self._queries, counts, strict=True) for _ in range(count)]
-        scores = scores_of(vectors, first, [text for own in self._candidates for text in own])
-        return np.split(scores, np.cumsum(counts)[:-1])
-
-
-def _padded(rows: list[list[float]]) -> np.ndarray:
-    """Rows of different lengths, padded with 0: (rows, longest)."""
-    columns = np.asarray([*zip_longest(*rows, fillvalue=0.0)], np.float64)
-    return np.ascontiguousarray(columns.T.reshape(len(rows), -1))
-
-
-def _texts(row: int, sample: Mapping[str, Any], key: str) -> list[str]:
+def _check_texts(row: int, sample: Mapping[str, Any], key: str) -> list[str]:
     """The texts of a sample, which may only be missing among the candidates of a retriever."""
     given = sample[key]
     texts = texts_of(list(given) if isinstance(given, Mapping) else given, f"samples[{row}][{key!r}]")
@@ -139,7 +119,7 @@ def _texts(row: int, sample: Mapping[str, Any], key: str) -> list[str]:
     return texts
 
 
-def _grades(row: int, given: Any, positive: list[str]) -> list[float]:
+def _check_grades(row: int, given: Any, positive: list[str]) -> list[float]:
     """The grades of the positives: those of a dict, else 1."""
     grades = list(given.values()) if isinstance(given, Mapping) else [1.0] * len(positive)
     for text, grade in zip(positive, grades, strict=True):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from sbert.evaluation import ranking
 from sbert.evaluation.evaluator import Evaluator
-from sbert.evaluation.pairs import Similarity, named_similarities, scores_of
+from sbert.evaluation.pairs import Similarity, name_similarities, score_candidates
 from sbert.evaluation.vectors import Floats, Vectors
-from sbert.functional import SIMILARITIES
 from sbert.inputs.arguments import check_count
 from sbert.inputs.texts import texts_of
 from sbert.search import semantic_search
@@ -97,12 +95,12 @@ class RetrievalEvaluator(Evaluator):
         document_prompt: str | None = None,
     ) -> None:
         self._corpus, self._prompts = texts_of(corpus.values(), "the corpus"), (query_prompt, document_prompt)
-        places = {name: place for place, name in enumerate(corpus)}
+        positions = {name: position for position, name in enumerate(corpus)}
         known: dict[Any, dict[int, float]] = {}
         for query, judged in relevant.items():
             if query not in queries:
                 raise ValueError(f"relevant names the query {query!r}, which has no text; add it to queries")
-            known[query] = _grades(query, judged, places)
+            known[query] = _check_grades(query, judged, positions)
         # Of each query with relevant documents, their grades by their index in the corpus.
         self._relevant = [graded for graded in known.values() if graded]
         if not self._relevant:
@@ -110,7 +108,9 @@ class RetrievalEvaluator(Evaluator):
         asked = [query for query, graded in known.items() if graded]
         self._queries = texts_of([queries[query] for query in asked], "the queries")
         rerank = check_count("rerank", rerank)
-        self._candidates = None if candidates is None else [_listed(q, candidates, places, rerank) for q in asked]
+        self._candidates = (
+            None if candidates is None else [_check_candidates(q, candidates, positions, rerank) for q in asked]
+        )
         at = (ndcg_at, accuracy_at, precision_recall_at, precision_recall_at, mrr_at, map_at)
         self._metrics: list[tuple[str, int]] = []  # Each with its k.
         for name, ks in zip(_METRICS, at, strict=True):
@@ -119,28 +119,28 @@ class RetrievalEvaluator(Evaluator):
             self._metrics += [(name, check_count(f"{name}_at", k)) for k in ks]
         if not self._metrics:
             raise ValueError("there is no metric to compute; pass ndcg_at=(10,) or another")
-        self._block, self._similarities = check_count("block", block), named_similarities(similarity)
+        self._block, self._similarities = check_count("block", block), name_similarities(similarity)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """The metrics, each for its values of k."""
         if self._candidates is None:
-            return self._figures(self._searched(vectors))
-        ranked = self._reranked(vectors, self._candidates)
-        return {**self._figures(ranked), **self._figures({"base_": self._candidates})}
+            return self._rate(self._search(vectors))
+        ranked = self._rerank(vectors, self._candidates)
+        return {**self._rate(ranked), **self._rate({"base_": self._candidates})}
 
-    def _figures(self, found: Mapping[str, Iterable[Sequence[int]]]) -> dict[str, float]:
-        """The metrics from the indices of the documents that were found for each query, by prefix."""
-        # (queries, most relevant documents), padded with 0
-        relevant = np.array([*zip_longest(*(own.values() for own in self._relevant), fillvalue=0.0)]).T
+    def _rate(self, positions: Mapping[str, Iterable[Sequence[int]]]) -> dict[str, float]:
+        """The metrics from the indices of the ranked documents of each query, by prefix."""
+        relevant = ranking.pad(own.values() for own in self._relevant)  # (queries, most relevant documents)
         figures = {}
-        for prefix, places in found.items():
-            grades = [[own.get(place, 0.0) for place in row] for own, row in zip(self._relevant, places, strict=True)]
-            ranked = np.array([*zip_longest(*grades, fillvalue=0.0)]).T.reshape(len(grades), -1)  # (queries, depth)
+        for prefix, rankings in positions.items():
+            ranked = ranking.pad(  # (queries, depth)
+                [own.get(position, 0.0) for position in row] for own, row in zip(self._relevant, rankings, strict=True)
+            )
             for name, k in self._metrics:
                 figures[f"{prefix}{name}@{k}"] = float(_METRICS[name](ranked, k, relevant).mean())
         return figures
 
-    def _searched(self, vectors: Vectors) -> dict[str, list[list[int]]]:
+    def _search(self, vectors: Vectors) -> dict[str, list[list[int]]]:
         """The indices of the most similar documents of the corpus, by the prefix of each similarity."""
         queries = vectors(self._queries, "query", self._prompts[0])  # (queries, dim)
         depth, start = max(k for _, k in self._metrics), 0
@@ -156,27 +156,15 @@ class RetrievalEvaluator(Evaluator):
             start += len(block)
         return {prefix: indices.tolist() for prefix, (_, indices) in best.items()}
 
-    def _reranked(self, vectors: Vectors, candidates: list[list[int]]) -> dict[str, list[list[int]]]:
+    def _rerank(self, vectors: Vectors, candidates: list[list[int]]) -> dict[str, list[list[int]]]:
         """The candidates of each query by descending score, by the prefix of each similarity."""
-        if vectors.is_cross_encoder:
-            counts = [len(own) for own in candidates]
-            first = [query for query, count in zip(self._queries, counts, strict=True) for _ in range(count)]
-            scores = scores_of(vectors, first, [self._corpus[place] for own in candidates for place in own])
-            found = {"": np.split(scores, np.cumsum(counts)[:-1])}
-        else:
-            queries = vectors(self._queries, "query", self._prompts[0])
-            # One call that encodes all candidates; later calls read those of one query.
-            vectors([self._corpus[place] for own in candidates for place in own], "document", self._prompts[1])
-            found = {prefix: [] for prefix in self._similarities}
-            for query, own in zip(queries, candidates, strict=True):
-                documents = vectors([self._corpus[place] for place in own], "document", self._prompts[1])
-                for prefix, name in self._similarities.items():
-                    found[prefix].append(SIMILARITIES[name](query, documents)[0])
+        texts = [[self._corpus[position] for position in own] for own in candidates]
+        scores = score_candidates(vectors, self._queries, texts, self._similarities, self._prompts)
         return {
             prefix: [
-                np.array(own)[np.argsort(-s, kind="stable")].tolist() for own, s in zip(candidates, scores, strict=True)
+                np.array(own)[np.argsort(-s, kind="stable")].tolist() for own, s in zip(candidates, each, strict=True)
             ]
-            for prefix, scores in found.items()
+            for prefix, each in scores.items()
         }
 
     def _blocks(self, vectors: Vectors) -> Iterator[Floats]:
@@ -187,26 +175,30 @@ class RetrievalEvaluator(Evaluator):
             yield vectors.fresh(self._corpus[start : start + self._block], "document", self._prompts[1])
 
 
-def _listed(query: Any, candidates: Mapping[Any, Sequence[Any]], places: Mapping[Any, int], most: int) -> list[int]:
+def _check_candidates(
+    query: Any, candidates: Mapping[Any, Sequence[Any]], positions: Mapping[Any, int], most: int
+) -> list[int]:
     """The indices of a query's first candidates in the corpus."""
     own = candidates.get(query)
     if not own or isinstance(own, str):
         raise ValueError(f"candidates[{query!r}] is {own!r}; pass a list of one or more document ids for each query")
-    if unknown := [name for name in own if name not in places]:
+    if unknown := [name for name in own if name not in positions]:
         raise ValueError(f"candidates[{query!r}] names the document {unknown[0]!r}, which is not in the corpus")
-    return [places[name] for name in dict.fromkeys(own)][:most]
+    return [positions[name] for name in dict.fromkeys(own)][:most]
 
 
-def _grades(query: Any, judged: Iterable[Any] | Mapping[Any, float], places: Mapping[Any, int]) -> dict[int, float]:
+def _check_grades(
+    query: Any, judged: Iterable[Any] | Mapping[Any, float], positions: Mapping[Any, int]
+) -> dict[int, float]:
     """Check the grades of a query's documents, and return those of the relevant ones by their index in the corpus."""
     if isinstance(judged, (str, bytes)):
         raise TypeError(f"relevant[{query!r}] is {judged!r}; pass a set of ids, or a dict of grades by id")
     graded = dict(judged) if isinstance(judged, Mapping) else dict.fromkeys(judged, 1.0)
     for name, grade in graded.items():
-        if name not in places:
+        if name not in positions:
             raise ValueError(f"relevant[{query!r}] names the document {name!r}, which is not in the corpus")
         if not isinstance(grade, (int, float, np.number, np.bool_)):
             raise TypeError(f"relevant[{query!r}] has the grade {grade!r} for {name!r}; pass numbers")
         if not np.isfinite(grade):
             raise ValueError(f"relevant[{query!r}] has the grade {grade} for {name!r}; pass finite numbers")
-    return {places[name]: grade for name, grade in graded.items() if grade > 0}
+    return {positions[name]: grade for name, grade in graded.items() if grade > 0}

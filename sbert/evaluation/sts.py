@@ -15,7 +15,7 @@ from sbert.data.tables import check_folder, locate
 from sbert.evaluation.checks import names
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metrics import spearman
-from sbert.evaluation.pairs import compared
+from sbert.evaluation.pairs import compare
 from sbert.evaluation.vectors import Vectors
 from sbert.inputs.arguments import check_choice
 
@@ -75,13 +75,13 @@ class STSSuite(Evaluator):
         root, self._prompt = Path(folder), prompt
         check_folder(root)
         wanted = names("sets", sets, SETS)
-        places = {name: locate(root, _paths(name)) for name in wanted}
-        self.missing: list[str] = [name for name, place in places.items() if place is None]
+        paths = {name: locate(root, _paths(name)) for name in wanted}
+        self.missing: list[str] = [name for name, path in paths.items() if path is None]
         if self.missing and (sets is not None or len(self.missing) == len(wanted)):
             expected = "; ".join(f"{name}: {' or '.join(_paths(name))}" for name in self.missing)
             raise FileNotFoundError(f"{root} has no {', '.join(self.missing)}; the expected paths are {expected}")
         self.sets: dict[str, dict[str, Pairs]] = {
-            name: _read(name, place) for name, place in places.items() if place is not None
+            name: _read(name, path) for name, path in paths.items() if path is not None
         }
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
@@ -90,16 +90,16 @@ class STSSuite(Evaluator):
             pairs = [pair for parts in self.sets.values() for pair in parts.values()]
             texts = dict.fromkeys(text for first, second, _ in pairs for text in (*first, *second))
             vectors(list(texts), prompt=self._prompt)
-        whole, means = {}, {}
+        totals, means = {}, {}
         for name, parts in self.sets.items():
-            found = [
-                (compared(vectors, first, second, {"": "cosine"}, self._prompt)[""], scores)
+            correlations = [
+                (compare(vectors, first, second, {"": "cosine"}, self._prompt)[""], scores)
                 for first, second, scores in parts.values()
             ]
-            whole[name] = spearman(*map(np.concatenate, zip(*found, strict=True)))
+            totals[name] = spearman(*map(np.concatenate, zip(*correlations, strict=True)))
             if name in _YEARS:
-                means[f"{name}_mean"] = float(np.mean([spearman(*part) for part in found]))
-        return {"average": float(np.mean(list(whole.values()))), **whole, **means}
+                means[f"{name}_mean"] = float(np.mean([spearman(*part) for part in correlations]))
+        return {"average": float(np.mean(list(totals.values()))), **totals, **means}
 
 
 def _paths(name: str) -> tuple[str, ...]:
@@ -107,12 +107,12 @@ def _paths(name: str) -> tuple[str, ...]:
     return _YEARS.get(name) or _FILES[name]
 
 
-def _read(name: str, place: Path) -> dict[str, Pairs]:
+def _read(name: str, path: Path) -> dict[str, Pairs]:
     """The subsets of a set by name; STSb and SICK-R have one each."""
     if name in _YEARS:
-        parts = read_sts_year(place, None)
+        parts = read_sts_year(path, None)
     else:
-        parts = {name: read_sick(place, scale=None) if name == "SICK-R" else read_sts(place, None)}
+        parts = {name: read_sick(path, scale=None) if name == "SICK-R" else read_sts(path, None)}
     return {part: _columns(rows) for part, rows in parts.items()}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from sbert.evaluation.checks import columns
 from sbert.evaluation.evaluator import Evaluator
-from sbert.evaluation.pairs import Similarity, named_similarities
+from sbert.evaluation.pairs import Similarity, name_similarities
 from sbert.evaluation.vectors import Floats, Vectors
 from sbert.search import semantic_search
 
@@ -48,7 +48,7 @@ class TranslationEvaluator(Evaluator):
         prompt: str | None = None,
     ) -> None:
         self._source, self._target = columns(1, source=source, target=target)
-        self._similarities, self._prompt = named_similarities(similarity), prompt
+        self._similarities, self._prompt = name_similarities(similarity), prompt
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """The accuracy of each direction, and their mean."""
@@ -65,4 +65,4 @@ class TranslationEvaluator(Evaluator):
 def _accuracy(queries: Floats, corpus: Floats, texts: Sequence[str], similarity: str) -> float:
     """The fraction of queries whose most similar vector of the corpus is that of the right text."""
     nearest = semantic_search(queries, corpus, 1, similarity=similarity).indices[:, 0]
-    return float(np.mean([texts[place] == right for place, right in zip(nearest, texts, strict=True)]))
+    return float(np.mean([texts[position] == right for position, right in zip(nearest, texts, strict=True)]))

