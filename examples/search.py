@@ -10,10 +10,9 @@ import random
 
 from shared import load, parser, things, worded
 
-from sbert.cli.benchmark.precision import recall_by_precision
 from sbert.data import Retrieval, read_retrieval
 from sbert.evaluation import RetrievalEvaluator, Vectors
-from sbert.search import semantic_search
+from sbert.search import calibrate, quantize, semantic_search
 
 CORPUS = {
     "d1": "Bread dough rises because yeast turns sugar into gas, which is caught in small bubbles.",
@@ -66,6 +65,16 @@ figures = evaluator.measure(vectors)
 print(f"\nOver {len(data.queries)} queries:", end=" ")
 print(", ".join(f"{name} {figures[name]:.3f}" for name in ("ndcg@10", "map@100", "recall@10", "recall@100")))
 
+queries = vectors(list(data.queries.values()), "query")
+expected = semantic_search(queries, corpus, 10).indices
+ranges = calibrate(corpus)
+stored = {"float32": corpus, "int8": quantize(corpus, "int8", ranges), "binary": quantize(corpus, "ubinary")}
 print(f"\n{'stored as':28} {'bytes per vector':>16} {'of the best 10 of float32':>26}")
-for way, row in recall_by_precision(vectors(list(data.queries.values()), "query"), corpus).items():
-    print(f"{way:28} {row['bytes']:16,} {row['recall']:26.3f}")
+for coarse, fine in (("int8", None), ("binary", None), ("binary", "int8"), ("binary", "float32")):
+    rescored = {} if fine is None else {"rescore": stored[fine], "oversample": 4}
+    rescored |= {"ranges": ranges} if "int8" in (coarse, fine) else {}
+    rows = semantic_search(queries, stored[coarse], 10, **rescored).indices
+    recall = (rows[:, :, None] == expected[:, None]).any(2).mean()
+    name = coarse if fine is None else f"{coarse}, rescored by {fine}"
+    size = sum(stored[each][0].nbytes for each in (coarse, fine) if each)
+    print(f"{name:28} {size:16,} {recall:26.3f}")

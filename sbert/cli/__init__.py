@@ -16,7 +16,6 @@ sbert doctor copy
 sbert benchmark copy --data texts.txt
 sbert train --model copy --data nli.tsv --columns premise,hypothesis --label label --loss softmax --output nli
 sbert evaluate copy --suite sts,retrieval --data data --output results.csv
-sbert recommend --data data/cranfield
 sbert export onnx copy copy-onnx
 ```
 
@@ -74,12 +73,19 @@ alone with and without CUDA graphs, a search, and a training step. What fails ha
 those of their data sets that are in a folder (``--help`` says where), and names the missing ones. Several processes
 share the work: ``torchrun --nproc-per-node 2 -m sbert evaluate …``.
 
-## Which model, which search?
+## Train
 
-``sbert recommend --data FOLDER`` measures what you can use on what you search: each model of ``--models`` (default:
-the model of the library and those in the cache of the hub), BM25, both together, and reranking by cross-encoders and
-by late interaction. The folder has queries with judgments in BEIR's layout. Without queries, a file or folder of texts
-will do: the titles (``--title``) or the first sentences become the queries, which favours search by words. One table
-has nDCG@10 with its interval, recall, time and memory. The advice below it names a winner only if the difference is
-more than chance, and ends with what to run.
+``sbert train`` takes its settings from flags, from ``--set training.schedule=cosine`` and from a TOML file for
+``--config``; the sections ``model``, ``data``, ``training`` (the arguments of ``sbert.TrainingConfig``), ``evaluate``
+and ``callbacks`` may hold what ``--help`` explains. Losses, evaluators and callbacks have the names of their classes:
+``softmax``, ``cosent``, ``early-stopping``; with parameters they are tables, such as
+``loss = {name = "matryoshka", dims = [256, 64], loss = "ranking"}``. ``--dry-run`` prints what would be done and how
+long it would take; ``sbert resume DIR`` goes on with a run that was stopped, from any folder, bit by bit on a CPU.
+
+## Which model, which search, how fast?
+
+``sbert benchmark MODEL --data texts.txt --dtypes float32,bfloat16`` measures a model on your own texts, beside
+sentence-transformers where it is installed, in turns: texts per second, one text alone, seconds until the first vector,
+and memory. The program ``examples/recommend.py`` measures what your models, BM25, both together and reranking find in
+your own documents; its advice names a winner only if the difference is more than chance.
 """

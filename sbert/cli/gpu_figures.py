@@ -15,8 +15,7 @@ import torch
 from sbert.backends import choose
 from sbert.backends.cuda_graphs import CudaGraphs
 from sbert.backends.self_check import seconds
-from sbert.cli.benchmark.tasks import Tasks
-from sbert.cli.benchmark.workloads import synthetic
+from sbert.cli.gpu_tasks import Tasks, synthetic
 from sbert.encoder import SentenceEncoder
 from sbert.modules.transformer import Transformer
 from sbert.storage.files import one_line
@@ -41,8 +40,7 @@ def measured(model: SentenceEncoder, name: str, dtype: torch.dtype) -> dict[str,
         name: Of the model.
         dtype: Of the arithmetic of ``encode``.
     """
-    tasks = Tasks("sbert", name, str(model.device))
-    tasks.encode, tasks.encoder = model.encode, model
+    tasks = Tasks(model)
     products = {x: tried(partial(_product, x, model.device)) for x in _DTYPES}
     found = {f"matrix product, {str(x).removeprefix('torch.')}": figures for x, figures in products.items()}
     for way, on_host in (("to the device", 0), ("to the host", 1), ("on the device", None)):

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from sbert import __version__
 from sbert.cli import (
+    benchmark,
     cluster,
     doctor,
     encode,
@@ -25,8 +26,6 @@ from sbert.cli import (
     similarity,
     train,
 )
-from sbert.cli.benchmark import command as benchmark
-from sbert.cli.recommend import command as recommend
 
 # Each has a file with add_arguments(parser) and run(arguments).
 _COMMANDS = {
@@ -40,9 +39,8 @@ _COMMANDS = {
     "train": (train, "train a model on rows of texts"),
     "resume": (resume, "go on with a run of sbert train"),
     "evaluate": (evaluate, "evaluate a model on standard data sets"),
-    "recommend": (recommend, "find the best model and kind of search for your own texts"),
     "export": (export, "write a model for ONNX, OpenVINO, torch.export or llama.cpp"),
-    "benchmark": (benchmark, "measure a model's speed here, and that of other libraries"),
+    "benchmark": (benchmark, "measure a model's speed here, beside sentence-transformers"),
     "doctor": (doctor, "explain how a model runs on this machine"),
     "info": (info, "describe a model, and verify its vectors"),
 }

@@ -144,17 +144,6 @@ def new_file(path: str) -> str:
     return path
 
 
-def new_plot(path: str) -> str:
-    """The path of an image that can be created."""
-    from sbert.visualization.formats import check_plot
-
-    try:
-        check_plot(path)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return new_file(path)
-
-
 # ---------------------------------------------------------------------------------------- what they read and load
 
 

@@ -6,9 +6,11 @@ import argparse
 import json
 import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
 _JOINERS = "\u200c\u200d"
 # In pipes and files, no line is shortened or wrapped.
 _UNLIMITED = 100_000
-# Figures need so many columns; a narrower terminal wraps the lines itself.
-_FIGURES = 80
+# The least columns of names, and of a text that is wrapped.
+_NAMES, _LEAST = 19, 20
 
 
 class Line(NamedTuple):
@@ -100,20 +102,18 @@ def shorten(text: str, width: int) -> str:
         >>> shorten("The cat sleeps.", 8), shorten("고양이가 잔다.", 8)
         ('The cat…', '고양이…')
     """
-    if 2 * len(text) <= width:  # No character takes more than two columns.
-        return text
-    from rich.cells import cell_len, set_cell_size
+    from sbert.visualization.text import count_columns
 
-    if cell_len(text) <= width:
+    if count_columns(text) <= width:
         return text
-    return set_cell_size(text, width - 1).rstrip() + "…" if width > 0 else ""
+    columns = accumulate(map(count_columns, text))
+    return text[: sum(1 for _ in takewhile(lambda so_far: so_far < width, columns))].rstrip() + "…" if width > 0 else ""
 
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
     """Align the columns of a table: without a header, two columns of text; otherwise a text and figures.
 
-    On a terminal, long texts are wrapped in their columns; figures are never wrapped or shortened. Elsewhere, lines are
-    as long as they need to be.
+    On a terminal, the longer text of each row is wrapped in its column. Elsewhere, lines are as long as necessary.
 
     Example:
         >>> print(table([["sbert", "1,024"], ["other", "64"]], header=["library", "texts/s"]))
@@ -121,21 +121,29 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
         sbert        1,024
         other           64
     """
-    from rich.console import Console
-    from rich.table import Column, Table
+    from sbert.visualization.text import count_columns
 
-    columns = [Column(min_width=19), Column(overflow="fold")]
-    if header:
-        columns = [Column(header[0], overflow="fold")]
-        columns += [Column(name, justify="right", no_wrap=True) for name in header[1:]]
-    grid = Table(*columns, box=None, show_header=bool(header), pad_edge=False, padding=(0, 1))
-    for row in rows:
-        grid.add_row(*row)
-    width = max(_width(), _FIGURES) if header else _width()
-    console = Console(width=width, color_system=None, markup=False, highlight=False, emoji=False)
-    with console.capture() as captured:
-        console.print(grid)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    listed = [*([header] if header else []), *rows]
+    wraps = 0 if header else 1  # The column that is wrapped.
+    widths = [
+        max(count_columns(line) for cell in column for line in cell.split("\n")) for column in zip(*listed, strict=True)
+    ]
+    if not header:
+        widths[0] = max(widths[0], _NAMES)
+    others = sum(widths) - widths[wraps] + 2 * (len(widths) - 1)
+    widths[wraps] = min(widths[wraps], max(_LEAST, _width() - others))
+    lines = []
+    for row in listed:
+        parts = [part for line in row[wraps].split("\n") for part in textwrap.wrap(line, widths[wraps]) or [""]]
+        for number, part in enumerate(parts):
+            cells = [part if column == wraps else cell * (not number) for column, cell in enumerate(row)]
+            spaces = [" " * (width - count_columns(cell)) for cell, width in zip(cells, widths, strict=True)]
+            aligned = [
+                space + cell if header and column else cell + space
+                for column, (cell, space) in enumerate(zip(cells, spaces, strict=True))
+            ]
+            lines.append("  ".join(aligned).rstrip())
+    return "\n".join(lines)
 
 
 def facts_table(facts: Mapping[str, object]) -> str:

@@ -14,7 +14,7 @@ from sbert.inputs.arguments import known_arguments
 from sbert.inputs.texts import texts_of
 from sbert.inputs.vectors import vectors_of
 from sbert.visualization.formats import check_plot
-from sbert.visualization.text import font_families, shorten
+from sbert.visualization.text import count_columns, font_families, shorten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,8 +60,6 @@ def similarity_heatmap(
         ['A cat sleeps.', 'A kitten naps.', 'Taxes rise.']
     """
     check_plot("heatmap.png" if path is None else path)
-    from rich.cells import cell_len
-
     from sbert.visualization.figure import NotebookFigure
 
     listed = texts_of(sentences, "sentences")
@@ -71,7 +69,7 @@ def similarity_heatmap(
     texts = [shorten(sentence, 60) for sentence in listed]
     few = len(texts) <= _FEW
     size = max(2.0, len(texts) * (0.62 if few else 0.26))
-    label_width = (0.072 if few else 0.064) * max(map(cell_len, texts)) + 0.4  # In inches.
+    label_width = (0.072 if few else 0.064) * max(map(count_columns, texts)) + 0.4  # In inches.
     figure = NotebookFigure(figsize=(size + label_width + 1.2, size + (2.2 if few else 0.6)), layout="constrained")
     axis: Any = figure.subplots()
     # Cosines have the same colour scale in all images.

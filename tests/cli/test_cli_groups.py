@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.cells import cell_len
 
 from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.cli.main import main
 from sbert.cli.output import one_line, shorten
+from sbert.visualization.text import count_columns
 from tests import small
 
 TEXTS = [f"{text} {number}" for number in ("one", "two", "three") for text in small.CORPUS]
@@ -275,7 +275,7 @@ def test_texts_are_cut_to_the_terminal(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     narrow = run("pairs", saved, texts)[1].splitlines()
     # A character of two columns may have no room in the last one, and no space stands before the dots.
-    assert [38 <= cell_len(line) <= 40 for line in narrow] == [True, True]
+    assert [38 <= count_columns(line) <= 40 for line in narrow] == [True, True]
     assert all(line.endswith("…") for line in narrow)
     out = texts.parent / "out.txt"
     assert run("pairs", saved, texts, "-o", out)[1] == f"{out}: 2 lines\n"
@@ -300,9 +300,9 @@ def test_no_text_controls_the_terminal(saved: Path, tmp_path: Path, run: Run) ->
 def test_cut(width: int) -> None:
     for text in ("plain words", "문장 文 mixed", "cafe\u0301 cafe\u0301", "", "a"):
         made = shorten(text, width)
-        assert cell_len(made) <= width
+        assert count_columns(made) <= width
         assert made == text or made.rstrip("…") in text
-        assert made == text or cell_len(text) > width
+        assert made == text or count_columns(text) > width
     assert one_line(" a\r\n b\u2028c\x00 ") == "a b c\ufffd"
 
 

