@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert import saving
-from sbert.backends.hooks import first_weight
+from sbert.backends.network import first_weight
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, warn, with_aliases

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """The kernels in Triton's language cannot be imported without it."""
-    kernels = collection_path.parts[-2:] == ("triton", "kernels.py")
-    return True if kernels and find_spec("triton") is None else None
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -171,7 +171,6 @@ version (fe26152).
 """
 
 from sbert.backends.classification import scores
-from sbert.backends.inference import Inference, carry_over, choose, forward, reasons
-from sbert.backends.select import padding_reason
+from sbert.backends.state import Inference, carry_over, forward, padding_reason
 
-__all__ = ["Inference", "carry_over", "choose", "forward", "padding_reason", "reasons", "scores"]
+__all__ = ["Inference", "carry_over", "forward", "padding_reason", "scores"]

@@ -2,83 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from inspect import signature
+import warnings
+from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.backends.varlen_training import (
-    are_means,
-    differentiates,
-    failure,
-    fitted,
-    known_operator,
-    training_call,
-    two_rows,
-)
-from sbert.batch import Ragged
+from sbert.batch import Ragged, TokenBatch
+from sbert.storage.files import is_failure, one_line
 
 _HALF = (torch.bfloat16, torch.float16)
 # In half precision, CPUs process keys in blocks; an incomplete block costs as much as two, so masked keys complete it.
 _BLOCK, _FILLER = 16, 11
-# Greatest size of a head that the kernel for variable lengths supports.
-_LARGEST = 256
-# Errors of that kernel, by dtype, device and head size: torch may be built without it, as on Windows.
-_Kind = tuple[torch.dtype, torch.device, int]
-_Failures = dict[_Kind, str | None]
-kernel_failures: _Failures = {}
-# The same in training, with gradient and dropout.
-training_failures: _Failures = {}
+# The kernel for variable lengths supports heads whose size is a multiple of the first, and at most the second.
+_MULTIPLE, _LARGEST = 8, 256
+# Why that kernel cannot be used, if so, by use (training or not), dtype, device and head size. torch may be built
+# without it, as on Windows.
+_failures: dict[tuple[bool, torch.dtype, torch.device, int], str | None] = {}
 # Overhead of a call, as the number of attention scores that take the same time.
 _CALL, _CALL_ACCELERATOR = 200_000, 20_000_000
 
 
-def one_kernel(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
+def has_kernel(dtype: torch.dtype, device: torch.device, dim: int, training: bool = False) -> bool:
     """Whether one kernel handles rows of variable length: in half precision, on a GPU of capability 8.0 or higher.
 
-    Args:
-        dtype: Of queries, keys and values.
-        device: Where they are.
-        dim: Of a head.
-    """
-    return _usable(kernel_failures, "varlen_attn", _computes, (dtype, device, dim))
-
-
-def one_training_kernel(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
-    """Whether one kernel, and one for the gradient, handle rows of variable length in training, also with dropout.
+    It is tried at its first use.
 
     Args:
         dtype: Of queries, keys and values.
         device: Where they are.
         dim: Of a head.
+        training: Whether it has to compute the gradient, too, also with dropout.
     """
-    # What torch compiles before it was tried here does without the kernel.
-    tried = (dtype, device, dim) in training_failures or not torch.compiler.is_compiling()
-    name = "_flash_attention_forward"
-    return tried and _usable(training_failures, name, differentiates, (dtype, device, dim))
-
-
-def _usable(failures: _Failures, name: str, works: Callable[..., bool], kind: _Kind) -> bool:
-    """Whether a kernel of torch supports a dtype, device and head size, and works; it is tried at its first use."""
-    dtype, device, dim = kind
-    if dtype not in _HALF or dim > _LARGEST or not _capable(device):
+    if dtype not in _HALF or dim > _LARGEST or device.type != "cuda":
         return False
-    if kind not in failures and not torch.compiler.is_compiling():
-        failures[kind] = failure(name, lambda: works(*kind))
-    return failures.get(kind) is None
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    kind = training, dtype, device, dim
+    if kind not in _failures:
+        if torch.compiler.is_compiling():  # What is compiled before it was tried trains without it.
+            return not training
+        _failures[kind] = _try_kernel(*kind)
+    return _failures[kind] is None
 
 
-def _capable(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
-
-
-def _computes(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
-    """Whether the kernel computes the means of two rows."""
-    rows, value = two_rows(dtype, device, 1, dim)
-    return are_means(_one_call(torch.zeros_like(value), torch.zeros_like(value), value, rows, None, {}, (-1, -1)))
+def kernel_failure(dtype: torch.dtype, device: torch.device, dim: int, training: bool = False) -> str | None:
+    """Why that kernel cannot be used, in words, if it was tried and does not work."""
+    return _failures.get((training, dtype, device, dim))
 
 
 def attend(
@@ -128,15 +100,10 @@ def attend(
     trained = dropout > 0 or (torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value)))
     if trained:
         query, key, value = _as_autocast(query, key, value)
-    kind = query.dtype, query.device, query.shape[-1]
-    if bias is None and trained and one_training_kernel(*kind):
-        return training_call(query, key, value, rows, dropout=dropout, scale=scale, sees=sees)
-    if bias is None and not trained and one_kernel(*kind):
-        options = _options(sees)
-        if options is not None:
-            return _one_call(query, key, value, rows, scale, options, sees)
+    if bias is None and has_kernel(query.dtype, query.device, query.shape[-1], trained):
+        return attend_by_kernel(query, key, value, rows, dropout=dropout, scale=scale, sees=sees)
     if dropout and _pads(rows, query.shape[1]):
-        return _padded(query, key, value, rows, bias, sees, scale, dropout)
+        return _attend_padded(query, key, value, rows, bias, sees, scale, dropout)
     pieces, start = [], 0
     for count, length in rows.groups:
         end = start + count * length
@@ -161,21 +128,6 @@ def attend(
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
 
-def one_row(mixed: Tensor, heads: int) -> Tensor:
-    """Attention of the only row of a batch on a CPU: ``attend`` in few operations.
-
-    Args:
-        mixed: Query, key and value of each token, side by side.
-        heads: Number of heads.
-
-    Shape:
-        mixed: (tokens, 3 * dim). Output: (tokens, dim).
-    """
-    tokens = len(mixed)
-    query, key, value = mixed.view(1, tokens, 3, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)  # (1, heads, tokens, …)
-    return F.scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(tokens, -1)
-
-
 def _as_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     """In the dtype of autocast on an accelerator: some models normalize queries and keys in float32."""
     kind = tensors[0].device.type
@@ -188,55 +140,6 @@ def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, 
     return F.scaled_dot_product_attention(q, k, v, mask, dropout, enable_gqa=k.shape[1] != q.shape[1], **options)
 
 
-_known: list[frozenset[str]] = []  # Not functools.cache, which torch.compile cannot trace.
-
-
-def _takes() -> frozenset[str]:
-    """Arguments of torch's kernel for variable lengths: that of 2.10 has neither scale nor window."""
-    from torch.nn.attention import varlen
-
-    if not _known:
-        _known.append(frozenset(signature(varlen.varlen_attn).parameters))
-    return _known[0]
-
-
-def _options(sees: tuple[int, int]) -> dict[str, Any] | None:
-    """Arguments that tell the kernel what a token attends to; None if it has none for that."""
-    if sees == (-1, -1):
-        return {}
-    if "window_size" in _takes():
-        return {"window_size": sees}
-    return {"is_causal": True} if sees == (-1, 0) and "is_causal" in _takes() else None
-
-
-def _one_call(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    rows: Ragged,
-    scale: float | None,
-    options: dict[str, Any],
-    sees: tuple[int, int],
-) -> Tensor:
-    """Attention by the kernel for variable lengths; heads are padded with zeros to a size that it supports."""
-    if query.is_cuda and not torch.compiler.is_compiling() and known_operator():
-        return training_call(query, key, value, rows, dropout=0.0, scale=scale, sees=sees)
-    from torch.nn.attention import varlen
-
-    dim = query.shape[-1]
-    query, key, value = fitted(query, key, value)
-    scale = dim**-0.5 if scale is None else scale
-    default = query.shape[-1] ** -0.5
-    if scale != default and "scale" in _takes():
-        options = {**options, "scale": scale}
-    elif scale != default:
-        query = query * (scale / default)
-    offsets = rows.offsets_int32
-    out: Any = varlen.varlen_attn(query, key, value, offsets, offsets, rows.longest, rows.longest, **options)
-    mixed: Tensor = out[..., :dim]
-    return mixed
-
-
 def _pads(rows: Ragged, heads: int) -> bool:
     """Whether one call on padded rows is cheaper than one call per length.
 
@@ -247,7 +150,7 @@ def _pads(rows: Ragged, heads: int) -> bool:
     return rows.rows * rows.longest**2 * heads + call < grouped
 
 
-def _padded(
+def _attend_padded(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -279,7 +182,111 @@ def _mask(length: int, bias: Tensor | None, sees: tuple[int, int], like: Tensor)
     if sees == (-1, -1):
         return bias
     left, right = (length if bound < 0 else bound for bound in sees)
-    place = torch.arange(length, device=like.device)
-    ahead = place[None, :] - place[:, None]  # (length, length)
+    position = torch.arange(length, device=like.device)
+    distance = position[None, :] - position[:, None]  # (length, length)
     zeros = like.new_zeros(length, length) if bias is None else bias
-    return zeros.masked_fill((ahead > right) | (-ahead > left), -torch.inf)
+    return zeros.masked_fill((distance > right) | (-distance > left), -torch.inf)
+
+
+# ------------------------------------------------------------------------------ torch's kernel for rows of any length
+
+
+def attend_by_kernel(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rows: Ragged,
+    *,
+    dropout: float = 0.0,
+    scale: float | None = None,
+    sees: tuple[int, int] = (-1, -1),
+) -> Tensor:
+    """Attention in one call on a GPU, by the operator behind torch's ``varlen_attn``, which takes dropout as well.
+
+    torch knows its gradient. Its arguments are passed by name, since their number depends on the version of torch.
+    """
+    dim, repeats = query.shape[-1], query.shape[1] // key.shape[1]
+    filler = -dim % _MULTIPLE
+    if repeats > 1:
+        key, value = (x.repeat_interleave(repeats, dim=1) for x in (key, value))
+    if filler:
+        query, key, value = (F.pad(x, (0, filler)) for x in (query, key, value))
+    outputs: tuple[Tensor, ...] = torch.ops.aten._flash_attention_forward(
+        query=query,
+        key=key,
+        value=value,
+        cum_seq_q=rows.offsets_int32,
+        cum_seq_k=rows.offsets_int32,
+        max_q=rows.longest,
+        max_k=rows.longest,
+        dropout_p=dropout,
+        is_causal=sees == (-1, 0),
+        return_debug_mask=False,
+        scale=dim**-0.5 if scale is None else scale,
+        window_size_left=sees[0],
+        window_size_right=sees[1],
+    )
+    return outputs[0][..., :dim]
+
+
+@cache
+def _has_known_operator() -> bool:
+    """Whether torch has the operator with these arguments."""
+    operator = getattr(torch.ops.aten, "_flash_attention_forward", None)
+    names = {argument.name for argument in operator.default._schema.arguments} if operator else set()
+    return {"cum_seq_q", "max_q", "dropout_p", "scale", "window_size_left", "window_size_right"} <= names
+
+
+def _try_kernel(training: bool, dtype: torch.dtype, device: torch.device, dim: int) -> str | None:
+    """Why the kernel cannot be used; None if it can."""
+    reason: str | None = "takes other arguments in this version of torch"
+    if _has_known_operator():
+        try:
+            works = _differentiates(dtype, device, dim) if training else _computes(dtype, device, dim)
+            reason = None if works else "gives other vectors"
+        except Exception as error:
+            if not is_failure(error):
+                raise
+            reason = f"fails ({one_line(error)})"
+    if reason is not None:
+        what = "torch's _flash_attention_forward"
+        warnings.warn(f"attention runs slower than it could: {what} {reason}", stacklevel=2)
+    return reason
+
+
+def _two_rows(dtype: torch.dtype, device: torch.device, heads: int, dim: int) -> tuple[TokenBatch, Tensor]:
+    """Rows and values whose means are known. Shape of the values: (3, heads, dim)."""
+    value = torch.tensor([1.0, 3.0, 5.0], dtype=dtype, device=device).view(3, 1, 1).expand(3, heads, dim)
+    return TokenBatch.from_rows([[1, 2], [3]]).to(device), value.contiguous()
+
+
+def _are_means(out: Tensor) -> bool:
+    """Whether the output has the means of these values."""
+    means = torch.tensor([2.0, 2.0, 5.0], device=out.device)
+    return bool(out.detach().float().flatten(1).mean(1).sub(means).abs().max() < 0.1)
+
+
+def _computes(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
+    """Whether the kernel computes the means of two rows."""
+    rows, value = _two_rows(dtype, device, 1, dim)
+    return _are_means(attend_by_kernel(torch.zeros_like(value), torch.zeros_like(value), value, rows))
+
+
+def _differentiates(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
+    """Whether the kernel computes the means of two rows and, with dropout, the gradient of the weights that it kept.
+
+    The output is linear in the values: for each head, the sum of values times gradients is that of the output. The
+    random state is restored, since a chunk that is computed again must drop the same weights.
+    """
+    # Autograd as it is outside of the caller's modes and hooks.
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x)
+    with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng([device]), hooks:
+        rows, value = _two_rows(dtype, device, 16, dim)
+        query, key, value = (x.requires_grad_() for x in (torch.zeros_like(value), torch.zeros_like(value), value))
+        if not _are_means(attend_by_kernel(query, key, value, rows)):
+            return False
+        out = attend_by_kernel(query, key, value, rows, dropout=0.5)
+        gradients = torch.autograd.grad(out.float().sum(), (query, key, value))
+        by_head = (gradients[2].float() * value.float() - out.float()).mean(2).sum(0)
+        finite = all(bool(gradient.isfinite().all()) for gradient in gradients)
+        return finite and bool(by_head.abs().max() < 0.1)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import copy
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from sbert.backends.hooks import watched
-from sbert.backends.inference import forward
+from sbert.backends.network import has_hooks, state_of
 from sbert.backends.padded import Padded
-from sbert.backends.parity import probe, tolerance, twin
+from sbert.backends.parity import copy_without_hooks, probe, tolerance
+from sbert.backends.state import forward
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure
 
-# For each model: whether its head gives the same scores if it is shown the first token of each row alone.
-_reads_first: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+class _Head:
+    """Whether the head of a model gives the same scores if it is shown the first token of each row alone."""
+
+    reads_first: bool | None = None
 
 
 def scores(model: Any, batch: TokenBatch) -> Tensor:
@@ -31,26 +33,27 @@ def scores(model: Any, batch: TokenBatch) -> Tensor:
         Output: (rows, classes).
     """
     all_have_tokens = sum(rows for rows, _ in batch.groups) == batch.rows  # Known on the host, without a wait.
-    if not all_have_tokens or watched(model, own=True) or not _reads_first_tokens(model):
+    if not all_have_tokens or has_hooks(model, own=True) or not _reads_first_tokens(model):
         return Padded(model).scores(batch)
     return _of_first(model, forward(model.base_model, batch)[batch.offsets[:-1]])
 
 
 def _reads_first_tokens(model: Any) -> bool:
-    if model not in _reads_first:
-        copied, batch = twin(model), probe(model.base_model, model.device)
+    known = state_of(model, _Head)
+    if known.reads_first is None:
+        copied, batch = copy_without_hooks(model), probe(model.base_model, model.device)
         try:
             with torch.no_grad(), torch.autocast(batch.ids.device.type, enabled=False):
                 expected = Padded(copied).scores(batch)
-                found = _of_first(copied, Padded(copied.base_model).forward(batch)[batch.offsets[:-1]])
-                difference = (found - expected).norm() / expected.norm().clamp(min=1e-12)
-        except Exception as error:
-            if not is_failure(error):
+                vectors = Padded(copied.base_model).forward(batch)
+                found = _of_first(copied, vectors[batch.offsets[:-1]])
+                error = (found - expected).norm() / expected.norm().clamp(min=1e-12)
+            known.reads_first = bool(error <= tolerance(expected.dtype, model.device))
+        except Exception as failure:
+            if not is_failure(failure):
                 raise
-            _reads_first[model] = False
-        else:
-            _reads_first[model] = bool(difference <= tolerance(expected.dtype, model.device))
-    return _reads_first[model]
+            known.reads_first = False
+    return known.reads_first
 
 
 class _Given(nn.Module):

@@ -1,28 +1,31 @@
-"""The forward of BERT-family models for training on a CPU: one layer is one autograd function.
+"""The forward of BERT-like layers for training on a CPU: one layer is one autograd function.
 
 Compared with the Hugging Face module it reduces all but the matrix products: one product for query, key and value,
-dropout from 16 random bits per element, attention in few calls, and no graph of some hundred small operations.
+dropout from 16 random bits per element, attention in few calls, forward and backward, on rows of similar length, and no
+graph of some hundred small operations.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from sbert.backends.activations import Activation
-from sbert.backends.architectures import Backbone, Layer, describe
-from sbert.backends.bands import Band, BandAttention, bands, dropout_mask, dropped
-from sbert.backends.hooks import ALL, walk, watched
+from sbert.backends.layers import Activation, Backbone, Layer, describe
 from sbert.backends.linear import product, rounded, uses_onednn
+from sbert.backends.network import ALL_HOOKS, has_hooks, walk
 from sbert.backends.packed import positions
-from sbert.batch import TokenBatch
+from sbert.batch import Ragged, TokenBatch
 
-# Modules of a layer with a weight and a bias, in the order of the arguments of ``_LayerStep``.
-_WEIGHTS = ("query", "key", "value", "out", "attention_norm", "up", "down", "norm")
+# Overhead of a call, as the number of attention scores that take the same time.
+_CALL = 200_000
+_BITS = 1 << 16
 
 
 class CpuTraining:
@@ -49,10 +52,13 @@ class CpuTraining:
             return "gradient checkpointing needs the modules"
         if any(module._compiled_call_impl is not None for module in walk(network)):
             return "its layers are compiled"
-        if watched(network, ALL):
-            return "hooks are to see its modules run"
+        if has_hooks(network, ALL_HOOKS):
+            return "hooks are registered"
         backbone = describe(network)
-        return backbone if isinstance(backbone, str) else None
+        if isinstance(backbone, str):
+            return backbone
+        beyond = backbone.beyond_bert
+        return None if beyond is None else f"its layers have {beyond}"
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
@@ -74,11 +80,11 @@ class CpuTraining:
 
 
 def _embed(backbone: Backbone, batch: TokenBatch) -> Tensor:
-    places = positions(batch, backbone.positions.padding_idx)
-    x = backbone.words(batch.ids) + backbone.positions(places)  # (tokens, width)
+    table, norm = cast("nn.Embedding", backbone.positions), cast("nn.LayerNorm", backbone.norm)
+    x = backbone.tokens(batch.ids) + table(positions(batch, table.padding_idx))  # (tokens, width)
     if backbone.token_types is not None:
         x = x + (backbone.token_types.weight[0] if batch.types is None else backbone.token_types(batch.types))
-    x = backbone.norm(x)
+    x = norm(x)
     return dropped(x, dropout_mask(x.shape, _probability(backbone.dropout), x))
 
 
@@ -88,18 +94,18 @@ def _probability(dropout: nn.Dropout | None) -> float:
 
 def _run(layer: Layer, x: Tensor, activation: Activation, divided: list[Band]) -> Tensor:
     attention = BandAttention(divided, _probability(layer.dropout))
-    modules = [getattr(layer, name) for name in _WEIGHTS]
+    modules: tuple[Any, ...] = (*layer.qkv, layer.out, layer.attention_norm, *layer.up, layer.down, layer.norm)
     weights = [weight for module in modules for weight in (module.weight, module.bias)]
     result: Tensor = _LayerStep.apply(x, attention, layer, activation, *weights)  # type: ignore[no-untyped-call]
     return result
 
 
 class _LayerStep(torch.autograd.Function):
-    """One layer; ``weights`` are the weight and the bias of each of ``_WEIGHTS``."""
+    """One layer; ``weights`` are the weight and the bias of each module, in the order of the computation."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, attention: BandAttention, layer: Layer, activation: Activation, *weights: Tensor
+        ctx: Any, x: Tensor, attention: BandAttention, layer: Any, activation: Activation, *weights: Tensor
     ) -> Tensor:
         qw, qb, kw, kb, vw, vb, ow, ob, n1w, n1b, uw, ub, dw, db, n2w, n2b = weights
         w, b = _concatenated([qw, kw, vw], x), _concatenated([qb, kb, vb], x)
@@ -151,3 +157,168 @@ def _concatenated(parts: list[Tensor], like: Tensor) -> Tensor:
     if parts[0].dtype == like.dtype:
         return torch.cat(parts)
     return torch.cat(parts, out=like.new_empty(0))
+
+
+# ---------------------------------------------------------------------------------------- attention
+
+
+@dataclass(frozen=True)
+class Band:
+    """Consecutive rows whose attention is computed in one call, padded to the longest of them.
+
+    One index selection brings tokens to the order (rows, heads, longest), another one back.
+
+    Args:
+        tokens: Slice of the tokens of these rows.
+        shape: Number of rows, of heads, and of tokens of the longest row.
+        token: Index of the token in each slot, within the band; 0 at padding.
+        slot: Slots of the heads of each token. Shape: (tokens, heads).
+        empty: Slots of padding; None without padding.
+        hidden: Additive mask of the scores: 0 at tokens, -inf at padding; None without padding.
+    """
+
+    tokens: slice
+    shape: tuple[int, int, int]
+    token: Tensor
+    slot: Tensor
+    empty: Tensor | None
+    hidden: Tensor | None
+
+    @cached_property
+    def _orders(self) -> dict[int, tuple[Tensor, Tensor]]:
+        """For one part and for three concatenated parts: the indices to the padded order and back."""
+        rows, heads, longest = self.shape
+        head = torch.arange(heads)[:, None]
+        orders = {}
+        for parts in (1, 3):
+            part = torch.arange(parts).view(-1, 1, 1, 1)
+            there = (self.token[:, None] * parts + part) * heads + head  # (parts, rows, heads, longest)
+            back = self.slot[:, None] + torch.arange(parts)[:, None] * (rows * heads * longest)
+            orders[parts] = there.flatten(), back.flatten()
+        return orders
+
+    def spread(self, x: Tensor, parts: int) -> Tensor:
+        """Bring (tokens, parts * dim) to (parts, rows * heads, longest, dim / heads)."""
+        rows, heads, longest = self.shape
+        pieces = x[self.tokens].reshape(-1, x.shape[1] // (parts * heads))
+        return pieces.index_select(0, self._orders[parts][0]).view(parts, rows * heads, longest, -1)
+
+    def collect(self, x: Tensor) -> Tensor:
+        """Inverse of ``spread``."""
+        return x.view(-1, x.shape[-1]).index_select(0, self._orders[len(x)][1]).view(len(self.slot), -1)
+
+
+def bands(batch: TokenBatch, heads: int, dtype: torch.dtype) -> list[Band]:
+    """Divide a batch into bands: a row joins the previous band if that costs less than a separate call."""
+    divided: list[list[tuple[int, int]]] = []  # For each band, its runs of rows of equal length.
+    for run in batch.groups:
+        joined = [*divided[-1], run] if divided else [run]
+        if divided and (_scores(joined) - _scores(divided[-1]) - _scores([run])) * heads < _CALL:
+            divided[-1] = joined
+        else:
+            divided.append([run])
+    result, start = [], 0
+    for runs in divided:
+        lengths = torch.tensor([length for count, length in runs for _ in range(count)])
+        result.append(_band(start, lengths, heads, dtype))
+        start = result[-1].tokens.stop
+    return result
+
+
+def _band(start: int, lengths: Tensor, heads: int, dtype: torch.dtype) -> Band:
+    offsets = F.pad(lengths.cumsum(0), (1, 0))
+    ragged = Ragged(torch.arange(int(offsets[-1])), offsets)
+    token, seen = ragged.padded()  # (rows, longest)
+    rows, longest = token.shape
+    first = (ragged.row_of_token[:, None] * heads + torch.arange(heads)) * longest  # (tokens, heads)
+    slot = first + ragged.position_of_token[:, None]
+    empty = hidden = None
+    if not seen.all():
+        unseen = ~seen[:, None].expand(rows, heads, longest)
+        empty = unseen.flatten().nonzero()[:, 0]
+        hidden = torch.zeros(rows * heads, 1, longest, dtype=dtype)
+        hidden.masked_fill_(unseen.reshape(hidden.shape), -torch.inf)
+    return Band(slice(start, start + len(slot)), (rows, heads, longest), token, slot, empty, hidden)
+
+
+def _scores(runs: list[tuple[int, int]]) -> int:
+    """Number of scores per head for padded rows."""
+    return sum(count for count, _ in runs) * max(length for _, length in runs) ** 2
+
+
+def dropout_mask(shape: torch.Size, probability: float, like: Tensor) -> Tensor | None:
+    """A dropout mask with elements 0 and 1 / (1 - probability), from 16 random bits per element; None without dropout.
+
+    ``bernoulli_`` takes several times as long.
+    """
+    threshold = round(probability * _BITS)
+    if threshold == 0:
+        return None
+    if threshold == _BITS:
+        return like.new_zeros(shape)
+    numbers = math.prod(shape)
+    bits = torch.empty(-(-numbers // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:numbers]
+    least = threshold - _BITS // 2  # Smallest random number that is kept.
+    kept = bits.clamp_(least - 1, least).sub_(least - 1).view(shape)  # 0 or 1; a comparison takes four times as long.
+    return kept.to(like.dtype).mul_(_BITS / (_BITS - threshold))
+
+
+def dropped(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Apply a dropout mask."""
+    return x if mask is None else x * mask
+
+
+class BandAttention:
+    """Attention by bands, forward and backward.
+
+    Args:
+        bands: Those of the batch.
+        dropout: Probability with which a weight is dropped.
+    """
+
+    def __init__(self, bands: list[Band], dropout: float) -> None:
+        self._bands, self._dropout = bands, dropout
+
+    def forward(self, qkv: Tensor) -> tuple[Tensor, list[Tensor | None]]:
+        """From (tokens, 3 * dim) to (tokens, dim), and what the backward needs."""
+        mixed: list[Tensor] = []
+        saved: list[Tensor | None] = []
+        for band in self._bands:
+            parts = band.spread(qkv, 3)
+            q, k, v = parts
+            weights = _product(q, k.transpose(1, 2), q.shape[-1] ** -0.5, band.hidden).softmax(-1)
+            mask = dropout_mask(weights.shape, self._dropout, weights)  # (rows * heads, longest, longest)
+            mixed.append(band.collect(torch.bmm(dropped(weights, mask), v)[None]))
+            saved += [parts, weights, mask]
+        return _joined(mixed, len(qkv)), saved
+
+    def backward(self, gradient: Tensor, saved: list[Any]) -> Tensor:
+        """The gradient of the input, (tokens, 3 * dim), from that of the output, (tokens, dim)."""
+        result = []
+        for i, band in enumerate(self._bands):
+            (q, k, v), weights, mask = saved[3 * i : 3 * i + 3]
+            (g,) = band.spread(gradient, 1)
+            if band.empty is not None:
+                g.view(-1, g.shape[-1]).index_fill_(0, band.empty, 0)
+            parts = g.new_empty(3, *g.shape)
+            torch.bmm(dropped(weights, mask).transpose(1, 2), g, out=parts[2])
+            g_weights = dropped(torch.bmm(g, v.transpose(1, 2)), mask)
+            g_scores = torch._softmax_backward_data(g_weights, weights, -1, weights.dtype)
+            _product(g_scores, k, q.shape[-1] ** -0.5, out=parts[0])
+            _product(g_scores.transpose(1, 2), q, q.shape[-1] ** -0.5, out=parts[1])
+            result.append(band.collect(parts))
+        return _joined(result, len(gradient))
+
+
+def _product(a: Tensor, b: Tensor, scale: float, plus: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+    """``plus + scale * a @ b`` for a batch of matrices."""
+    added = a.new_empty(()) if plus is None else plus
+    return torch.baddbmm(added, a, b, beta=0 if plus is None else 1, alpha=scale, out=out)
+
+
+def _joined(pieces: list[Tensor], tokens: int) -> Tensor:
+    """Concatenate the outputs of bands, with zeros for the remaining tokens."""
+    filler = tokens - sum(map(len, pieces))
+    if filler:
+        pieces = [*pieces, pieces[0].new_zeros(filler, pieces[0].shape[1])]
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)

@@ -1,78 +1,122 @@
-"""The forward of BERT-family models for inference: no padding, few calls, weights in a fast layout."""
+"""The forward for inference from copies of the weights: no padding, few calls, weights in a fast layout."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.backends.architectures import POSITION_BIAS, Backbone, Layer, describe
-from sbert.backends.attention import attend, one_row
-from sbert.backends.hooks import watched
-from sbert.backends.linear import Linear, packing, rounded
+from sbert.backends.attention import attend
+from sbert.backends.backend import Compiling
+from sbert.backends.layers import Backbone, Layer, OfLength, describe
+from sbert.backends.linear import linear, reordering, rounded
+from sbert.backends.network import has_hooks
 from sbert.backends.packed import positions
-from sbert.backends.triton import launches, supported
 from sbert.batch import TokenBatch
 from sbert.functional import accumulation_dtype
 
+Norm = Callable[[Tensor], Tensor]
 
-class _Norm:
-    """Layer norm with sums in float32 for every dtype."""
 
-    def __init__(self, norm: nn.LayerNorm, dtype: torch.dtype, adds: bool = False) -> None:
-        self.shape, self.eps, self.adds = norm.normalized_shape, norm.eps, adds
-        self.weight, self.bias = norm.weight.detach().to(dtype), norm.bias.detach().to(dtype)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return torch.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
-
-    def of_sum(self, linear: Linear, x: Tensor, residual: Tensor) -> Tensor:
-        """The norm of linear(x) + residual; ``adds`` says that one kernel does all that follows the product."""
-        if not self.adds:
-            return self(linear(x, residual=residual))
-        return launches.add_norm(linear.product(x), linear.bias, residual, self.weight, self.bias, self.eps)
+def _norm(module: Any, dtype: torch.dtype) -> Norm:
+    """A norm from copies of its weights, with sums in float32 for every dtype."""
+    weight = module.weight.detach().to(dtype)
+    if not isinstance(module, nn.LayerNorm):
+        return partial(torch.rms_norm, normalized_shape=weight.shape, weight=weight, eps=module.variance_epsilon)
+    bias = None if module.bias is None else module.bias.detach().to(dtype)
+    return partial(torch.layer_norm, normalized_shape=weight.shape, weight=weight, bias=bias, eps=module.eps)
 
 
 class _Layer:
     """One layer: query, key and value in one product; activations and residuals fused with the product before them."""
 
-    def __init__(
-        self, layer: Layer, backbone: Backbone, dtype: torch.dtype, reordered: bool, parts: frozenset[str]
-    ) -> None:
-        self.heads, self.activation, self.short = backbone.heads, backbone.activation, "short_attention" in parts
-        self.qkv = Linear([layer.query, layer.key, layer.value], dtype, reordered)
-        self.out, self.down = (Linear([x], dtype, reordered) for x in (layer.out, layer.down))
-        self.up = Linear([layer.up], dtype, reordered, epilogue="activation" in parts)
-        norms = (layer.attention_norm, layer.norm)
-        self.attention_norm, self.norm = (_Norm(norm, dtype, "add_norm" in parts) for norm in norms)
+    def __init__(self, layer: Layer, backbone: Backbone, dtype: torch.dtype, reordered: bool) -> None:
+        self.heads, self.key_heads, self.causal = backbone.heads, backbone.key_heads, backbone.causal
+        self.norm_first, self.gate = backbone.norm_first, backbone.gate
+        self.activate = backbone.activation.apply
+        self.qkv = linear(layer.qkv, dtype, reordered)
+        self.out = linear([layer.out], dtype, reordered, adds=True)
+        self.up = linear(layer.up, dtype, reordered, None if self.gate else backbone.activation)
+        self.down = linear([layer.down], dtype, reordered, adds=True)
+        norms = (layer.attention_norm, layer.query_norm, layer.key_norm)
+        self.attention_norm, self.query_norm, self.key_norm = (norm and _norm(norm, dtype) for norm in norms)
+        self.norm = _norm(layer.norm, dtype)
+        # Both sides of a window count the token itself.
+        self.window = (-1, -1) if layer.window is None else (layer.window - 1, layer.window - 1)
+        self.rotary = None if layer.rotary is None else OfLongest(layer.rotary, dtype)
+        shares = self.key_heads != self.heads
+        self.is_plain = not (layer.rotary or layer.query_norm or layer.window or self.causal or shares)
 
-    def attention(self, x: Tensor, batch: TokenBatch, bias: Tensor | None) -> Tensor:
-        mixed = self.qkv(x)
-        if batch.rows == 1 and bias is None and mixed.device.type == "cpu":
-            return one_row(mixed, self.heads)
-        query, key, value = mixed.view(len(x), 3, self.heads, -1).unbind(1)  # (tokens, heads, dim / heads)
-        if self.short and batch.longest <= launches.SHORT:
-            return launches.short_attention(query, key, value, batch, bias)
-        return attend(query, key, value, batch, bias=bias).flatten(1)  # (tokens, dim)
+    def attention(self, x: Tensor, batch: TokenBatch, bias: Tensor | None, places: Tensor | None) -> Tensor:
+        """What attention mixes, before its last product. Shape: (tokens, heads * head dim)."""
+        if self.norm_first and self.attention_norm is not None:
+            x = self.attention_norm(x)
+        tokens, mixed = len(x), self.qkv(x)
+        if batch.rows == 1 and bias is None and self.is_plain and mixed.device.type == "cpu":
+            # The same as below, in few operations.
+            query, key, value = mixed.view(1, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+            return F.scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(tokens, -1)
+        heads = [self.heads, self.key_heads, self.key_heads]
+        query, key, value = mixed.view(tokens, sum(heads), -1).split_with_sizes(
+            heads, dim=1
+        )  # (tokens, heads, head dim)
+        if self.query_norm is not None and self.key_norm is not None:
+            query, key = self.query_norm(query), self.key_norm(key)
+        if self.rotary is not None and places is not None:
+            cosines, sines = self.rotary(batch.longest)[:, places, None]  # (tokens, 1, head dim)
+            query, key = (x * cosines + _quarter_turn(x) * sines for x in (query, key))
+        return attend(query, key, value, batch, bias=bias, causal=self.causal, window=self.window).flatten(1)
+
+
+def _quarter_turn(x: Tensor) -> Tensor:
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([-second, first], dim=-1)
 
 
 def _rest(layer: _Layer, mixed: Tensor, x: Tensor) -> Tensor:
     """The part of a layer after attention."""
-    x = layer.attention_norm.of_sum(layer.out, mixed, x)
-    return layer.norm.of_sum(layer.down, layer.up(x, activation=layer.activation), x)
+    x = layer.out(mixed, x)
+    if not layer.norm_first and layer.attention_norm is not None:
+        x = layer.attention_norm(x)
+    inner = layer.up(layer.norm(x) if layer.norm_first else x)
+    if layer.gate is not None:
+        halves = inner.chunk(2, dim=-1)
+        gate, value = halves if layer.gate == "first" else halves[::-1]
+        inner = layer.activate(gate) * value
+    x = layer.down(inner, x)
+    return x if layer.norm_first else layer.norm(x)
+
+
+class OfLongest:
+    """Values of a function of a length, computed for the longest row so far.
+
+    Args:
+        function: The function.
+        dtype: Of the values.
+    """
+
+    def __init__(self, function: OfLength, dtype: torch.dtype) -> None:
+        self._function, self._dtype, self._values = function, dtype, torch.zeros(0, 0, 0)
+
+    def __call__(self, longest: int) -> Tensor:
+        values = self._values
+        if values.shape[1] < longest:
+            values = self._values = self._function(longest).to(self._dtype)
+        return values
 
 
 class Fused:
-    """A BERT-family model, computed from copies of its weights; sums in norms and attention are float32.
+    """A transformer, computed layer by layer from copies of its weights; sums in norms and attention are float32.
 
     Args:
         network: A Hugging Face model or a minimal BERT, which is not modified.
         dtype: Of the computation.
         compiling: Options of ``torch.compile``; None to run without it.
-        parts: Names of the parts of ``sbert.backends.triton`` to use, of those that are supported; None for all.
-        reordered: Whether weights on a CPU are in the layout of oneDNN. Default: if that is faster here.
+        timed: Whether the layout of weights on a CPU is the one that is faster here, and not the same in each process.
 
     Shape:
         Input: TokenBatch of (tokens,) ids. Output: (tokens, dim) of ``dtype``.
@@ -81,45 +125,32 @@ class Fused:
     name: ClassVar[str] = "fused"
     how: ClassVar[str] = "in the fused forward"
 
-    def __init__(
-        self,
-        network: Any,
-        dtype: torch.dtype,
-        compiling: dict[str, Any] | None = None,
-        parts: frozenset[str] | None = None,
-        reordered: bool | None = None,
-    ) -> None:
-        backbone = _described(network)
+    def __init__(self, network: Any, dtype: torch.dtype, compiling: Compiling = None, timed: bool = True) -> None:
+        backbone = describe(network)
         if isinstance(backbone, str):
             raise ValueError(backbone)
         # Why the weights have their layout, in words.
         self.why: str = "F.linear" if compiling is None else "torch.compile"
         self._reordered = False
         if compiling is None and network.device.type == "cpu":
-            chosen = (
-                packing(dtype, torch.get_num_threads()) if reordered is None else (reordered, "as it was asked for")
-            )
-            self._reordered, self.why = chosen
+            self._reordered, self.why = reordering(dtype, torch.get_num_threads() if timed else None)
         self.dtype: torch.dtype = dtype
-        known = frozenset() if compiling is not None else supported(network.device, dtype, backbone)
-        # Names of the parts in use.
-        self.parts: frozenset[str] = known if parts is None else known & parts
-        self._words, self._padding = backbone.words.weight.detach(), backbone.positions.padding_idx
-        accumulation = accumulation_dtype(dtype)
-        places = backbone.positions.weight.detach().to(accumulation)
-        self._places = len(places)
-        if backbone.token_types is not None:
-            types = backbone.token_types.weight.detach()
-            places = (places + types[:, None]).flatten(0, 1)
-        self._positions = places  # (types * positions, dim): the sum of each type with each position
-        self.vocab_size: int = len(self._words)
-        self.longest: int = self._places - (0 if self._padding is None else self._padding + 1)
-        self._norm = _Norm(backbone.norm, accumulation)
-        self._widen = None if backbone.widen is None else Linear([backbone.widen], dtype, self._reordered)
-        self._layers = [_Layer(layer, backbone, dtype, self._reordered, self.parts) for layer in backbone.layers]
-        self._make_bias, self._bias = backbone.position_bias, torch.zeros(0, 0, 0)
-        if network.device.type != "cpu":  # Once for all streams of the callers.
-            self._position_bias(self.longest)
+        self._tokens = backbone.tokens.weight.detach()
+        self._dim, accumulation = backbone.layers[-1].down.out_features, accumulation_dtype(dtype)
+        table, types = backbone.positions, backbone.token_types
+        self._padding = None if table is None else table.padding_idx
+        summed = self._tokens.new_zeros(1, 1) if table is None else table.weight.detach()  # (positions, dim)
+        summed, self._count = summed.to(accumulation), len(summed)
+        if types is not None:
+            summed = (summed + types.weight.detach()[:, None]).flatten(0, 1)
+        # (types * positions, dim): the sum of each type with each position
+        self._positions = None if table is None and types is None else summed
+        self._norm = None if backbone.norm is None else _norm(backbone.norm, accumulation)
+        self._widen = None if backbone.widen is None else linear([backbone.widen], dtype, self._reordered)
+        self._layers = [_Layer(layer, backbone, dtype, self._reordered) for layer in backbone.layers]
+        self._final_norm = None if backbone.final_norm is None else _norm(backbone.final_norm, dtype)
+        self._bias = None if backbone.position_bias is None else OfLongest(backbone.position_bias, dtype)
+        self._is_absolute, self._is_rotary = table is not None, any(layer.rotary for layer in self._layers)
         self._rest = _rest if compiling is None else torch.compile(_rest, **compiling)
 
     @staticmethod
@@ -127,52 +158,42 @@ class Fused:
         """Why a model cannot be run layer by layer, from copies; None if it can."""
         if device.type == "mps":
             return "MPS compiles for each shape, so batches are padded to few shapes"
-        if watched(network):
-            return "hooks are to see its modules run"
-        backbone = _described(network)
+        if has_hooks(network):
+            return "forward hooks are registered"
+        backbone = describe(network)
         return backbone if isinstance(backbone, str) else None
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
         tokens = len(batch.ids)
         if tokens == 0:
-            return torch.zeros(0, *self._layers[-1].norm.shape, dtype=self.dtype, device=batch.ids.device)
-        batch = _rounded(batch) if self._reordered else batch
+            return torch.zeros(0, self._dim, dtype=self.dtype, device=batch.ids.device)
+        if self._reordered:
+            batch = _rounded(batch)
         x = self._embed(batch)
-        bias = self._position_bias(batch.longest)
+        bias = None if self._bias is None else self._bias(batch.longest)
+        places = batch.position_of_token if self._is_rotary else None
         for layer in self._layers:
-            x = self._rest(layer, layer.attention(x, batch, bias), x)
+            x = self._rest(layer, layer.attention(x, batch, bias, places), x)
+        if self._final_norm is not None:
+            x = self._final_norm(x)
         return x if len(x) == tokens else x[:tokens]
 
     def _embed(self, batch: TokenBatch) -> Tensor:
-        norm = self._norm
-        if "embed_norm" in self.parts:
-            tables = (self._words, self._positions, self._places, self._padding)
-            x = launches.embed_norm(batch, *tables, norm.weight, norm.bias, norm.eps, self.dtype)
-            return x if self._widen is None else self._widen(x)
-        words = F.embedding(batch.ids, self._words)  # (tokens, width)
-        if batch.rows == 1 and batch.types is None and self._padding is None:
-            x = words + self._positions[: len(words)]
-        else:
-            places = positions(batch, self._padding)
+        """Vectors before the first layer. Shape: (tokens, dim)."""
+        x = F.embedding(batch.ids, self._tokens)  # (tokens, width)
+        table, padding = self._positions, self._padding
+        if table is not None and batch.rows == 1 and batch.types is None and padding is None and self._is_absolute:
+            x = x + table[: len(x)]
+        elif table is not None:
+            places = positions(batch, padding) if self._is_absolute else torch.zeros_like(batch.ids)
             if batch.types is not None:
-                places = places + self._places * batch.types
-            x = words + F.embedding(places, self._positions)
-        x = norm(x).to(self.dtype)
+                places = places + self._count * batch.types
+            x = x + F.embedding(places, table)
+        if self._norm is not None:
+            x = self._norm(x)
+        x = x.to(self.dtype)
         return x if self._widen is None else self._widen(x)
-
-    def _position_bias(self, longest: int) -> Tensor | None:
-        """(heads, at least longest, at least longest), computed for the longest row so far."""
-        known = self._bias
-        if self._make_bias is None:
-            return None
-        if known.shape[1] < longest:
-            known = self._bias = self._make_bias(longest).to(self.dtype)
-        return known
-
-
-def _described(network: Any) -> Backbone | str:
-    return describe(network, known={POSITION_BIAS})
 
 
 def _rounded(batch: TokenBatch) -> TokenBatch:

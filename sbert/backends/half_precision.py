@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from operator import is_
 from types import MethodType
 from typing import Any, ClassVar
@@ -10,9 +9,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from sbert.backends.hooks import walk, watched
-from sbert.backends.parity import twin
-from sbert.backends.select import Backend
+from sbert.backends.backend import Backend, Compiling
+from sbert.backends.network import has_hooks, walk
+from sbert.backends.parity import copy_without_hooks
 from sbert.batch import TokenBatch
 
 _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
@@ -23,9 +22,7 @@ class HalfPrecision:
 
     Without autocast, all arithmetic is in half precision, except what the module itself does in float32, such as the
     sums of norms. With it, only the weights of linear layers are converted: the vectors are those of the module under
-    autocast, which keeps the sums of its layers in float32, and activations are still cast.
-
-    Nothing here refers to the network, so that it can be freed.
+    autocast, which keeps the sums of its layers in float32. Nothing here refers to the network, which can be freed.
 
     Args:
         network: A Hugging Face model on a GPU, in float32, which is not modified.
@@ -46,15 +43,12 @@ class HalfPrecision:
         network: Any,
         kind: type[Backend],
         dtype: torch.dtype,
-        compiling: dict[str, Any] | None = None,
+        compiling: Compiling = None,
         autocast: bool = False,
     ) -> None:
         self._attributes = _attributes(network)
         self._dtype, self._autocast = dtype, autocast
-        run = kind(cast(network, dtype, only_linear=autocast)).forward
-        # Which weights are copied, in words.
-        under = " of linear layers, under autocast" if autocast else ""
-        self.why: str = f"with copies of its weights{under}, in half precision"
+        run = kind(cast_weights(network, dtype, only_linear=autocast)).forward
         self._run = run if compiling is None else torch.compile(run, **compiling)
 
     @staticmethod
@@ -62,8 +56,8 @@ class HalfPrecision:
         """Why autocast is needed, as far as that can be seen without trying; None if it is not."""
         if device.type != "cuda" or dtype == network.dtype:
             return "the arithmetic has the dtype of the weights"
-        if watched(network):
-            return "hooks are to see its modules run"
+        if has_hooks(network):
+            return "forward hooks are registered"
         # A method of the module, or a function in the place of its forward, would run with the weights of the module.
         replaced = any(
             name == "forward" or isinstance(value, MethodType)
@@ -79,33 +73,34 @@ class HalfPrecision:
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
-        with torch.autocast(batch.ids.device.type, self._dtype) if self._autocast else nullcontext():
+        with torch.autocast(batch.ids.device.type, self._dtype, enabled=self._autocast):
             return self._run(batch)
 
 
 def _attributes(network: nn.Module) -> list[object]:
     """What a copy of the modules would not see change: their classes, buffers and attributes."""
-    found: list[object] = []
+    attributes: list[object] = []
     for module in walk(network):
-        found += (type(module), *module._buffers.values())
-        found += (value for name, value in vars(module).items() if name not in _OF_EVERY_MODULE)
-    return found
+        attributes += (type(module), *module._buffers.values())
+        attributes += (value for name, value in vars(module).items() if name not in _OF_EVERY_MODULE)
+    return attributes
 
 
-def cast(network: Any, dtype: torch.dtype, only_linear: bool = False) -> Any:
+def cast_weights(network: Any, dtype: torch.dtype, only_linear: bool = False) -> Any:
     """A copy of a network with weights of a dtype; buffers, such as rotary frequencies, keep theirs."""
-    copied = twin(network)
+    copied = copy_without_hooks(network)
     in_float32 = set(getattr(network, "_keep_in_fp32_modules_strict", None) or ())
     if dtype == torch.float16:  # For T5, whose feed-forward networks may exceed its range.
         in_float32 |= set(getattr(network, "_keep_in_fp32_modules", None) or ())
-    made: dict[tuple[nn.Parameter, bool], nn.Parameter] = {}
+    casts: dict[nn.Parameter, nn.Parameter] = {}
     for name, module in copied.named_modules():
-        weights = {key: weight for key, weight in module._parameters.items() if weight is not None}
+        if only_linear and not isinstance(module, nn.Linear):
+            continue
+        weights = dict(module._parameters)
         for key, weight in weights.items():
-            kept = (only_linear and not isinstance(module, nn.Linear)) or bool(in_float32 & {*name.split("."), key})
-            casts = weight.is_floating_point() and not kept
-            if (weight, casts) not in made:
-                made[weight, casts] = nn.Parameter(weight.detach().to(dtype) if casts else weight.detach(), False)
-            weights[key] = made[weight, casts]
-        module._parameters = {**module._parameters, **weights}
+            if weight is not None and weight.is_floating_point() and not in_float32 & {*name.split("."), key}:
+                if weight not in casts:
+                    casts[weight] = nn.Parameter(weight.detach().to(dtype), False)
+                weights[key] = casts[weight]
+        module._parameters = weights
     return copied

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,57 +12,67 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.backends.activations import GELU, Activation
+from sbert.backends.layers import GELU, Activation
 
 # Number of tokens for which oneDNN lays out weights; any number works.
 _EXPECTED_TOKENS = 1024
+Product = Callable[..., Tensor]
 
 
-class Linear:
-    """x W' + b, followed by an activation or the addition of a residual, in one call with oneDNN.
+def linear(
+    layers: Sequence[nn.Linear],
+    dtype: torch.dtype,
+    reordered: bool,
+    activation: Activation | None = None,
+    adds: bool = False,
+) -> Product:
+    """The function x W' + b from copies of weights, followed by an activation, or by the addition of a residual.
 
-    cuBLAS has ReLU and the tanh form of GELU at the end of a product. In bfloat16 that form is used for GELU, too: it
-    changes the vectors of MiniLM by 1.1e-3 of their norm, and the rounding of bfloat16 by 9.3e-3.
+    With oneDNN, all of it is one call; nothing of it is Python of this library, which a single sentence would feel.
 
     Args:
         layers: Linear layers with the same input; their outputs are concatenated.
         dtype: Dtype of the computation.
-        packed: Whether to use a copy of the weights in the layout of oneDNN.
-        epilogue: Whether an activation is the end of the product, as cuBLAS computes it.
+        reordered: Whether to use a copy of the weights in the layout of oneDNN.
+        activation: Applied to the output.
+        adds: Whether the function takes a residual as its second argument.
 
     Shape:
-        Input: (tokens, in). Output: (tokens, the sum of the layers' outs).
+        Input: (tokens, in). Residual, output: (tokens, the sum of the layers' outs).
+
+    Example:
+        >>> double = linear([nn.Linear(1, 1, bias=False)], torch.float32, reordered=False, adds=True)
+        >>> double(torch.zeros(2, 1), torch.ones(2, 1))
+        tensor([[1.],
+                [1.]])
     """
+    weights = [layer.weight.detach().to(dtype) for layer in layers]
+    weight = weights[0] if len(weights) == 1 else torch.cat(weights)
+    biases = [layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias for layer in layers]
+    bias = torch.cat([each.detach().to(dtype) for each in biases])
+    if not reordered:
+        return _plain(weight, bias, activation, adds)
+    weight = _ops()._reorder_linear_weight(weight.contiguous(), _EXPECTED_TOKENS)
+    if adds:
+        return partial(_ops()._linear_pointwise.binary, W=weight, B=bias, attr="add")
+    attribute, algorithm = activation.pointwise or ("none", "") if activation else ("none", "")
+    product = partial(
+        _ops()._linear_pointwise.default, W=weight, B=bias, attr=attribute, scalars=[], algorithm=algorithm
+    )
+    if activation is None or activation.pointwise:
+        return product
+    apply = activation.apply
+    return lambda x: apply(product(x))
 
-    def __init__(self, layers: Sequence[nn.Linear], dtype: torch.dtype, packed: bool, epilogue: bool = False) -> None:
-        weights = [layer.weight.detach().to(dtype) for layer in layers]
-        weight = weights[0] if len(weights) == 1 else torch.cat(weights)
-        biases = [layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias for layer in layers]
-        self.bias: Tensor = torch.cat([bias.detach().to(dtype) for bias in biases])
-        self.packed: bool = packed
-        self.epilogue: bool = epilogue
-        self.weight: Tensor = _ops()._reorder_linear_weight(weight.contiguous(), _EXPECTED_TOKENS) if packed else weight
-        if packed:
-            self._pointwise: Callable[..., Tensor] = _ops()._linear_pointwise.default
-            self._binary: Callable[..., Tensor] = _ops()._linear_pointwise.binary
 
-    def __call__(self, x: Tensor, activation: Activation | None = None, residual: Tensor | None = None) -> Tensor:
-        if self.packed:
-            if residual is not None:
-                return self._binary(x, residual, self.weight, self.bias, "add")
-            attribute, algorithm = activation.pointwise if activation else ("none", "")
-            return self._pointwise(x, self.weight, self.bias, attribute, [], algorithm)
-        if activation and self.epilogue:
-            gelu = activation.pointwise[0] == "gelu"
-            return torch._addmm_activation(self.bias, x, self.weight.t(), use_gelu=gelu)
-        y = F.linear(x, self.weight, self.bias)
-        if activation:
-            y = activation.apply(y)
-        return y if residual is None else y.add_(residual)
-
-    def product(self, x: Tensor) -> Tensor:
-        """The product x W', without the bias."""
-        return F.linear(x, self.weight)
+def _plain(weight: Tensor, bias: Tensor, activation: Activation | None, adds: bool) -> Product:
+    product = partial(F.linear, weight=weight, bias=bias)
+    if adds:
+        return lambda x, residual: product(x).add_(residual)
+    if activation is None:
+        return product
+    apply = activation.apply
+    return lambda x: apply(product(x))
 
 
 def rounded(tokens: int) -> int:
@@ -104,40 +114,45 @@ def _ops() -> Any:
 
 
 @cache
-def packing(dtype: torch.dtype, threads: int) -> tuple[bool, str]:
-    """Whether weights in the layout of oneDNN are faster on this CPU with this number of threads, and the reason.
+def reordering(dtype: torch.dtype, threads: int | None) -> tuple[bool, str]:
+    """Whether weights in the layout of oneDNN are used on this CPU, and the reason.
 
-    The better of the two depends on the processor and on the libraries that torch was built with, so both are
-    timed, at the sizes of a sentence and of a batch. The operations are torch's own but not public, so that any of
-    them may be missing.
+    The better layout depends on the processor and on the libraries that torch was built with, so both are timed, at the
+    sizes of a sentence and of a batch. The operations are torch's own but not public, so that any of them may be
+    missing.
+
+    Args:
+        dtype: Of the computation.
+        threads: Number of threads; None to decide without timing: for that layout, if it works here.
     """
     if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return False, "this CPU multiplies no bfloat16"
     layer = nn.Linear(384, 1536).to(dtype).requires_grad_(False)
     try:
-        plain, packed = Linear([layer], dtype, False), Linear([layer], dtype, True)
+        plain, reordered = (linear([layer], dtype, layout, GELU) for layout in (False, True))
         ratio = 1.0
-        for tokens in (16, _EXPECTED_TOKENS):
-            x = torch.zeros(tokens, 384, dtype=dtype)
-            ratio *= _gain(plain, packed, x)
+        for tokens in (16, _EXPECTED_TOKENS) if threads else (16,):
+            ratio *= _gain(plain, reordered, torch.zeros(tokens, 384, dtype=dtype))
     except (RuntimeError, AttributeError, NotImplementedError) as error:
         return False, f"oneDNN's reordered weights do not work here ({str(error).splitlines()[0]})"
+    if threads is None:
+        return True, "oneDNN with reordered weights, whatever is faster"
     ratio **= 0.5
     if ratio > 1.05:
         return True, f"oneDNN with reordered weights is {ratio:.2f} times as fast as F.linear with {threads} threads"
     return False, f"F.linear is no slower than oneDNN with reordered weights ({ratio:.2f}) with {threads} threads"
 
 
-def _gain(plain: Linear, packed: Linear, x: Tensor) -> float:
+def _gain(plain: Product, reordered: Product, x: Tensor) -> float:
     """Ratio of the best times of several short runs, taken in turns because the speed of a machine drifts."""
     times: list[tuple[float, float]] = []
     # Short, because the first sentence waits for it; several runs, because the first is cold.
     while len(times) < 3 or (len(times) < 8 and sum(map(sum, times)) < 0.04):
-        times.append((_seconds(plain, x), _seconds(packed, x)))
+        times.append((_seconds(plain, x), _seconds(reordered, x)))
     return min(first for first, _ in times) / min(second for _, second in times)
 
 
-def _seconds(linear: Linear, x: Tensor) -> float:
+def _seconds(function: Product, x: Tensor) -> float:
     start = time.perf_counter()
-    linear(x, activation=GELU)
+    function(x)
     return time.perf_counter() - start

@@ -137,9 +137,8 @@ def positions(batch: TokenBatch, padding: int | None) -> Tensor:
     RoBERTa-family models count from ``padding + 1`` on; the padding token in a text has position ``padding``, and is
     not counted.
     """
-    places = batch.position_of_token
     if padding is None or not len(batch.ids):
-        return places
+        return batch.position_of_token
     counted = (batch.ids != padding).long()
     before = counted.cumsum(0) - counted  # (tokens,)
     return (before - before[batch.offsets[batch.row_of_token]] + 1) * counted + padding

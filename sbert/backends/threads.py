@@ -30,16 +30,16 @@ _QUOTAS = ("/sys/fs/cgroup/cpu.max",), ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "
 _read: dict[int, tuple[float, int]] = {}
 
 
-def with_fitting_threads(forward: Callable[[TokenBatch], Output], batch: TokenBatch) -> Output:
+def with_available_threads(forward: Callable[[TokenBatch], Output], batch: TokenBatch) -> Output:
     """``forward(batch)``; of a small batch on a CPU, with no more threads than there are free cores.
 
     Only the calling thread is affected, and its number of threads is restored. On other systems than Linux, nothing
     happens.
     """
-    wanted, change = torch.get_num_threads(), _change()
+    wanted, change = torch.get_num_threads(), own_number_of_threads()
     if wanted == 1 or change is None or len(batch.ids) > _SMALL or batch.ids.device.type != "cpu":
         return forward(batch)
-    threads = fitting(wanted)
+    threads = available_threads(wanted)
     if threads == wanted:
         return forward(batch)
     change(threads)
@@ -49,7 +49,7 @@ def with_fitting_threads(forward: Callable[[TokenBatch], Output], batch: TokenBa
         change(wanted)
 
 
-def fitting(wanted: int) -> int:
+def available_threads(wanted: int) -> int:
     """How many of the wanted threads find a free core."""
     now = time.monotonic()
     before, free = _read.get(wanted, (-_CURRENT, 0))
@@ -95,7 +95,7 @@ def _quota() -> float:
 
 
 @cache
-def _change() -> Callable[[int], object] | None:
+def own_number_of_threads() -> Callable[[int], object] | None:
     """OpenMP's function that sets the number of threads of the calling thread alone; torch's also sets the default.
 
     It is found in the libraries that torch is linked with.

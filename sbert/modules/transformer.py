@@ -11,11 +11,10 @@ import torch
 from torch import nn
 
 from sbert import backends
-from sbert.backends import huggingface, limits, packed
-from sbert.backends.bert import loading
-from sbert.backends.bert.model import BertModel
-from sbert.backends.bert.tokenizer import PlainTokenizer
-from sbert.backends.hooks import watched
+from sbert.backends import huggingface, limits, minimal_loading, packed
+from sbert.backends.minimal_bert import BertModel
+from sbert.backends.minimal_loading import PlainTokenizer
+from sbert.backends.network import has_hooks
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.inputs.arguments import known_arguments, warn
 from sbert.modules.tokenizer import FastTokenizer, count_special, without_lone_surrogates
@@ -118,7 +117,7 @@ class Transformer(nn.Module):
         if isinstance(self.network, BertModel):
             with huggingface.lock:
                 if isinstance(self.network, BertModel):
-                    model = loading.model(self.network)
+                    model = minimal_loading.convert_model(self.network)
                     packed.adopt(model)
                     backends.carry_over(self.network, model)
                     self.auto_model = model
@@ -130,7 +129,7 @@ class Transformer(nn.Module):
         if isinstance(self._tokenizer, PlainTokenizer):
             with huggingface.lock:
                 if isinstance(self._tokenizer, PlainTokenizer):
-                    self._tokenizer = loading.tokenizer(self._tokenizer)
+                    self._tokenizer = minimal_loading.convert_tokenizer(self._tokenizer)
         return self._tokenizer
 
     @tokenizer.setter
@@ -234,7 +233,7 @@ class Transformer(nn.Module):
         if len(batch.values) == 0:
             return batch.embeddings(torch.zeros(0, self.dim, dtype=network.dtype, device=batch.values.device))
         learns = self.training or torch.is_grad_enabled()
-        if isinstance(network, BertModel) and (learns or watched(network)):
+        if isinstance(network, BertModel) and (learns or has_hooks(network)):
             network = self.materialize()
         return batch.embeddings(backends.forward(network, batch))
 
@@ -247,7 +246,7 @@ class Transformer(nn.Module):
 
 def _read(folder: Path, dtype: torch.dtype, tokenizer: Any) -> tuple[Any, Any]:
     """The model in a folder, and its tokenizer unless one is given."""
-    found = loading.load(folder, dtype)
+    found = minimal_loading.load(folder, dtype)
     if found:
         return found[0], tokenizer or found[1]
     model = huggingface.load_model(folder, huggingface.load_config(folder, {}), dtype, None)

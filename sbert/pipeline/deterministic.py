@@ -5,7 +5,7 @@ of them depends on anything but the length of the text: a batch has texts of one
 says (an incomplete batch repeats its texts), one thread computes it, and the layout is not chosen by timing. Batches
 are computed at once by as many threads as OpenMP would have used, so modules run in several threads at the same time.
 
-On a GPU, the shapes are fixed in the same way, and the module runs without CUDA graphs and copies of its weights.
+On a GPU, the shapes are fixed in the same way, and the module runs without copies of its weights.
 Whether all kernels then give the same bits depends on torch, and was not measured.
 """
 
@@ -15,21 +15,13 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
 
-from sbert.backends import Inference
-from sbert.backends.fused import Fused
-from sbert.backends.linear import Linear
-from sbert.backends.parity import parity
-from sbert.backends.threads import _change
-from sbert.backends.weight_changes import Samples, state
+from sbert.backends.threads import own_number_of_threads
 from sbert.batch import TokenBatch
 from sbert.pipeline.batching import Rows, fixed_plan
 from sbert.pipeline.run import run_single, run_within_memory
@@ -42,53 +34,6 @@ _TOKENS_ACCELERATOR = 4096
 
 _lock = Lock()
 _pools: dict[int, ThreadPoolExecutor] = {}
-# For each network: the state of the weights, samples of them, and their copies.
-_kept: WeakKeyDictionary[nn.Module, tuple[object, Samples, Fused | None]] = WeakKeyDictionary()
-
-
-class Deterministic(Inference):
-    """One call of ``encode`` in which nothing is chosen by timing.
-
-    Args:
-        dtype: Of the arithmetic.
-    """
-
-    def __init__(self, dtype: torch.dtype) -> None:
-        super().__init__(dtype, copies=False)
-        self._fused: dict[nn.Module, Fused | None] = {}
-
-    def forward(self, network: Any, batch: TokenBatch) -> Tensor:
-        """The tokens' vectors. Shape: (tokens, dim)."""
-        if network not in self._fused:
-            with _lock:
-                self._fused[network] = _copies(network, self.dtype) if batch.ids.device.type == "cpu" else None
-        fused = self._fused[network]
-        return super().forward(network, batch) if fused is None else fused.forward(batch)
-
-
-def _copies(network: Any, dtype: torch.dtype) -> Fused | None:
-    """Copies of the weights of a network on a CPU; None if it cannot run from copies."""
-    now, kept = (state(network), dtype), _kept.get(network)
-    if kept is None or kept[0] != now or not kept[1].start()():
-        _kept.pop(network, None)
-        made: Fused | str = "hooks, or an architecture that is not known"
-        if Fused.supports(network, network.device, dtype) is None:
-            make = partial(Fused, dtype=dtype, reordered=_reorders(dtype))
-            made = parity(make, Fused.how, network, network.device, dtype)
-        kept = _kept[network] = (now, Samples(network), None if isinstance(made, str) else made)
-    return kept[2]
-
-
-@cache
-def _reorders(dtype: torch.dtype) -> bool:
-    """Whether this CPU computes with weights in the layout of oneDNN."""
-    if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        return False
-    try:
-        Linear([nn.Linear(16, 16).to(dtype).requires_grad_(False)], dtype, True)(torch.zeros(16, 16, dtype=dtype))
-    except (RuntimeError, AttributeError, NotImplementedError):
-        return False
-    return True
 
 
 def run_fixed(
@@ -136,7 +81,7 @@ def _use_one_thread() -> None:
     """In the calling thread alone, OpenMP and MKL use one thread."""
     with _lock:
         # At the first such call of a thread, and at its first operation, torch sets the number of threads of all.
-        before, change = torch.get_num_threads(), _change()
+        before, change = torch.get_num_threads(), own_number_of_threads()
         (change or torch.set_num_threads)(1)
         if change is None:  # The number of all was changed, too.
             restoring = threading.Thread(target=torch.set_num_threads, args=(before,))

@@ -106,9 +106,7 @@ class Encoding:
 
     def _inference(self, dtype: torch.dtype, compiling: Any = None, copies: bool = True) -> Inference:
         if self.deterministic:
-            from sbert.pipeline.deterministic import Deterministic
-
-            return Deterministic(dtype)
+            return Inference(dtype, copies=self.device.type == "cpu", timed=False)
         return Inference(dtype, compiling, copies)
 
     def exact(self) -> Encoding:

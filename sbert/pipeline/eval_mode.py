@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import compress
 from operator import attrgetter
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 
-from sbert.backends.hooks import walk
+from sbert.backends.network import walk
 from sbert.storage.processes import in_child
 
 _lock, _is_training = threading.RLock(), attrgetter("training")
 # For each model: the threads of the running calls, and the modules that were in training mode before the first.
-_calls: WeakKeyDictionary[nn.Module, tuple[list[int], list[nn.Module]]] = WeakKeyDictionary()
+_calls: dict[nn.Module, tuple[list[int], list[nn.Module]]] = {}
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.backends.linear import Linear
+from sbert.backends.linear import linear
 
 Product = Callable[[Tensor], Tensor]
 
@@ -49,7 +49,7 @@ def _seconds(multiply: Product, left: Tensor, dtype: torch.dtype) -> float:
 def _linear(weights: Tensor, packed: bool) -> Product:
     layer = nn.Linear(weights.shape[1], len(weights), bias=False, device="meta")
     layer.weight = nn.Parameter(weights, requires_grad=False)
-    return Linear([layer], weights.dtype, packed)
+    return linear([layer], weights.dtype, packed)
 
 
 def product_dtype(device: torch.device) -> torch.dtype:

@@ -98,7 +98,7 @@ The road:
 
 What breaks first, in this order:
 
-- **One reader.** A core tokenizes about 37,000 such texts per second (``tests.benchmarks.host_rate``), so a GPU that
+- **One reader.** A core tokenizes about 37,000 such texts per second, so a GPU that
   encodes 172,000 per second needs five cores, and writes 0.5 GB of float32 vectors of 768 dimensions per second.
 - **Small files.** A million files of a thousand rows are a million requests to open one: join them first.
 - **One index in memory.** At 768 dimensions, float32 in a graph takes 3.3 TB: use bits, or many machines.

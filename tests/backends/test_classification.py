@@ -10,6 +10,7 @@ import transformers
 
 from sbert import TokenBatch
 from sbert.backends import classification, packed, scores
+from sbert.backends.network import state_of
 from sbert.backends.padded import Padded
 from tests import small
 from tests.backends.test_families import DISTIL, ELECTRA, MODERN, QWEN, ROBERTA, SHAPE
@@ -43,7 +44,7 @@ def test_scores_of_the_module(kind: str, settings: dict[str, Any], first: bool) 
     made, batch = model(kind, settings), TokenBatch.from_rows(ROWS)
     with torch.no_grad():
         found, expected = scores(made, batch), Padded(made).scores(batch)
-    assert classification._reads_first[made] == first
+    assert state_of(made, classification._Head).reads_first == first
     assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
     assert (expected[0] - expected[1]).abs().max() > 1e-3
 

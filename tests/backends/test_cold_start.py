@@ -23,10 +23,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, TokenBatch, Trainer, TrainingConfig, Transformer
-from sbert.backends import inference
-from sbert.backends.bert import loading as light
-from sbert.backends.bert.model import BertModel
-from sbert.backends.bert.tokenizer import PlainTokenizer
+from sbert.backends import minimal_loading as light
+from sbert.backends.minimal_bert import BertModel
+from sbert.backends.minimal_loading import PlainTokenizer
+from sbert.backends.network import state_of
+from sbert.backends.state import ModelState
 from sbert.losses import CosineSimilarityLoss
 from tests import small
 from tests.saving.test_damage import damages, places, replaced
@@ -226,7 +227,7 @@ def test_parameters_stay_the_same_objects(tmp_path: Path) -> None:
 
     model, plain = encoder(bert(tmp_path)), full(tmp_path)
     before = model.encode(small.TEXTS)
-    chosen = inference._kept[model[0].network]
+    chosen = state_of(model[0].network, ModelState).cached[True]
     weights, keys = dict(model.named_parameters()), list(model.state_dict())
     weights["0.auto_model.pooler.dense.bias"].requires_grad_(False)
     part = model[0].network.encoder.layer[1].output.LayerNorm
@@ -241,9 +242,9 @@ def test_parameters_stay_the_same_objects(tmp_path: Path) -> None:
     assert all(weight is weights[name] for name, weight in model.named_parameters())
     assert auto.encoder.layer[1].output.LayerNorm is part
     assert not auto.pooler.dense.bias.requires_grad
-    assert inference._kept[model[0].network] is chosen
+    assert state_of(model[0].network, ModelState).cached[True] is chosen
     assert np.array_equal(model.encode(small.TEXTS), before)
-    assert inference._kept[model[0].network] is chosen
+    assert state_of(model[0].network, ModelState).cached[True] is chosen
     expected = plain[0].auto_model
     assert auto.config.to_dict() == expected.config.to_dict()
     assert (auto.name_or_path, tokenizer.name_or_path) == (expected.name_or_path, plain.tokenizer.name_or_path)
@@ -339,8 +340,8 @@ def test_threads_that_ask_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """One of them makes it; others encode meanwhile."""
     model = encoder(bert(tmp_path))
     expected = model.encode(small.TEXTS)
-    made, make = [], light.model
-    monkeypatch.setattr(light, "model", lambda network: made.append(make(network)) or made[-1])
+    made, make = [], light.convert_model
+    monkeypatch.setattr(light, "convert_model", lambda network: made.append(make(network)) or made[-1])
     ready, found, wrong = threading.Barrier(8), [], []
 
     def ask(number: int) -> None:
@@ -528,7 +529,7 @@ PLUS = rewritten(lambda weights: {**weights, "cls.bias": torch.zeros(3)})
 UNUSUAL: dict[str, Callable[[Path], None]] = {
     "decoder": edited(CONFIG, is_decoder=True),
     "relative positions": edited(CONFIG, position_embedding_type="relative_key"),
-    "an activation": edited(CONFIG, hidden_act="silu"),
+    "an activation": edited(CONFIG, hidden_act="mish"),
     "an unknown key": edited(CONFIG, language="en"),
     "labels": edited(CONFIG, id2label={"0": "no", "1": "yes"}),
     "no size": edited(CONFIG, type_vocab_size=...),

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from sbert import TokenBatch, Transformer
-from sbert.backends import bands, linear
-from sbert.backends.architectures import Backbone, describe
+from sbert.backends import cpu_training, linear
 from sbert.backends.cpu_training import CpuTraining
+from sbert.backends.layers import Backbone, describe
 from sbert.backends.packed import Packed
 from tests.backends.test_packed import ROWS, transformer
 
@@ -49,7 +49,7 @@ def agree(results: tuple[list[Tensor], list[Tensor]]) -> None:
 @pytest.fixture(params=[0, 600, 10**9], ids=["a band a length", "some bands", "one band"])
 def cost(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """From a call of attention for every run of rows of one length, to one for all."""
-    monkeypatch.setattr(bands, "_CALL", request.param)
+    monkeypatch.setattr(cpu_training, "_CALL", request.param)
     value: int = request.param
     return value
 
@@ -57,23 +57,10 @@ def cost(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
 @pytest.mark.parametrize("family", LAYERED)
 def test_vectors_and_gradients(family: str, cost: int) -> None:
     module = transformer(family, torch.float64)
-    number = len(bands.bands(TokenBatch.from_rows(LONG), 2, torch.float64))
+    number = len(cpu_training.bands(TokenBatch.from_rows(LONG), 2, torch.float64))
     assert {0: number == 6, 600: 1 < number < 6, 10**9: number == 1}[cost], number
     for rows in (ROWS, LONG, LONG * 13, [[3, 4, 5]], [[3, 4], [5, 6]]):
         agree(both(module, rows))
-
-
-@pytest.mark.parametrize("activation", ["gelu_new", "gelu_pytorch_tanh", "relu"])
-def test_other_activations(activation: str) -> None:
-    import transformers
-
-    from tests import small
-    from tests.backends.test_families import SHAPE
-
-    tokenizer = small.wordpiece()
-    config = transformers.BertConfig(vocab_size=tokenizer.get_vocab_size(), hidden_act=activation, **SHAPE)
-    model = small.randomized(transformers.BertModel(config)).double()
-    agree(both(Transformer(model, small.wrapped(tokenizer, 64)), ROWS))  # type: ignore[arg-type]
 
 
 def test_half_precision_is_near_and_rounds_the_number_of_tokens() -> None:
@@ -103,7 +90,7 @@ def test_half_precision_is_near_and_rounds_the_number_of_tokens() -> None:
 @pytest.mark.parametrize("probability", [0.0, 0.1, 0.5, 1.0])
 def test_dropout_drops_its_part_and_keeps_the_mean(probability: float) -> None:
     torch.manual_seed(0)
-    mask = bands.dropout_mask(torch.Size([401, 503]), probability, torch.zeros((), dtype=torch.float64))
+    mask = cpu_training.dropout_mask(torch.Size([401, 503]), probability, torch.zeros((), dtype=torch.float64))
     if probability == 0:
         assert mask is None
         return
@@ -117,7 +104,7 @@ def test_dropout_drops_its_part_and_keeps_the_mean(probability: float) -> None:
         assert float(mask.mean()) == pytest.approx(1, abs=0.01)
         columns = (mask == 0).double().mean(0)  # Every place is dropped as often as the others.
         assert columns.std() < 2 * (probability * (1 - probability) / 401) ** 0.5
-        again = bands.dropout_mask(torch.Size([401, 503]), probability, mask)
+        again = cpu_training.dropout_mask(torch.Size([401, 503]), probability, mask)
         assert again is not None
         assert not torch.equal(mask, again)
 

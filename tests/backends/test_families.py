@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
@@ -50,8 +51,9 @@ MODERN = {
 T5 = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, "pad_token_id": 1, "eos_token_id": 2}
 QWEN = {**SHAPE, "num_key_value_heads": 1, "head_dim": 8, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
 
+Family = tuple[str, str, dict[str, Any], Callable[[], Tokenizer]]
 # Family: class of the configuration and of the model, its settings, its tokenizer.
-FAMILIES: dict[str, tuple[str, str, dict[str, Any], Callable[[], Tokenizer]]] = {
+FAMILIES: dict[str, Family] = {
     "bert": ("BertConfig", "BertModel", SHAPE, small.wordpiece),
     "roberta": ("RobertaConfig", "RobertaModel", ROBERTA, small.byte_bpe),
     "xlm-roberta": ("XLMRobertaConfig", "XLMRobertaModel", ROBERTA, small.unigram),
@@ -65,6 +67,39 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any], Callable[[], Tokenizer]]] = 
     "t5-whole": ("T5Config", "T5Model", T5, lambda: small.unigram("$A </s>")),
     "qwen3": ("Qwen3Config", "Qwen3Model", QWEN, lambda: small.byte_bpe("$A </s>")),
 }
+
+
+NOMIC = {**SHAPE, "max_position_embeddings": 64}
+GEMMA = {
+    **QWEN,
+    "sliding_window": 8,
+    "query_pre_attn_scalar": 4,
+    "layer_types": ["sliding_attention", "full_attention"],
+}
+BOTH_WAYS = {**GEMMA, "use_bidirectional_attention": True}  # EmbeddingGemma
+MOBILE = {**SHAPE, "embedding_size": 16, "intra_bottleneck_size": 16}
+ESM = {**SHAPE, "pad_token_id": 1, "mask_token_id": 4, "position_embedding_type": "rotary"}
+# More families, of which no folders are built.
+MORE: dict[str, Family] = {
+    "camembert": ("CamembertConfig", "CamembertModel", ROBERTA, small.unigram),
+    "ernie": ("ErnieConfig", "ErnieModel", SHAPE, small.wordpiece),
+    "gte": ("GteConfig", "GteModel", {**ROBERTA, "type_vocab_size": 2}, small.wordpiece),
+    "nomic": ("NomicBertConfig", "NomicBertModel", NOMIC, small.wordpiece),
+    "mistral": ("MistralConfig", "MistralModel", {**QWEN, "sliding_window": 8}, small.byte_bpe),
+    "qwen3-both-ways": ("Qwen3Config", "Qwen3Model", {**QWEN, "is_causal": False}, small.byte_bpe),
+    "gemma3": ("Gemma3TextConfig", "Gemma3TextModel", GEMMA, small.byte_bpe),
+    "gemma3-both-ways": ("Gemma3TextConfig", "Gemma3TextModel", BOTH_WAYS, small.byte_bpe),
+}
+
+
+def build_network(family: str, dtype: torch.dtype = torch.float32) -> Any:
+    """The same weights at each call, and the attention that transformers chooses."""
+    import transformers
+
+    config, model, settings, tokenizer = {**FAMILIES, **MORE}[family]
+    made = getattr(transformers, config)(vocab_size=tokenizer().get_vocab_size(), **settings)
+    whole = small.randomized(getattr(transformers, model)(made)).to(dtype)
+    return whole.get_encoder() if family == "t5-whole" else whole
 
 
 def build(family: str, folder: Path, limit: int | None = LIMIT) -> Path:

@@ -1,4 +1,4 @@
-"""The fused forward: the vectors of the plain one, and dropped as soon as it might not be."""
+"""The fused forward: taken by encode, and dropped as soon as it might not give the vectors of the plain one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import gc
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -13,150 +14,85 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
-from sbert.backends import inference
-from sbert.backends.activations import GELU, GELU_TANH, RELU, Activation
-from sbert.backends.attention import attend, one_row
-from sbert.backends.choice import Choice
+from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch, Transformer
+from sbert.backends import network, state
+from sbert.backends.attention import attend
 from sbert.backends.fused import Fused
-from sbert.backends.inference import choose
-from sbert.backends.linear import Linear, packing
+from sbert.backends.layers import ACTIVATIONS, GELU, GELU_TANH, RELU, Activation
+from sbert.backends.linear import linear, reordering
+from sbert.backends.network import Samples
 from sbert.pipeline.eval_mode import evaluating
 from tests import small
-from tests.backends.test_families import FAMILIES, build
+from tests.backends.test_families import SHAPE, build
 
-FUSED = ["bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert", "electra"]
-SHORT = [text[:60] for text in small.TEXTS]
+TEXTS = [text[:60] for text in small.TEXTS]
 ROWS = [[3, 9, 4, 7], [5, 1, 1, 6, 8, 20, 11], [2], [], list(range(3, 40)), [8, 9, 4], [1, 1, 5]]
 
 
-def chosen(model: SentenceEncoder, dtype: torch.dtype = torch.float32) -> Choice:
-    return choose(model[0].network, dtype)
-
-
-def fused(model: SentenceEncoder, dtype: torch.dtype = torch.float32) -> Fused:
-    choice = chosen(model, dtype)
-    assert isinstance(choice, Fused), choice
-    return choice
-
-
-def loaded(family: str, folder: Path) -> SentenceEncoder:
-    if family == "camembert":
-        import json
-
-        build("roberta", folder, limit=62)
-        config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(
-            json.dumps({**config, "model_type": "camembert", "architectures": ["CamembertModel"]})
-        )
-    else:
-        build(family, folder, limit=62)
-    return SentenceEncoder(folder, device="cpu")
-
-
 @pytest.fixture
-def bert(tmp_path: Path) -> SentenceEncoder:
-    return loaded("bert", tmp_path / "bert")
+def model(tmp_path: Path) -> SentenceEncoder:
+    return SentenceEncoder(Transformer(small.bert(tmp_path / "bert")), Pooling(), Normalize(), device="cpu")
 
 
-def padded(model: SentenceEncoder, rows: list[list[int]]) -> torch.Tensor:
-    """Token embeddings from the Hugging Face module, a row at a time."""
+def cached(model: SentenceEncoder, dtype: torch.dtype = torch.float32) -> state.CachedBackend:
+    return state.cached_backend(model[0].network, state.Inference(dtype))
+
+
+def is_fused(model: SentenceEncoder) -> bool:
+    return isinstance(cached(model, model.dtype).backend, Fused)
+
+
+def by_modules(model: SentenceEncoder) -> np.ndarray:
     with evaluating(model):
-        return torch.cat([model[0].auto_model(torch.tensor([row])).last_hidden_state[0] for row in rows if row])
+        return model(model.tokenize(TEXTS)).numpy()
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("family", FUSED)
-def test_as_the_hugging_face_module(family: str, packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of all lengths, out of order, with an empty one, and with the padding token (1) among the others."""
-    model = loaded(family, tmp_path / family)
-    expected = padded(model, ROWS)
-    monkeypatch.setattr("sbert.backends.fused.packing", lambda dtype, threads: (packed, "as the test says"))
-    with evaluating(model):
-        backend = Fused(model[0].auto_model, torch.float32)
-        found = backend.forward(TokenBatch.from_rows(ROWS))
-        again = backend.forward(TokenBatch.from_rows(ROWS[:2]))  # Position biases of the longer rows are at hand.
-    assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
-    assert (again - expected[:11]).abs().max() <= 1e-5 * expected.abs().max()
+def of_bert(**changes: Any) -> Any:
+    from transformers import BertConfig, BertModel
+
+    return small.randomized(BertModel(BertConfig(vocab_size=300, **{**SHAPE, **changes})))
 
 
-def test_a_position_bias_is_part_of_the_attention_kernel() -> None:
-    """It is as the formula, without the slow kernel that torch on a CPU has for a bias of three dimensions."""
-    torch.manual_seed(0)
-    rows, bias = TokenBatch.from_rows([[3, 4], [5, 6, 7], [8, 9, 2]]), torch.randn(2, 4, 4)
-    query, key, value = torch.randn(3, len(rows.ids), 2, 4)
-    with torch.inference_mode(), torch.profiler.profile() as profile:
-        found = attend(query, key, value, rows, bias=bias)
-    for start, end in ((0, 2), (2, 5), (5, 8)):
-        q, k, v = (x[start:end].transpose(0, 1) for x in (query, key, value))  # (heads, length, dim)
-        weights = (q @ k.mT / 2 + bias[:, : end - start, : end - start]).softmax(-1)
-        assert (found[start:end] - (weights @ v).transpose(0, 1)).abs().max() <= 1e-5
-    names = {event.name for event in profile.events() or ()}
-    assert "aten::_scaled_dot_product_flash_attention_for_cpu" in names
-    assert "aten::_scaled_dot_product_attention_math" not in names
-
-
-@pytest.mark.parametrize("family", FUSED)
+@pytest.mark.parametrize("family", ["bert", "mpnet", "t5-encoder"])
 def test_encode_takes_it(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = loaded(family, tmp_path / family)
-    calls = []
-    plain = inference.select
-    monkeypatch.setattr(inference, "select", lambda *given: (calls.append(1), plain(*given))[1])
-    vectors = model.encode(SHORT)
-    assert fused(model)
-    assert not calls
+    model = SentenceEncoder(build(family, tmp_path, limit=62), device="cpu")
+    calls, select = [], state.select
+    monkeypatch.setattr(state, "select", lambda *given: (calls.append(1), select(*given))[1])
+    vectors = model.encode(TEXTS)
+    assert bool(calls) == (family == "t5-encoder") != is_fused(model)
+    assert (cached(model).reason == "t5 is not a BERT-family model") == (family == "t5-encoder")
     monkeypatch.setattr(Fused, "supports", lambda *given: "switched off")
-    inference._kept.clear()
-    assert np.abs(vectors - model.encode(SHORT)).max() <= 1e-6
-    assert chosen(model) == "switched off"
-    assert calls
+    network._states.clear()
+    assert np.abs(vectors - model.encode(TEXTS)).max() <= 1e-6
+    assert cached(model).reason == "switched off"
 
 
-@pytest.mark.parametrize("family", sorted(set(FAMILIES) - set(FUSED)))
-def test_others_say_why_not(family: str, tmp_path: Path) -> None:
-    model = SentenceEncoder(build(family, tmp_path / family), device="cpu")
-    assert "is not a BERT-family model" in str(chosen(model))
+@pytest.mark.parametrize("activation", sorted(set(ACTIVATIONS) - {"gelu"}))
+def test_other_activations(activation: str) -> None:
+    model = of_bert(hidden_act=activation)
+    with torch.no_grad():
+        expected = torch.cat([model(torch.tensor([row])).last_hidden_state[0] for row in ROWS if row])
+        for timed in (True, False):
+            vectors = Fused(model, torch.float32, timed=timed).forward(TokenBatch.from_rows(ROWS))
+            assert (vectors - expected).abs().max() <= 1e-5 * expected.abs().max()
 
 
-@pytest.mark.parametrize("activation", ["gelu_new", "gelu_pytorch_tanh", "relu"])
-def test_other_activations(activation: str, bert: SentenceEncoder, tmp_path: Path) -> None:
-    from transformers import BertConfig, BertModel
-
-    config = BertConfig(**{**bert[0].auto_model.config.to_dict(), "hidden_act": activation})
-    model = SentenceEncoder(Transformer(small.randomized(BertModel(config)), bert.tokenizer), Pooling(), device="cpu")
-    with evaluating(model):
-        found = fused(model).forward(TokenBatch.from_rows(ROWS))
-    assert (found - padded(model, ROWS)).abs().max() <= 1e-5 * found.abs().max()
+@pytest.mark.parametrize(("change", "reason"), [({"hidden_act": "mish"}, "'mish'"), ({"is_decoder": True}, "decoder")])
+def test_what_it_does_not_know_is_left_alone(change: dict[str, Any], reason: str) -> None:
+    assert reason in str(Fused.supports(of_bert(**change), torch.device("cpu"), torch.float32))
 
 
-def test_unknown_activations_and_decoders_are_left_alone(bert: SentenceEncoder) -> None:
-    from transformers import BertConfig, BertModel
-
-    for change, reason in (({"hidden_act": "mish"}, "mish"), ({"is_decoder": True}, "decoder")):
-        config = BertConfig(**{**bert[0].auto_model.config.to_dict(), **change})
-        model = SentenceEncoder(
-            Transformer(small.randomized(BertModel(config)), bert.tokenizer), Pooling(), device="cpu"
-        )
-        assert reason in str(chosen(model))
-
-
-def test_double_precision_stays_double(bert: SentenceEncoder) -> None:
-    model = bert.double()
-    with evaluating(model):
-        found = fused(model, torch.float64).forward(TokenBatch.from_rows(ROWS))
-    assert found.dtype == torch.float64
-    assert (found - padded(model, ROWS)).abs().max() <= 1e-12
-
-
-def test_bfloat16(bert: SentenceEncoder) -> None:
-    expected = bert.encode(SHORT)
-    model = copy.deepcopy(bert).bfloat16()
-    vectors = model.encode(SHORT)
-    assert fused(model, torch.bfloat16)
-    assert (vectors * expected).sum(1).min() > 0.99
+def test_bfloat16(model: SentenceEncoder) -> None:
+    expected = model.encode(TEXTS)
+    vectors = model.bfloat16().encode(TEXTS)
+    assert is_fused(model)
+    assert (vectors * expected).sum(1).min() > 0.999
     assert np.abs(vectors - expected).max() > 1e-5  # It was computed in bfloat16.
+
+
+# ------------------------------------------------------------------------------------------------ weights that change
 
 
 def change_in_place(model: SentenceEncoder) -> None:
@@ -165,6 +101,7 @@ def change_in_place(model: SentenceEncoder) -> None:
 
 
 def change_data(model: SentenceEncoder) -> None:
+    """As merged adapters and moving averages write."""
     model[0].auto_model.encoder.layer[1].output.dense.weight.data.mul_(1.5)
 
 
@@ -188,81 +125,203 @@ def change_state(model: SentenceEncoder) -> None:
 def step(model: SentenceEncoder) -> None:
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
-    model(model.tokenize(["a small boat", "lake"])).square().sum().backward()
+    model(model.tokenize(["a small boat", "lake"])).sum().backward()
     optimizer.step()
 
 
-@pytest.mark.parametrize(
-    "change", [change_in_place, change_data, change_parameter, change_module, change_layers, change_state, step]
-)
-def test_weights_that_change(change: Callable[[SentenceEncoder], None], bert: SentenceEncoder) -> None:
+CHANGES = [change_in_place, change_data, change_parameter, change_module, change_layers, change_state, step]
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_weights_that_change(
+    change: Callable[[SentenceEncoder], None], deterministic: bool, model: SentenceEncoder
+) -> None:
     """The copies follow, however the weights were changed."""
-    before = bert.encode(SHORT)
-    assert fused(bert)
-    change(bert)
-    after = bert.encode(SHORT)
-    assert fused(bert)
-    with evaluating(bert):
-        expected = bert(bert.tokenize(SHORT)).numpy()
-    assert np.abs(after - expected).max() <= 1e-6
+    before = model.encode(TEXTS, deterministic=deterministic)
+    change(model)
+    after = model.encode(TEXTS, deterministic=deterministic)
+    assert is_fused(model)
+    assert np.abs(after - by_modules(model)).max() <= 1e-6
     assert np.abs(after - before).max() > 1e-4
 
 
-def test_nothing_is_kept_of_a_model_that_is_gone(bert: SentenceEncoder) -> None:
+def test_weights_on_a_device_are_looked_at_while_the_first_batch_is_under_way(
+    model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host waits for nothing else; after a change that batch is computed anew."""
+    monkeypatch.setattr(network, "_is_deferred", lambda device: True)
+    before, order = model.encode(TEXTS, batch_size=2), []
+    read, forward = network._array, Fused.forward
+    monkeypatch.setattr(network, "_array", lambda numbers: (order.append("read"), read(numbers))[1])
+    monkeypatch.setattr(Fused, "forward", lambda self, b: (order.append("forward"), forward(self, b))[1])
+    assert np.array_equal(model.encode(TEXTS, batch_size=2), before)
+    assert order[:3] == ["forward", "read", "forward"]
+    assert order.count("read") == 1
+    change_data(model)
+    after = model.encode(TEXTS, batch_size=2)
+    assert np.abs(after - by_modules(model)).max() <= 1e-6
+    assert np.abs(after - before).max() > 1e-4
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+def test_a_change_of_some_rows_or_of_a_transposed_weight_is_seen(
+    deferred: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "_is_deferred", lambda device: deferred)
+    layer = nn.Linear(640, 256)
+    layer.weight.data = layer.weight.data.T.contiguous().T  # Read from a file that keeps it the other way round.
+    table = nn.Embedding(2, 64)
+    for weight, rows in ((layer.weight, slice(1, 60)), (table.weight, slice(1, 2)), (layer.bias, slice(0, 32))):
+        samples = Samples(nn.ModuleList([layer, table]))
+        unchanged = (lambda s=samples: s.start()()) if deferred else samples.unchanged
+        assert unchanged()
+        weight.data[rows] *= -3
+        assert not unchanged()
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+def test_nothing_is_kept_of_a_model_that_is_gone(
+    deferred: bool, model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither of one that runs fused nor of one that does not."""
-    models = [copy.deepcopy(bert), copy.deepcopy(bert)]
+    monkeypatch.setattr(network, "_is_deferred", lambda device: deferred)
+    models = [copy.deepcopy(model), copy.deepcopy(model)]
     handle = models[1][0].auto_model.register_forward_hook(lambda *arguments: None)
-    gc.collect()
-    known = len(inference._kept)
     gone: list[Any] = []
-    for model in models:
-        model.encode("lake")
-        gone += [weakref.ref(model[0]), weakref.ref(model[0].network.embeddings.word_embeddings.weight)]
-    assert len(inference._kept) == known + 2
+    for other in models:
+        other.encode("lake", deterministic=True)
+        other.encode("lake")
+        gone += [weakref.ref(other[0]), weakref.ref(other[0].network.embeddings.word_embeddings.weight)]
     handle.remove()
-    del model
+    del other
     models.clear()
     gc.collect()
     assert [reference() for reference in gone] == [None] * 4
-    assert len(inference._kept) == known
 
 
-def test_hooks_run(bert: SentenceEncoder) -> None:
-    """Who watches the modules sees them run."""
-    expected = bert.encode(SHORT)
-    seen = []
-    dense = bert[0].auto_model.encoder.layer[0].output.dense
-    handle = dense.register_forward_hook(lambda *arguments: seen.append(1))
-    assert np.abs(bert.encode(SHORT) - expected).max() <= 1e-6
-    assert seen == [1]  # The one batch, and nothing that we try out.
-    assert "hooks" in str(chosen(bert))
-    handle.remove()
-    assert np.abs(bert.encode(SHORT) - expected).max() <= 1e-6
-    assert fused(bert)
+# ------------------------------------------------------------------------------------------------------------- hooks
+
+PLACES: dict[str, Callable[[SentenceEncoder], nn.Module]] = {
+    "the model": lambda model: model,
+    "its transformer": lambda model: model[0],
+    "its pooling": lambda model: model[1],
+    "an inner layer": lambda model: model[0].auto_model.encoder.layer[0].output.dense,
+}
 
 
-def test_modules_of_the_users_own_run(bert: SentenceEncoder) -> None:
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_forward_hooks_fire_in_encode(place: str, compiled: bool, model: SentenceEncoder) -> None:
+    """Once a batch, before and after, with what goes in and comes out; and no longer once they are removed."""
+    expected = model.encode(TEXTS)
+    if compiled:
+        model.compile(backend="eager")
+    seen: list[tuple[str, type]] = []
+    module = PLACES[place](model)
+    handles = [
+        module.register_forward_pre_hook(lambda module, given: seen.append(("before", type(given[0])))),
+        module.register_forward_hook(lambda module, given, made: seen.append(("after", type(made)))),
+    ]
+    assert np.abs(model.encode(TEXTS, batch_size=4) - expected).max() <= 1e-6
+    assert [when for when, _ in seen] == ["before", "after"] * -(-len(set(TEXTS)) // 4)
+    assert "hooks" in str(Fused.supports(model[0].network, torch.device("cpu"), torch.float32)) or place in (
+        "the model",
+        "its transformer",
+        "its pooling",
+    )
+    for handle in handles:
+        handle.remove()
+    seen.clear()
+    assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6
+    assert seen == []
+
+
+def test_what_a_hook_returns_counts(model: SentenceEncoder) -> None:
+    expected = model.encode(TEXTS)
+    for place in ("the model", "its pooling"):
+        handle = PLACES[place](model).register_forward_hook(lambda module, given, made: -made)
+        assert np.abs(model.encode(TEXTS) + expected).max() <= 1e-6
+        handle.remove()
+    model[0].register_forward_hook(lambda module, given, made: replace(made, values=-made.values))
+    assert np.abs(model.encode(TEXTS) + expected).max() <= 1e-6
+
+
+def test_hooks_on_all_modules_fire(model: SentenceEncoder) -> None:
+    """As profilers register them."""
+    model.encode(TEXTS)
+    seen: list[Any] = []
+    handle = nn.modules.module.register_module_forward_hook(lambda module, given, made: seen.append(module))
+    try:
+        model.encode(TEXTS)
+    finally:
+        handle.remove()
+    assert {model, *model, model[0].auto_model.encoder.layer[1].output.dense} <= set(seen)
+
+
+def test_modules_of_the_users_own_run(model: SentenceEncoder) -> None:
     class Louder(nn.Linear):
         def forward(self, x: Any) -> Any:
             return 2 * super().forward(x)
 
-    louder = Louder(32, 16)
-    bert[0].auto_model.encoder.layer[1].output.dense = louder
-    assert "Louder" in str(chosen(bert))
-    with evaluating(bert):
-        expected = bert(bert.tokenize(SHORT)).numpy()
-    assert np.abs(bert.encode(SHORT) - expected).max() <= 1e-6
+    model[0].auto_model.encoder.layer[1].output.dense = Louder(32, 16)
+    assert np.abs(model.encode(TEXTS) - by_modules(model)).max() <= 1e-6
+    assert "Louder" in str(cached(model).reason)
 
 
-def test_a_forward_that_differs_is_not_used(bert: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = bert.encode(SHORT)
-    inference._kept.clear()
+# --------------------------------------------------------------------------------------------------- where it is left
+
+
+def test_a_forward_that_differs_is_not_used(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = model.encode(TEXTS)
+    network._states.clear()
     right = Fused.forward
     monkeypatch.setattr(Fused, "forward", lambda self, batch: right(self, batch) + 1e-2)
     with pytest.warns(UserWarning, match="BertModel runs by its plain, slower forward: in the fused forward its vec"):
-        vectors = bert.encode(SHORT)
-    assert np.abs(vectors - expected).max() <= 1e-6
-    assert bert.encode(SHORT).shape  # It is said once.
+        assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6
+    assert model.encode(TEXTS).shape  # It is said once.
+
+
+@pytest.mark.parametrize("when", ["at first", "later"])
+def test_a_forward_that_fails_is_left(model: SentenceEncoder, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plain one gives the vectors, there is one warning, and other weights are another try."""
+    expected, right = model.encode(TEXTS), Fused.forward
+
+    def broken(self: Fused, batch: TokenBatch) -> Tensor:
+        raise RuntimeError("no kernel image is available")
+
+    if when == "at first":
+        network._states.clear()
+    monkeypatch.setattr(Fused, "forward", broken)
+    with pytest.warns(UserWarning, match="plain, slower forward: it fails in the fused forward.*no kernel image"):
+        assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6
+    assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6  # It is said once.
+    assert state.explain(model[0].network, torch.float32)[0].startswith("plain: it fails in the fused forward (Runt")
+    monkeypatch.setattr(Fused, "forward", right)
+    change_data(model)
+    model.encode(TEXTS)
+    assert is_fused(model)
+
+
+def test_memory_that_runs_out_is_no_reason(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch is halved, and the forward stays; where the plain one fails, too, its error is the user's."""
+    expected, right = model.encode(TEXTS), Fused.forward
+
+    def scarce(self: Fused, batch: TokenBatch) -> Tensor:
+        if batch.rows > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return right(self, batch)
+
+    monkeypatch.setattr(Fused, "forward", scarce)
+    assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6
+    monkeypatch.undo()
+    monkeypatch.setattr(type(model[0]), "tokenize", lambda self, texts: [[10**6] for _ in texts])
+    monkeypatch.setattr(type(model[0]), "vocab_size", None)
+    with pytest.raises(IndexError):  # A batch that no forward takes.
+        model.encode("lake")
+    monkeypatch.undo()
+    model.encode("lake")
+    assert is_fused(model)
 
 
 @pytest.mark.parametrize("family", ["bert", "albert"])
@@ -271,77 +330,88 @@ def test_compiled(family: str, tmp_path: Path) -> None:
     from torch._dynamo.utils import counters
 
     torch._dynamo.reset()
-    model = SentenceEncoder(build(family, tmp_path / family), device="cpu")
-    expected = model.encode(SHORT, on_truncate="ignore")
+    model = SentenceEncoder(build(family, tmp_path), device="cpu")
+    expected = model.encode(TEXTS, on_truncate="ignore")
     counters.clear()
     model.compile(backend="eager")
-    vectors = model.encode(SHORT, on_truncate="ignore")
+    vectors = model.encode(TEXTS, on_truncate="ignore")
     assert counters["stats"]["unique_graphs"] >= 1
     assert np.abs(vectors - expected).max() <= 1e-6
 
 
-@pytest.mark.parametrize("activation", [None, GELU, GELU_TANH, RELU])
+# --------------------------------------------------------------------------------------------------------- its parts
+
+
+@pytest.mark.parametrize("activation", [None, GELU, GELU_TANH, RELU, ACTIVATIONS["silu"]])
 def test_linear_layers_agree(activation: Activation | None) -> None:
     torch.manual_seed(0)
     layers = [nn.Linear(24, 40), nn.Linear(24, 8, bias=False)]
     x = torch.randn(7, 24)
-    expected = torch.cat([layer(x) for layer in layers], dim=1)
-    expected = activation.apply(expected) if activation else expected
-    for packed in (False, True):
-        with torch.no_grad():
-            assert (Linear(layers, torch.float32, packed)(x, activation) - expected).abs().max() <= 1e-6
-            with_residual = Linear(layers, torch.float32, packed)(x, residual=torch.ones(7, 48))
-            assert (with_residual - torch.cat([layer(x) for layer in layers], 1) - 1).abs().max() <= 1e-6
+    with torch.no_grad():
+        plain = torch.cat([layer(x) for layer in layers], dim=1)
+        expected = activation.apply(plain) if activation else plain
+        for reordered in (False, True):
+            assert (linear(layers, torch.float32, reordered, activation)(x) - expected).abs().max() <= 1e-6
+            added = linear(layers, torch.float32, reordered, adds=True)(x, torch.ones(7, 48))
+            assert (added - plain - 1).abs().max() <= 1e-6
 
 
 def test_a_slow_first_run_does_not_choose(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does a process that takes the CPU for a moment."""
     clock = {False: cycle([0.3, 0.01, 0.04]), True: cycle([0.9, 0.05, 0.007])}
-    monkeypatch.setattr("sbert.backends.linear._seconds", lambda linear, x: next(clock[linear.packed]))
-    monkeypatch.setattr(
-        "sbert.backends.linear.Linear.__init__", lambda self, layers, dtype, packed: setattr(self, "packed", packed)
-    )
-    packing.cache_clear()
-    assert packing(torch.float32, 1)[0]
-    packing.cache_clear()
+    monkeypatch.setattr("sbert.backends.linear._seconds", lambda function, x: next(clock[function]))
+    monkeypatch.setattr("sbert.backends.linear.linear", lambda layers, dtype, reordered, activation: reordered)
+    reordering.cache_clear()
+    assert reordering(torch.float32, 1)[0]
+    reordering.cache_clear()
 
 
-def test_packing_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plain_layout_where_the_other_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Operations of torch that are not public may be gone tomorrow."""
 
     def gone() -> Any:
         raise AttributeError("no such operation")
 
-    packing.cache_clear()
+    reordering.cache_clear()
     monkeypatch.setattr("sbert.backends.linear._ops", gone)
-    assert packing(torch.float32, 1) == (False, "oneDNN's reordered weights do not work here (no such operation)")
-    packing.cache_clear()
+    for threads in (1, None):
+        reason = "oneDNN's reordered weights do not work here (no such operation)"
+        assert reordering(torch.float32, threads) == (False, reason)
+    reordering.cache_clear()
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 11, 31, 32, 33, 40])
-def test_one_row_is_computed_as_among_others(tokens: int, bert: SentenceEncoder) -> None:
+def test_one_row_is_computed_as_among_others(tokens: int) -> None:
     """In fewer operations."""
-    network: Any = bert[0].network
     row, other = [3 + i % 7 for i in range(tokens)], [5, 6, 7]
     with torch.no_grad():
-        for reordered in (False, True):
-            fused = Fused(network, torch.float32, reordered=reordered)
+        for timed in (False, True):
+            fused = Fused(of_bert(), torch.float32, timed=timed)
             alone = fused.forward(TokenBatch.from_rows([row]))
             among = fused.forward(TokenBatch.from_rows([row, other, [4]]))[:tokens]
             assert (alone - among).abs().max() <= 1e-6
             assert alone.shape == among.shape
 
 
-def test_attention_of_one_row_is_that_of_all() -> None:
-    mixed = torch.randn(9, 3 * 8, generator=torch.Generator().manual_seed(0))
-    query, key, value = mixed.view(9, 3, 2, 4).unbind(1)
-    expected = attend(query, key, value, TokenBatch.from_rows([[1] * 9])).flatten(1)
-    assert (one_row(mixed, 2) - expected).abs().max() <= 1e-6
+def test_a_position_bias_is_part_of_the_attention_kernel() -> None:
+    """It is as the formula, without the slow kernel that torch on a CPU has for a bias of three dimensions."""
+    torch.manual_seed(0)
+    rows, bias = TokenBatch.from_rows([[3, 4], [5, 6, 7], [8, 9, 2]]), torch.randn(2, 4, 4)
+    query, key, value = torch.randn(3, len(rows.ids), 2, 4)
+    with torch.inference_mode(), torch.profiler.profile() as profile:
+        mixed = attend(query, key, value, rows, bias=bias)
+    for start, end in ((0, 2), (2, 5), (5, 8)):
+        q, k, v = (x[start:end].transpose(0, 1) for x in (query, key, value))  # (heads, length, dim)
+        weights = (q @ k.mT / 2 + bias[:, : end - start, : end - start]).softmax(-1)
+        assert (mixed[start:end] - (weights @ v).transpose(0, 1)).abs().max() <= 1e-5
+    names = {event.name for event in profile.events() or ()}
+    assert "aten::_scaled_dot_product_flash_attention_for_cpu" in names
+    assert "aten::_scaled_dot_product_attention_math" not in names
 
 
 @pytest.mark.parametrize("heads", [1, 2])
 def test_a_token_alone_sees_itself(heads: int) -> None:
     query, key, value = torch.randn(3, 4, 2, 8, generator=torch.Generator().manual_seed(0)).unbind()
     key, value = key[:, :heads], value[:, :heads]
-    found = attend(query, key, value, TokenBatch.from_rows([[1], [2], [3, 4]]))
-    assert torch.equal(found[:2], value[:2].expand(-1, 2, -1))
+    mixed = attend(query, key, value, TokenBatch.from_rows([[1], [2], [3, 4]]))
+    assert torch.equal(mixed[:2], value[:2].expand(-1, 2, -1))

@@ -8,58 +8,25 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import transformers
-from tokenizers import Tokenizer
 from torch import Tensor
 
 from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
-from sbert.backends import packed, select
+from sbert.backends import packed, state
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Padded
 from sbert.pipeline.eval_mode import evaluating
 from tests import small
-from tests.backends.test_families import FAMILIES, QWEN, ROBERTA, SHAPE
+from tests.backends.test_families import FAMILIES, MORE
+from tests.backends.test_families import build_network as hugging_face
 
-NOMIC = {**SHAPE, "max_position_embeddings": 64}
-GEMMA = {
-    **QWEN,
-    "sliding_window": 8,
-    "query_pre_attn_scalar": 4,
-    "layer_types": ["sliding_attention", "full_attention"],
-}
-BOTH_WAYS = {**GEMMA, "use_bidirectional_attention": True}  # EmbeddingGemma
-MOBILE = {**SHAPE, "embedding_size": 16, "intra_bottleneck_size": 16}
-ESM = {**SHAPE, "pad_token_id": 1, "mask_token_id": 4, "position_embedding_type": "rotary"}
-Family = tuple[str, str, dict[str, Any], Callable[[], Tokenizer]]
-MORE: dict[str, Family] = {
-    "camembert": ("CamembertConfig", "CamembertModel", ROBERTA, small.unigram),
-    "ernie": ("ErnieConfig", "ErnieModel", SHAPE, small.wordpiece),
-    "nomic": ("NomicBertConfig", "NomicBertModel", NOMIC, small.wordpiece),
-    "mistral": ("MistralConfig", "MistralModel", {**QWEN, "sliding_window": 8}, small.byte_bpe),
-    "qwen3-both-ways": ("Qwen3Config", "Qwen3Model", {**QWEN, "is_causal": False}, small.byte_bpe),
-    "gemma3": ("Gemma3TextConfig", "Gemma3TextModel", GEMMA, small.byte_bpe),
-    "gemma3-both-ways": ("Gemma3TextConfig", "Gemma3TextModel", BOTH_WAYS, small.byte_bpe),
-}
 PACKED = ["bert", "roberta", "xlm-roberta", "distilbert", "albert", "electra", "modernbert", "qwen3", *MORE]
-PADDED = ["mpnet", "deberta-v3", "t5-encoder", "t5-whole"]
 # Out of order, with an empty row; longer than local windows.
 ROWS = [[3, 9, 4, 7], [5, 7, 6, 8, 20, 11], [2], [], list(range(3, 40)), [8, 9, 4]]
-# With RoBERTa's padding token (1) among the others, as a text may hold it.
-ODD = [[5, 1, 1, 6, 8, 20, 11], [], [1, 1, 5], [3, 4, 1]]
-
-
-def hugging_face(family: str, dtype: torch.dtype = torch.float32) -> Any:
-    """The same weights at each call, and the attention that transformers chooses."""
-    config, model, settings, tokenizer = {**FAMILIES, **MORE}[family]
-    made = getattr(transformers, config)(vocab_size=tokenizer().get_vocab_size(), **settings)
-    whole = small.randomized(getattr(transformers, model)(made)).to(dtype)
-    return whole.get_encoder() if family == "t5-whole" else whole
 
 
 def transformer(family: str, dtype: torch.dtype = torch.float32, **settings: Any) -> Transformer:
@@ -79,32 +46,6 @@ def apart(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).detach().abs().max() / expected.detach().abs().max())
 
 
-def test_every_family_is_in_one_list() -> None:
-    assert {*PACKED, *PADDED} == {*FAMILIES, *MORE}
-
-
-@pytest.mark.parametrize("family", [*PACKED, *PADDED])
-def test_the_vectors_of_the_hugging_face_module(family: str) -> None:
-    module, model = transformer(family), hugging_face(family)
-    with torch.no_grad():
-        found = module(TokenBatch.from_rows(ROWS)).values
-        assert apart(found, plain(model, ROWS)) <= 1e-5
-        assert apart(Padded(module.network).forward(TokenBatch.from_rows(ROWS)), found) <= 1e-5
-        each = torch.cat([model(torch.tensor([row])).last_hidden_state[0] for row in ROWS if row])
-    assert apart(found, each) <= 1e-5
-    assert (module.padding_reason is None) == (family in PACKED)
-    if family in PADDED:
-        assert "has its own attention" in str(module.padding_reason)
-
-
-@pytest.mark.parametrize("family", ["bert", "roberta", "camembert", "modernbert", "qwen3"])
-def test_a_padding_token_in_a_text(family: str) -> None:
-    module, model = transformer(family), hugging_face(family)
-    with torch.no_grad():
-        expected = torch.cat([model(torch.tensor([row])).last_hidden_state[0] for row in ODD if row])
-        assert apart(module(TokenBatch.from_rows(ODD)).values, expected) <= 1e-5
-
-
 def test_positions_behind_the_padding_token() -> None:
     """As transformers counts them, and with another table for an offset batch of rows."""
     from transformers.models.roberta.modeling_roberta import RobertaEmbeddings
@@ -116,22 +57,6 @@ def test_positions_behind_the_padding_token() -> None:
     theirs = RobertaEmbeddings.create_position_ids_from_input_ids
     expected = [theirs(torch.tensor([row]), 1)[0] for row in rows if row]
     assert torch.equal(packed.positions(batch, 1), torch.cat(expected))
-
-
-@pytest.mark.parametrize("family", [*PACKED, *PADDED])
-def test_gradients(family: str) -> None:
-    """In double precision, of every weight."""
-    module, model = transformer(family, torch.float64), hugging_face(family, torch.float64)
-    module(TokenBatch.from_rows(ROWS)).values.square().sum().backward()
-    plain(model, ROWS).square().sum().backward()
-    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    found = {name: p.grad for name, p in module.auto_model.named_parameters() if p.grad is not None}
-    assert found.keys() == gradients.keys()
-    assert len(found) > 10
-    # The norms of these compute in float32, whatever the dtype.
-    least = 1e-6 if family.startswith(("gemma3", "t5")) else 1e-10
-    for name, gradient in gradients.items():
-        assert (found[name] - gradient).abs().max() <= least * max(1.0, float(gradient.abs().max())), name
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -283,13 +208,13 @@ def test_copies_and_threads(family: str, monkeypatch: pytest.MonkeyPatch) -> Non
     """The first batches of several threads at once: one of them compares, the others wait."""
     module, batch = transformer(family), TokenBatch.from_rows(ROWS)
     expected = plain(hugging_face(family), ROWS).detach()
-    compare, compared, results = select.parity, [], []
+    compare, compared, results = state.parity, [], []
 
     def counted(*arguments: Any) -> Any:
         compared.append(arguments)
         return compare(*arguments)
 
-    monkeypatch.setattr(select, "parity", counted)
+    monkeypatch.setattr(state, "parity", counted)
     ready = threading.Barrier(4)
 
     def work() -> None:

@@ -16,11 +16,11 @@ from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
 from sbert.backends import packed
 from sbert.backends.packed import Packed
 from sbert.backends.padded import bucket
-from sbert.backends.parity import gap, probe_of
-from sbert.backends.select import refusal
+from sbert.backends.parity import max_relative_error, probe_of
+from sbert.backends.state import refusal
 from tests import small
-from tests.backends.test_families import QWEN, SHAPE, build
-from tests.backends.test_packed import ESM, MOBILE, ROWS, apart, hugging_face, plain, transformer
+from tests.backends.test_families import ESM, MOBILE, QWEN, SHAPE, build
+from tests.backends.test_packed import ROWS, apart, hugging_face, plain, transformer
 
 CPU = torch.device("cpu")
 WINDOW = {**QWEN, "sliding_window": 32, "use_sliding_window": True, "max_window_layers": 2, "moe_intermediate_size": 16}
@@ -62,9 +62,9 @@ def test_the_gap_is_that_of_the_worst_row() -> None:
     expected = torch.randn(9, 4, dtype=torch.float64)
     found = expected + 0.1 * torch.randn(9, 4, dtype=torch.float64)
     rows = [(found[a:b] - expected[a:b]).norm() / expected[a:b].norm() for a, b in ((0, 3), (3, 4), (4, 9))]
-    assert gap(found, expected, batch) == pytest.approx(float(max(rows)), rel=1e-12)
-    assert gap(expected, expected, batch) == 0
-    assert not gap(found.where(found < 0, torch.nan), expected, batch) <= 1e9
+    assert max_relative_error(found, expected, batch) == pytest.approx(float(max(rows)), rel=1e-12)
+    assert max_relative_error(expected, expected, batch) == 0
+    assert not max_relative_error(found.where(found < 0, torch.nan), expected, batch) <= 1e9
 
 
 def test_neighbouring_tokens() -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from sbert import SentenceEncoder, TokenBatch
-from sbert.backends import inference, threads
+from sbert.backends import state, threads
 
 SMALL = TokenBatch.from_rows([[1, 2, 3]])
 
@@ -72,7 +72,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
 )
 def test_as_many_as_find_a_core(everywhere: int, here: int, wanted: int, expected: int, machine: Machine) -> None:
     machine.runs(everywhere, here)
-    assert threads.fitting(wanted) == expected
+    assert threads.available_threads(wanted) == expected
 
 
 @pytest.mark.parametrize(
@@ -89,25 +89,25 @@ def test_as_many_as_find_a_core(everywhere: int, here: int, wanted: int, expecte
 def test_a_container_has_fewer_cores(lines: tuple[str, ...], affinity: int, expected: int, machine: Machine) -> None:
     machine.quota(*lines)
     machine.affinity(affinity)
-    assert threads.fitting(8) == expected
+    assert threads.available_threads(8) == expected
 
 
 def test_the_load_is_read_now_and_then(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("sbert.backends.threads.time.monotonic", lambda: now)
     read = threads._read
-    assert threads.fitting(8) == 8
+    assert threads.available_threads(8) == 8
     (machine.folder / "loadavg").write_text("0 0 0 20/300 1\n")
-    assert threads.fitting(8) == 8
+    assert threads.available_threads(8) == 8
     now += 0.06
-    assert threads.fitting(8) == 1
+    assert threads.available_threads(8) == 1
     assert len(read) == 1
     (machine.folder / "loadavg").write_text("nothing\n")
     now += 0.06
-    assert threads.fitting(8) == 8
+    assert threads.available_threads(8) == 8
 
 
-@pytest.mark.skipif(threads._change() is None, reason="the threads of one thread cannot be set here")
+@pytest.mark.skipif(threads.own_number_of_threads() is None, reason="the threads of one thread cannot be set here")
 @pytest.mark.parametrize("tokens", [3, 600])
 def test_only_the_calling_thread_has_fewer(tokens: int, machine: Machine) -> None:
     machine.runs(20)
@@ -124,7 +124,7 @@ def test_only_the_calling_thread_has_fewer(tokens: int, machine: Machine) -> Non
     torch.set_num_threads(3)
     try:
         with pytest.raises(KeyError):
-            threads.with_fitting_threads(work, batch)
+            threads.with_available_threads(work, batch)
         assert (here, there, torch.get_num_threads()) == ([1 if tokens == 3 else 3], [3], 3)
     finally:
         torch.set_num_threads(before)
@@ -132,11 +132,11 @@ def test_only_the_calling_thread_has_fewer(tokens: int, machine: Machine) -> Non
 
 def test_where_it_cannot_be_known_all_threads_work(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.runs(20)
-    monkeypatch.setattr(threads, "_change", lambda: None)
+    monkeypatch.setattr(threads, "own_number_of_threads", lambda: None)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        assert threads.with_fitting_threads(lambda batch: torch.get_num_threads() + 0 * len(batch.ids), SMALL) == 2
+        assert threads.with_available_threads(lambda batch: torch.get_num_threads() + 0 * len(batch.ids), SMALL) == 2
     finally:
         torch.set_num_threads(before)
 
@@ -148,9 +148,9 @@ def test_vectors_are_the_same(machine: Machine) -> None:
     torch.set_num_threads(2)
     try:
         expected = model.encode("the quiet lake")
-        kept = inference._kept[network]
+        kept = state.state_of(network, state.ModelState).cached[True]
         machine.runs(20)
         assert abs(model.encode("the quiet lake") - expected).max() <= 1e-6
-        assert inference._kept[network] is kept
+        assert state.state_of(network, state.ModelState).cached[True] is kept
     finally:
         torch.set_num_threads(before)

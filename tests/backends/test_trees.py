@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from sbert.backends.hooks import _trees, tree, walk, watched
+from sbert.backends.network import ModuleTree, _states, has_hooks, tree, walk
 
 
 class Block(nn.Module):
@@ -38,7 +38,7 @@ def found(model: nn.Module) -> tuple[Any, ...]:
 
 
 def remembered(model: nn.Module) -> tuple[Any, ...]:
-    return set(walk(model)), {id(tensor) for tensor in tree(model).tensors(buffers=True)}, watched(model)
+    return set(walk(model)), {id(tensor) for tensor in tree(model).tensors(buffers=True)}, has_hooks(model)
 
 
 def hook(*_: object) -> None:
@@ -76,21 +76,21 @@ def test_a_change_is_seen(change: Callable[[Any], object], model: nn.Sequential)
     handle = change(model)
     assert remembered(model) == found(model)
     if hasattr(handle, "remove"):
-        assert watched(model)
+        assert has_hooks(model)
         handle.remove()
         assert remembered(model) == found(model)
 
 
 def test_hooks_of_all_modules_are_seen(model: nn.Sequential) -> None:
-    assert not watched(model)
+    assert not has_hooks(model)
     handle = nn.modules.module.register_module_forward_hook(hook)
     try:
-        assert watched(model)
+        assert has_hooks(model)
     finally:
         handle.remove()
-    assert not watched(model)
+    assert not has_hooks(model)
     model[0]._forward_hooks = OrderedDict({1: hook})
-    assert watched(model, own=True) is False
+    assert has_hooks(model, own=True) is False
 
 
 def test_a_copy_is_its_own_model(model: nn.Sequential) -> None:
@@ -107,8 +107,8 @@ def test_a_model_is_freed(hooked: bool) -> None:
     tree(model)
     if hooked:
         model.register_forward_hook(partial(hook, model))
-        assert watched(model)
-    gone, known = weakref.ref(model), model in _trees
+        assert has_hooks(model)
+    gone, known = weakref.ref(model), ModuleTree in _states[model]
     del model
     gc.collect()
     assert gone() is None

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.benchmarks.simulated_gpu import models, texts
+from tests.benchmarks.texts import models, texts
 
 CORE = 0.04  # Dollars per hour, as of GPUs: assumptions, not offers.
 RATES = [

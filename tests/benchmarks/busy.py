@@ -49,7 +49,7 @@ def measure(threads: str, dtype: str, seconds: float) -> list[float]:
     with ExitStack() as stack:
         if threads != CHOSEN:
             torch.set_num_threads(int(threads))
-            stack.enter_context(mock.patch("sbert.backends.threads.fitting", lambda wanted: wanted))
+            stack.enter_context(mock.patch("sbert.backends.threads.available_threads", lambda wanted: wanted))
         model = SentenceEncoder(str(get_model_path()), device="cpu", dtype=dtype)
         found: list[float] = []
         for sentence in SENTENCES * 4:

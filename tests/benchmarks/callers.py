@@ -29,7 +29,7 @@ import numpy as np
 from sbert import SentenceEncoder
 from sbert.pipeline.batcher import Batcher
 from sbert.storage import hub
-from tests.benchmarks.simulated_gpu import WORDS
+from tests.benchmarks.texts import WORDS
 
 SENTENCES, CALLS = 5000, 4_000_000
 GROWTH, AFTER, RATIO = 20, 20, 2.5  # Megabytes, seconds, times one lock.

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.benchmarks.simulated_gpu import texts as captions
+from tests.benchmarks.texts import texts as captions
 
 WORKERS = 2
 

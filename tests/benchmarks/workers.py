@@ -30,7 +30,7 @@ import torch
 from sbert import SentenceEncoder
 from sbert.pipeline.pool.processes import Processes
 from sbert.storage import hub
-from tests.benchmarks.simulated_gpu import texts as generated
+from tests.benchmarks.texts import texts as generated
 
 RATIO, TOLERANCE, MEGABYTE = 1.8, 1e-6, 1 << 20
 

@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sbert import Normalize, Pooling, SentenceEncoder, Transformer
-from sbert.backends import inference
+from sbert.backends import network
 from sbert.batch import TokenBatch
 from sbert.pipeline.encode import Encoding
 from sbert.pipeline.progress import Report
@@ -78,13 +78,13 @@ def test_200_random_places(deterministic: bool, folder: Path) -> None:
     model[0].train()  # Materializes the module; its mode has to be restored.
     expected = model.encode(TEXTS)
     encode = lambda: model.encode(TEXTS, batch_tokens=60, deterministic=deterministic)  # noqa: E731
-    inference._kept.clear()
+    network._states.clear()
     with Refusing() as counting:
         encode()
     generator, survived = random.Random(0), 0
     for place in range(100):
         if place % 2:
-            inference._kept.clear()  # So that copies of the weights are made.
+            network._states.clear()  # So that copies of the weights are made.
         error = generator.choice([torch.OutOfMemoryError, RuntimeError, MemoryError])
         failing, message = generator.randint(1, counting.count), generator.choice(MESSAGES)
         refusing = lambda: Refusing(failing, error, message)  # noqa: E731, B023
@@ -110,7 +110,7 @@ def test_random_places_on_a_gpu(folder: Path) -> None:
 
         for place in range(100):
             if place % 20 == 0:
-                inference._kept.clear()
+                network._states.clear()
             survived += check_refused(model, expected, refusing)
         assert survived > 70, survived
 

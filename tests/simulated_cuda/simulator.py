@@ -1,7 +1,7 @@
 """A simulated CUDA device: its tensors say ``cuda:0``, compute on the CPU, and obey the rules of a GPU.
 
 ``device.cpp`` holds the device: memory, operations, counters and rules. This file compiles it, and gives
-``torch.cuda`` streams, events and graphs that belong to it (or ``torch.xpu``, ``torch.mps`` what they have)::
+``torch.cuda`` streams and events that belong to it (or ``torch.xpu``, ``torch.mps`` what they have)::
 
     with simulated(capability=(8, 0)) as gpu:
         model = SentenceEncoder(device="cuda")
@@ -20,7 +20,6 @@ import subprocess
 import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -31,9 +30,6 @@ from typing import Any
 import pytest
 import torch
 from torch.utils import cpp_extension
-
-from sbert.backends import cuda_graphs, self_check
-from sbert.storage import user_cache
 
 SOURCE = Path(__file__).parent / "device.cpp"
 _lock = threading.Lock()
@@ -64,15 +60,20 @@ def compiled(kind: str = "cuda") -> Path:
     return library
 
 
+_libraries: dict[str, ctypes.CDLL] = {}  # By kind.
+
+
 def _loaded(kind: str) -> ctypes.CDLL:
+    if kind in _libraries:
+        return _libraries[kind]
     library = compiled(kind)
     torch.ops.load_library(str(library))
     made = ctypes.CDLL(str(library))
-    for name in ("new_event", "new_graph"):
-        getattr(made, f"simulated_{name}").restype = ctypes.c_void_p
-    for name in ("stream", "new_stream", "end", "used", "most_used", "allocations"):
+    made.simulated_new_event.restype = ctypes.c_void_p
+    for name in ("stream", "new_stream", "used", "most_used", "allocations"):
         getattr(made, f"simulated_{name}").restype = ctypes.c_long
     made.simulated_report.restype = ctypes.c_char_p
+    _libraries[kind] = made
     return made
 
 
@@ -106,13 +107,10 @@ class Simulator:
         """Refuse memory beyond a limit in bytes, or the allocation of this number from now on."""
         self._library.simulated_memory(ctypes.c_long(limit), ctypes.c_long(failing))
 
-    def idle(self) -> None:
-        """Products are 0 from now on, which saves their time: for counts."""
-        self._library.simulated_idle(ctypes.c_long(1))
-
     def without_flash(self) -> None:
         """As torch is built for Windows."""
-        self._library.simulated_flash(ctypes.c_long(0))
+        for library in _libraries.values():  # The last one that was loaded computes for all.
+            library.simulated_flash(ctypes.c_long(0))
 
 
 def nothing() -> Callable[..., None]:
@@ -180,72 +178,6 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
         def __del__(self) -> None:
             library.simulated_free_event(self.handle)
 
-    # The graph that captures, and the pools that torch's allocator believes to be in use by captures.
-    underway: set[Any] = set()
-    active: list[CUDAGraph] = []
-
-    def stop_if_capturing() -> None:
-        for graph in active:
-            graph.broken = True
-            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
-
-    def empty_cache() -> None:
-        if underway:
-            raise RuntimeError("captures_underway.empty() INTERNAL ASSERT FAILED")
-
-    class CUDAGraph:
-        broken = False
-
-        def __init__(self, keep_graph: bool = False) -> None:
-            self.handle = ctypes.c_void_p(library.simulated_new_graph())
-            self.kernels = 0
-
-        def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
-            stream = current_stream()
-            if stream.stream_id == 0:
-                raise RuntimeError("CUDA graphs must be captured on a non-default stream.")
-            if not library.simulated_begin(self.handle, stream.device.index, long(stream.stream_id)):
-                raise RuntimeError("CUDA error: operation not permitted when stream is capturing: a second capture")
-            active.append(self)
-            self.on = stream
-            self.of = pool or (0, self.handle.value)
-            underway.add(self.of)
-
-        def capture_end(self) -> None:
-            self.kernels = library.simulated_end()
-            active.clear()
-            if self.broken:
-                raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
-            underway.discard(self.of)
-            if not self.kernels:
-                warnings.warn("The CUDA Graph is empty.", stacklevel=2)
-
-        def replay(self) -> None:
-            library.simulated_replay(self.handle, library.simulated_device())
-
-        def pool(self) -> tuple[int, int]:
-            return (0, 0)
-
-        def reset(self) -> None:
-            pass
-
-        def __del__(self) -> None:
-            library.simulated_free_graph(self.handle)
-
-    class graph:
-        def __init__(self, cuda_graph: CUDAGraph, pool: Any = None, stream: Any = None, **options: Any) -> None:
-            self.graph, self.on, self.pool = cuda_graph, use(stream or Stream()), pool
-
-        def __enter__(self) -> None:
-            synchronize()
-            empty_cache()
-            self.on.__enter__()
-            self.graph.capture_begin(self.pool)
-
-        def __exit__(self, *error: Any) -> None:
-            self.graph.capture_end()
-            self.on.__exit__(*error)  # Not if that has failed; so it is in torch.
-
     class use:
         def __init__(self, stream: Stream | None) -> None:
             self.stream = stream
@@ -276,7 +208,6 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
         return before
 
     def synchronize(device: Any = None) -> None:
-        stop_if_capturing()
         library.simulated_synchronize(_index(device), long(-1))
 
     generator = torch.Generator()
@@ -285,24 +216,23 @@ def _patches(library: ctypes.CDLL, capability: tuple[int, int], devices: int, ki
         has_fp64=True,
     )  # fmt: skip
     return {
-        "Stream": Stream, "Event": Event, "CUDAGraph": CUDAGraph, "graph": graph, "stream": use,
+        "Stream": Stream, "Event": Event, "stream": use,
         "current_stream": current_stream,
         "default_stream": lambda device=None: Stream(torch.device(kind, _index(device)), stream_id=0),
         "set_stream": lambda stream: use(stream).__enter__(), "set_device": set_device, "synchronize": synchronize,
         "current_device": lambda: library.simulated_device(), "_exchange_device": exchange,
         "_maybe_exchange_device": lambda index: exchange(index),
         "device_count": lambda: devices, "is_available": lambda: True, "is_initialized": lambda: True,
-        "_is_compiled": lambda: True, "_lazy_init": nothing(), "init": nothing(), "empty_cache": empty_cache,
+        "_is_compiled": lambda: True, "_lazy_init": nothing(), "init": nothing(), "empty_cache": nothing(),
         "default_generators": tuple(torch.Generator() for _ in range(devices)),
         "manual_seed": nothing(), "manual_seed_all": nothing(), "_get_default_mps_generator": lambda: generator,
         "get_device_properties": lambda device=None: properties, "get_device_name": lambda device=None: "Simulated",
         "get_device_capability": lambda device=None: capability,
         "is_bf16_supported": lambda including_emulation=True: capability[0] >= 8 or including_emulation,
-        "is_current_stream_capturing": lambda: bool(active) and current_stream() == active[0].on,
+        "is_current_stream_capturing": lambda: False,
         "memory_allocated": lambda device=None: library.simulated_used(),
         "max_memory_allocated": lambda device=None: library.simulated_most_used(),
-        "reset_peak_memory_stats": nothing(), "graph_pool_handle": lambda: (0, library.simulated_new_stream()),
-        "mem_get_info": lambda device=None: (80 << 30, 80 << 30), "end_pool": lambda index, pool: underway.remove(pool),
+        "reset_peak_memory_stats": nothing(), "mem_get_info": lambda device=None: (80 << 30, 80 << 30),
     }  # fmt: skip
 
 
@@ -319,7 +249,6 @@ def simulated(capability: tuple[int, int] = (9, 0), devices: int = 2, kind: str 
         library.simulated_start()
         missing = object()
         patches = _patches(library, capability, devices, kind)
-        end_pool = patches.pop("end_pool")
         before = {name: getattr(module, name, missing) for name in patches}
         if kind != "cuda":  # What it does not have, it must not be asked for.
             before = {name: value for name, value in before.items() if value is not missing}
@@ -327,18 +256,14 @@ def simulated(capability: tuple[int, int] = (9, 0), devices: int = 2, kind: str 
             setattr(module, name, patches[name])
         # torch's custom operations look for this.
         setattr(torch._C, f"_{kind}_getCurrentRawStream", lambda device: library.simulated_stream(device))
-        torch._C._cuda_endAllocateToPool = end_pool
         simulator = Simulator(library)
-        checked = self_check.LONGEST, self_check.seconds, user_cache.folder
-        # The times of this device would choose at random, and nothing is to be left in the user's cache.
-        cuda_graphs.capture_stream.cache_clear()
-        self_check.LONGEST, self_check.seconds, user_cache.folder = 64, lambda *_: 1.0, lambda: Path(os.devnull)
         try:
             yield simulator
             module.synchronize()
             assert not simulator.problems(), simulator.problems()
         finally:
-            self_check.LONGEST, self_check.seconds, user_cache.folder = checked
             for name, value in before.items():
                 delattr(module, name) if value is missing else setattr(module, name, value)
+            for each in _libraries.values():
+                each.simulated_flash(ctypes.c_long(1))
             library.simulated_stop()

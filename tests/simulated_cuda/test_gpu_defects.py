@@ -6,22 +6,15 @@ Every case fails on that version (commit fe26152), if it is copied there with th
 from __future__ import annotations
 
 import threading
-import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch import Tensor
-from torch.nn.attention import varlen
 from transformers import BertConfig, BertModel, Qwen3Config, Qwen3Model
 
-from sbert import Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
-from sbert.losses import MultipleNegativesRankingLoss
-from sbert.search import semantic_search
+from sbert import Normalize, Pooling, SentenceEncoder, Transformer
 from tests import small
 from tests.simulated_cuda.simulator import simulated
 
@@ -59,30 +52,6 @@ def are_close(found: np.ndarray, expected: np.ndarray) -> bool:
     return bool((found * expected).sum(1).min() >= 0.9998)
 
 
-def test_01_the_kernel_of_torch_2_10_has_no_scale_and_no_window(
-    folder: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    right = varlen.varlen_attn
-
-    def of_2_10(
-        query: Tensor, key: Tensor, value: Tensor, cu_seq_q: Tensor, cu_seq_k: Tensor, max_q: int, max_k: int,
-        is_causal: bool = False, return_aux: Any = None,
-    ) -> Any:  # fmt: skip
-        assert not is_causal
-        return right(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k)
-
-    monkeypatch.setattr(varlen, "varlen_attn", of_2_10)
-    with simulated():
-        assert are_close(encoder(folder).encode(TEXTS), expected)
-
-
-@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")
-def test_02_a_device_that_is_not_the_current_one(folder: Path, expected: np.ndarray) -> None:
-    with simulated(devices=2) as gpu:
-        assert are_close(singly(encoder(folder, "cuda:1")), expected)
-        assert gpu.count("graph replays") > 0
-
-
 def test_03_heads_of_26(tmp_path: Path) -> None:
     config = BertConfig(
         vocab_size=small.wordpiece().get_vocab_size(), hidden_size=52, num_hidden_layers=2, num_attention_heads=2,
@@ -105,92 +74,6 @@ def test_04_a_kernel_that_torch_is_built_without(folder: Path, expected: np.ndar
         assert are_close(singly(model), expected)
     messages = {str(warning.message) for warning in said if warning.category is UserWarning}
     assert len(messages) <= 1, messages
-
-
-def work(functions: list[Callable[[], bool]]) -> list[Any]:
-    """What functions return or raise that run in threads."""
-    results: list[Any] = []
-
-    def run(function: Callable[[], bool]) -> None:
-        try:
-            results.append(function())
-        except Exception as error:
-            results.append(error)
-
-    threads = [threading.Thread(target=run, args=(function,)) for function in functions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
-
-
-def test_05_two_models_are_captured_in_two_threads(
-    folder: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with simulated():
-
-        class Slow(torch.cuda.graph):
-            def __enter__(self) -> None:
-                super().__enter__()
-                time.sleep(0.1)
-
-        monkeypatch.setattr(torch.cuda, "graph", Slow)
-        models = [encoder(folder), encoder(folder)]
-        assert work([lambda model=model: are_close(singly(model), expected) for model in models]) == [True, True]
-        monkeypatch.undo()
-
-
-def test_05_a_capture_that_fails(folder: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It reaches nobody, and is not repeated."""
-    with simulated(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        captures = []
-
-        def fails(*arguments: Any, **options: Any) -> None:
-            captures.append(1)
-            raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
-
-        monkeypatch.setattr(torch.cuda.CUDAGraph, "capture_begin", fails)
-        model = encoder(folder)
-        assert are_close(singly(model), expected)
-        count = len(captures)
-        singly(model)
-        assert len(captures) == count
-
-
-def test_05_streams_share_a_graph(folder: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The simulated device finds who writes the input of a graph while another stream may still replay it."""
-    with simulated():
-        model = encoder(folder)
-        singly(model)
-        pool, other = model[1].forward, torch.cuda.Stream()
-        other.wait_stream(torch.cuda.current_stream())
-
-        def meanwhile(tokens: Any) -> Any:
-            monkeypatch.undo()
-            with torch.cuda.stream(other):
-                assert are_close(model.encode(TEXTS[1]), expected[1:2])
-            return pool(tokens)
-
-        monkeypatch.setattr(model[1], "forward", meanwhile)
-        assert are_close(model.encode(TEXTS[0]), expected[:1])
-
-
-def test_06_weights_edited_through_data(folder: Path) -> None:
-    def edited(model: SentenceEncoder) -> None:
-        model[0].auto_model.encoder.layer[1].attention.self.value.weight.data.mul_(-2)
-
-    reference = encoder(folder, "cpu", "float32")
-    before = reference.encode(TEXTS)
-    edited(reference)
-    expected = reference.encode(TEXTS)
-    assert np.abs(before - expected).max() > 0.01
-    with simulated():
-        model = encoder(folder, dtype="float32")
-        np.testing.assert_allclose(model.encode(TEXTS), before, atol=1e-6)
-        edited(model)
-        np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)
 
 
 def test_07_a_gpu_without_bfloat16_computes_in_half_precision(folder: Path, expected: np.ndarray) -> None:
@@ -264,28 +147,3 @@ def test_10_the_model_runs_while_texts_are_tokenized(folder: Path, monkeypatch: 
     assert sum(calls) == 8000
     assert in_time
     assert all(in_time)
-
-
-def test_11_search_copies_the_hits_alone() -> None:
-    generator = torch.Generator().manual_seed(0)
-    vectors = torch.randn(20_000, 32, generator=generator)
-    expected = semantic_search(vectors[:64], vectors, 10)
-    with simulated() as gpu:
-        given = vectors.to("cuda")
-        gpu.forget()
-        hits = semantic_search(given[:64], given, 10)
-        scores = 64 * 20_000 * 4
-        assert gpu.count("bytes to the host") < scores / 100
-    np.testing.assert_array_equal(hits.indices, expected.indices)
-
-
-def test_12_training_with_dropout_has_the_kernel_for_all_rows(folder: Path) -> None:
-    rows = [(f"one {text}", f"two {text}") for text in TEXTS]
-    with simulated() as gpu:
-        model = encoder(folder, dtype="float32")
-        assert any(module.p > 0 for module in model.modules() if isinstance(module, torch.nn.Dropout))
-        config = TrainingConfig(batch_size=12, dtype="bfloat16")
-        gpu.forget()
-        Trainer(model, rows, MultipleNegativesRankingLoss(), config).fit(show_progress_bar=False)
-        assert gpu.count("kernel _flash_attention_forward") >= 2
-        assert gpu.count("kernel _flash_attention_backward") >= 2

@@ -12,13 +12,11 @@ import pytest
 import torch
 
 from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
-from sbert.backends.inference import choose
+from sbert.backends.state import Inference, cached_backend
 from sbert.chunking import encode_chunks
-from sbert.evaluation import SimilarityEvaluator
 from sbert.losses import CosineSimilarityLoss, MultipleNegativesRankingLoss, SoftmaxLoss
 from sbert.pipeline.encode import Encoding
 from sbert.pipeline.progress import Report
-from sbert.search import Index, community_detection, paraphrase_mining, semantic_search
 from tests import pairs, small
 from tests.simulated_cuda.simulator import simulated
 
@@ -105,28 +103,13 @@ def test_to_a_file(folder: Path, expected: np.ndarray, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("device", ["cuda:0", "cuda:1"])
-def test_single_texts_are_replayed(device: str, folder: Path, expected: np.ndarray) -> None:
-    """Also on a device that is not the current one: there a graph would be empty, and the output that of before."""
-    with simulated() as gpu:
-        model = encoder(folder, device, "auto")
-        for _ in range(3):
-            for text, vector in zip(TEXTS, expected, strict=True):
-                assert model.encode(text) @ vector > 0.9998
-        assert gpu.count("graph replays") > len(TEXTS)
-        gpu.forget()
-        model.encode(TEXTS[0])
-        assert gpu.count("graph replays") == 1
-
-
-def test_old_gpus_compute_in_float16_and_have_no_graphs(folder: Path, expected: np.ndarray) -> None:
-    with simulated((7, 5)) as gpu:
+def test_old_gpus_compute_in_float16(folder: Path, expected: np.ndarray) -> None:
+    with simulated((7, 5)):
         model = encoder(folder, "cuda", "auto")
         for _ in range(3):
             vector = model.encode(TEXTS[1])
             assert vector @ expected[1] > 0.9998
             assert np.abs(vector - expected[1]).max() > 1e-6
-        assert gpu.count("graph replays") == 0
 
 
 def overflowing(folder: Path, device: str, scale: float) -> SentenceEncoder:
@@ -148,10 +131,12 @@ def test_what_leaves_the_range_of_float16_is_computed_again(folder: Path) -> Non
         with pytest.warns(UserWarning, match="left the range of float16 and were computed again in float32"):
             vectors = model.encode(texts)
         np.testing.assert_allclose(vectors, reference, atol=1e-5)
-        copies = choose(model[0].network, torch.float16)
+        copies = cached_backend(model[0].network, Inference(torch.float16)).backend
         with pytest.warns(UserWarning, match="computed again in float32"):
             model.encode(texts)
-        assert choose(model[0].network, torch.float16) is copies  # It is kept for the next call.
+        assert (
+            cached_backend(model[0].network, Inference(torch.float16)).backend is copies
+        )  # It is kept for the next call.
         with pytest.warns(UserWarning, match="computed again in float32"):
             tokens = model.encode(texts[:3], output_value="token_embeddings")
         assert all(part.isfinite().all() for part in tokens)
@@ -275,42 +260,6 @@ def test_training_has_the_steps_of_the_cpu(name: str, chunk_tokens: int | None, 
             history = Trainer(model, rows, make(), config).fit(show_progress_bar=False)
             histories[device] = [row["loss"] for row in history if "loss" in row]
     np.testing.assert_allclose(histories["cuda"], histories["cpu"], rtol=1e-4, atol=1e-6)
-
-
-def test_training_with_checkpoints_and_dropout(folder: Path, tmp_path: Path) -> None:
-    with simulated():
-        model = encoder(folder, "cuda")
-        config = TrainingConfig(output=tmp_path / "run", batch_size=8, checkpoint_every=1)
-        Trainer(model, LOSSES["ranking"][1], MultipleNegativesRankingLoss(), config).fit(show_progress_bar=False)
-        assert model.device == torch.device("cuda:0")
-        assert np.isfinite(model.encode(TEXTS)).all()
-
-
-def test_evaluation(folder: Path) -> None:
-    evaluator = SimilarityEvaluator(TEXTS[:9], TEXTS[9:18], np.arange(9) / 8)
-    reference = evaluator(encoder(folder, "cpu"))
-    with simulated():
-        result = evaluator(encoder(folder, "cuda"))
-    assert result == pytest.approx(reference, abs=1e-6)
-
-
-@pytest.mark.parametrize("device", ["cuda:0", "cuda:1"])
-def test_search_takes_tensors_of_a_gpu(device: str) -> None:
-    vectors = np.random.default_rng(0).normal(size=(300, 16)).astype(np.float32)
-    with simulated():
-        tensor = torch.from_numpy(vectors).to(device)
-        for similarity in ("cosine", "dot", "euclidean", "manhattan"):
-            reference = semantic_search(vectors[:7], vectors, 5, similarity=similarity)
-            hits = semantic_search(tensor[:7], tensor, 5, similarity=similarity)
-            np.testing.assert_array_equal(hits.indices, reference.indices)
-            np.testing.assert_allclose(hits.scores, reference.scores, atol=1e-5)
-        mined, reference = (paraphrase_mining(given, top_k=20) for given in (tensor, vectors))
-        np.testing.assert_array_equal(mined.first, reference.first)
-        groups, reference = (community_detection(given, 0.5) for given in (tensor, vectors))
-        assert [list(group) for group in groups] == [list(group) for group in reference]
-        index = Index()
-        index.add(tensor, ids=list(range(300)))
-        assert index.search(tensor[:3], 1).ids[:, 0].tolist() == [0, 1, 2]
 
 
 def test_what_is_not_there_is_said(folder: Path) -> None:

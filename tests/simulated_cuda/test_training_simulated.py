@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sbert import SentenceEncoder, TokenBatch
-from sbert.backends import attention, varlen_training
+from sbert.backends import attention
 from sbert.backends.attention import attend
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
@@ -27,13 +26,6 @@ pytestmark = [
 ]
 LENGTHS = [3, 3, 1, 6, 9]
 TEXTS = [(f"{a} boat " * n, f"the {b} lake") for n, (a, b) in enumerate(itertools.product(("one", "two"), "abcd"), 1)]
-
-
-@pytest.fixture(autouse=True)
-def untried() -> Iterator[None]:
-    attention.training_failures.clear()
-    yield
-    attention.training_failures.clear()
 
 
 def batch(lengths: list[int] = LENGTHS) -> TokenBatch:
@@ -71,30 +63,6 @@ def test_gradient_of_all_rows(dtype: torch.dtype, dim: int, key_heads: int, opti
     assert len(result) == len(expected) == 4
     for ours, theirs in zip(result, expected, strict=True):
         assert (ours - theirs).norm() <= 0.01 * theirs.norm()
-
-
-WRONG: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {
-    "must have the same dtype": (2, lambda key: key.half()),
-    "last dimension must be contiguous": (3, lambda value: value.transpose(0, 2).contiguous().transpose(0, 2)),
-    "cu_seqlens must have dtype int32": (6, lambda offsets: offsets.long()),
-    "cu_seqlens must be contiguous": (7, lambda offsets: offsets.repeat_interleave(2)[::2]),
-    "wrong rng_state": (12, lambda state: state.view(torch.int64)),
-}
-
-
-@pytest.mark.parametrize("message", WRONG)
-def test_the_gradient_takes_what_its_kernel_takes(message: str) -> None:
-    place, change = WRONG[message]
-    with simulated():
-        query, key, value = (x.to("cuda", torch.bfloat16) for x in inputs(8))
-        offsets = batch().to(torch.device("cuda")).offsets_int32
-        rows = (offsets, offsets, 9, 9, 0.0, False)
-        out, sums, state, unused, _ = torch.ops.aten._flash_attention_forward(query, key, value, *rows, False)
-        given: list[Any] = [out, query, key, value, out, sums, *rows, state, unused]
-        torch.ops.aten._flash_attention_backward(*given)
-        given[place] = change(given[place])
-        with pytest.raises(RuntimeError, match=message):
-            torch.ops.aten._flash_attention_backward(*given)
 
 
 @pytest.mark.parametrize("dropout", [0.1, 0.5])
@@ -181,7 +149,7 @@ def test_without_the_kernel_training_goes_on(lost: str, monkeypatch: pytest.Monk
 
 
 def test_a_gradient_of_another_mask_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    call = varlen_training.training_call
+    call = attention.attend_by_kernel
 
     class Wrong(torch.autograd.Function):
         @staticmethod
@@ -193,13 +161,13 @@ def test_a_gradient_of_another_mask_is_noticed(monkeypatch: pytest.MonkeyPatch) 
         def backward(ctx: Any, *gradient: Tensor) -> Any:
             return (*ctx.saved_tensors[:2], gradient[0].flip(0), None)
 
-    def other(*tensors: Tensor | TokenBatch, dropout: float) -> Tensor:
+    def other(*tensors: Tensor | TokenBatch, dropout: float = 0.0) -> Tensor:
         out = call(*tensors, dropout=dropout)  # type: ignore[arg-type,misc]
         return Wrong.apply(*tensors[:3], out.detach())  # type: ignore[no-untyped-call,no-any-return]
 
-    monkeypatch.setattr(varlen_training, "training_call", other)
+    monkeypatch.setattr(attention, "attend_by_kernel", other)
     with simulated(), pytest.warns(UserWarning, match="gives other vectors"):
-        assert not attention.one_training_kernel(torch.bfloat16, torch.device("cuda:0"), 8)
+        assert not attention.has_kernel(torch.bfloat16, torch.device("cuda:0"), 8, training=True)
 
 
 def model(folder: Path, device: str, dropout: float) -> SentenceEncoder:
@@ -259,18 +227,3 @@ def test_chunks_computed_twice_drop_the_same(family: str, tmp_path: Path) -> Non
         counts = gpu.counts()
         assert counts["kernel _flash_attention_forward"] == counts["kernel _flash_attention_backward"] == 2
         assert (plain - step(trained.eval(), torch.bfloat16)).norm() > 0.01 * plain.norm()
-
-
-def test_kernels_of_a_step_with_dropout(tmp_path: Path) -> None:
-    folder = build("bert", tmp_path / "bert")
-    kernels, waits = {}, {}
-    for capability in ((7, 5), (9, 0)):
-        with simulated(capability) as gpu:
-            trained = model(folder, "cuda", 0.1)
-            step(trained, torch.bfloat16)
-            gpu.forget()
-            step(trained, torch.bfloat16)
-            kernels[capability], waits[capability] = gpu.count("kernels"), gpu.count("synchronizations")
-            print("\n", capability, {k: v for k, v in gpu.counts().items() if not k.startswith("kernel ")})
-    assert kernels[9, 0] < kernels[7, 5]
-    assert waits[9, 0] <= waits[7, 5]

@@ -196,14 +196,14 @@ FORKING = """
 import json, multiprocessing, os, signal, sys, threading, time
 import datasets, numpy as np, torch
 from sbert import SentenceEncoder
-from sbert.backends import huggingface, select
+from sbert.backends import huggingface, state
 from sbert.pipeline import eval_mode
 from sbert.search import index
 
 model = SentenceEncoder(sys.argv[1], device="cpu")
 texts = [f"a small boat number {i} of {i * i} on the quiet lake" for i in range(600)]
 expected = model.encode(texts)
-locks = [huggingface.lock, select.lock, index._BUILDING, eval_mode._lock]
+locks = [huggingface.lock, state._lock, index._BUILDING, eval_mode._lock]
 
 def same(found):
     return bool(np.abs(found - expected).max() <= 1e-6)

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from sbert.backends.weight_changes import state
+from sbert.backends.network import version
 from sbert.inputs.devices import check_device
 from sbert.pipeline.pool.workers import Order, Workers
 
@@ -56,7 +56,7 @@ class Processes:
         if not self.devices:
             raise ValueError("devices is empty; pass one device per process, or None for all")
         self.model: Any = model
-        self._state = state(model)
+        self._version = version(model)
         folder = tempfile.mkdtemp(prefix="sbert-")
         try:
             _write(model, Path(folder))
@@ -67,7 +67,7 @@ class Processes:
         weakref.finalize(self, self._workers.close, join=False)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in ("devices", "model", "_state", "_workers"):
+        if name not in ("devices", "model", "_version", "_workers"):
             raise AttributeError(f"a pool has no {name} of its own; set it on the model")
         super().__setattr__(name, value)
 
@@ -83,7 +83,7 @@ class Processes:
         """Raise a ``ValueError`` unless the workers have the weights of the model."""
         if self.model is not model:
             raise ValueError("the pool was made for another model; make one with pool() of this model")
-        if self._state != state(model):
+        if self._version != version(model):
             raise ValueError("the weights have changed since the pool was made; make a new one")
 
     def map(self, orders: Iterable[Order]) -> Iterator[Any]:

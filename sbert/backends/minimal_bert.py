@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.backends.activations import ACTIVATIONS
-from sbert.backends.bert.source import Origin
+from sbert.backends.layers import ACTIVATIONS
 
 _POOLER = {"pooler.dense.weight", "pooler.dense.bias"}
 # Keys of a config.json without effect, and keys without effect if they have these values.
@@ -96,16 +95,16 @@ class BertModel(nn.Module):
 
     Args:
         config: Configuration.
-        origin: Source of the model.
+        origin: Where it was loaded from, for its conversion.
 
     Shape:
         Input: ids and mask of (rows, tokens). Output: (rows, tokens, dim).
     """
 
-    def __init__(self, config: Config, origin: Origin) -> None:
+    def __init__(self, config: Config, origin: Any) -> None:
         super().__init__()
         self.config: Config = config
-        self.origin: Origin = origin
+        self.origin: Any = origin
         width, eps = config.hidden_size, config.layer_norm_eps
         self.embeddings: nn.ModuleDict = nn.ModuleDict(
             {

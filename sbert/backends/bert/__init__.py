@@ -1,1 +1,0 @@
-"""A minimal BERT and its tokenizer, which load without the transformers library."""

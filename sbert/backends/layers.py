@@ -1,0 +1,321 @@
+"""What the layers of a transformer are made of: a new architecture is one entry in ``ARCHITECTURES``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+# A function of a length: a bias of the attention scores, (heads, length, length), or the cosines and sines of rotary
+# positions, (2, length, head dim).
+OfLength = Callable[[int], Tensor]
+# Which half of the first product of a gated feed-forward network is activated.
+Gate = Literal["first", "second"]
+
+
+class Activation(NamedTuple):
+    """An elementwise function.
+
+    Args:
+        apply: The function.
+        backward: The gradient at its input, from the gradient at its output and the input; None if training by layers
+            does not know it.
+        pointwise: What oneDNN calls it: attribute and algorithm; None if it has no name there.
+    """
+
+    apply: Callable[[Tensor], Tensor]
+    backward: Callable[[Tensor, Tensor], Tensor] | None = None
+    pointwise: tuple[str, str] | None = None
+
+
+def _gelu(approximate: str) -> Activation:
+    def backward(gradient: Tensor, x: Tensor) -> Tensor:
+        result: Tensor = torch.ops.aten.gelu_backward(gradient, x, approximate=approximate)
+        return result
+
+    return Activation(partial(F.gelu, approximate=approximate), backward, ("gelu", approximate))
+
+
+GELU, GELU_TANH = _gelu("none"), _gelu("tanh")
+RELU = Activation(F.relu, lambda gradient, x: gradient * (x > 0), ("relu", ""))
+# By the names that configurations give them.
+ACTIVATIONS = {
+    "gelu": GELU,
+    "gelu_new": GELU_TANH,
+    "gelu_fast": GELU_TANH,
+    "gelu_pytorch_tanh": GELU_TANH,
+    "relu": RELU,
+    "silu": Activation(F.silu),
+}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Attention and a feed-forward network, each with a residual connection, and a norm after it or before.
+
+        after:   x = attention_norm(x + out(attention(qkv(x))))     x = norm(x + down(activation(up(x))))
+        before:  x = x + out(attention(qkv(attention_norm(x))))     x = x + down(activation(up(norm(x))))
+
+    A dropout that is None drops nothing; ``dropout`` applies to attention weights.
+
+    Args:
+        qkv: Queries, keys and values: three products of the same input, or one with their outputs side by side.
+        up: The first product of the feed-forward network, or two: the halves of a gated one.
+        attention_norm: None if there is none, as in the first layer of some models.
+        query_norm: RMS norm of each head's query.
+        key_norm: The same of keys.
+        window: Number of tokens to each side that a token sees, itself included; None for all.
+        rotary: Rotary positions of queries and keys; None without.
+    """
+
+    qkv: tuple[nn.Linear, ...]
+    out: nn.Linear
+    attention_norm: nn.Module | None
+    up: tuple[nn.Linear, ...]
+    down: nn.Linear
+    norm: nn.Module
+    query_norm: nn.Module | None = None
+    key_norm: nn.Module | None = None
+    dropout: nn.Dropout | None = None
+    out_dropout: nn.Dropout | None = None
+    down_dropout: nn.Dropout | None = None
+    window: int | None = None
+    rotary: OfLength | None = None
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A transformer as its parts, which do not refer to it.
+
+    Args:
+        tokens: Embeddings of the tokens.
+        layers: The layers, in order.
+        heads: Number of heads of queries.
+        key_heads: Number of heads of keys and values; fewer are shared by several queries' each.
+        activation: Activation of the feed-forward networks.
+        positions: Embeddings of absolute positions. With a padding index, positions are counted from it.
+        token_types: Embeddings of the two texts of a pair; single texts use the first.
+        norm: Norm of the sum of the embeddings.
+        dropout: Dropout of the embeddings.
+        widen: Projection from embeddings of a smaller dimension to that of the layers.
+        final_norm: Norm of the output.
+        norm_first: Whether norms stand before attention and feed-forward network, not after them.
+        gate: Which half is activated, of gated feed-forward networks: down(activation(one half) * the other).
+        causal: Whether a token sees only itself and those before it.
+        position_bias: Bias of the attention scores.
+    """
+
+    tokens: nn.Embedding
+    layers: tuple[Layer, ...]
+    heads: int
+    key_heads: int
+    activation: Activation
+    positions: nn.Embedding | None = None
+    token_types: nn.Embedding | None = None
+    norm: nn.Module | None = None
+    dropout: nn.Dropout | None = None
+    widen: nn.Linear | None = None
+    final_norm: nn.Module | None = None
+    norm_first: bool = False
+    gate: Gate | None = None
+    causal: bool = False
+    position_bias: OfLength | None = None
+
+    @property
+    def head_dim(self) -> int:
+        """Dimension of a head."""
+        return self.layers[0].out.in_features // self.heads
+
+    @property
+    def beyond_bert(self) -> str | None:
+        """What its layers have that those of BERT have not, in words; None if they are like those of BERT."""
+        layers = self.layers
+        parts: dict[str, object] = {
+            "a position bias": self.position_bias,
+            "rotary positions": any(layer.rotary for layer in layers),
+            "norms before": self.norm_first,
+            "gates": self.gate,
+            "shared heads": self.key_heads != self.heads,
+            "one product for queries, keys and values": any(len(layer.qkv) == 1 for layer in layers),
+            "no biases": any(x.bias is None for layer in layers for x in (*layer.qkv, layer.out, layer.down)),
+            "norms of another kind": any(type(layer.norm) is not nn.LayerNorm for layer in layers),
+            "causal attention": self.causal,
+            "no gradient of their activation": self.activation.backward is None,
+        }
+        return ", ".join(name for name, present in parts.items() if present) or None
+
+    def modules(self) -> Iterator[nn.Module]:
+        """All modules with weights."""
+        for part in (self, *self.layers):
+            for value in vars(part).values():
+                values = value if isinstance(value, tuple) else (value,)
+                yield from (each for each in values if isinstance(each, nn.Module))
+
+
+_EMBEDDINGS = {
+    "tokens": "embeddings.word_embeddings",
+    "positions": "embeddings.position_embeddings",
+    "token_types": "embeddings.token_type_embeddings",
+    "norm": "embeddings.LayerNorm",
+    "dropout": "embeddings.dropout",
+    "widen": "embeddings_project",  # of small ELECTRA models
+}
+# Parts that some models of an architecture lack.
+_OPTIONAL = ("token_types", "widen")
+_BERT: dict[str, str | tuple[str, ...]] = {
+    "qkv": ("attention.self.query", "attention.self.key", "attention.self.value"),
+    "dropout": "attention.self.dropout",
+    "out": "attention.output.dense",
+    "out_dropout": "attention.output.dropout",
+    "attention_norm": "attention.output.LayerNorm",
+    "up": ("intermediate.dense",),
+    "down": "output.dense",
+    "down_dropout": "output.dropout",
+    "norm": "output.LayerNorm",
+}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What the library knows of a model type.
+
+    Args:
+        layer: For each field of ``Layer``, its name in a layer of the Hugging Face model, or their names.
+        embeddings: For the fields of ``Backbone`` that are modules, their names in the model.
+        layers: Name of the list of layers.
+        activation: Name of the activation in the configuration.
+        norm: Class of the norms: ``LayerNorm``, or the name of one that computes an RMS norm.
+        norm_first: As in ``Backbone``.
+        gate: As in ``Backbone``.
+        causal: As in ``Backbone``.
+        position_bias: Name of the method that computes a position bias.
+        rotary: Name of the module that computes rotary positions.
+        layer_type: Name of the attribute of a layer that says which rotary positions are its own.
+    """
+
+    layer: Mapping[str, str | tuple[str, ...]] = field(default_factory=lambda: _BERT)
+    embeddings: Mapping[str, str] = field(default_factory=lambda: _EMBEDDINGS)
+    layers: str = "encoder.layer"
+    activation: str = "hidden_act"
+    norm: str = "LayerNorm"
+    norm_first: bool = False
+    gate: Gate | None = None
+    causal: bool = False
+    position_bias: str | None = None
+    rotary: str | None = None
+    layer_type: str | None = None
+
+
+# By the model type of the configuration. Types are listed, because others use the same names for parts that work
+# differently on long texts.
+ARCHITECTURES = {
+    **dict.fromkeys(("bert", "electra", "roberta", "xlm-roberta", "camembert"), Architecture()),
+    "mpnet": Architecture(
+        {
+            **_BERT,
+            "qkv": ("attention.attn.q", "attention.attn.k", "attention.attn.v"),
+            "dropout": "attention.attn.dropout",
+            "out": "attention.attn.o",
+            "out_dropout": "attention.dropout",
+            "attention_norm": "attention.LayerNorm",
+        },
+        position_bias="encoder.compute_position_bias",
+    ),
+    "distilbert": Architecture(
+        {
+            "qkv": ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
+            "dropout": "attention.dropout",
+            "out": "attention.out_lin",
+            "attention_norm": "sa_layer_norm",
+            "up": ("ffn.lin1",),
+            "down": "ffn.lin2",
+            "down_dropout": "ffn.dropout",
+            "norm": "output_layer_norm",
+        },
+        layers="transformer.layer",
+        activation="activation",
+    ),
+}
+
+
+def describe(network: Any) -> Backbone | str:
+    """The parts of a transformer, or the reason why its layers cannot be run one by one.
+
+    Args:
+        network: A Hugging Face model, or a minimal BERT.
+    """
+    config = network.config
+    architecture = ARCHITECTURES.get(config.model_type)
+    if architecture is None:
+        return f"{config.model_type} is not a BERT-family model"
+    if getattr(config, "is_decoder", False):
+        return "it is a decoder"
+    activation = getattr(config, architecture.activation)
+    if activation not in ACTIVATIONS:
+        return f"its activation is {activation!r}"
+    try:
+        backbone = _backbone(network, architecture, ACTIVATIONS[activation])
+    except AttributeError as error:
+        return f"parts of it were replaced ({error})"
+    for module in backbone.modules():
+        kind = type(module)
+        if kind not in (nn.Linear, nn.LayerNorm, nn.Embedding, nn.Dropout) and kind.__name__ != architecture.norm:
+            return f"parts of it were replaced ({kind.__name__})"
+    return backbone
+
+
+def _backbone(network: Any, architecture: Architecture, activation: Activation) -> Backbone:
+    config = network.config
+    parts: dict[str, Any] = {}
+    for part, name in architecture.embeddings.items():
+        try:
+            parts[part] = attrgetter(name)(network)
+        except AttributeError:
+            if part not in _OPTIONAL:
+                raise
+    layers = attrgetter(architecture.layers)(network)
+    bias = architecture.position_bias and attrgetter(architecture.position_bias)(network)
+    return Backbone(
+        layers=tuple(_layer(network, layer, architecture) for layer in layers),
+        heads=config.num_attention_heads,
+        key_heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
+        activation=activation,
+        norm_first=architecture.norm_first,
+        gate=architecture.gate,
+        causal=architecture.causal,
+        position_bias=partial(_position_bias, bias, parts["tokens"].weight) if bias else None,
+        **parts,
+    )
+
+
+def _layer(network: Any, layer: nn.Module, architecture: Architecture) -> Layer:
+    parts: dict[str, Any] = {}
+    for part, names in architecture.layer.items():
+        if isinstance(names, tuple):
+            parts[part] = tuple(attrgetter(name)(layer) for name in names)
+        else:
+            parts[part] = attrgetter(names)(layer)
+    if isinstance(parts["attention_norm"], nn.Identity):
+        parts["attention_norm"] = None
+    if architecture.rotary is not None:
+        kind = () if architecture.layer_type is None else (attrgetter(architecture.layer_type)(layer),)
+        rotary, weight = attrgetter(architecture.rotary)(network), parts["out"].weight
+        parts["rotary"] = partial(_rotary, rotary, weight, *kind)
+    return Layer(**parts)
+
+
+def _position_bias(compute: Callable[[Tensor], Tensor], weight: Tensor, length: int) -> Tensor:
+    return compute(torch.empty(1, length, 0, device=weight.device))[0]
+
+
+def _rotary(compute: Callable[..., tuple[Tensor, Tensor]], weight: Tensor, *given: Any) -> Tensor:
+    *kind, length = given
+    x, positions = torch.empty(0, device=weight.device), torch.arange(length, device=weight.device)[None]
+    cosines, sines = compute(x, positions, *kind)
+    return torch.stack([cosines[0], sines[0]])

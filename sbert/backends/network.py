@@ -1,0 +1,207 @@
+"""What the library knows of a network: its modules and their hooks, its weights, and whether they have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import chain
+from operator import attrgetter, is_, is_not, itemgetter
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
+
+from sbert.batch import start_to_host
+
+State = TypeVar("State")
+FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+ALL_HOOKS = (*FORWARD_HOOKS, "_backward_hooks", "_backward_pre_hooks")
+_tables = attrgetter("_modules", "_parameters", "_buffers", *FORWARD_HOOKS)
+_compared = itemgetter("_modules", "_parameters")
+_version = attrgetter("_version")
+# Elements sampled from each matrix.
+_SAMPLES = 16
+
+# All that the library keeps of a model while it lives, by type. Nothing in it may refer to the model.
+_states: WeakKeyDictionary[nn.Module, dict[Any, Any]] = WeakKeyDictionary()
+
+
+def state_of(model: nn.Module, kind: Callable[[], State]) -> State:
+    """What is known of a model: the one object of this type, made at its first use and freed with the model.
+
+    Args:
+        model: A network, or a whole encoder.
+        kind: A class without arguments.
+    """
+    known = _states.get(model)
+    if known is None:
+        known = _states.setdefault(model, {})
+    state: State | None = known.get(kind)
+    return known.setdefault(kind, kind()) if state is None else state
+
+
+class ModuleTree:
+    """What a walk over a model finds, and whether another walk would find the same.
+
+    A forward leaves little of the modules in the caches of a processor, so that to visit them all takes a single
+    sentence as long as a layer. This reads the least that shows whether a module was replaced, added or removed.
+
+    Args:
+        model: The model. Nothing here refers to it, so that it can be freed; a module in it that does, in a list or the
+            like, keeps it.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.below: list[nn.Module] = _walk(model)[1:]
+        tables: list[tuple[Any, ...]] = list(map(_tables, [model, *self.below]))
+        children, parameters, buffers, *hooks = zip(*tables, strict=True)
+        self.has_hooks: bool = any(map(any, hooks))
+        # With hooks, whose functions may refer to the model, this is not kept.
+        self.lasts: bool = not self.has_hooks and not any(isinstance(m, torch.jit.ScriptModule) for m in self.below)
+        self._attributes = [vars(module) for module in self.below]
+        self._compared = [table for each in tables for table in each[:2]]
+        self._empty = [table for each in tables for table in each if not table]
+        self._children = [table.values() for table in children if table]
+        self._modules = list(chain.from_iterable(self._children))
+        self._weights = [table.values() for table in parameters if table]
+        self._buffers = [table.values() for table in buffers if table]
+
+    def holds(self, model: nn.Module) -> bool:
+        """Whether the model has the modules of before, and none of them has hooks."""
+        if any(self._empty):
+            return False
+        tables = chain(_compared(vars(model)), chain.from_iterable(map(_compared, self._attributes)))
+        return list(chain.from_iterable(self._children)) == self._modules and all(map(is_, tables, self._compared))
+
+    def tensors(self, buffers: bool = False) -> list[Tensor]:
+        """The weights that the modules have now, and their buffers."""
+        tensors = chain.from_iterable(self._weights + self._buffers if buffers else self._weights)
+        return list(filter(partial(is_not, None), tensors))
+
+
+def tree(model: nn.Module) -> ModuleTree:
+    """What a walk over a model finds now."""
+    known = _states.setdefault(model, {})
+    found: ModuleTree | None = known.get(ModuleTree)
+    if found is None or not found.holds(model):
+        found = ModuleTree(model)
+        if found.lasts:
+            known[ModuleTree] = found
+        else:
+            known.pop(ModuleTree, None)
+    return found
+
+
+def walk(model: nn.Module) -> list[nn.Module]:
+    """The module and all below it, level by level: ``modules()``, without the cost of its names."""
+    return [model, *tree(model).below]
+
+
+def _walk(model: nn.Module) -> list[nn.Module]:
+    modules, seen = [model], {model}
+    for module in modules:
+        for child in module._modules.values():
+            if child is not None and child not in seen:
+                seen.add(child)
+                modules.append(child)
+    return modules
+
+
+def first_weight(model: nn.Module) -> Tensor | None:
+    """The first of ``parameters()``, without a walk; None if there are none."""
+    for weight in model._parameters.values():
+        if weight is not None:
+            return weight
+    for child in model._modules.values():
+        found = None if child is None else first_weight(child)
+        if found is not None:
+            return found
+    return None
+
+
+def has_hooks(model: nn.Module, kinds: tuple[str, ...] = FORWARD_HOOKS, own: bool = False) -> bool:
+    """Whether any module of a model, or the model itself as ``own``, has hooks of these kinds, or all modules have."""
+    if _has_any_global_hook():  # type: ignore[no-untyped-call]
+        return True
+    if kinds == FORWARD_HOOKS and not own:
+        return tree(model).has_hooks
+    return any(any(map(attrgetter(kind), [model] if own else walk(model))) for kind in kinds)
+
+
+def version(network: nn.Module) -> object:
+    """What changes when weights are assigned or stepped, modules replaced, or hooks registered or removed."""
+    current = tree(network)
+    weights = current.tensors()
+    try:
+        versions = list(map(_version, weights))
+    except RuntimeError:  # Tensors that were made in inference mode have none.
+        versions = [-1 if weight.is_inference() else weight._version for weight in weights]
+    everywhere: bool = _has_any_global_hook()  # type: ignore[no-untyped-call]
+    return everywhere or current.has_hooks, list(map(Tensor.data_ptr, weights)), versions
+
+
+class Samples:
+    """Samples of each weight of a model at equal distances, compared with their current values.
+
+    Edits through ``.data`` (merged adapters, moving averages) do not increase the version of a tensor. A change of a
+    whole weight is detected, and so is one of more than a sixteenth of the consecutive rows of a matrix; a change of
+    fewer rows may be missed.
+
+    Args:
+        model: A model on one device.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        views = [_view(parameter.detach()) for parameter in model.parameters() if parameter.numel()]
+        # Reading from another device is so slow that other work should run meanwhile.
+        self.deferred: bool = bool(views) and _is_deferred(views[0].device)
+        self._lines = [line for view in views for line in _lines(view)] if self.deferred else []
+        self._arrays = [] if self.deferred else [_array(view) for view in views]
+        self._before = self._read_later()() if self.deferred else self._read()
+
+    def unchanged(self) -> bool:
+        """Whether the weights are those of before; of weights that are not ``deferred``."""
+        return self._read() == self._before
+
+    def start(self) -> Callable[[], bool]:
+        """Start reading the samples; the result says whether they are unchanged, without waiting for later work."""
+        read = self._read_later()
+        return lambda: read() == self._before
+
+    def _read(self) -> bytes:
+        return np.concatenate(self._arrays, axis=None).tobytes() if self._arrays else b""
+
+    def _read_later(self) -> Callable[[], bytes]:
+        host, wait = start_to_host(torch.cat(self._lines))
+
+        def read() -> bytes:
+            wait()
+            return _array(host).tobytes()
+
+        return read
+
+
+def _view(weight: Tensor) -> Tensor:
+    """A strided view of some elements of a weight, in any memory layout: a diagonal with large steps."""
+    if min(weight.shape, default=1) < _SAMPLES:
+        return weight[tuple(slice(None, None, max(1, size // 4)) for size in weight.shape)]
+    step = sum(size // _SAMPLES * stride for size, stride in zip(weight.shape, weight.stride(), strict=True))
+    return weight.as_strided((_SAMPLES,), (step,))
+
+
+def _lines(view: Tensor) -> list[Tensor]:
+    """Views of one dimension of the same elements: to make them at each use takes as long as to read them."""
+    return [view.reshape(-1)] if view.dim() <= 1 else [line for part in view.unbind() for line in _lines(part)]
+
+
+def _is_deferred(device: torch.device) -> bool:
+    return device.type != "cpu"
+
+
+def _array(numbers: Tensor) -> npt.NDArray[np.generic]:
+    array: npt.NDArray[np.generic] = (numbers.view(torch.int16) if numbers.element_size() == 2 else numbers).numpy()
+    return array

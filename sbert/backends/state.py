@@ -1,0 +1,290 @@
+"""The one door to the backends, and what is known of each network: what runs it, why, and from which copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from sbert.backends.backend import Backend, Compiling
+from sbert.backends.cpu_training import CpuTraining
+from sbert.backends.fused import Fused
+from sbert.backends.half_precision import HalfPrecision
+from sbert.backends.minimal_bert import BertModel
+from sbert.backends.network import Samples, has_hooks, state_of, version
+from sbert.backends.packed import Packed
+from sbert.backends.padded import Padded
+from sbert.backends.parity import parity, warn_slower
+from sbert.backends.threads import with_available_threads
+from sbert.batch import TokenBatch
+from sbert.storage.files import is_failure, is_out_of_memory, one_line
+from sbert.storage.processes import Lock
+
+Output = TypeVar("Output")
+Mode = Literal["inference", "training", "module"]
+
+# In order of preference. ``inference`` is a call of ``encode``: no weight changes meanwhile, so they may be copied.
+# ``training`` is a forward with a gradient or in training mode, ``module`` any other.
+BACKENDS: dict[Mode, tuple[type[Backend], ...]] = {
+    "inference": (Fused, Packed, Padded),
+    "training": (CpuTraining, Packed, Padded),
+    "module": (Packed, Padded),
+}
+# Cosine 0.9999 of a row's vectors to those of float32; beyond, autocast keeps the sums of the layers in float32.
+_ERROR_OF_HALF = 0.014
+_lock = Lock()
+
+
+class CachedBackend(NamedTuple):
+    """What computes from copies of the weights, or why nothing does; it must not refer to the network.
+
+    Args:
+        backend: What computes; None if the module itself runs.
+        reason: Why it is not the fused forward, if it is not.
+        settings: For which settings and weights it was made.
+        samples: Of these weights.
+        weights: Their dtype.
+    """
+
+    backend: Fused | HalfPrecision | None
+    reason: str | None
+    settings: object
+    samples: Samples
+    weights: torch.dtype
+
+    def is_current(self, network: nn.Module, settings: object) -> bool:
+        """Whether nothing has changed, as far as that can be seen without a wait."""
+        unchanged = self.settings == settings and (self.samples.deferred or self.samples.unchanged())
+        return unchanged and (not isinstance(self.backend, HalfPrecision) or self.backend.is_current(network))
+
+
+class ModelState:
+    """What is known of one network; ``state_of(network, ModelState)`` has it, and it does not refer to the network."""
+
+    def __init__(self) -> None:
+        # Why backends do not run it as the padded module does, by backend, kind of device and dtype.
+        self.refusals: dict[tuple[type[Backend], str, torch.dtype], str | None] = {}
+        # What computes from copies, chosen by timing (True) or the same in each process.
+        self.cached: dict[bool, CachedBackend] = {}
+
+
+def forward(network: Any, batch: TokenBatch) -> Tensor:
+    """The last layer's vectors of all tokens, by the backend that is the fastest here.
+
+    Args:
+        network: A Hugging Face model, or a minimal BERT.
+        batch: At least one token.
+
+    Shape:
+        Output: (tokens, dim), of the network's dtype or that of autocast.
+    """
+    inference = _inference.get()
+    if inference is None or network.training or torch.is_grad_enabled():
+        return select(network, batch.ids.device).forward(batch)
+    return inference.forward(network, batch)
+
+
+def select(network: Any, device: torch.device) -> Backend:
+    """The backend that runs a network in its present state, with the weights that it has at each forward."""
+    mode: Mode = "training" if network.training or torch.is_grad_enabled() else "module"
+    return next(kind(network) for kind in BACKENDS[mode] if refusal(kind, network, device, network.dtype) is None)
+
+
+def refusal(kind: type[Backend], network: Any, device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why a backend does not run a network; it is compared with the padded module before its first use."""
+    reason = kind.supports(network, device, dtype)
+    if reason is not None or kind is Padded or torch.compiler.is_compiling():
+        return reason
+    key, known = (kind, device.type, dtype), state_of(network, ModelState).refusals
+    if key not in known:
+        with _lock:
+            if key not in known:
+                result = parity(kind, kind.how, network, device, dtype)
+                known[key] = result if isinstance(result, str) else None
+    return known[key]
+
+
+def padding_reason(network: Any) -> str | None:
+    """Why batches of a network are padded, if they are; the first batch may show a reason that was not known before."""
+    if isinstance(network, BertModel):
+        return None
+    known = state_of(network, ModelState).refusals
+    compared = (reason for (kind, _, _), reason in known.items() if kind is Packed and reason)
+    return Packed.supports(network, network.device, network.dtype) or next(compared, None)
+
+
+class Inference:
+    """One call of ``encode``, in which weights do not change: what was chosen for its first batch serves all.
+
+    Args:
+        dtype: Of the arithmetic; vectors come in the dtype of the weights.
+        compiling: Options of ``torch.compile``, if that is wanted.
+        copies: Whether copies of the weights may be made and kept for the next call.
+        timed: Whether threads and the layout of weights are those that are faster here, and not the same in each
+            process.
+    """
+
+    def __init__(
+        self, dtype: torch.dtype, compiling: Compiling = None, copies: bool = True, timed: bool = True
+    ) -> None:
+        self.dtype: torch.dtype = dtype
+        self.compiling: Compiling = compiling
+        self.copies: bool = copies
+        self.timed: bool = timed
+        self._runs: dict[nn.Module, _Run] = {}
+
+    def running(self, call: Callable[[TokenBatch], Output]) -> Callable[[TokenBatch], Output]:
+        """The same function, in which transformers run for inference."""
+
+        def run(batch: TokenBatch) -> Output:
+            token = _inference.set(self)
+            try:
+                return call(batch)
+            finally:
+                _inference.reset(token)
+
+        return run
+
+    def forward(self, network: Any, batch: TokenBatch) -> Tensor:
+        """The tokens' vectors. Shape: (tokens, dim)."""
+        run = self._runs.get(network)
+        if run is None:
+            run = self._runs[network] = _Run(network, self)
+        return with_available_threads(run.forward, batch) if self.timed else run.forward(batch)
+
+
+_inference: ContextVar[Inference | None] = ContextVar("sbert_inference", default=None)
+
+
+class _Run:
+    """A network in one call of ``encode``: the forward of copies, and the module where there is none or it failed."""
+
+    def __init__(self, network: Any, inference: Inference) -> None:
+        self._network, self._inference = network, inference
+        cached = _cached_if_it_fits(network, inference) if inference.copies else None
+        self._weights: torch.dtype = network.dtype if cached is None else cached.weights
+        self._backend = cached.backend if cached else None
+        # What has to be waited for is asked for now, and looked at once the first batch is under way.
+        self._unchanged = cached.samples.start() if cached and cached.samples.deferred and self._backend else None
+        self._module: Callable[[TokenBatch], Tensor] | None = None
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        vectors, unchanged = self._by_copies(batch), self._unchanged
+        self._unchanged = None
+        if unchanged is None or unchanged():
+            return vectors
+        state_of(self._network, ModelState).cached.clear()
+        self._backend = cached_backend(self._network, self._inference).backend
+        return self._by_copies(batch)
+
+    def _by_copies(self, batch: TokenBatch) -> Tensor:
+        if self._backend is None:
+            return self._by_module(batch)
+        kind = batch.ids.device.type
+        try:
+            with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
+                return self._backend.forward(batch).to(self._weights)
+        except Exception as error:
+            if not is_failure(error):
+                raise
+            reason = f"it fails {self._backend.how} ({one_line(error)})"
+        vectors = self._by_module(batch)  # Where this fails, too, it is not the forward's fault.
+        self._backend = None
+        warn_slower(self._network, reason)
+        with _lock:  # Until the weights change.
+            known = state_of(self._network, ModelState).cached
+            known.update({key: cached._replace(backend=None, reason=reason) for key, cached in known.items()})
+        return vectors
+
+    def _by_module(self, batch: TokenBatch) -> Tensor:
+        """The module, seen by its hooks."""
+        device, dtype, compiling = batch.ids.device, self._inference.dtype, self._inference.compiling
+        if self._module is None:
+            self._module = select(self._network, device).forward
+            if compiling is not None and not has_hooks(self._network):
+                self._module = torch.compile(self._module, **compiling)
+        with torch.autocast(device.type, dtype) if dtype != self._weights else nullcontext():
+            return self._module(batch).to(self._weights)
+
+
+def cached_backend(network: Any, inference: Inference) -> CachedBackend:
+    """What computes from copies of the weights: made at its first use, and again after the weights have changed."""
+    timed = inference.timed
+    settings = inference.dtype, inference.compiling, timed and torch.get_num_threads(), version(network)
+    known = state_of(network, ModelState).cached
+    cached = known.get(timed)
+    if cached is not None and cached.is_current(network, settings):
+        return cached
+    with _lock:
+        known.pop(timed, None)  # Its copies are not needed while others are made.
+        samples = Samples(network)
+        backend, reason = _fastest(network, inference)
+        cached = known[timed] = CachedBackend(backend, reason, settings, samples, network.dtype)
+    return cached
+
+
+def _cached_if_it_fits(network: Any, inference: Inference) -> CachedBackend | None:
+    """None if there is no memory for copies: the module needs none, and the next call tries again."""
+    try:
+        return cached_backend(network, inference)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+    return None
+
+
+def _fastest(network: Any, inference: Inference) -> tuple[Fused | HalfPrecision | None, str | None]:
+    """The fastest forward of copies of the weights, if there is one, and why it is not the fused one, if it is not."""
+    device, dtype, compiling = network.device, inference.dtype, inference.compiling
+    reason = Fused.supports(network, device, dtype)
+    if reason is None:
+        fused = parity(
+            partial(Fused, dtype=dtype, compiling=compiling, timed=inference.timed), Fused.how, network, device, dtype
+        )
+        if not isinstance(fused, str):
+            return fused, None
+        reason = fused
+    if HalfPrecision.supports(network, device, dtype) is not None:
+        return None, reason
+    make = partial(HalfPrecision, kind=type(select(network, device)), dtype=dtype, compiling=compiling)
+    try:
+        half = parity(make, HalfPrecision.how, network, device, dtype, _ERROR_OF_HALF)
+        if isinstance(half, str):
+            half = parity(partial(make, autocast=True), HalfPrecision.how, network, device, dtype)
+    except torch.OutOfMemoryError:  # The module itself needs no second copy of its weights.
+        return None, reason
+    return None if isinstance(half, str) else half, reason
+
+
+def carry_over(network: nn.Module, successor: nn.Module) -> None:
+    """Keep what was chosen for a network that is replaced by another one with the same weights."""
+    with _lock:
+        state_of(successor, ModelState).cached.update(state_of(network, ModelState).cached)
+
+
+def explain(network: Any, dtype: torch.dtype) -> tuple[str, dict[str, str]]:
+    """What runs a network in ``encode``, in words, and why each backend that would be preferred does not, by its name.
+
+    Args:
+        network: A Hugging Face model, or a minimal BERT.
+        dtype: Of the arithmetic of ``encode``.
+    """
+    cached = cached_backend(network, Inference(dtype))
+    if isinstance(cached.backend, Fused):
+        chosen = f"fused: {cached.backend.why}"
+    else:
+        copies = "" if cached.backend is None else ", with copies of its weights in half precision"
+        chosen = f"plain{copies}: {cached.reason}"
+    refusals: dict[str, str] = {}
+    for kinds in (BACKENDS["inference"], BACKENDS["training"]):
+        for kind in kinds:
+            own = refusal(kind, network, network.device, network.dtype) if kind is not Fused else cached.reason
+            if own is None:
+                break
+            refusals[kind.name] = own
+    return chosen, refusals

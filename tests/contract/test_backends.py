@@ -1,0 +1,159 @@
+"""The contract of every backend: the vectors of the Hugging Face module, for all families, dtypes and lengths of rows.
+
+A new backend is one row of ``BACKENDS``, a new architecture one row of ``FUSED`` once it is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sbert import TokenBatch
+from sbert.backends import layers, packed, state
+from sbert.backends.cpu_training import CpuTraining
+from sbert.backends.fused import Fused
+from sbert.backends.half_precision import HalfPrecision
+from sbert.backends.layers import Architecture
+from sbert.backends.packed import Packed
+from sbert.backends.padded import Padded
+from sbert.backends.parity import max_relative_error
+from tests.backends.test_families import FAMILIES, MORE, build_network
+
+CPU = torch.device("cpu")
+BATCHES = {
+    "rows of all lengths, out of order, one of them empty": [[3, 9, 4, 7], [5, 7, 6, 8], [2], [], [*range(3, 40)], [8]],
+    "a row": [[3, 4, 5, 6, 7, 8, 9, 10, 11]],
+    "a token": [[5]],
+    # As a text may hold it; models that count positions from it leave it out.
+    "with the padding token among others": [[5, 1, 1, 6, 8, 20, 11], [], [1, 1, 5], [3, 4, 1]],
+}
+TRAINED = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra")
+FUSED = (*TRAINED, "mpnet")
+PADDED = ("mpnet", "deberta-v3", "t5-encoder", "t5-whole")  # Their attention needs it.
+ALL = tuple({**FAMILIES, **MORE})
+PACKED = tuple(family for family in ALL if family not in PADDED)
+# Each backend as it is made of a network for a dtype, and the families that it supports.
+BACKENDS: dict[str, tuple[Callable[[Any, torch.dtype], Any], tuple[str, ...]]] = {
+    "padded": (lambda network, dtype: Padded(network), ALL),
+    "packed": (lambda network, dtype: Packed(network), PACKED),
+    "fused": (Fused, FUSED),
+    "fused, the same in each process": (partial(Fused, timed=False), FUSED),
+    "cpu_training": (lambda network, dtype: CpuTraining(network), TRAINED),
+    "half_precision": (lambda network, dtype: HalfPrecision(network, Padded, dtype), ALL),
+}
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.bfloat16: 0.05}
+_KINDS: tuple[Any, ...] = (Padded, Packed, Fused, CpuTraining)
+
+
+@cache
+def network(family: str, dtype: torch.dtype) -> Any:
+    made = build_network(family, dtype).eval()
+    packed.adopt(made)
+    return made
+
+
+@cache
+def expected(family: str, batch: str) -> Tensor:
+    """Vectors of the tokens of each row alone, in float64."""
+    model = build_network(family, torch.float64).eval()
+    with torch.no_grad():
+        return torch.cat([model(torch.tensor([row])).last_hidden_state[0] for row in BATCHES[batch] if row])
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16], ids=["float64", "float32", "bfloat16"]
+)
+@pytest.mark.parametrize(("name", "family"), [(name, family) for name, row in BACKENDS.items() for family in row[1]])
+def test_vectors_of_the_hugging_face_module(name: str, family: str, dtype: torch.dtype) -> None:
+    make, _ = BACKENDS[name]
+    # Copies in half precision are made of float32; the norms of some models compute in float32 at most.
+    weights = torch.float32 if name == "half_precision" else dtype
+    limit = max(TOLERANCE[dtype], 1e-6) if family.startswith(("gemma3", "t5", "qwen", "mistral")) else TOLERANCE[dtype]
+    with torch.no_grad():
+        backend = make(network(family, weights), dtype)
+        for batch, rows in BATCHES.items():
+            tokens = TokenBatch.from_rows(rows)
+            vectors = backend.forward(tokens)
+            assert max_relative_error(vectors, expected(family, batch), tokens) <= limit, batch
+
+
+@pytest.mark.parametrize("family", ALL)
+def test_a_backend_says_what_it_does_not_support(family: str) -> None:
+    model = network(family, torch.float32)
+    supported = {kind.name for kind in _KINDS if kind.supports(model, CPU, torch.float32) is None}
+    listed = {name for name, (_, families) in BACKENDS.items() if family in families}
+    assert supported == listed & {kind.name for kind in _KINDS}
+
+
+@pytest.mark.parametrize("family", ALL)
+def test_gradients_of_the_hugging_face_module(family: str) -> None:
+    """Of every weight, in training: by the layers where they are BERT's, without padding, or with it."""
+    rows = [row for row in next(iter(BATCHES.values())) if row]
+    ids, mask = TokenBatch.from_rows(rows).padded(fill=1)
+    model, plain = network(family, torch.float64), build_network(family, torch.float64).eval()
+    with torch.enable_grad():
+        model.zero_grad()
+        state.forward(model, TokenBatch.from_rows(rows)).square().sum().backward()
+        plain(input_ids=ids, attention_mask=mask.long()).last_hidden_state[mask].square().sum().backward()
+    gradients = {name: p.grad for name, p in plain.named_parameters() if p.grad is not None}
+    assert len(gradients) > 10
+    limit = 1e-6 if family.startswith(("gemma3", "t5")) else 1e-10
+    for name, parameter in model.named_parameters():
+        assert (parameter.grad is None) == (name not in gradients)
+        if parameter.grad is not None:
+            gradient = gradients[name]
+            assert (parameter.grad - gradient).abs().max() <= limit * max(1.0, float(gradient.abs().max())), name
+
+
+# Architectures of today's models, described as one entry each; none of them is listed yet.
+_ATTENTION = {"qkv": tuple(f"self_attn.{part}_proj" for part in "qkv"), "out": "self_attn.o_proj"}
+_GATED = {"up": ("mlp.gate_proj", "mlp.up_proj"), "down": "mlp.down_proj"}
+_NOMIC = {"attention_norm": "post_attention_layernorm", "norm": "post_mlp_layernorm"}
+_TABLES = {part: layers._EMBEDDINGS[part] for part in ("tokens", "token_types", "norm", "dropout")}
+_ROTARY: dict[str, Any] = {"layers": "layers", "rotary": "rotary_emb"}
+ENTRIES = {
+    "nomic": ("nomic_bert", Architecture({**_ATTENTION, **_GATED, **_NOMIC}, _TABLES, gate="first", **_ROTARY)),
+    "gte": ("gte", Architecture({**_ATTENTION, **_GATED, **_NOMIC}, _TABLES, gate="first", **_ROTARY)),
+    "qwen3": (
+        "qwen3",
+        Architecture(
+            {
+                **_ATTENTION, **_GATED, "attention_norm": "input_layernorm", "norm": "post_attention_layernorm",
+                "query_norm": "self_attn.q_norm", "key_norm": "self_attn.k_norm", "window": "self_attn.sliding_window",
+            },
+            {"tokens": "embed_tokens", "final_norm": "norm"},
+            norm="Qwen3RMSNorm", norm_first=True, gate="first", causal=True, **_ROTARY,
+        ),
+    ),
+    "modernbert": (
+        "modernbert",
+        Architecture(
+            {
+                "qkv": ("attn.Wqkv",), "out": "attn.Wo", "attention_norm": "attn_norm", "window": "attn.sliding_window",
+                "up": ("mlp.Wi",), "down": "mlp.Wo", "norm": "mlp_norm",
+            },
+            {"tokens": "embeddings.tok_embeddings", "norm": "embeddings.norm", "final_norm": "final_norm"},
+            activation="hidden_activation", norm_first=True, gate="first", layer_type="attention_type", **_ROTARY,
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", ENTRIES)
+def test_an_architecture_is_one_entry(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rotary positions, norms before, RMS norms, gates, shared heads, causal attention and windows, as described."""
+    kind, entry = ENTRIES[family]
+    monkeypatch.setitem(layers.ARCHITECTURES, kind, entry)
+    model = network(family, torch.float32)
+    assert "its layers have rotary positions" in str(CpuTraining.supports(model, CPU, torch.float32))
+    with torch.no_grad():
+        for timed in (True, False):
+            backend = Fused(model, torch.float32, timed=timed)
+            for batch, rows in BATCHES.items():
+                tokens = TokenBatch.from_rows(rows)
+                assert max_relative_error(backend.forward(tokens), expected(family, batch), tokens) <= 1e-5, batch
