@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -183,11 +182,6 @@ def test_a_pair_alone_as_among_others(model: CrossEncoder) -> None:
     np.testing.assert_allclose(model.predict(PAIRS, batch_tokens=30, activation=nn.Identity()), among, atol=1e-6)
 
 
-def test_first_and_second_text_are_told_apart(model: CrossEncoder) -> None:
-    here, there = model.predict([("a small boat", "fox"), ("fox", "a small boat")], activation=nn.Identity())
-    assert abs(here - there) > 1e-4
-
-
 def test_order_duplicates_and_containers(model: CrossEncoder) -> None:
     expected = model.predict(PAIRS)
     backwards = model.predict(PAIRS[::-1])
@@ -202,13 +196,6 @@ def test_order_duplicates_and_containers(model: CrossEncoder) -> None:
     np.testing.assert_array_equal(tensor.numpy(), expected)
     listed = model.predict(PAIRS, convert_to_numpy=False)
     assert [float(score) for score in listed] == expected.tolist()
-
-
-def test_each_different_pair_is_scored_once(model: CrossEncoder) -> None:
-    seen: list[int] = []
-    model.auto_model.register_forward_hook(lambda _, __, out: seen.append(len(out.logits)))
-    model.predict([*PAIRS, *PAIRS, ("lake", "lake")])
-    assert sum(seen) == len(set(PAIRS)) + 1
 
 
 def test_no_pairs(model: CrossEncoder, tmp_path: Path) -> None:
@@ -235,17 +222,6 @@ def test_no_pairs(model: CrossEncoder, tmp_path: Path) -> None:
 def test_what_is_no_pair_is_named(model: CrossEncoder, pairs: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         model.predict(pairs)
-
-
-def test_arguments(model: CrossEncoder) -> None:
-    with pytest.raises(ValueError, match="pass one of them"):
-        model.predict(PAIRS, batch_size=2, batch_tokens=100)
-    with pytest.raises(ValueError, match="batch_size=0 is too small"):
-        model.predict(PAIRS, batch_size=0)
-    with pytest.raises(ValueError, match="on_truncate='maybe' is unknown"):
-        model.predict(PAIRS, on_truncate="maybe")
-    with pytest.raises(TypeError, match="activation is 'sigmoid'"):
-        model.activation = "sigmoid"  # type: ignore[assignment]
 
 
 def test_truncation_is_counted_or_refused(model: CrossEncoder) -> None:
@@ -289,48 +265,6 @@ def test_scores_that_are_no_numbers_are_named(model: CrossEncoder) -> None:
         model.auto_model.get_input_embeddings().weight[row] = torch.nan
     with pytest.raises(ValueError, match=r"the score of pairs\[2\] is not finite"):
         model.predict([("a", "b"), ("a", "b"), ("a fox", "b"), ("c", "d")])
-
-
-def test_lone_surrogates_and_odd_characters(model: CrossEncoder) -> None:
-    found = model.predict([("a \ud800 b", "\x00"), ("a � b", "\x00")])
-    np.testing.assert_allclose(found[0], found[1], atol=1e-6)  # Places in a batch differ by rounding.
-
-
-def test_out_of_memory_halves_the_batch(model: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = model.predict(PAIRS)
-    forward, sizes = type(model).forward, []
-
-    def refuse(self: CrossEncoder, batch: Any) -> torch.Tensor:
-        sizes.append(batch.rows)
-        if batch.rows > 2:
-            raise torch.OutOfMemoryError
-        return forward(self, batch)
-
-    monkeypatch.setattr(CrossEncoder, "forward", refuse)
-    np.testing.assert_allclose(model.predict(PAIRS), expected, atol=1e-6)
-    assert max(sizes) == len(set(PAIRS))
-
-
-def test_many_threads(model: CrossEncoder) -> None:
-    expected, found = model.predict(PAIRS), {}
-    cut = model.predict(LONG, on_truncate="ignore")
-    model.train()  # With dropout, scores would differ.
-
-    def work(number: int) -> None:
-        for _ in range(5):
-            model.tokenizer(["padding"] * 2, ["here and there", "a"], padding=True, truncation=True, max_length=8)
-            found[number] = model.predict(PAIRS), model.predict(LONG, on_truncate="ignore")
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 6
-    for scores, long in found.values():
-        np.testing.assert_allclose(scores, expected, atol=1e-6)
-        np.testing.assert_allclose(long, cut, atol=1e-6)
-    assert all(module.training for module in model.modules())
 
 
 # --------------------------------------------------------------------------------------- folders and activations
@@ -494,12 +428,6 @@ def test_a_step_with_a_prompt_is_one_on_texts_behind_it(bert: Path, rows: list[A
     torch.testing.assert_close(*weights, rtol=0, atol=0)
 
 
-def test_a_prompt_by_column_is_an_error(model: CrossEncoder) -> None:
-    for prompts, said in (({"first": "a "}, "one prompt before the first"), ("word", "is not a prompt of the model")):
-        with pytest.raises(ValueError, match=said):
-            model.fit([(*PAIRS[0], 1.0), (*PAIRS[1], 0.0)], config=TrainingConfig(steps=1, prompts=prompts))
-
-
 def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
     path = folder(tmp_path / "model", "roberta")
     edit(path / "tokenizer_config.json", model_input_names=["input_ids", "token_type_ids", "attention_mask"])
@@ -523,35 +451,6 @@ def test_dtypes(bert: Path) -> None:
     found = half.predict(PAIRS)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, CrossEncoder(bert, device="cpu").predict(PAIRS), atol=0.05)
-
-
-def test_saving_replaces_only_models(model: CrossEncoder, tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").write_text("…")
-    with pytest.raises(ValueError, match=r"'thesis.tex', which is not part of a model"):
-        model.save(tmp_path / "mine")
-    model.save(tmp_path / "model")
-    model.save(tmp_path / "model")
-    assert sorted(p.name for p in (tmp_path / "model").iterdir()) == [
-        "README.md",
-        "config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    ]
-
-
-def test_progress_counts_pairs(model: CrossEncoder, capsys: pytest.CaptureFixture[str]) -> None:
-    model.predict(PAIRS, show_progress_bar=True)
-    assert f"{len(PAIRS)}/{len(PAIRS)}" in capsys.readouterr().err
-
-
-def test_windows(model: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = model.predict(PAIRS)
-    monkeypatch.setattr("sbert.inputs.devices._WINDOWS", {"cpu": (3, 3)})
-    np.testing.assert_allclose(model.predict(PAIRS), expected, atol=1e-6)
-    with pytest.raises(ValueError, match=r"pairs\[8\] has more than"):
-        model.predict([*PAIRS[:8], LONG[2]], on_truncate="error")
 
 
 @pytest.fixture(scope="module", autouse=True)

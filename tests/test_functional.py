@@ -1,14 +1,16 @@
-"""Functions of vectors that are traced, exported and compiled: nothing that was true of the example is taken over."""
+"""Similarities against plain loops; functions of vectors that are traced, exported and compiled."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from sbert import functional
 from sbert.functional import directions, in_range
 
 GIVEN = torch.tensor([[3.0, 4.0], [1.0, -2.0]])
@@ -32,3 +34,33 @@ def test_a_recorded_function_takes_other_values(function: Callable[[Tensor], Ten
     ):
         torch.testing.assert_close(recorded(OTHERS), function(OTHERS))
         assert recorded(OTHERS).isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_similarities(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(4, 6)), rng.normal(size=(3, 6))
+    expected = {
+        "cosine": a @ b.T / np.linalg.norm(a, axis=1)[:, None] / np.linalg.norm(b, axis=1),
+        "dot": a @ b.T,
+        "euclidean": -np.sqrt(((a[:, None] - b) ** 2).sum(2)),
+        "manhattan": -np.abs(a[:, None] - b).sum(2),
+    }
+    for name, scores in expected.items():
+        given = (a, b) if kind == "numpy" else (torch.from_numpy(a), torch.from_numpy(b))
+        result = functional.SIMILARITIES[name](*given)
+        assert isinstance(result, np.ndarray if kind == "numpy" else Tensor)
+        np.testing.assert_allclose(np.asarray(result), scores, atol=1e-12)
+        pairs = functional.pairwise_similarity(given[0][:3], given[1], name)
+        np.testing.assert_allclose(np.asarray(pairs), np.diag(scores), atol=1e-12)
+
+
+def test_similarity_errors() -> None:
+    with pytest.raises(ValueError, match="dim 2 and 3 cannot be compared"):
+        functional.cos_sim(np.ones((1, 2)), np.ones((1, 3)))
+    with pytest.raises(ValueError, match=r"must have the shape \(rows, dim\) or \(dim,\), not \(1, 1, 2\)"):
+        functional.cos_sim(np.ones((1, 1, 2)), np.ones((1, 2)))
+    with pytest.raises(ValueError, match="2 rows and 3 rows"):
+        functional.pairwise_similarity(np.ones((2, 2)), np.ones((3, 2)))
+    with pytest.raises(ValueError, match="'cos' is unknown; pass one of cosine, dot"):
+        functional.pairwise_similarity(np.ones((2, 2)), np.ones((2, 2)), "cos")

@@ -23,7 +23,6 @@ ANY_TEXT = st.one_of(
     st.text(st.characters(codec="utf-8"), max_size=20).map(lambda text: text * 40),
     st.text("ab[]<s>/CLSEPUNKMASKpad ▁##Ġ", max_size=40),
 )
-BATCH = 20
 
 
 @pytest.fixture(scope="module")
@@ -49,26 +48,10 @@ def check(model: SentenceEncoder, texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["wordpiece", "byte-level", "unigram"])
-def test_generated_strings(models: dict[str, SentenceEncoder], name: str) -> None:
-    """100 batches of 20 strings for each tokenizer: 6,000."""
-    seen = 0
-
-    @settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-    @given(st.lists(ANY_TEXT, min_size=BATCH, max_size=BATCH))
-    def run(texts: list[str]) -> None:
-        nonlocal seen
-        seen += len(texts)
-        check(models[name], texts)
-
-    run()
-    assert seen >= 2000
-
-
-@pytest.mark.slow
-@settings(max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-@given(texts=st.lists(ANY_TEXT, min_size=BATCH, max_size=BATCH))
-def test_generated_strings_on_the_real_model(minilm: SentenceEncoder, texts: list[str]) -> None:
-    check(minilm, texts)
+@settings(max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(texts=st.lists(ANY_TEXT, min_size=20, max_size=20))
+def test_generated_strings(models: dict[str, SentenceEncoder], name: str, texts: list[str]) -> None:
+    check(models[name], texts)
 
 
 @pytest.mark.parametrize("name", ["wordpiece", "byte-level", "unigram"])

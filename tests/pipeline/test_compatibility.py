@@ -121,16 +121,6 @@ def test_processes_give_the_same_in_the_same_order(model: SentenceEncoder, pool:
     assert all(map(torch.equal, tokens, model.encode(TEXTS, output_value="token_embeddings")))
 
 
-def test_errors_and_warnings_of_processes_reach_the_caller(model: SentenceEncoder, pool: Processes) -> None:
-    with pytest.raises(ValueError, match="unknown"):
-        model.encode(TEXTS, pool=pool, prompt_name="unknown")
-    with pytest.raises(TypeError, match=r"sentences\[2\] is of type int"):
-        model.encode(["one", "two", 3], pool=pool)
-    with pytest.warns(UserWarning, match="truncated to max_seq_length"):
-        model.encode(["one " * 200], pool=pool)
-    assert np.array_equal(model.encode(TEXTS, pool=pool), model.encode(TEXTS))
-
-
 @pytest.mark.slow
 def test_a_pool_that_was_stopped_is_an_error(model: SentenceEncoder) -> None:
     own = model.start_multi_process_pool(["cpu"])

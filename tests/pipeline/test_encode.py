@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from sbert import (
     Normalize,
     Pooling,
     SentenceEncoder,
-    TokenBatch,
     TokenEmbeddings,
     Transformer,
     WordEmbeddings,
@@ -54,14 +52,6 @@ class Counting(nn.Module):
 def words() -> SentenceEncoder:
     """A model that costs nothing: two words."""
     return SentenceEncoder(WordEmbeddings(["red", "fox"], torch.eye(2)), Pooling(), Counting(), device="cpu")
-
-
-def test_prints_its_modules(model: SentenceEncoder) -> None:
-    lines = str(model).splitlines()
-    assert lines[0] == "SentenceEncoder("
-    assert lines[1].startswith("  (0): Transformer(")
-    assert lines[2].startswith("  (1): Pooling(")
-    assert lines[3] == "  (2): Normalize()"
 
 
 def test_names_that_others_ask_for(model: SentenceEncoder) -> None:
@@ -132,12 +122,6 @@ def test_plan_holds_each_row_once() -> None:
         assert sorted(rows) == list(range(1000 if len(batches) else 0))
     for batch in plan(lengths, 2048):
         assert len(batch) == 1 or lengths[batch].max() * len(batch) <= 2048
-
-
-def test_batch_size_does_not_matter(model: SentenceEncoder) -> None:
-    expected = model.encode(SENTENCES)
-    for options in ({"batch_size": 1}, {"batch_size": 2}, {"batch_tokens": 8}):
-        np.testing.assert_allclose(model.encode(SENTENCES, **options), expected, atol=1e-6)  # type: ignore[arg-type]
 
 
 def test_forms_of_the_result(model: SentenceEncoder) -> None:
@@ -231,34 +215,6 @@ def test_wrong_arguments(words: SentenceEncoder, options: dict[str, Any], error:
         words.encode(["red"], **options)
 
 
-def test_writes_to_a_file(words: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Window by window, from a generator; the same vectors."""
-    monkeypatch.setattr("sbert.vector_files.reader.STRIPE", 3)
-    monkeypatch.setattr("sbert.vector_files.write._WINDOW", 3)
-    texts = ["red", "fox", "red fox", "fox red red", "", "red", "fox"]
-    path = tmp_path / "vectors.npy"
-    result = words.encode((text for text in texts), out=path)
-    assert isinstance(result, np.memmap)
-    np.testing.assert_array_equal(np.load(path), words.encode(texts))
-    np.testing.assert_array_equal(result, np.load(path))
-    assert words.encode([], out=path).shape == (0, 2)
-    bits = words.encode(texts, out=path, precision="ubinary")
-    assert (bits.dtype, bits.shape) == (np.uint8, (7, 1))
-
-    def failing() -> Iterator[str]:
-        yield from texts
-        raise RuntimeError("the source is gone")
-
-    with pytest.raises(RuntimeError, match="the source is gone"):
-        words.encode(failing(), out=path)
-    np.testing.assert_array_equal(np.load(path), bits)
-    np.testing.assert_array_equal(words.encode(texts, out=path), words.encode(texts))  # It goes on after six.
-    assert [file.name for file in tmp_path.iterdir()] == ["vectors.npy"]
-    with pytest.raises(TypeError, match=r"sentences\[2\] is of type int"):
-        words.encode([*texts[:2], 7], out=path)
-    assert [file.name for file in tmp_path.iterdir()] == ["vectors.npy"]
-
-
 def test_token_embeddings(model: SentenceEncoder) -> None:
     matrices = model.encode(SENTENCES, output_value="token_embeddings")
     lengths = [len(model.tokenizer(text)["input_ids"]) for text in SENTENCES]
@@ -302,21 +258,6 @@ def test_float16_is_never_computed_on_a_cpu(model: SentenceEncoder) -> None:
     assert (vectors * expected).sum(1).min() > 0.9999
     with pytest.warns(UserWarning, match="the weights are converted to float32"):
         SentenceEncoder(get_model_path(), dtype="float16", device="cpu")
-
-
-def test_memory_refused(words: SentenceEncoder) -> None:
-    """A batch that does not fit is halved, and the work goes on."""
-
-    class Narrow(nn.Module):
-        def forward(self, vectors: Tensor) -> Tensor:
-            if len(vectors) > 3:
-                raise torch.OutOfMemoryError("no memory for more than three rows")
-            return vectors
-
-    texts = ["red " * n for n in range(1, 12)]
-    narrow = SentenceEncoder(words[0], words[1], Narrow(), words[2], device="cpu")
-    np.testing.assert_array_equal(narrow.encode(texts), words.encode(texts))
-    assert max(words[2]._rows[:-1]) <= 3
 
 
 def test_vectors_that_are_no_numbers(words: SentenceEncoder) -> None:
@@ -381,20 +322,6 @@ def test_own_pooling_is_saved_and_loaded(
     np.testing.assert_array_equal(again.encode(SENTENCES), own.encode(SENTENCES))
 
 
-def test_own_module_without_its_arguments(model: SentenceEncoder, tmp_path: Path) -> None:
-    class Scaled(nn.Module):
-        def __init__(self, factor: float) -> None:
-            super().__init__()
-            self.factor = factor
-
-        def forward(self, vectors: Tensor) -> Tensor:
-            return vectors * self.factor
-
-    with pytest.raises(ValueError, match="Scaled cannot be saved without its argument 'factor'"):
-        SentenceEncoder(*model, Scaled(2.0), device="cpu").save(tmp_path / "scaled")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_chain_errors() -> None:
     with pytest.raises(TypeError, match="pass the name or folder of a model, or modules"):
         SentenceEncoder("a", "b")
@@ -421,11 +348,6 @@ def test_save_load_verify(model: SentenceEncoder, tmp_path: Path) -> None:
     assert not changed.ok
     assert changed.max_difference > 1e-3
     assert "DIFFERENT" in str(changed)
-
-
-def test_copies_and_batches(model: SentenceEncoder) -> None:
-    batch = TokenBatch.from_rows(model[0].tokenize(SENTENCES))
-    np.testing.assert_allclose(model(batch).detach().numpy(), model.encode(SENTENCES), atol=1e-6)
 
 
 def test_token_embeddings_are_checked(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from sbert.inputs.devices import inference_dtype
 from sbert.modules.pooling import POOLINGS
 from sbert.pipeline import encode as encode_module
 from sbert.pipeline.progress import Report
-from sbert.pipeline.run import RowsOfTensor, prefetch
+from sbert.pipeline.run import prefetch
 from tests.backends.test_families import build
 
 ENGINE = Path(encode_module.__file__).parent
@@ -120,7 +120,7 @@ def test_a_vector_is_the_callers_own(model: SentenceEncoder) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 3])
-def test_ahead(depth: int) -> None:
+def test_prefetch(depth: int) -> None:
     made: list[int] = []
 
     def items() -> Any:
@@ -142,13 +142,6 @@ def test_ahead(depth: int) -> None:
     assert next(half) == 0
     half.close()
     assert threading.active_count() == before
-
-
-def test_rows_in_any_order() -> None:
-    rows = RowsOfTensor((4, 2), torch.device("cpu"))
-    rows.put(np.array([3, 0]), torch.tensor([[3.0, 3], [0, 0]]))
-    rows.put(np.array([1, 2]), torch.tensor([[1.0, 1], [2, 2]]))
-    assert rows.complete().tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
 
 
 @pytest.mark.parametrize(

@@ -43,18 +43,6 @@ def test_a_code_stands_for_the_middle_of_its_step() -> None:
     assert (quantize(-1000 + sample[:1] * 0, "int8", ranges) == -128).all()
 
 
-def test_a_code_does_not_depend_on_its_neighbours() -> None:
-    ranges, some = calibrate(vectors(100)), vectors(30, 1)
-    together = quantize(some, "int8", ranges)
-    assert torch.equal(together, torch.cat([quantize(row[None], "int8", ranges) for row in some]))
-
-
-def test_a_number_that_never_changes() -> None:
-    same = torch.tensor([[-0.25, 0.0], [-0.25, 1.0]])
-    ranges = calibrate(same)
-    assert (dequantize(quantize(same, "int8", ranges), "int8", ranges)[:, 0] == -0.25).all()
-
-
 @pytest.mark.parametrize("precision", ["binary", "ubinary"])
 def test_bits_stand_for_signs(precision: str) -> None:
     some = vectors(20)

@@ -98,13 +98,13 @@ def test_stsb_in_bfloat16(stsb: Encoded) -> None:
 
 
 def test_lengths(ours: SentenceEncoder, theirs: Any) -> None:
-    """150 texts of 1 to 400 tokens, of which 256 are read."""
+    """40 texts of 1 to 400 tokens, of which 256 are read."""
     rng = np.random.default_rng(0)
-    sentences = [texts_of_length(length, rng) for length in rng.integers(1, 401, 150)]
+    sentences = [texts_of_length(length, rng) for length in rng.integers(1, 401, 40)]
     with pytest.warns(UserWarning, match="sentences were truncated to max_seq_length=256"):
         vectors = ours.encode(sentences)
     difference = np.abs(vectors - theirs.encode(sentences)).max()
-    print(f"\n150 texts of 1 to 400 tokens: max |difference| = {difference:.1e}")
+    print(f"\n40 texts of 1 to 400 tokens: max |difference| = {difference:.1e}")
     assert difference <= 2e-6
 
 
@@ -114,11 +114,10 @@ def test_neighbours(ours: SentenceEncoder) -> None:
     text = texts_of_length(20, rng)
     alone = ours.encode(text)
     worst = 0.0
-    for _ in range(2):
-        others = [texts_of_length(length, rng) for length in rng.integers(1, 250, 64)]
-        for place in (0, 13, 31, 64):
-            sentences = [*others[:place], text, *others[place:]]
-            worst = max(worst, float(np.abs(ours.encode(sentences)[place] - alone).max()))
+    others = [texts_of_length(length, rng) for length in rng.integers(1, 60, 64)]
+    for place in (0, 13, 64):
+        sentences = [*others[:place], text, *others[place:]]
+        worst = max(worst, float(np.abs(ours.encode(sentences)[place] - alone).max()))
     print(f"\nalone and among others: max |difference| = {worst:.1e}")
     assert worst <= 1e-6
 

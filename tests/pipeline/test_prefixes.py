@@ -1,4 +1,4 @@
-"""Of a long text only a beginning is tokenized; the ids are exactly those of the whole text."""
+"""Of a long text only a prefix is tokenized; the ids are exactly those of the whole text."""
 
 from __future__ import annotations
 
@@ -184,12 +184,6 @@ def test_ids_and_counts_are_those_of_the_whole_texts(reader: Reader, monkeypatch
     ids=["no split", "split across", "replace across", "no spaces left", "bytes without words", "random", "no steps"],
 )
 def test_tokenizers_that_may_look_further_read_whole_texts(tokenizer: Tokenizer) -> None:
-    assert border(tokenizer) is None
-
-
-def test_added_tokens_with_a_space() -> None:
-    tokenizer = small.wordpiece()
-    tokenizer.add_tokens(["new york"])
     assert border(tokenizer) is None
 
 

@@ -1,0 +1,157 @@
+"""Wrong arguments, devices and missing packages are errors that name the remedy."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import (
+    LSTM,
+    CrossEncoder,
+    Dense,
+    Pooling,
+    SentenceEncoder,
+    Transformer,
+)
+from sbert.backends.huggingface import load_adapter
+from sbert.data import read_texts
+from sbert.search import Index, cluster
+from sbert.visualization.formats import check_plot
+from sbert.visualization.projection import project
+from tests import small
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("models")
+    SentenceEncoder(Transformer(small.bert(root / "bert")), Pooling("mean"), device="cpu").save(root / "small")
+    return root / "small"
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> SentenceEncoder:
+    return SentenceEncoder(folder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def scorer(folder: Path) -> CrossEncoder:
+    return CrossEncoder(folder, classes=1, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("package", "call", "message"),
+    [
+        ("matplotlib", lambda: check_plot("a.png"), 'a plot needs matplotlib; run: pip install "sbert[plot]"'),
+        ("sklearn", lambda: cluster(np.eye(9), "kmeans", clusters=2), "\"sbert[cluster]\", or pass 'community'"),
+        ("sklearn", lambda: project(np.eye(9), method="tsne"), "\"sbert[plot]\", or pass method='pca'"),
+        ("faiss", lambda: Index(4, backend="faiss"), 'needs faiss-cpu; run: pip install "sbert[search]"'),
+        (
+            "peft",
+            lambda: load_adapter(torch.nn.Linear(1, 1), Path("a")),
+            'needs peft; run: pip install "sbert[adapters]"',
+        ),
+        (
+            "pyarrow",
+            lambda: list(read_texts(__file__, "a", "parquet")),
+            'needs pyarrow; run: pip install "sbert[parquet]"',
+        ),
+    ],
+)
+def test_what_is_not_installed_names_its_extra(
+    monkeypatch: pytest.MonkeyPatch, package: str, call: Callable[[], Any], message: str
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError) as error:
+        call()
+    assert message in str(error.value)
+
+
+def test_every_extra_holds_what_it_is_named_for() -> None:
+    root = Path(__file__).parent.parent.parent
+    extras = dict(
+        re.findall(r"^(\w+) = (\[.*\])$", (root / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    sources = "".join(path.read_text(encoding="utf-8") for path in (root / "sbert").rglob("*.py"))
+    named = re.findall(r'(?:missing|needed)\([^,]+, "?([\w-]+)"?, "(\w+)"', sources)
+    assert len(named) >= 8
+    for package, extra in named:
+        assert package == "package" or f'"{package}"' in extras[extra]
+    assert not re.search(r"pip install (?!\"sbert|sbert\b|tomli\b)", sources)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda f: SentenceEncoder(f, devise="cpu"),
+            "SentenceEncoder() takes no argument 'devise'; did you mean 'device'",
+        ),
+        (lambda f: SentenceEncoder(f).encode("a", normalise_embeddings=True), "did you mean 'normalize_embeddings'"),
+        (
+            lambda f: SentenceEncoder(f).encode_query("a", batchsize=1),
+            "encode() takes no argument 'batchsize'; did you mean 'batch_size'?",
+        ),
+        (lambda f: SentenceEncoder(f).encode("a", wings=2), "no argument 'wings', only sentences, prompt_name"),
+        (lambda f: CrossEncoder(f, klasses=1), "CrossEncoder() takes no argument 'klasses'; did you mean 'classes'"),
+        (lambda f: CrossEncoder(f).predict([], show_progress=True), "predict() takes no argument 'show_progress'"),
+        (lambda f: Transformer(f, max_length=1), "did you mean 'max_seq_length'"),
+        (lambda f: Pooling(pooling_mode="mean"), "Pooling() takes no argument 'pooling_mode'; did you mean 'mode'?"),
+        (lambda f: Dense(1, out_feature=1), "did you mean 'out_features'"),
+        (lambda f: LSTM(1, hiden=1), "did you mean 'hidden'"),
+    ],
+)
+def test_an_unknown_keyword_names_the_nearest(folder: Path, call: Callable[[Path], Any], message: str) -> None:
+    with pytest.raises(TypeError) as error:
+        call(folder)
+    assert message in str(error.value)
+
+
+def test_signatures_stay_what_they_are(model: SentenceEncoder) -> None:
+    assert "normalize_embeddings" in inspect.signature(SentenceEncoder.encode).parameters
+    assert list(inspect.signature(Pooling).parameters) == ["mode", "include_prompt"]
+    assert "Encode sentences to vectors" in (SentenceEncoder.encode.__doc__ or "")
+    assert copy.deepcopy(model).encode("a").shape == (16,)
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="a build with CUDA")
+@pytest.mark.parametrize(
+    ("device", "error", "message"),
+    [
+        ("cuda", ValueError, "device='cuda' cannot be used (this build of torch, "),
+        ("cuda:1", ValueError, "has no CUDA); pass 'cpu'"),
+        ("gpu", ValueError, "device='gpu' is unknown; pass 'cpu'"),
+        (["cpu", "cpu"], TypeError, "device=['cpu', 'cpu'] is of type list; pass one device, such as 'cpu'"),
+        (True, TypeError, "device=True is of type bool; pass one device"),
+    ],
+)
+def test_devices_that_are_none(
+    model: SentenceEncoder, folder: Path, device: Any, error: type[Exception], message: str
+) -> None:
+    for call in (
+        lambda: SentenceEncoder(folder, device=device),
+        lambda: CrossEncoder(folder, device=device),
+        *([] if isinstance(device, list) else [lambda: model.encode("a", device=device)]),  # Several processes.
+    ):
+        with pytest.raises(error) as raised:
+            call()
+        assert message in str(raised.value)
+
+
+def test_a_model_called_with_a_text(model: SentenceEncoder, scorer: CrossEncoder) -> None:
+    with pytest.raises(TypeError, match=r"called with a str; pass texts to encode\(\), or, .* model.tokenize\(texts\)"):
+        model("hello")
+    with pytest.raises(TypeError, match=r"called with a dict; pass texts to encode\(\)"):
+        model({"input_ids": torch.ones(1, 2)})
+    with pytest.raises(TypeError, match=r"called with a list; pass pairs of texts to predict\(\)"):
+        scorer([("a", "b")])
