@@ -10,11 +10,9 @@ FOLDER = Path(__file__).parent
 
 def listing() -> dict[str, str]:
     """The first line of each program's docstring, by the program's name; no program is imported."""
-    found = {}
-    for path in sorted(FOLDER.glob("[!_]*.py")):
-        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-        found[path.stem] = (docstring or "").split("\n", 1)[0]
-    return found
+    sources = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("[!_]*.py"))}
+    trees = {name: ast.parse(source) for name, source in sources.items() if "\ndef main()" in source}
+    return {name: (ast.get_docstring(tree) or "").split("\n", 1)[0] for name, tree in trees.items()}
 
 
 def main() -> None:
