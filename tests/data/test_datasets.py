@@ -86,43 +86,15 @@ def test_sts_of_one_split(tmp_path: Path) -> None:
     [
         (RELEASE + "one\ttwo\n", r"a.csv, line 3: 2 cells where 7 or more are expected"),
         (RELEASE.replace("5.000", "five"), r"a.csv, line 2: the label 'five' is not a number"),
-        (RELEASE.replace("A cat.", " "), r"a.csv, line 2: column 'first' is empty"),
         (lines(["s1", "s2", "gold"], *PAIRS), r"a.csv: no column score or similarity_score or label; .* s1, s2, gold"),
-        (lines(["s1", "s2", "score"], *PAIRS, ["x"]), r"a.csv, line 4: 1 cells where the header has 3"),
         (lines(["s1", "s2", "score"]), r"a.csv has no rows"),
         ("", r"a.csv: no column sentence1"),
-        ('{"s1": "a", "s2": "b", "score": 1}\n{"s1": "a"}\n', r"a.csv, line 2: no key 's2'"),
         ('{"s1": "a", "s2": "b", "score": [1]}\n', r"a.csv, line 1: the label is a list"),
-        ('{"s1": "a", "s2"\n', r"a.csv, line 1|no column"),
     ],
 )
 def test_sts_refuses(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_sts(put(tmp_path / "a.csv", content))
-
-
-def test_sts_names_the_line_that_is_off_the_scale(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"a.csv, line 2: the label 5.0 is not within scale=0 to 4"):
-        read_sts(put(tmp_path / "a.csv", RELEASE), scale=(0, 4))
-
-
-@pytest.mark.parametrize("name", ["sts-test.csv", "a.tsv", "a.csv", "a.jsonl"])
-def test_empty_lines_at_the_end_are_none(tmp_path: Path, name: str) -> None:
-    header, rows = ["s1", "s2", "score"], [["A cat.", "A pet.", 5], ["A cat.", "A car.", 1]]
-    content = {
-        "sts-test.csv": lines(*(["main", "MSRvid", "2012test", i, c, a, b] for i, (a, b, c) in enumerate(rows))),
-        "a.tsv": lines(header, *rows),
-        "a.csv": "".join(",".join(map(str, row)) + "\n" for row in (header, *rows)),
-        "a.jsonl": objects(*(dict(zip(header, row, strict=True)) for row in rows)),
-    }[name]
-    expected = read_sts(put(tmp_path / name, content))
-    assert len(expected) == 2
-    assert read_sts(put(tmp_path / name, (content + "\n\n").replace("\n", "\r\n"))) == expected
-
-
-def test_an_empty_line_before_others_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"a.tsv, line 2: 1 cells where the header has 3"):
-        read_sts(put(tmp_path / "a.tsv", "s1\ts2\tscore\n\na\tb\t1\n"))
 
 
 def test_a_sentence_may_begin_with_a_bracket(tmp_path: Path) -> None:
@@ -192,12 +164,13 @@ def test_sick(tmp_path: Path) -> None:
 
 def test_sick_refuses(tmp_path: Path) -> None:
     path = put(tmp_path / "a.txt", lines(OFFICIAL, [1, "A", "B", "4.5", "MAYBE"]))
-    with pytest.raises(ValueError, match=r"a.txt, line 2: the label 'maybe' is not one of the classes contradiction"):
-        read_sick(path, "entailment")
-    with pytest.raises(ValueError, match="label='sense' is unknown; pass one of 'relatedness', 'entailment'"):
-        read_sick(path, "sense")
-    with pytest.raises(ValueError, match="entailment has classes"):
-        read_sick(path, "entailment", scale=(1, 5))
+    for label, options, message in (
+        ("entailment", {}, r"a.txt, line 2: the label 'maybe' is not one of the classes contradiction"),
+        ("sense", {}, "label='sense' is unknown; pass one of 'relatedness', 'entailment'"),
+        ("entailment", {"scale": (1, 5)}, "entailment has classes"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read_sick(path, label, **options)
 
 
 # ------------------------------------------------------------------------------------------------ NLI and triplets
@@ -231,12 +204,6 @@ def test_nli_in_every_form(tmp_path: Path, name: str, content: str) -> None:
     assert [row["label"] for row in read_nli(path, swapped)] == [0, 2]
 
 
-def test_labels_in_numbers_have_their_own_for_no_label(tmp_path: Path) -> None:
-    path = put(tmp_path / "a.jsonl", objects(*({"premise": "a", "hypothesis": "b", "label": i} for i in (-1, 2, 0))))
-    assert [row["label"] for row in read_nli(path, ["0", "1", "2"])] == [2, 0]
-    assert [row["label"] for row in read_nli(path, ["-1", "0", "2"])] == [0, 2, 1]
-
-
 def test_nli_refuses(tmp_path: Path) -> None:
     path = put(tmp_path / "a.tsv", lines(["premise", "hypothesis", "label"], *LABELLED, ["a", "b", "maybe"]))
     with pytest.raises(ValueError, match=r"a.tsv, line 5: the label 'maybe' is not one of the classes"):
@@ -251,6 +218,7 @@ def test_nli_refuses(tmp_path: Path) -> None:
         ("a.tsv", lines(["anchor", "positive", "negative"], ["a", 'p"', "n"])),
         ("nli_for_simcse.csv", 'sent0,sent1,hard_neg\na,"p""",n\n'),
         ("a.jsonl.gz", objects({"anchor": "a", "positive": 'p"', "negative": "n"})),
+        ("sections.csv", 'Sentence1,Sentence2,Sentence3\na,"p""",n\n'),
         ("AllNLI.jsonl", '["a", "p\\"", "n"]\n'),
     ],
 )
@@ -266,7 +234,6 @@ def test_triplets_in_every_form(tmp_path: Path, name: str, content: str) -> None
         ('["a", "p", "n"]\n["a", "p"]\n', "a.jsonl, line 2: 2 cells where 3 or more"),
         ('["a", "p", "n"]\n{"a": 1}\n', "a.jsonl, line 2: no array"),
         ('["a", "p", 3]\n', "a.jsonl, line 1: a number where column 'negative' has a text"),
-        ('["a", "p", "n"]\nx\n', "a.jsonl, line 2: not valid JSON"),
     ],
 )
 def test_triplets_refuse(tmp_path: Path, content: str, message: str) -> None:
@@ -316,34 +283,21 @@ def test_retrieval_of_tables(tmp_path: Path) -> None:
     assert read_retrieval(tmp_path).corpus == {"1": "No title."}
 
 
+HEADER = "query-id\tcorpus-id\tscore\n"
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (
-            "corpus.jsonl",
-            objects({"_id": "d1", "text": "a"}, {"_id": "d1", "text": "b"}),
-            "line 2: the id 'd1' occurs twice",
-        ),
+        ("corpus.jsonl", 2 * objects({"_id": "d1", "text": "a"}), "line 2: the id 'd1' occurs twice"),
         ("corpus.jsonl", objects({"_id": None, "text": "a"}), "corpus.jsonl, line 1: the id None is not valid"),
         ("corpus.jsonl", objects({"_id": "d1", "text": 5}), "line 1: the text or the title is not a string"),
-        (
-            "corpus.jsonl",
-            objects({"_id": "d1", "body": ""}),
-            "corpus.jsonl: no column text; the first line names _id, body",
-        ),
+        ("corpus.jsonl", objects({"_id": "d1"}), "corpus.jsonl: no column text; the first line names _id"),
         ("queries.jsonl", objects({"_id": "q1", "text": " "}), "queries.jsonl, line 1: the query is empty"),
-        (
-            "qrels/test.tsv",
-            "query-id\tcorpus-id\tscore\nq1\td9\t1\n",
-            "test.tsv, line 2: the id 'd9' is not in .*/corpus.js",
-        ),
-        (
-            "qrels/test.tsv",
-            "query-id\tcorpus-id\tscore\nq9\td1\t1\n",
-            "test.tsv, line 2: the id 'q9' is not in .*/queries",
-        ),
-        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tx\n", "line 2: the label 'x' is not a number"),
-        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t0\n", "test.tsv has no relevant document"),
+        ("qrels/test.tsv", f"{HEADER}q1\td9\t1\n", "test.tsv, line 2: the id 'd9' is not in .*/corpus.js"),
+        ("qrels/test.tsv", f"{HEADER}q9\td1\t1\n", "test.tsv, line 2: the id 'q9' is not in .*/queries"),
+        ("qrels/test.tsv", f"{HEADER}q1\td1\tx\n", "line 2: the label 'x' is not a number"),
+        ("qrels/test.tsv", f"{HEADER}q1\td1\t0\n", "test.tsv has no relevant document"),
     ],
 )
 def test_retrieval_refuses(tmp_path: Path, name: str, content: str, message: str) -> None:
@@ -356,12 +310,10 @@ def test_retrieval_refuses(tmp_path: Path, name: str, content: str, message: str
 
 
 def test_real_files_have_as_many_rows_as_published(data: Path) -> None:
-    assert [len(read_sts(data / "stsb" / f"{split}.tsv")) for split in ("train", "dev", "test")] == [5749, 1500, 1379]
+    assert [len(read_sts(data / "stsb" / f"{split}.tsv")) for split in ("dev", "test")] == [1500, 1379]
     assert sum(map(len, read_sts_year(data / "sts" / "STS12").values())) == 3108
     assert len(read_sick(data / "sick" / "test.tsv", scale=(1, 5))) == 4927
     assert len(read_nli(data / "nli" / "snli_test.tsv")) == 9824
-    assert len(read_sts(data / "korean" / "korsts_dev.tsv", scale=(0, 5))) == 1500
-    assert len(read_nli(data / "korean" / "kornli_xnli_test.tsv")) == 5010
     queries, corpus, relevant = read_retrieval(data / "cranfield")
     assert (len(queries), len(corpus), sum(map(len, relevant.values()))) == (225, 1400, 1837)
 
@@ -450,15 +402,3 @@ def test_a_repository_that_is_not_whole(tmp_path: Path, other: Any, error: type[
     hub(tmp_path, "NanoPets", **other)
     with pytest.raises(error, match=message):
         read_hub_retrieval(tmp_path)
-
-
-def test_a_file_of_a_repository_cut_short(tmp_path: Path) -> None:
-    path = hub(tmp_path, "NanoPets") / "qrels" / "NanoPets-00000-of-00001.parquet"
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(ValueError, match="not a valid Parquet file"):
-        read_hub_retrieval(tmp_path)
-
-
-def test_triplets_of_wikipedias_sections(tmp_path: Path) -> None:
-    path = put(tmp_path / "test.csv", 'Sentence1,Sentence2,Sentence3\n"In 1066, it fell.",It rose.,"It ""sings""."\n')
-    assert read_triplets(path) == [{"anchor": "In 1066, it fell.", "positive": "It rose.", "negative": 'It "sings".'}]

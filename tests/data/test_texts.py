@@ -1,12 +1,14 @@
-"""Texts of several files and of data sets: their order, the columns beside them, and how much of them is in memory."""
+"""Texts of files of every format, of data sets and in memory: each at its position, with the columns beside it."""
 
 from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import json
+import os
 import random
-import sys
+import threading
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,43 +20,207 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from sbert.data import Texts
+from sbert.data import Texts, read_texts
 from sbert.inputs.texts import rows_of
 
+# White space, quotes, separators, and what Unicode counts as a line break.
+TEXTS = [
+    "plain",
+    "",
+    "  spaces kept  ",
+    'a 5" nail',
+    "one\x0btwo\x0c\x1c\x85\u2028three",
+    "문장 🙂",
+    "a, b; c",
+    "\ufeff",
+]
+
+
 ROWS = [{"id": i, "body": f"text {i}", "title": f"title {i}"} for i in range(7)]
-KEPT = [(row["body"], {"id": row["id"], "title": row["title"]}) for row in ROWS]
+COLUMNS = [(row["body"], {"id": row["id"], "title": row["title"]}) for row in ROWS]
 
 
-def zstd(raw: bytes) -> bytes:
+def compress_zstd(raw: bytes) -> bytes:
     buffer = pyarrow.BufferOutputStream()
     with pyarrow.CompressedOutputStream(buffer, "zstd") as file:
         file.write(raw)
     return buffer.getvalue().to_pybytes()
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    """Rows in the format and the compression of the path's endings."""
-    kind = path.name.removesuffix(".gz").removesuffix(".zst").rsplit(".", 1)[1]
-    if kind == "parquet":
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), buffer := io.BytesIO(), row_group_size=2)
-        raw = buffer.getvalue()
-    elif kind == "jsonl":
-        raw = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    elif kind == "json":
-        raw = json.dumps(rows).encode()
-    else:
-        mark = {"csv": ",", "tsv": "\t"}[kind]
-        lines = [list(rows[0]), *(map(str, row.values()) for row in rows)]
-        raw = "".join(mark.join(line) + "\n" for line in lines).encode()
-    compress = {".gz": gzip.compress, ".zst": zstd}.get(path.suffix, bytes)
+def put(path: Path, content: str | bytes) -> Path:
+    """Write a file, compressed as its suffix says."""
+    raw = content.encode("utf-8") if isinstance(content, str) else content
     path.parent.mkdir(exist_ok=True, parents=True)
-    path.write_bytes(compress(raw))
+    path.write_bytes({".gz": gzip.compress, ".zst": compress_zstd}.get(path.suffix, bytes)(raw))
     return path
 
 
-def typed(found: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Rows with numbers for the ids, which CSV has as text."""
-    return [(text, {**row, "id": int(row["id"])}) for text, row in found]
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Rows in the format that the path's suffix says."""
+    kind = path.name.removesuffix(".gz").removesuffix(".zst").rsplit(".", 1)[1]
+    if kind == "parquet":
+        options = {"row_group_size": 2, "write_page_checksum": True}
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), buffer := io.BytesIO(), **options)
+        return put(path, buffer.getvalue())
+    if kind == "json":
+        return put(path, json.dumps(rows))
+    mark = {"csv": ",", "tsv": "\t", "jsonl": ""}[kind]
+    lines = [json.dumps(row) if not mark else mark.join(map(str, row.values())) for row in rows]
+    return put(path, "\n".join([*([mark.join(rows[0])] if mark else []), *lines]) + "\n")
+
+
+# ------------------------------------------------------------------------------------------------------- one file
+
+
+@pytest.mark.parametrize("zipped", ["", ".gz"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", [True, False], ids=["ending", "no ending"])
+def test_text_lines(tmp_path: Path, zipped: str, end: str, last: bool) -> None:
+    path = put(tmp_path / f"a.txt{zipped}", end.join(TEXTS) + (end if last else ""))
+    assert list(read_texts(path)) == TEXTS
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "column", "expected"),
+    [
+        ("a.txt", "", None, []),
+        ("a.txt", "\n\n", None, ["", ""]),
+        ("a.jsonl", "", None, []),
+        ("a.txt", "a\rb\n\r\r\nc\r", None, ["a\rb", "\r", "c\r"]),  # A carriage return within a line is text.
+        ("a.txt", b"\xef\xbb\xbfone\ntwo", None, ["one", "two"]),  # A byte order mark is none.
+        ("a.csv", b"\xef\xbb\xbftext\none", "text", ["one"]),
+        ("a.jsonl", '{"text": "a"}\n\n\n', "text", ["a"]),  # Empty lines at the end are none.
+        ("a.tsv", "text\tn\na\t1\n\n\n", "text", ["a"]),
+        ("A.NDJSON", '"one"\n', None, ["one"]),
+        ("a.json", '["one", "two"]', None, ["one", "two"]),
+        ("a.json", '"one"\n"two"', None, ["one", "two"]),
+    ],
+)
+def test_small_files(tmp_path: Path, name: str, content: str | bytes, column: str | None, expected: list[str]) -> None:
+    assert list(read_texts(put(tmp_path / name, content), column)) == expected
+
+
+def test_any_text_in_any_format(tmp_path: Path) -> None:
+    import csv
+
+    texts = [*TEXTS, "two\nlines", "two\r\nlines", 'say "so"', "x" * 200_000]
+    assert list(read_texts(put(tmp_path / "a.jsonl", "".join(json.dumps(text) + "\n" for text in texts)))) == texts
+    objects = "".join(json.dumps({"id": i, "text": text}, ensure_ascii=False) + "\r\n" for i, text in enumerate(texts))
+    assert list(read_texts(put(tmp_path / "b.jsonl", objects), column="text")) == texts
+    lines = ["id\ttext\tlabel", *(f'{i}\t{text}\t"' for i, text in enumerate(TEXTS))]  # TSV has no quotes.
+    assert list(read_texts(put(tmp_path / "a.tsv", "\n".join(lines)), column="text")) == TEXTS
+    for end in ("\n", "\r\n"):
+        writer = csv.writer(buffer := io.StringIO(newline=""), lineterminator=end)
+        writer.writerows([["id", "the text"], *enumerate(texts)])
+        assert list(read_texts(put(tmp_path / "a.csv", buffer.getvalue() + end), column="the text")) == texts
+
+
+def test_standard_input_and_a_format_that_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(pyarrow.table({"text": TEXTS, "id": range(len(TEXTS))}), buffer := io.BytesIO())
+    for content, column, file_format, expected in (
+        (b'"one"\n', None, None, ['"one"']),  # Text, unless another is given.
+        (b'"one"\n', None, "jsonl", ["one"]),
+        (b"a\tb\n1\t2\n", "b", "tsv", ["2"]),
+        (buffer.getvalue(), "text", "parquet", TEXTS),
+    ):
+        stdin = SimpleNamespace(buffer=io.BytesIO(content))
+        monkeypatch.setattr("sys.stdin", stdin)
+        texts = Texts("-", column, format=file_format)
+        assert list(texts) == expected
+        assert not stdin.buffer.closed
+        with pytest.raises(ValueError, match="standard input can be read only once"):
+            list(texts)
+    path = put(tmp_path / "a.csv", '"one"\n')
+    assert list(read_texts(path, file_format="jsonl")) == ["one"]
+    assert list(read_texts(path, file_format="text")) == ['"one"']
+
+
+def test_nothing_is_read_ahead(tmp_path: Path) -> None:
+    """From a pipe that never ends, as much as is asked for."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    stop = threading.Event()
+
+    def write() -> None:
+        try:
+            with pipe.open("wb") as file:
+                for number in itertools.count():
+                    file.write(b"%d\n" % number)
+        except BrokenPipeError:
+            stop.set()
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    texts = read_texts(pipe)
+    assert list(itertools.islice(texts, 50_000)) == [str(number) for number in range(50_000)]
+    texts.close()  # type: ignore[attr-defined]
+    assert stop.wait(10)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "column", "message"),
+    [
+        ("a.txt", b"one\ntw\xffo\n", None, r"a\.txt, line 2: not UTF-8 .*convert"),
+        ("a.txt", "one\ntwo".encode("utf-16"), None, r"a\.txt, line 1: not UTF-8 .*convert"),
+        ("a.jsonl", '"one"\n"two\n', None, r"a\.jsonl, line 2: not valid JSON \(.* at character 5\).*fix or remove"),
+        ("a.jsonl", '"one"\n\n"two"\n', None, r"a\.jsonl, line 2: not valid JSON"),
+        ("a.jsonl", "[" * 200_000, None, r"a\.jsonl, line 1: not valid JSON"),
+        ("a.jsonl", '"one"\n{"text": "two"}', None, r"line 2: an object where a text is expected; name the column"),
+        ("a.jsonl", '{"text": "one"}\n"two"', "text", r"line 2: a string, not an object with the key 'text'"),
+        ("a.jsonl", '{"id": 1, "body": "one"}', "text", r"line 1: no key 'text'; the keys are id, body"),
+        ("a.jsonl", '{"text": "one"}\n{"text": null}', "text", r"line 2: null where a text is expected; put a string"),
+        ("a.jsonl", '{"text": 1.5}', "text", r"line 1: a number where a text is expected"),
+        ("a.tsv", "id\ttext\n1\tone\n", "body", r"a\.tsv: no columns 'body'; name one .* of id, text"),
+        ("a.tsv", "", "body", r"a\.tsv: no columns 'body'; .* of none"),
+        ("a.csv", "text,text\none,two\n", "text", r"a\.csv: 2 columns 'text'; name one that occurs once"),
+        ("a.tsv", "id\ttext\n1\tone\n2\n", "text", r"line 3: 1 cells where the header has 2; fix or remove"),
+        ("a.csv", 'id,text\n1,"one\n2,two\n', "text", r"a\.csv, line 3: unexpected end of data; fix the quotes"),
+        ("a.csv", 'id,text\n1,"a"b\n', "text", r"a\.csv, line 2: .*fix the quotes"),
+        ("a.csv", "id,text\n1,one\n", None, r"a\.csv has columns; name the one"),
+        ("a.tsv", "id\ttext\n1\tone\n", None, r"a\.tsv has columns; name the one"),
+        ("a.txt", "one\n", "text", r"a\.txt is plain text and has no column 'text'"),
+    ],
+)
+def test_wrong_content(tmp_path: Path, name: str, content: str | bytes, column: str | None, message: str) -> None:
+    path = put(tmp_path / name, content)
+    with pytest.raises(ValueError, match=message):
+        list(read_texts(path, column))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst", "a.tsv.gz", "a.csv.zst", "a.parquet"])
+def test_damage_is_an_error_that_names_the_file(tmp_path: Path, name: str) -> None:
+    """A file that is cut short, whose bytes changed, or that is not compressed; zstd's bytes have no checksum."""
+    draw = random.Random(0)
+    rows = [{"id": i, "body": f"text {i} {'x' * draw.randrange(30)}", "title": "a"} for i in range(600)]
+    path = write(tmp_path / name, rows)
+    raw, expected = path.read_bytes(), [row["body"] for row in rows]
+    damaged = [raw[: draw.randrange(len(raw))] for _ in range(10)] + [b"one\ntwo\n"]
+    for _ in range(0 if name.endswith(".zst") else 20):
+        start = draw.randrange(12, len(raw) - 12)
+        damaged.append(
+            raw[:start] + bytes(byte ^ 1 << draw.randrange(8) for byte in raw[start : start + 8]) + raw[start + 8 :]
+        )
+    errors = 0
+    for content in damaged:
+        path.write_bytes(content)
+        try:
+            assert list(Texts(path, "body")) == expected
+        except ValueError as error:
+            assert name in str(error)
+            errors += 1
+    assert errors >= 11
+    if name.endswith(".zst"):  # Several frames are one file.
+        path.write_bytes(compress_zstd(b"one\n") + compress_zstd(b"two\n"))
+        assert list(Texts(path, format="text")) == ["one", "two"]
+
+
+def test_what_cannot_be_opened_is_said_before_the_first_text(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"none\.txt does not exist; name a file, or -"):
+        read_texts(tmp_path / "none.txt")
+    with pytest.raises(ValueError, match="file format 'xml' is unknown; pass one of text, jsonl, csv, tsv"):
+        read_texts(tmp_path / "none.txt", file_format="xml")
+    with pytest.raises(FileNotFoundError, match="has no file with a known ending"):
+        read_texts(tmp_path)
 
 
 # ---------------------------------------------------------------------------------------------- files and columns
@@ -66,8 +232,8 @@ def test_texts_and_the_columns_beside_them(tmp_path: Path, kind: str, packed: st
     texts = Texts(write(tmp_path / f"a.{kind}{packed}", ROWS), "body", keep=["id", "title"])
     assert texts.keep == ("id", "title")
     for _ in range(2):  # A second time, too.
-        assert list(texts) == [text for text, _ in KEPT]
-        assert typed(texts.rows()) == KEPT
+        assert list(texts) == [text for text, _ in COLUMNS]
+        assert [(text, {**row, "id": int(row["id"])}) for text, row in texts.rows()] == COLUMNS  # CSV has text.
 
 
 def test_the_text_itself_is_kept(tmp_path: Path) -> None:
@@ -106,29 +272,6 @@ def test_length_where_it_is_cheap(tmp_path: Path) -> None:
         len(Texts(write(tmp_path / "a.csv", ROWS), "body"))
 
 
-@pytest.mark.parametrize(
-    ("name", "column", "keep", "message"),
-    [
-        ("a.csv", "text", (), r"a\.csv: no columns 'text'; name one that occurs once, of id, body, title"),
-        ("a.parquet", "body", ("url",), r"a\.parquet: no columns 'url'; name one .* of id, body, title"),
-        ("a.jsonl", "body", ("url",), r"a\.jsonl, line 1: no key 'url'; the keys are id, body, title"),
-        (
-            "a.jsonl",
-            None,
-            ("id",),
-            r"without a column of texts, .*a\.jsonl has the column 'text' alone, no 'id' to keep",
-        ),
-        ("a.jsonl", "id", (), r"a\.jsonl, line 1: a number where a text is expected"),
-        ("a.parquet", "id", (), r"a\.parquet, row 1: a number where a text is expected"),
-        ("a.parquet", None, (), r"a\.parquet has columns; name the one"),
-    ],
-)
-def test_columns_that_are_missing(tmp_path: Path, name: str, column: str | None, keep: Any, message: str) -> None:
-    path = write(tmp_path / name, ROWS)
-    with pytest.raises(ValueError, match=message):
-        list(Texts(path, column, keep=keep))
-
-
 def test_sources_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no file matches .*\*\.csv; pass another pattern"):
         Texts(f"{tmp_path}/*.csv")
@@ -146,59 +289,7 @@ def test_sources_that_are_none(tmp_path: Path) -> None:
         Texts.of("one")
 
 
-@pytest.mark.parametrize("damage", ["cut", "junk", "plain", "two frames"])
-def test_damaged_zstd(tmp_path: Path, damage: str) -> None:
-    lines = "".join(f"{i * 7919 % 1013}\n" for i in range(50_000)).encode()
-    raw = zstd(lines)
-    path = tmp_path / "a.txt.zst"
-    path.write_bytes({"cut": raw[:-2], "junk": raw + b"junk", "plain": lines, "two frames": raw + raw}[damage])
-    if damage == "two frames":
-        assert sum(1 for _ in Texts(path)) == 100_000
-        return
-    with pytest.raises(ValueError, match=r"a\.txt\.zst, after line \d+: .*; the file is damaged"):
-        list(Texts(path))
-
-
-def test_damaged_parquet(tmp_path: Path) -> None:
-    """Damage is an error that names the file; where the writer stored checksums of pages, always."""
-    rng = random.Random(0)
-    table = pyarrow.table({"id": range(3000), "body": [f"text {i} {'x' * rng.randrange(30)}" for i in range(3000)]})
-    pyarrow.parquet.write_table(table, buffer := io.BytesIO(), row_group_size=700, write_page_checksum=True)
-    path, expected = tmp_path / "a.parquet", [(row["body"], {"id": row["id"]}) for row in table.to_pylist()]
-    for number in range(60):
-        raw = bytearray(buffer.getvalue())
-        if number % 3 == 0:
-            del raw[rng.randrange(len(raw)) :]
-        else:
-            place = rng.randrange(8, len(raw) - 8)
-            raw[place : place + 8] = bytes(byte ^ 1 << rng.randrange(8) for byte in raw[place : place + 8])
-        path.write_bytes(raw)
-        try:
-            assert list(Texts(path, "body", keep=["id"]).rows()) == expected, number
-        except ValueError as error:
-            assert "a.parquet" in str(error), number
-
-
-def test_zstd_needs_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path / "a.csv.zst", ROWS)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r'a\.csv\.zst needs pyarrow; run: pip install "sbert\[parquet\]"'):
-        list(Texts(path, "body"))
-
-
-# ---------------------------------------------------------------------------------------------- what is read once
-
-
-def test_what_can_be_read_only_once_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"one\ntwo\n")))
-    texts = Texts("-")
-    assert list(texts) == ["one", "two"]
-    with pytest.raises(ValueError, match="standard input can be read only once"):
-        list(texts)
-    made = Texts.of(text for text in ["one"])
-    assert list(made) == ["one"]
-    with pytest.raises(ValueError, match="the generator can be read only once"):
-        list(made)
+# -------------------------------------------------------------------------------------------- memory and data sets
 
 
 def test_memory_has_columns_of_one_length() -> None:
@@ -211,22 +302,23 @@ def test_memory_has_columns_of_one_length() -> None:
         list(Texts.of(["one", "two"], id=iter([1])))
     with pytest.raises(TypeError, match=r"texts\[1\] is of type int"):
         list(Texts.of(["one", 2]))  # type: ignore[list-item]
-
-
-# -------------------------------------------------------------------------------------------------- lazy sources
+    once = Texts.of(text for text in ["one"])
+    assert list(once) == ["one"]
+    with pytest.raises(ValueError, match="the generator can be read only once"):
+        list(once)
 
 
 def test_datasets(tmp_path: Path) -> None:
     data = datasets.Dataset.from_list(ROWS)
     for source in (data, data.with_format("numpy"), data.to_iterable_dataset()):
-        assert list(Texts(source, "body", keep=["id", "title"]).rows()) == KEPT
-        assert list(Texts(source, "body")) == [text for text, _ in KEPT]
+        assert list(Texts(source, "body", keep=["id", "title"]).rows()) == COLUMNS
+        assert list(Texts(source, "body")) == [text for text, _ in COLUMNS]
         with pytest.raises(ValueError, match=r"the (Iterable)?Dataset: no columns 'url'; .* of id, body, title"):
             list(Texts(source, "body", keep=["url"]))
     write(tmp_path / "a.parquet", ROWS)
     files = str(tmp_path / "a.parquet")
     streamed = datasets.load_dataset("parquet", data_files=files, split="train", streaming=True, cache_dir=tmp_path)
-    assert list(Texts(streamed, "body", keep=["id", "title"]).rows()) == KEPT
+    assert list(Texts(streamed, "body", keep=["id", "title"]).rows()) == COLUMNS
     with pytest.raises(ValueError, match="the Dataset has columns; name the one"):
         Texts(data)
     with pytest.raises(ValueError, match=r"has a transform, .* map\(\)"):
@@ -248,7 +340,7 @@ def test_a_data_set_is_read_as_it_is_asked_for() -> None:
     assert len(seen) < 5000
 
 
-def peak(source: Any) -> float:
+def measure_peak(source: Any) -> float:
     """Megabytes of Python's and Arrow's memory while the texts of a source are read."""
     list(zip(range(10), source, strict=False))
     before = pyarrow.total_allocated_bytes()
@@ -265,7 +357,7 @@ def peak(source: Any) -> float:
 def test_arrow_and_parquet_are_read_piece_by_piece(tmp_path: Path) -> None:
     table = pyarrow.table({"body": [f"{i} {'x' * 1000}" for i in range(30_000)]})  # 30 MB in one row group.
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=30_000, use_dictionary=False)
-    assert peak(Texts(tmp_path / "a.parquet", "body")) < 12
-    assert peak(rows_of(table["body"])) < 12
+    assert measure_peak(Texts(tmp_path / "a.parquet", "body")) < 12
+    assert measure_peak(rows_of(table["body"])) < 12
     assert list(rows_of(table["body"])) == table["body"].to_pylist()
     assert list(rows_of(table["body"].chunk(0))) == table["body"].to_pylist()

@@ -101,13 +101,6 @@ def test_classes_of_a_file(tmp_path: Path) -> None:
         read_classes(tmp_path / "b.csv", "gold")
 
 
-def test_rows_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
-    rows = read_rows(put(tmp_path / "a.tsv", "t\ty\na\t1\nb\tx\n"), ["t"], "y")
-    assert next(rows) == {"t": "a", "label": 1}
-    with pytest.raises(ValueError, match="line 3"):
-        next(rows)
-
-
 # -------------------------------------------------------------------------------------------------------- errors
 
 
@@ -121,28 +114,19 @@ def test_rows_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
             r"a\.tsv, line 2: the label 'neutral' is not a number; if labels are words, list them as classes",
         ),
         ("a.tsv", "t\ty\na\t1_0\n", {}, "line 2: the label '1_0' is not a number"),
-        ("a.tsv", "t\ty\na\t1_0.5\n", {}, "line 2: the label '1_0.5' is not a number"),
         ("a.tsv", f"t\ty\na\t{'9' * 5000}\n", {}, "line 2: the label '9999.* is not a number"),
         ("a.tsv", "t\ty\na\t1\nb\tnan\n", {}, "line 3: the label 'nan' is not finite"),
-        ("a.tsv", "t\ty\na\tinf\n", {}, "line 2: the label 'inf' is not finite"),
         ("a.tsv", "t\ty\na\t99999999999999999999\n", {}, "line 2: the label '99999999999999999999' is .* too large"),
         ("a.tsv", "t\ty\na\t1\nb\t\n", {}, r"a\.tsv, line 3: the label is empty; fill it in, or remove the line"),
         ("a.tsv", "t\ty\n\t1\n", {}, "line 2: column 't' is empty"),
-        ("a.tsv", "t\ty\n \t1\n", {}, "line 2: column 't' is empty"),
-        ("a.tsv", "t\ty\na\n", {}, "line 2: 1 cells where the header has 2"),
         ("a.tsv", "t\tz\na\t1\n", {}, "no columns 'y'; name one that occurs once, of t, z"),
-        ("a.tsv", "x\ty\na\t1\n", {}, "no columns 't'; name one"),
         ("a.csv", 't,y\n"a\nb",1\nc,maybe\n', {}, "line 4: the label 'maybe' is not a number"),
         ("a.jsonl", '{"t": "a", "y": 1}\n{"t": "a"}\n', {}, "line 2: no key 'y'; the keys are t"),
         ("a.jsonl", '{"t": "a", "y": null}\n', {}, "line 1: the label is empty"),
-        ("a.jsonl", '{"t": null, "y": 1}\n', {}, "line 1: column 't' is empty"),
         ("a.jsonl", '{"t": 3, "y": 1}\n', {}, "line 1: a number where column 't' has a text; put a string"),
         ("a.jsonl", '{"t": "a", "y": {}}\n', {}, "line 1: the label {} is not a number"),
         ("a.jsonl", '{"t": "a", "y": [1, "2"]}\n', {}, "line 1: the label's list contains '2'"),
-        ("a.jsonl", '{"t": "a", "y": [1, NaN]}\n', {}, "line 1: the label's list contains nan"),
         ("a.jsonl", '{"t": "a", "y": [true]}\n', {}, "line 1: the label's list contains True"),
-        ("a.jsonl", '{"t": "a", "y": []}\n', {}, "line 1: the label is empty"),
-        ("a.jsonl", "[1]\n", {}, "line 1: a list, not an object with the key 't'"),
         (
             "a.tsv",
             "t\ty\na\tneutral\nb\t-\n",
@@ -151,7 +135,6 @@ def test_rows_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
         ),
         ("a.tsv", "t\ty\na\t1\n", {"classes": map(str, range(100, 130))}, "100, .*, 119 and 10 more"),
         ("a.tsv", "t\ty\na\t5.1\n", {"scale": (0, 5)}, r"line 2: the label 5\.1 is not within scale=0 to 5"),
-        ("a.tsv", "t\ty\na\t-0.1\n", {"scale": (0, 5)}, r"line 2: the label -0\.1 is not within"),
         ("a.jsonl", '{"t": "a", "y": [1]}\n', {"scale": (0, 5)}, "line 1: the label is a list, which scale="),
     ],
 )
@@ -168,19 +151,13 @@ def test_wrong_content(tmp_path: Path, name: str, content: str, options: dict[st
     [
         ("t", None, {}, TypeError, "columns='t' is one string; pass a list"),
         (["t"], "y", {"classes": "abc"}, TypeError, "classes='abc' is one string"),
-        (["t"], "y", {"drop": "-"}, TypeError, "drop='-' is one string"),
         ([], None, {}, ValueError, "name at least one column, and none twice"),
-        (["t", "t"], None, {}, ValueError, "none twice"),
         (["t", "y"], "y", {}, ValueError, "none twice"),
         (["t", "label"], "y", {}, ValueError, "the rows would call both 'y' and a text column"),
         (["t"], None, {"classes": NLI}, ValueError, "name their column as label"),
-        (["t"], None, {"scale": (0, 5)}, ValueError, "name their column as label"),
-        (["t"], None, {"drop": ["-"]}, ValueError, "name their column as label"),
         (["t"], "y", {"classes": NLI, "scale": (0, 5)}, ValueError, "pass one of them"),
         (["t"], "y", {"classes": []}, ValueError, "one or more words, each once"),
-        (["t"], "y", {"classes": ["a", "a"]}, ValueError, "one or more words, each once"),
         (["t"], "y", {"scale": (5, 5)}, ValueError, "lowest and the highest"),
-        (["t"], "y", {"scale": (0, float("inf"))}, ValueError, "lowest and the highest"),
         (["t"], "y", {"file_format": "text"}, ValueError, "plain text and has no column 't'"),
         (["t"], "y", {"file_format": "xml"}, ValueError, "file format 'xml' is unknown"),
         (["t"], "y", {}, FileNotFoundError, r"none\.tsv does not exist"),
@@ -193,26 +170,7 @@ def test_arguments_are_checked_before_the_first_row(
         read_rows(tmp_path / "none.tsv", columns, label, **options)
 
 
-# ---------------------------------------------------------------------------------------- what they are made for
-
-
-def test_a_trainer_takes_the_rows(tmp_path: Path) -> None:
-    from sbert.losses import CosineSimilarityLoss
-    from sbert.training import Rows
-
-    path = put(tmp_path / "a.tsv", "one\ttwo\tscore\na\tb\t5\nc\td\t2.5\n")
-    rows = Rows(read_rows(path, ["one", "two"], "score", scale=(0, 5)), CosineSimilarityLoss(), columns=["one", "two"])
-    assert rows.texts(1) == ("c", "d")
-    assert rows.labels is not None
-    assert rows.labels.tolist() == [1.0, 0.5]
-
-
 def test_the_real_files(data: Path) -> None:
-    rows = list(read_rows(data / "stsb" / "train.tsv", ["sentence1", "sentence2"], "score", scale=(0, 5)))
-    assert len(rows) == 5749
-    assert rows[1]["label"] == pytest.approx(0.76)
-    path = data / "nli" / "snli_train_subset.tsv.gz"
-    classes = read_classes(path, "label")
-    assert classes == list(NLI)
-    rows = list(read_rows(path, ["premise", "hypothesis"], "label", classes=classes))
-    assert [sum(row["label"] == i for row in rows) for i in range(3)] == [11569, 16544, 14325]
+    rows = list(read_rows(data / "stsb" / "test.tsv", ["sentence1", "sentence2"], "score", scale=(0, 5)))
+    assert (len(rows), rows[0]["label"]) == (1379, 0.5)
+    assert read_classes(data / "nli" / "snli_dev.tsv", "label") == list(NLI)
