@@ -35,7 +35,7 @@ from sbert.storage.atomic import replacing
 from sbert.training import Trainer, TrainingConfig
 
 if TYPE_CHECKING:
-    from sbert.pipeline.pool.processes import Processes
+    from sbert.pipeline.pool import Pool
 
 
 class CrossEncoder(ScorerAliases, nn.Module):
@@ -232,7 +232,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         on_truncate: str = "warn",
-        pool: Processes | None = None,
+        pool: Pool | None = None,
         chunk_size: int | None = None,
         deterministic: bool = False,
     ) -> Scored:
@@ -304,7 +304,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
         show_progress_bar: bool | None = None,
         activation: Activation | None = None,
         on_truncate: str = "warn",
-        pool: Processes | None = None,
+        pool: Pool | None = None,
         chunk_size: int | None = None,
         deterministic: bool = False,
     ) -> list[Ranked]:

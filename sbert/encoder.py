@@ -22,7 +22,7 @@ from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwis
 from sbert.inputs.arguments import check_choice, warn, with_aliases
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
 from sbert.inputs.prompts import chosen_prompt, set_prompts, with_role_prompt
-from sbert.inputs.texts import length_of, rows_of
+from sbert.inputs.texts import rows_of
 from sbert.modules.tokenizer import ReadsText
 from sbert.pipeline.compatibility import EncoderAliases, loading_options
 from sbert.pipeline.encode import Encoding, output_dims
@@ -37,7 +37,7 @@ from sbert.storage.folders import read_whole
 
 if TYPE_CHECKING:  # What few calls need is imported by them: importing this must not take much longer than torch.
     from sbert.pipeline.batcher import Batcher
-    from sbert.pipeline.pool.processes import Processes
+    from sbert.pipeline.pool import Pool
 
 
 def _check_token_embeddings(output_value: str | None, changed: object) -> None:
@@ -264,7 +264,7 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
         on_truncate: str = "warn",
-        pool: Processes | None = None,
+        pool: Pool | None = None,
         chunk_size: int | None = None,
         deterministic: bool = False,
         out: str | os.PathLike[str] | None = None,
@@ -378,10 +378,8 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
                 raise ValueError(f"shard={shard!r:.60} is a part of a file; pass out= as well")
             if columns := getattr(sentences, "keep", ()):
                 warn(f"keep={columns} has no effect without out=; pass out= with a .parquet file")
-            texts: Any = [sentences] if single else rows_of(sentences)
-            if workers is None or length_of(sentences) is not None:  # A pool reads an iterator while it encodes.
-                texts = list(texts)
-            with reporting(len(texts) if isinstance(texts, list) else None) as report:
+            texts: list[Any] = [sentences] if single else list(rows_of(sentences))
+            with reporting(len(texts)) as report:
                 if output_value != "sentence_embedding":
                     parts = _token_embeddings(job, texts, report, single, with_sentences=output_value is None)
                     return cast("Encoded", parts)

@@ -18,7 +18,7 @@ from sbert.inputs.arguments import check_choice
 from sbert.modules import Pooling
 
 if TYPE_CHECKING:
-    from sbert.pipeline.pool.processes import Processes
+    from sbert.pipeline.pool import Pool
 
 # What transformers loads a model with, under the names that model folders have for it.
 _DTYPES = ("dtype", "torch_dtype")
@@ -59,16 +59,16 @@ class Aliases:
     prompts: dict[str, str]
     default_prompt_name: str | None
 
-    def pool(self: Any, devices: Sequence[str | torch.device] | None = None) -> Processes:
-        """Worker processes that share the model, each on a device of its own; see ``Processes``.
+    def pool(self: Any, devices: Sequence[str | torch.device] | None = None) -> Pool:
+        """Worker processes that share the model, each on a device of its own; see ``Pool``.
 
         Args:
             devices: A device for each process, such as ``["cuda:0", "cuda:1"]`` or ``["cpu"] * 4``. Default: each GPU,
                 or else four times the CPU.
         """
-        from sbert.pipeline.pool.processes import Processes
+        from sbert.pipeline.pool import Pool
 
-        return Processes(self, devices)
+        return Pool(self, devices)
 
     def __sklearn_clone__(self) -> Any:
         """The model itself: scikit-learn would copy the weights for each step of a search."""
@@ -129,17 +129,17 @@ class EncoderAliases(Aliases):
         """``model[-1]``."""
         return list(self)[-1]  # type: ignore[no-any-return]
 
-    def start_multi_process_pool(self: Any, target_devices: Sequence[str] | None = None) -> Processes:
-        """``Processes(model, devices)``, for ``encode(pool=)``."""
-        pool: Processes = self.pool(target_devices)
+    def start_multi_process_pool(self: Any, target_devices: Sequence[str] | None = None) -> Pool:
+        """``Pool(model, devices)``, for ``encode(pool=)``."""
+        pool: Pool = self.pool(target_devices)
         return pool
 
     @staticmethod
-    def stop_multi_process_pool(pool: Processes) -> None:
+    def stop_multi_process_pool(pool: Pool) -> None:
         """``pool.close()``."""
         pool.close()
 
-    def encode_multi_process(self: Any, sentences: Iterable[str], pool: Processes, **options: Any) -> Any:
+    def encode_multi_process(self: Any, sentences: Iterable[str], pool: Pool, **options: Any) -> Any:
         """``encode(sentences, pool=pool)``."""
         return self.encode(sentences, pool=pool, **options)
 

@@ -17,7 +17,7 @@ from sbert.pipeline.quantization import Codes
 if TYPE_CHECKING:
     from typing_extensions import NotRequired, Unpack
 
-    from sbert.pipeline.pool.processes import Processes
+    from sbert.pipeline.pool import Pool
 
 Activation = Callable[[Tensor], Tensor]
 Texts = str | Iterable[str]
@@ -56,7 +56,7 @@ class EncodeOptions(Options, total=False):
     out: str | os.PathLike[str] | None
     resume: bool
     shard: tuple[int, int] | None
-    pool: Processes | None
+    pool: Pool | None
     chunk_size: int | None
 
 
@@ -72,7 +72,7 @@ class PredictOptions(Options, total=False):
     """The arguments of ``predict`` on which the type of its result does not depend."""
 
     activation: Activation | None
-    pool: Processes | None
+    pool: Pool | None
     chunk_size: int | None
 
 

@@ -230,6 +230,18 @@ def remove(target: Path, check: Callable[[Path], None]) -> None:
     _discard(old, target, check)
 
 
+@contextmanager
+def temporary_folder(name: str) -> Iterator[Path]:
+    """A folder among the temporary files of the system; those that killed processes have left are removed first."""
+    target = Path(tempfile.gettempdir(), name)
+    remove_left(target)
+    with _new(target, folder=True) as work:
+        try:
+            yield work
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
 # ------------------------------------------------------------------------------- leftovers of killed processes
 # A writer locks the file or folder it writes. The operating system releases the lock when the writer ends.
 

@@ -28,34 +28,34 @@ import numpy as np
 import torch
 
 from sbert import SentenceEncoder
-from sbert.pipeline.pool.processes import Processes
+from sbert.pipeline.pool import Pool
 from sbert.storage import hub
 from tests.benchmarks.texts import texts as generated
 
 RATIO, TOLERANCE, MEGABYTE = 1.8, 1e-6, 1 << 20
 
 
-def pool_of(model: SentenceEncoder, workers: int) -> Processes:
+def pool_of(model: SentenceEncoder, workers: int) -> Pool:
     """A pool whose workers have one thread each."""
     torch.set_num_threads(workers)
     return model.pool(["cpu"] * workers)
 
 
-def seconds(call: Callable[[], Any], *pools: Processes) -> tuple[float, float]:
+def seconds(call: Callable[[], Any], *pools: Pool) -> tuple[float, float]:
     """Seconds by the clock, and processor seconds of this process and of the workers."""
     clock, processor = time.perf_counter(), processor_seconds(pools)
     call()
     return time.perf_counter() - clock, processor_seconds(pools) - processor
 
 
-def processor_seconds(pools: Iterable[Processes]) -> float:
+def processor_seconds(pools: Iterable[Pool]) -> float:
     ticks = 0
     for pid in [pid for pool in pools for pid in workers_of(pool)]:
         ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
     return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def killed(pool: Processes, given: list[str], kills: int, usual: float) -> tuple[Any, float]:
+def killed(pool: Pool, given: list[str], kills: int, usual: float) -> tuple[Any, float]:
     """The vectors, and the seconds, of a call during which workers are killed at random moments."""
     done = threading.Event()
     count = 0
@@ -79,14 +79,14 @@ def killed(pool: Processes, given: list[str], kills: int, usual: float) -> tuple
     return vectors, took
 
 
-def workers_of(pool: Processes) -> list[int]:
-    """The workers' processes: the children of the process that forks them."""
-    assert pool._workers.starter is not None
-    starter = pool._workers.starter[0].pid
-    return list(map(int, Path(f"/proc/{starter}/task/{starter}/children").read_text().split()))
+def workers_of(pool: Pool) -> list[int]:
+    """The workers' processes: the children of the process that hands out orders."""
+    assert pool._workers.broker is not None
+    broker = pool._workers.broker.pid
+    return list(map(int, Path(f"/proc/{broker}/task/{broker}/children").read_text().split()))
 
 
-def memory(pool: Processes) -> None:
+def memory(pool: Pool) -> None:
     """Print the memory of each worker."""
     for pid in workers_of(pool):
         lines = [line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]]

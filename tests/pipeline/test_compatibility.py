@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sbert import CrossEncoder, SentenceEncoder
-from sbert.pipeline.pool.processes import Processes
+from sbert.pipeline.pool import Pool
 from tests import small
 
 TEXTS = [f"{a} {b}" for a in ("red fox", "small boat", "quiet lake") for b in ("one", "two", "three")]
@@ -28,7 +28,7 @@ def model(folder: Path) -> SentenceEncoder:
 
 
 @pytest.fixture(scope="module")
-def pool(model: SentenceEncoder) -> Iterator[Processes]:
+def pool(model: SentenceEncoder) -> Iterator[Pool]:
     with model.start_multi_process_pool(["cpu", "cpu"]) as pool:
         yield pool
 
@@ -107,7 +107,7 @@ def test_the_outputs_of_a_text(model: SentenceEncoder) -> None:
 # ------------------------------------------------------------------------------------------------------- processes
 
 
-def test_processes_give_the_same_in_the_same_order(model: SentenceEncoder, pool: Processes) -> None:
+def test_processes_give_the_same_in_the_same_order(model: SentenceEncoder, pool: Pool) -> None:
     expected = model.encode(TEXTS, normalize_embeddings=True)
     for size in (None, 1, 4, 100):
         assert np.array_equal(model.encode(TEXTS, pool=pool, chunk_size=size, normalize_embeddings=True), expected)

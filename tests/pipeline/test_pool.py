@@ -25,9 +25,8 @@ import torch
 
 from sbert import CrossEncoder, SentenceEncoder, StaticEmbedding
 from sbert.evaluation import SimilarityEvaluator
-from sbert.pipeline.pool import processes, workers
-from sbert.pipeline.pool.processes import Processes
-from sbert.pipeline.pool.workers import Order, WorkerError
+from sbert.pipeline import pool as pools
+from sbert.pipeline.pool import Order, Pool, WorkerError
 from tests import small
 from tests.pipeline import orders
 
@@ -48,12 +47,12 @@ def model(folder: Path) -> SentenceEncoder:
 
 
 @pytest.fixture(scope="module")
-def pool(model: SentenceEncoder) -> Iterator[Processes]:
+def pool(model: SentenceEncoder) -> Iterator[Pool]:
     with model.pool(["cpu", "cpu"]) as pool:
         yield pool
 
 
-def ask(pool: Processes, function: Any, *arguments: Any, times: int = 1) -> list[Any]:
+def ask(pool: Pool, function: Any, *arguments: Any, times: int = 1) -> list[Any]:
     return list(pool.map(Order(function, arguments, f"rows[{row}]") for row in range(times)))
 
 
@@ -75,7 +74,7 @@ def gone(ids: list[int], seconds: float = 10) -> bool:
 # ------------------------------------------------------------------------------------------------- vectors and windows
 
 
-def test_a_pool_is_used_in_place_of_its_model(model: SentenceEncoder, pool: Processes, tmp_path: Path) -> None:
+def test_a_pool_is_used_in_place_of_its_model(model: SentenceEncoder, pool: Pool, tmp_path: Path) -> None:
     expected = model.encode(TEXTS)
     for size in (None, 1, 5, 1000):
         assert np.allclose(pool.encode(TEXTS, chunk_size=size), expected, atol=1e-6)
@@ -88,12 +87,12 @@ def test_a_pool_is_used_in_place_of_its_model(model: SentenceEncoder, pool: Proc
     assert np.allclose(pool.encode(iter(TEXTS), out=tmp_path / "vectors.npy"), expected, atol=1e-6)
 
 
-def test_truncated_texts_are_one_warning(folder: Path, model: SentenceEncoder, pool: Processes) -> None:
+def test_truncated_texts_are_one_warning(folder: Path, model: SentenceEncoder, pool: Pool) -> None:
     long = ["one " * 100, "two", "three " * 100, "two", "one " * 100]
     with pytest.warns(UserWarning, match="3 of 5 sentences were truncated") as caught:
         pool.encode(long, chunk_size=1)
     assert len(caught) == 1
-    with pytest.raises(ValueError, match=r"sentences\[2\] has more than"):
+    with pytest.raises(ValueError, match=r"sentences\[[24]\] has more than"):
         pool.encode(long[1:2] * 2 + long, chunk_size=1, on_truncate="error")
     with pytest.raises(ValueError, match="made for another model"):
         SentenceEncoder(folder, device="cpu").encode(TEXTS, pool=pool)
@@ -106,7 +105,7 @@ def test_truncated_texts_are_one_warning(folder: Path, model: SentenceEncoder, p
         model.max_seq_length = before
 
 
-def test_an_error_has_the_traceback_of_the_worker(pool: Processes) -> None:
+def test_an_error_has_the_traceback_of_the_worker(pool: Pool) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         ask(pool, orders.private_bytes_of, "no such file")
     cause = caught.value.__cause__
@@ -115,14 +114,14 @@ def test_an_error_has_the_traceback_of_the_worker(pool: Processes) -> None:
     assert "in private_bytes_of" in str(cause)
 
 
-def test_who_is_done_takes_the_next_window_and_order_is_kept(pool: Processes, tmp_path: Path) -> None:
+def test_who_is_done_takes_the_next_window_and_order_is_kept(pool: Pool, tmp_path: Path) -> None:
     ask(pool, orders.pid, 0.2, times=2)
     done = ask(pool, orders.slow_for_one, str(tmp_path / "slow"), times=12)
     assert sorted(Counter(done).values()) == [1, 11]
     assert 1 in (done.count(done[0]), done.count(done[1]))  # What took longest was one of the first two, and still is.
 
 
-def test_orders_are_read_as_far_ahead_as_workers_need(pool: Processes) -> None:
+def test_orders_are_read_as_far_ahead_as_workers_need(pool: Pool) -> None:
     read = 0
 
     def endless() -> Iterator[Order]:
@@ -135,11 +134,11 @@ def test_orders_are_read_as_far_ahead_as_workers_need(pool: Processes) -> None:
     for taken in range(30):
         next(results)
         time.sleep(0.005)
-        assert read <= taken + 2 + processes._AHEAD * 2
+        assert read <= taken + 2 + pools.AHEAD * 2
     results.close()  # type: ignore[attr-defined]
 
 
-def test_threads_share_a_pool(model: SentenceEncoder, pool: Processes) -> None:
+def test_threads_share_a_pool(model: SentenceEncoder, pool: Pool) -> None:
     parts = [TEXTS[start : start + 20] for start in range(8)]
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda part: pool.encode(part, chunk_size=3), parts))
@@ -160,7 +159,7 @@ def test_pairs_are_scored_by_a_pool(folder: Path) -> None:
         pool.rank("red fox", TEXTS)
 
 
-def test_each_worker_has_its_share_of_threads_and_cores(model: SentenceEncoder, pool: Processes) -> None:
+def test_each_worker_has_its_share_of_threads_and_cores(model: SentenceEncoder, pool: Pool) -> None:
     cores = len(os.sched_getaffinity(0))
     assert ask(pool, orders.settings) == [(max(1, torch.get_num_threads() // 2), max(1, cores // 2))]
 
@@ -168,7 +167,7 @@ def test_each_worker_has_its_share_of_threads_and_cores(model: SentenceEncoder, 
 # ----------------------------------------------------------------------------------------------------- killed processes
 
 
-def test_a_killed_worker_is_replaced(model: SentenceEncoder, pool: Processes, tmp_path: Path) -> None:
+def test_a_killed_worker_is_replaced(model: SentenceEncoder, pool: Pool, tmp_path: Path) -> None:
     expected = model.encode(TEXTS)
     for _ in range(5):
         os.kill(ask(pool, orders.pid)[0], signal.SIGKILL)
@@ -177,8 +176,8 @@ def test_a_killed_worker_is_replaced(model: SentenceEncoder, pool: Processes, tm
     with pytest.raises(RuntimeError, match=r"rows\[0\] ended 3 workers, .*smaller"):
         ask(pool, orders.die)
     assert np.allclose(pool.encode(TEXTS), expected, atol=1e-6)
-    assert pool._workers.starter is not None
-    pool._workers.starter[0].kill()  # The process that new workers are forked from.
+    assert pool._workers.broker is not None
+    pool._workers.broker.kill()  # The process that new workers are forked from.
     os.kill(ask(pool, orders.pid)[0], signal.SIGKILL)
     assert len(set(ask(pool, orders.pid, 0.1, times=4))) == 2
     assert np.allclose(pool.encode(TEXTS), expected, atol=1e-6)
@@ -206,7 +205,7 @@ def test_weights_are_shared_and_workers_end_with_the_pool() -> None:
 @pytest.mark.slow
 def test_processes_that_are_no_forks(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on an accelerator, and on systems that cannot fork."""
-    monkeypatch.setattr(workers, "_FORKS", False)
+    monkeypatch.setattr(pools, "FORKS", False)
     with model.pool(["cpu"]) as own:
         ids = ask(own, orders.pid)
         os.kill(ids[0], signal.SIGKILL)
@@ -216,7 +215,7 @@ def test_processes_that_are_no_forks(model: SentenceEncoder, monkeypatch: pytest
     assert gone(ids)
 
 
-def test_a_forked_process_needs_a_pool_of_its_own(pool: Processes) -> None:
+def test_a_forked_process_needs_a_pool_of_its_own(pool: Pool) -> None:
     child = os.fork()
     if child == 0:
         try:
@@ -227,7 +226,7 @@ def test_a_forked_process_needs_a_pool_of_its_own(pool: Processes) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
 
 
-def test_a_forked_process_leaves_the_pool_to_its_parent(pool: Processes) -> None:
+def test_a_forked_process_leaves_the_pool_to_its_parent(pool: Pool) -> None:
     expected = pool.encode(TEXTS)
     child = os.fork()
     if child == 0:
@@ -247,7 +246,7 @@ class Word(str):
 
 
 def test_texts_and_orders_of_classes_that_workers_do_not_have(
-    model: SentenceEncoder, pool: Processes, monkeypatch: pytest.MonkeyPatch
+    model: SentenceEncoder, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Word, "__module__", "__main__")
     monkeypatch.setattr(sys.modules["__main__"], "Word", Word, raising=False)
@@ -273,14 +272,11 @@ def test_changes_of_the_model(folder: Path) -> None:
 def test_a_pool_that_is_not_closed_is_freed(model: SentenceEncoder) -> None:
     pool = model.pool(["cpu"])
     ids = ask(pool, orders.pid)
-    directory, threads = Path(pool._workers._folder), pool._workers._threads
+    directory = pool._workers._folder
     del pool
     gc.collect()
     assert gone(ids)
     assert not directory.exists()
-    for thread in threads:
-        thread.join(10)
-        assert not thread.is_alive()
 
 
 def test_a_full_disk(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -299,9 +295,9 @@ def test_a_full_disk(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, tm
 
 def test_all_cores_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    places = workers._places([torch.device("cpu")] * 3)
+    places = pools._assign_cores([torch.device("cpu")] * 3)
     assert [core for _, _, cores in places for core in cores] == list(range(8))
-    assert all(cores == [] for _, _, cores in workers._places([torch.device("cpu")] * 9))
+    assert all(cores == [] for _, _, cores in pools._assign_cores([torch.device("cpu")] * 9))
 
 
 # ----------------------------------------------------------------------------------------------------------- programs
@@ -313,13 +309,13 @@ print("started")
 sys.path.insert(0, {root!r})
 from sbert import SentenceEncoder
 from tests.pipeline import orders
-from sbert.pipeline.pool.workers import Order
+from sbert.pipeline.pool import Order
 model = SentenceEncoder({folder!r}, device="cpu")
 """
 _BUSY = """
 pool = model.pool(["cpu", "cpu"])
 ids = list(pool.map([Order(orders.pid, (0.3,), "rows")] * 2))
-print(*ids, pool._workers.starter[0].pid, flush=True)
+print(*ids, pool._workers.broker.pid, flush=True)
 list(pool.map([Order(orders.pid, (600,), "rows")] * 9))
 """
 _UNGUARDED = """
@@ -345,20 +341,35 @@ def started(folder: Path, code: str, *command: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # Only programs of their own can be killed, and each imports torch.
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_workers_end_with_their_parent(folder: Path, number: signal.Signals) -> None:
-    """A program without a file, as a notebook is; an interrupt reaches its whole group, as that of the keyboard."""
+def test_workers_end_with_their_parent(
+    folder: Path, model: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """A program without a file, as a notebook is; an interrupt reaches its whole group, as that of the keyboard.
+
+    Its copy of the model is removed: by the broker, or if that was killed as well, by the next pool.
+    """
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     program = started(folder, _BUSY, "-c")
     assert program.stdout is not None
     assert program.stdout.readline() == "started\n"
-    ids = list(map(int, program.stdout.readline().split()))
+    *ids, broker = map(int, program.stdout.readline().split())
     time.sleep(0.2)
-    assert all(map(is_alive, ids))
-    (os.killpg if number == signal.SIGINT else os.kill)(program.pid, number)
+    assert all(map(is_alive, [*ids, broker]))
+    assert len(os.listdir(tmp_path)) == 1
+    if number == signal.SIGINT:
+        os.killpg(program.pid, number)
+    else:
+        for process in (broker, program.pid):
+            os.kill(process, number)
     _, errors = program.communicate(timeout=20)
-    assert gone(ids)
+    assert gone([*ids, broker])
     assert errors.count("Traceback") == errors.count("KeyboardInterrupt") == (number == signal.SIGINT)
+    assert len(os.listdir(tmp_path)) == (number == signal.SIGKILL)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    model.pool(["cpu"]).close()
+    assert not os.listdir(tmp_path)
 
 
 @pytest.mark.slow

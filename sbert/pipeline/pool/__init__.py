@@ -1,1 +1,284 @@
-"""Pools: worker processes that share one model, each on a device of its own. ``model.pool`` makes one."""
+"""A pool of worker processes that share one model, each on a device of its own, in place of that model."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
+from itertools import count
+from multiprocessing.spawn import get_executable
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import Any, NamedTuple
+
+import torch
+
+from sbert.backends.weight_changes import state
+from sbert.inputs.devices import check_device
+from sbert.pipeline.pool.broker import PROGRAM, TRIES
+from sbert.storage.atomic import temporary_folder
+
+# Orders per worker that are handed out or done and not yet taken: a device may be that many times slower than another.
+AHEAD = 8
+FORKS = sys.platform == "linux"
+
+
+class WorkerError(Exception):
+    """The cause of an error that was raised in a worker: its traceback there."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+class Order(NamedTuple):
+    """A function that a worker is to call with the model and some arguments; and what they are, for errors."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    what: str
+
+
+class Pool:
+    """Worker processes that encode parts of the texts, in place of their model; ``model.pool(devices)`` makes one.
+
+    ``encode``, ``encode_query`` and so on are those of the model, with ``pool=`` set to this; all else is read from the
+    model. So evaluators and functions that take a model take this. A context manager that ends the processes.
+
+    Each takes the next texts when it is done with some, so that a slow device does not hold up the rest. An error of a
+    worker is raised here, with its traceback there as its cause; warnings are those of one process. Workers that die
+    are replaced, and their texts encoded again. The workers end with this process, however it ends, and when the pool
+    is closed or freed. Threads may share a pool. Nothing of the caller's script is run again, so neither a notebook nor
+    a script needs ``if __name__ == "__main__":``; modules of the caller's own in the model must be importable.
+
+    Args:
+        model: What the processes compute with, as it is now.
+        devices: A device for each process. Default: each GPU, or else four times the CPU. Pool on the CPU share
+            its cores and the number of threads of this process.
+
+    Raises:
+        ValueError: If a device cannot be used on this machine.
+
+    Example:
+        >>> with model.pool(["cpu", "cpu"]) as pool:
+        ...     pool.encode(["One.", "Two."]).shape
+        (2, 384)
+    """
+
+    def __init__(self, model: Any, devices: Sequence[str | torch.device] | None = None) -> None:
+        self.devices: list[torch.device] = list(map(check_device, _all_devices() if devices is None else devices))
+        if not self.devices:
+            raise ValueError("devices is empty; pass one device per process, or None for all")
+        self.model: Any = model
+        self._state = state(model)
+        with ExitStack() as opened:
+            folder = opened.enter_context(temporary_folder("sbert-pool"))
+            _write_model(model, folder)
+            self._workers = _Workers(folder, _assign_cores(self.devices), opened.pop_all())
+        weakref.finalize(self, self._workers.close)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in ("devices", "model", "_state", "_workers"):
+            raise AttributeError(f"a pool has no {name} of its own; set it on the model")
+        super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("encode", "encode_query", "encode_document", "predict", "rank"):
+            method = getattr(self.model, name)
+            return lambda *args, **options: method(*args, pool=self, **options)
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.model, name)
+
+    def check(self, model: Any) -> None:
+        """Raise a ``ValueError`` unless the workers have the weights of the model."""
+        if self.model is not model:
+            raise ValueError("the pool was made for another model; make one with pool() of this model")
+        if self._state != state(model):
+            raise ValueError("the weights have changed since the pool was made; make a new one")
+
+    def submit(self, order: Order) -> Future[Any]:
+        """A future of the result of an order.
+
+        Raises:
+            RuntimeError: If the pool is closed, or belongs to the parent of a forked process; from the future, if the
+                order has ended several workers.
+        """
+        return self._workers.submit(order)
+
+    def cancel(self, futures: Iterable[Future[Any]]) -> None:
+        """Forget orders: those that no worker has begun are not begun."""
+        self._workers.cancel(set(futures))
+
+    @property
+    def pending(self) -> int:
+        """Number of orders without a result."""
+        return len(self._workers._pending)
+
+    def map(self, orders: Iterable[Order]) -> Iterator[Any]:
+        """The results of orders, in their order, which are read a bounded number ahead."""
+        waiting: deque[Future[Any]] = deque()
+        try:
+            for order in orders:
+                waiting.append(self.submit(order))
+                while waiting and (len(waiting) > AHEAD * len(self.devices) or waiting[0].done()):
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            self.cancel(waiting)
+
+    def close(self) -> None:
+        """End the processes, at once."""
+        self._workers.close()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Workers:
+    """The broker of the workers, and the orders that it has; nothing here keeps the pool alive.
+
+    Args:
+        folder: What the broker reads.
+        places: For each worker its device, its number of threads, and its cores.
+        opened: What is closed with the workers.
+    """
+
+    def __init__(self, folder: Path, places: list[tuple[str, int, list[int]]], opened: ExitStack) -> None:
+        self._folder, self._places, self._opened, self._parent = folder, places, opened, os.getpid()
+        self._lock = threading.RLock()  # A pool may be freed, and thereby closed, at any line of its own threads.
+        self.broker: Popen[bytes] | None = None
+        self._closed, self._numbers = False, count()
+        self._pending: dict[int, tuple[Future[Any], bytes, str]] = {}
+        self._deaths: int = 0  # Of brokers, without a reply between them.
+
+    def submit(self, order: Order) -> Future[Any]:
+        if self._parent != os.getpid():
+            raise RuntimeError("the pool belongs to the process that made it; make one in this process")
+        future: Future[Any] = Future()
+        content = pickle.dumps(order[:2], 5)
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the pool is closed; make a new one with model.pool(devices)")
+            number = next(self._numbers)
+            self._pending[number] = future, content, order.what
+            self._send(number, content, order.what)
+        return future
+
+    def cancel(self, futures: set[Future[Any]]) -> None:
+        with self._lock:
+            for number in [number for number, (future, *_) in self._pending.items() if future in futures]:
+                self._pending.pop(number)[0].cancel()
+                self._send(number, None, "")
+
+    def _send(self, *message: Any) -> None:
+        if self.broker is None:
+            flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+            flags += ["-W", "ignore:resource_tracker"]  # Semaphores of workers that were ended at once.
+            method = "fork" if FORKS and all(threads for _, threads, _ in self._places) else "spawn"
+            arguments = [str(self._folder), json.dumps(self._places), method]
+            command = [os.fsdecode(get_executable()), *flags, "-c", PROGRAM, *arguments]
+            self.broker = Popen(command, stdin=PIPE, stdout=PIPE)  # noqa: S603  # This interpreter.
+            threading.Thread(target=self._read, args=(self.broker,), daemon=True).start()
+        with suppress(OSError, ValueError):  # If it has ended, the thread that reads sends all orders again.
+            pickle.dump(message, self.broker.stdin)  # type: ignore[arg-type]
+            self.broker.stdin.flush()  # type: ignore[union-attr]
+
+    def _read(self, broker: Popen[bytes]) -> None:
+        """Give replies to those who wait for them, until the broker ends."""
+        with suppress(EOFError, OSError, pickle.UnpicklingError), broker:
+            while True:
+                number, reply = pickle.load(broker.stdout)  # type: ignore[arg-type]  # noqa: S301  # From our own process.
+                with self._lock:
+                    future, *_ = self._pending.pop(number, (None,))
+                    self._deaths = 0
+                if future is not None:
+                    _resolve(future, reply)
+        with self._lock:
+            if self.broker is broker:
+                self.broker = None
+                self._deaths += 1
+                if self._closed or self._deaths >= TRIES:
+                    self._fail(RuntimeError(f"the pool has ended {TRIES} times; if memory ran out, pass fewer devices"))
+                for number, (_, *message) in list(self._pending.items()):
+                    self._send(number, *message)
+
+    def _fail(self, error: Exception) -> None:
+        pending, self._pending = self._pending, {}
+        for future, *_ in pending.values():
+            future.set_exception(error)
+
+    def close(self) -> None:
+        """End the processes, at once. In a forked process, which has none, nothing happens."""
+        if self._parent != os.getpid():
+            return
+        with self._lock:
+            self._closed = True
+            self._fail(RuntimeError("the pool was closed while it was in use"))
+            broker = self.broker
+            if broker is not None:
+                broker.kill()  # It may be loading the model. The workers end with it.
+                broker.wait()
+            self._opened.close()
+
+
+def _resolve(future: Future[Any], reply: bytes) -> None:
+    try:
+        result, error, trace = pickle.loads(reply)  # noqa: S301  # From our own process.
+        if error is not None:
+            error.__cause__ = WorkerError(trace) if trace else None
+    except Exception as unreadable:
+        result, error = None, unreadable
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+def _all_devices() -> list[str]:
+    devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    return devices or ["cpu"] * min(4, os.cpu_count() or 1)
+
+
+def _write_model(model: Any, folder: Path) -> None:
+    """What workers read: the model, whose weights they map into memory, and where modules are found."""
+    try:
+        (folder / "path.pickle").write_bytes(pickle.dumps([path or os.getcwd() for path in sys.path]))
+        torch.save(model, folder / "model.pt")
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise ValueError(
+            f"the model cannot be copied to other processes ({error}); its hooks, activation and modules must be"
+            " functions and classes of modules that can be imported"
+        ) from error
+    except (OSError, RuntimeError) as error:
+        raise OSError(
+            f"the model cannot be written to {folder} ({error}); free space there, or set TMPDIR to another folder"
+        ) from error
+
+
+def _assign_cores(devices: list[torch.device]) -> list[tuple[str, int, list[int]]]:
+    """For each device its name, its number of threads, and its cores; 0 threads and no cores for an accelerator."""
+    workers, threads = sum(device.type == "cpu" for device in devices), torch.get_num_threads()
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    places: list[tuple[str, int, list[int]]] = []
+    number = 0
+    for device in devices:
+        if device.type != "cpu":
+            places.append((str(device), 0, []))
+            continue
+        first, last = ([whole * at // workers for whole in (threads, len(cores))] for at in (number, number + 1))
+        own = cores[first[1] : last[1]] if len(cores) >= workers else []
+        places.append((str(device), max(1, last[0] - first[0]), own))
+        number += 1
+    return places

@@ -1,45 +1,30 @@
-"""Encoding by a pool: windows of texts go to its workers, vectors and counts come back in the order of the texts."""
+"""Encoding by a pool: chunks of texts of similar length go to its workers, vectors and counts come back."""
 
 from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator, Sized
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, as_completed
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from sbert.inputs.arguments import check_positive, warn
+from sbert.pipeline.batching import Rows, plan, unique
 from sbert.pipeline.encode import Encoding, SavedRows
-from sbert.pipeline.pool.processes import Processes
-from sbert.pipeline.pool.workers import Order
+from sbert.pipeline.pool import AHEAD, Order, Pool
 from sbert.pipeline.progress import Counts, Report
+from sbert.pipeline.run import RowsOfTensor
 
-Item = TypeVar("Item")
-# Texts of a window: many batches, and little beside the time that they take. An accelerator is faster.
-_TEXTS, _TEXTS_ACCELERATOR = 1024, 8192
-_CHARACTERS = 1 << 22  # Of a window, unless its first text has more.
+# Characters of a token in most languages, and batches of a chunk: an accelerator is done sooner with a batch.
+_CHARACTERS, _BATCHES_ACCELERATOR = 4, 4
+_TEXTS = 8192  # Of a chunk, at most.
 
-
-def text_windows(items: Iterable[Item], size: int, characters: int = _CHARACTERS) -> Iterator[list[Item]]:
-    """Texts or pairs in windows of ``size``, fewer if they have more characters; at least one window, maybe empty.
-
-    Example:
-        >>> list(text_windows(["One.", "Two.", "A long sentence.", "Four."], size=3, characters=20))
-        [['One.', 'Two.'], ['A long sentence.'], ['Four.']]
-    """
-    window: list[Item] = []
-    room, made = characters, False
-    for item in items:
-        length = len(item) if isinstance(item, str) else sum(map(len, item))  # type: ignore[call-overload]
-        if window and (len(window) == size or length > room):
-            yield window
-            window, room, made = [], characters, True
-        window.append(item)
-        room -= length
-    if window or not made:
-        yield window
+Sent = list[tuple[Rows, Future[Any]]]
 
 
 def _plain(item: Any) -> Any:
@@ -47,20 +32,20 @@ def _plain(item: Any) -> Any:
     return str.__str__(item) if isinstance(item, str) else tuple(map(str.__str__, item))
 
 
-def encode_window(
+def encode_chunk(
     model: Any,
-    method: str,
+    method: Callable[..., Any],
     settings: tuple[tuple[Any, ...], dict[str, Any]],
-    items: list[Any],
+    arguments: tuple[Any, ...],
     reporting: tuple[int, str, int | None, str],
 ) -> tuple[Any, Counts, list[str]]:
-    """What a worker does: the result of a method of an ``Encoding``, what its report has counted, and warnings.
+    """What a worker does: a result of an ``Encoding``, what its report has counted, and warnings.
 
     Args:
         model: The worker's model.
-        method: Name of the method of ``Encoding``.
-        settings: Arguments of the class behind the model.
-        items: Texts or pairs of the window.
+        method: A function of an ``Encoding``, of the arguments and of a report.
+        settings: Arguments of ``Encoding`` behind the model.
+        arguments: Arguments of the method.
         reporting: Number of rows before the window, ``on_truncate``, the limit in tokens, and the name of the rows.
     """
     before, on_truncate, limit, what = reporting
@@ -69,27 +54,43 @@ def encode_window(
     report = Report(None, False, on_truncate, limit, what, rows=before)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = getattr(Encoding(model, *settings[0], **settings[1]), method)(items, report)
+        result = method(Encoding(model, *settings[0], **settings[1]), *arguments, report)
     # Tensors as arrays, which are written to the pipe as they are.
-    found = [part.cpu().numpy() for part in found] if isinstance(found, list) else found.numpy()
-    return found, report.counts(), [str(warning.message) for warning in caught]
+    result = [part.cpu().numpy() for part in result] if isinstance(result, list) else result.numpy()
+    return result, report.counts(), [str(warning.message) for warning in caught]
+
+
+def encode_rows(job: Encoding, texts: list[Any], first: Rows, counts: Rows, report: Report) -> Tensor:
+    """Outputs of some of the different texts of a window; ``first`` and ``counts`` as in ``Encoding.batches``."""
+    result: RowsOfTensor | None = None
+    for rows, vectors in job.batches(texts, first, counts, report, job._forward):
+        result = result or RowsOfTensor((len(texts), vectors.shape[1]), job.to)
+        result.put(rows, vectors)
+    outputs = result.complete() if result else torch.empty(0)
+    beyond = job.beyond_range(outputs, report)
+    if len(beyond):
+        outputs[torch.from_numpy(beyond)] = job.exact()._outputs([texts[row] for row in beyond], Report.silent())
+    return outputs
 
 
 class PooledEncoding(Encoding):
-    """An encoding whose windows are computed by a pool.
+    """An encoding whose batches are computed by a pool, in chunks of texts of similar length.
 
     Args:
         pool: The pool; its model is that of this call.
-        size: Number of texts per window. Default: from the devices and the number of texts alone.
+        size: Number of texts per chunk. Default: about a batch.
         model: As in the class that is computed in the workers; with all other arguments.
     """
 
-    def __init__(self, pool: Processes, size: int | None, model: Any, *args: Any, **settings: Any) -> None:
+    def __init__(self, pool: Pool, size: int | None, model: Any, *args: Any, **settings: Any) -> None:
         pool.check(model)
         self._pool, self._size = pool, check_positive("chunk_size", size)
         super().__init__(model, *args, **settings)
         self.to = model.device if settings.get("on_device") else torch.device("cpu")
         self._settings = args, {**settings, "on_device": False}
+        self._warned: set[str] = set()
+        self._sent: Sent | None = None  # The window that is computed next, if it was sent before.
+        self._send_ahead: Callable[[], None] = lambda: None
 
     @property
     def device(self) -> torch.device:
@@ -100,69 +101,123 @@ class PooledEncoding(Encoding):
     def device(self, device: torch.device) -> None:
         pass
 
-    def _window_size(self, texts: int | None) -> int:
-        most = _TEXTS if all(device.type == "cpu" for device in self._pool.devices) else _TEXTS_ACCELERATOR
-        share = most if texts is None else -(-texts // (2 * len(self._pool.devices)))
-        return self._size or max(1, min(most, share))
+    def _one(self, texts: list[Any], report: Report) -> Tensor:
+        return self._outputs(texts, report)
 
-    def _parts(self, method: str, windows: Iterable[list[Any]], report: Report) -> Iterator[tuple[list[Any], Any]]:
-        """Each window with the result of a method of the workers' encoding for it."""
-        sent: deque[list[Any]] = deque()
+    def beyond_range(self, outputs: Tensor, report: Report) -> Rows:  # noqa: ARG002
+        """None: workers have computed them again."""
+        return np.zeros(0, np.int64)
 
-        def orders() -> Iterator[Order]:
-            for window in windows:
-                before = report.rows + sum(map(len, sent))
-                sent.append(window)
-                rows = f"{report.what}[{before}:{before + len(window)}]"
-                reporting = before, report.on_truncate, report.limit, report.what
-                yield Order(encode_window, (method, self._settings, list(map(_plain, window)), reporting), rows)
-
-        told: set[str] = set()
-        for found, counts, messages in self._pool.map(orders()):
-            window = sent.popleft()
-            report.add(counts)
-            report.rows += len(window)
-            report.done(len(window))
-            for message in messages:
-                if message not in told:
-                    warn(message)
-            told.update(messages)
-            yield window, found
-
-    def each(self, runs: Iterable[list[Any]], report: Report, saved: SavedRows | None = None) -> Iterator[Tensor]:  # noqa: ARG002
+    def each(self, runs: Iterable[list[Any]], report: Report, saved: SavedRows | None = None) -> Iterator[Tensor]:
         """The vectors of each list of texts, in order; the workers are at work on later lists meanwhile."""
-        sizes: deque[int] = deque()
-        failed: list[Exception] = []
+        source, failed = iter(runs), list[Exception]()
+        coming: deque[tuple[list[Any], Sent | None]] = deque()
 
-        def windows() -> Iterator[list[Any]]:
+        def read() -> bool:
             try:
-                for run in runs:
-                    sizes.append(len(run))
-                    yield from text_windows(run, self._window_size(len(run)))
+                texts = next(source, None)
             except Exception as error:
                 failed.append(error)  # What was read before is encoded.
+                return False
+            if texts is not None:
+                coming.append((texts, None))
+            return texts is not None
 
-        parts = self._parts("vectors", windows(), report)
-        for window, first in parts:
-            found = torch.empty((sizes.popleft(), first.shape[1]), dtype=torch.from_numpy(first).dtype)
-            found[: len(window)] = torch.from_numpy(first)
-            done = len(window)
-            while done < len(found):
-                window, part = next(parts)
-                found[done : done + len(window)] = torch.from_numpy(part)
-                done += len(window)
-            yield found.to(self.to)
+        def send_ahead() -> None:
+            rows = report.rows + len(now) + sum(len(texts) for texts, _ in coming)
+            while self._pool.pending < AHEAD * len(self._pool.devices) and not failed and read():
+                texts, _ = coming.pop()
+                different, first, inverse = unique(texts)
+                counts = np.bincount(inverse, minlength=len(different))
+                coming.append((texts, self._send(different, first, counts, report, rows)))
+                rows += len(texts)
+
+        self._send_ahead = send_ahead
+        try:
+            while coming or (not failed and read()):
+                now, self._sent = coming.popleft()
+                yield self.vectors(now, report, saved)
+        finally:
+            for _, sent in coming:
+                self._pool.cancel(future for _, future in sent or [])
         if failed:
             raise failed[0]
 
-    def vectors(self, texts: Iterable[Any], report: Report, saved: SavedRows | None = None) -> Tensor:  # noqa: ARG002
-        """The vectors of texts, which are read only as far ahead as the workers need. Shape: (texts, dim)."""
-        runs = [texts] if isinstance(texts, list) else text_windows(texts, self._window_size(None))
-        found = list(self.each(runs, report))
-        return found[0] if len(found) == 1 else torch.cat(found)
+    def batches(
+        self,
+        texts: list[Any],
+        first: Rows,
+        counts: Rows,
+        report: Report,
+        forward: Any,  # noqa: ARG002
+        done: npt.NDArray[np.bool_] | None = None,
+    ) -> Iterator[tuple[Rows, Any]]:
+        """The rows of each chunk, and their outputs, in the order in which workers finish."""
+        sent, self._sent = self._sent or self._send(texts, first, counts, report, report.rows, done), None
+        rows_of = {future: rows for rows, future in sent}
+        try:
+            self._send_ahead()
+            for future in as_completed(rows_of):
+                yield rows_of[future], torch.from_numpy(self._receive(future, report)).to(self.to)
+                self._send_ahead()
+        finally:
+            self._pool.cancel(rows_of)
 
-    def token_embeddings(self, texts: Iterable[str], report: Report) -> list[Tensor]:
+    def _send(
+        self,
+        texts: list[Any],
+        first: Rows,
+        counts: Rows,
+        report: Report,
+        before: int,
+        done: npt.NDArray[np.bool_] | None = None,
+    ) -> Sent:
+        """Send different texts to the workers, the longest first."""
+        lengths = np.array([len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts], np.int64)
+        sent = []
+        for rows in plan(lengths, self._chunk_characters(int(lengths.sum())), self._size):
+            if done is None or not done[rows].all():
+                arguments = [_plain(texts[row]) for row in rows], first[rows], counts[rows]
+                sent.append((rows, self._submit(encode_rows, arguments, report, before, first[rows])))
+        return sent
+
+    def _chunk_characters(self, characters: int) -> int:
+        batches = 1 if self.device.type == "cpu" else _BATCHES_ACCELERATOR
+        return max(1, min(_CHARACTERS * batches * self.batch_tokens, characters // (2 * len(self._pool.devices))))
+
+    def _submit(
+        self, method: Callable[..., Any], arguments: tuple[Any, ...], report: Report, before: int, rows: Rows
+    ) -> Future[Any]:
+        what = f"{report.what}[{before + int(rows.min())}:{before + int(rows.max()) + 1}]"
+        reporting = before, report.on_truncate, report.limit, report.what
+        return self._pool.submit(Order(encode_chunk, (method, self._settings, arguments, reporting), what))
+
+    def _receive(self, future: Future[Any], report: Report) -> Any:
+        result, counts, messages = future.result()
+        report.add(counts)
+        for message in messages:
+            if message not in self._warned:
+                warn(message)
+        self._warned.update(messages)
+        return result
+
+    def token_embeddings(self, texts: list[str], report: Report) -> list[Tensor]:
         """One float32 tensor (tokens, dim) per text, on the device of the model."""
-        size = self._window_size(len(texts) if isinstance(texts, Sized) else None)
-        parts = self._parts("token_embeddings", text_windows(texts, size), report)
-        return [torch.from_numpy(row).to(self.model.device) for _, found in parts for row in found]
+        result: list[Tensor] = []
+        size = self._size or max(1, min(_TEXTS, len(texts) // (2 * len(self._pool.devices))))
+        chunks = [np.arange(start, min(len(texts), start + size)) for start in range(0, len(texts), size)]
+        futures = [
+            self._submit(
+                Encoding.token_embeddings, ([_plain(texts[row]) for row in rows],), report, int(rows[0]), rows - rows[0]
+            )
+            for rows in chunks
+        ]
+        try:
+            for rows, future in zip(chunks, futures, strict=True):
+                parts = self._receive(future, report)
+                result += [torch.from_numpy(part).to(self.model.device) for part in parts]
+                report.rows += len(rows)
+                report.done(len(rows))
+        finally:
+            self._pool.cancel(futures)
+        return result
