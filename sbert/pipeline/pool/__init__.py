@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from sbert.backends.weight_changes import state
+from sbert.backends.network import version
 from sbert.inputs.devices import check_device
 from sbert.pipeline.pool.broker import PROGRAM, TRIES
 from sbert.storage.atomic import temporary_folder
@@ -77,7 +77,7 @@ class Pool:
         if not self.devices:
             raise ValueError("devices is empty; pass one device per process, or None for all")
         self.model: Any = model
-        self._state = state(model)
+        self._version = version(model)
         with ExitStack() as opened:
             folder = opened.enter_context(temporary_folder("sbert-pool"))
             _write_model(model, folder)
@@ -85,7 +85,7 @@ class Pool:
         weakref.finalize(self, self._workers.close)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in ("devices", "model", "_state", "_workers"):
+        if name not in ("devices", "model", "_version", "_workers"):
             raise AttributeError(f"a pool has no {name} of its own; set it on the model")
         super().__setattr__(name, value)
 
@@ -101,7 +101,7 @@ class Pool:
         """Raise a ``ValueError`` unless the workers have the weights of the model."""
         if self.model is not model:
             raise ValueError("the pool was made for another model; make one with pool() of this model")
-        if self._state != state(model):
+        if self._version != version(model):
             raise ValueError("the weights have changed since the pool was made; make a new one")
 
     def submit(self, order: Order) -> Future[Any]:
