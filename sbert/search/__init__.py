@@ -163,18 +163,16 @@ all-MiniLM-L6-v2``). ``sbert benchmark`` measures the same on your own texts.
 """
 
 from sbert.pipeline.quantization import calibrate, dequantize, quantize
-from sbert.search.clustering import cluster, topic_words
-from sbert.search.communities import community_detection
-from sbert.search.fusion import fuse
-from sbert.search.hard_negatives import mine_hard_negatives
-from sbert.search.hybrid_index import HybridIndex
-from sbert.search.index import Index, IndexHits
+from sbert.search.exact.clustering import cluster, community_detection, topic_words
+from sbert.search.exact.hard_negatives import mine_hard_negatives
+from sbert.search.exact.mining import Pair, Pairs, most_similar_pair, paraphrase_mining
+from sbert.search.exact.scores import Hits
+from sbert.search.exact.semantic_search import semantic_search
+from sbert.search.index.bm25 import BM25
+from sbert.search.index.fusion import fuse
+from sbert.search.index.hybrid_index import HybridIndex, Result
+from sbert.search.index.index import Index, IndexHits
 from sbert.search.late_interaction import LateInteraction
-from sbert.search.lexical import Lexical
-from sbert.search.paraphrase_mining import Pair, Pairs, most_similar_pair, paraphrase_mining
-from sbert.search.results import Result
-from sbert.search.semantic_search import semantic_search
-from sbert.search.top_k import Hits
 
 __all__ = [
     "semantic_search",
@@ -182,7 +180,7 @@ __all__ = [
     "Index",
     "IndexHits",
     "LateInteraction",
-    "Lexical",
+    "BM25",
     "fuse",
     "HybridIndex",
     "Result",

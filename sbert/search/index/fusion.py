@@ -1,20 +1,20 @@
-"""Fusion: one result from several, such as those of a search by words and a search by vectors."""
+"""Fusion: one result from several, such as those of BM25, of vectors, and of a reranker."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from sbert.inputs.arguments import check_choice, check_count, check_number, known_arguments
-from sbert.search.index import IndexHits
-from sbert.search.store import Id
+from sbert.search.index.files import Id
+from sbert.search.index.index import IndexHits
 
-# How words and vectors are best fused: python -m tests.benchmarks.hybrid.
+# How BM25 and vectors are best fused: python -m tests.benchmarks.hybrid.
 CANDIDATES, WEIGHTS = 1000, (0.6, 0.4)
 
 
@@ -28,19 +28,19 @@ def fuse(
 ) -> IndexHits:
     r"""The best ids of several results for the same queries.
 
-    The score of an id is the sum, over the results that have found it,
+    The score of an id is the sum, over the results that contain it,
 
     - for ``"reciprocal_rank"`` of ``weight / (constant + rank)``, with ranks from 1;
     - for ``"weighted"`` of ``weight * (score - min) / (max - min)``, with the least and the greatest score of the query
       in that result.
 
     In a result without negative scores for a query, a score of 0 means that a document has nothing in common with it:
-    ``Lexical`` returns such documents if no others remain. They count as not found. Ids with equal scores are in the
+    ``BM25`` returns such documents if no others remain. They do not count. Ids with equal scores are in the
     order of the first result, then of the second, and so on.
 
     Args:
-        *hits: Results of ``Index.search`` and ``Lexical.search``, in any order and of any size. A result should have
-            several times ``top_k`` ids per query: an id that one result has at place 30 may be the best of all.
+        *hits: Results of ``Index.search`` and ``BM25.search``, in any order and of any size. A result should have
+            several times ``top_k`` ids per query: an id that one result has at rank 30 may be the best of all.
         top_k: Number of ids per query.
         method: ``"reciprocal_rank"``, which needs no comparable scores, or ``"weighted"``.
         weights: One weight of at least 0 per result; default: 1 for each.
@@ -58,11 +58,11 @@ def fuse(
         https://doi.org/10.1145/1571941.1572114
 
     Example:
-        >>> words = IndexHits(np.array([[9.0, 4.0, 0.0]]), np.array([[7, 5, 1]]))
-        >>> vectors = IndexHits(np.array([[0.8, 0.7, 0.1]]), np.array([[5, 2, 7]]))
-        >>> fuse(words, vectors, top_k=2).ids
+        >>> lexical = IndexHits(np.array([[9.0, 4.0, 0.0]]), np.array([[7, 5, 1]]))
+        >>> dense = IndexHits(np.array([[0.8, 0.7, 0.1]]), np.array([[5, 2, 7]]))
+        >>> fuse(lexical, dense, top_k=2).ids
         array([[5, 7]])
-        >>> fuse(words, vectors, top_k=2, method="weighted", weights=[1, 3]).scores.round(4)
+        >>> fuse(lexical, dense, top_k=2, method="weighted", weights=[1, 3]).scores.round(4)
         array([[3.4444, 2.5714]], dtype=float32)
     """
     count = check_count("top_k", top_k)
@@ -75,30 +75,28 @@ def fuse(
         factor * (_normalized(each.scores) if method == "weighted" else _reciprocal(each.scores, constant))
         for each, factor in zip(hits, factors, strict=True)
     ]
-    found: list[dict[Id, list[float]]] = [{} for _ in range(queries)]
+    shares_of: list[dict[Id, list[float]]] = [{} for _ in range(queries)]
     for each, share in zip(hits, shares, strict=True):
-        for sums, ids, values in zip(found, each.ids.tolist(), share.tolist(), strict=True):
+        for sums, ids, values in zip(shares_of, each.ids.tolist(), share.tolist(), strict=True):
             for identity, value in zip(ids, values, strict=True):
                 sums.setdefault(identity, []).append(value)
-    width = min([count, *map(len, found)])
+    columns = min([count, *map(len, shares_of)])
     # fsum does not depend on the order of the results, so that equal scores are equal.
     best = [
-        sorted(((-math.fsum(values), identity) for identity, values in sums.items()), key=itemgetter(0))[:width]
-        for sums in found
+        sorted(((-math.fsum(values), identity) for identity, values in sums.items()), key=itemgetter(0))[:columns]
+        for sums in shares_of
     ]
     scores = np.array([[-score for score, _ in row] for row in best], np.float32)
     dtype = next((each.ids.dtype for each in hits if each.ids.size), hits[0].ids.dtype)
     names: npt.NDArray[Any] = np.array([[identity for _, identity in row] for row in best], dtype)
-    return IndexHits(scores.reshape(queries, width), names.reshape(queries, width))
+    return IndexHits(scores.reshape(queries, columns), names.reshape(queries, columns))
 
 
 def _queries(hits: Sequence[IndexHits]) -> int:
     """The number of queries, the same in all results."""
     for each in hits:
         if not isinstance(each, IndexHits):
-            raise TypeError(
-                f"a result is of type {type(each).__name__}; pass what Index.search or Lexical.search returns"
-            )
+            raise TypeError(f"a result is of type {type(each).__name__}; pass what Index.search or BM25.search returns")
     counts = [len(each.ids) for each in hits]
     if len(set(counts)) != 1:
         raise ValueError(f"{len(hits)} results for {counts} queries were given; pass results for the same queries")
@@ -118,7 +116,7 @@ def _weights(weights: Sequence[float] | None, count: int) -> list[float]:
 
 def _reciprocal(scores: npt.NDArray[np.float32], constant: float) -> npt.NDArray[np.float64]:
     """1 / (constant + rank) of each hit. Shape: (queries, k)."""
-    return np.where(_found(scores), 1 / (constant + 1 + np.arange(scores.shape[1])), 0)
+    return np.where(_matches(scores), 1 / (constant + 1 + np.arange(scores.shape[1])), 0)
 
 
 def _normalized(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
@@ -126,10 +124,69 @@ def _normalized(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     if not scores.size:
         return np.zeros(scores.shape)
     low, high = scores.min(1, keepdims=True).astype(float), scores.max(1, keepdims=True).astype(float)
-    return np.where(_found(scores), np.where(high > low, (scores - low) / np.where(high > low, high - low, 1), 1), 0)
+    return np.where(_matches(scores), np.where(high > low, (scores - low) / np.where(high > low, high - low, 1), 1), 0)
 
 
-def _found(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+def _matches(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
     """Whether a hit has something in common with its query. Shape: (queries, k)."""
-    found: npt.NDArray[np.bool_] = (scores != 0) | (scores.min(1, keepdims=True, initial=0) < 0)
-    return found
+    matches: npt.NDArray[np.bool_] = (scores != 0) | (scores.min(1, keepdims=True, initial=0) < 0)
+    return matches
+
+
+# ------------------------------------------------------------------------------------------------- reranking
+
+
+class Reranker(Protocol):
+    """What ``rerank=`` takes: a ``CrossEncoder``, ``LateInteraction``, or another object that scores pairs.
+
+    With an attribute ``weight``, its scores are fused with those of the search.
+    """
+
+    def predict(self, pairs: list[tuple[str, str]], /) -> npt.NDArray[np.float32]:
+        """One score per pair of a query and a text."""
+        ...
+
+
+def reranked_scores(
+    rerank: Reranker, queries: list[str], texts: list[list[str]], first: list[npt.NDArray[np.float32]]
+) -> list[npt.NDArray[np.float32]]:
+    """The scores of each query's results by a reranker, fused with those of the search.
+
+    Args:
+        rerank: Gives the second scores.
+        queries: The queries.
+        texts: The results of each.
+        first: The scores of the search, (texts,) for each query.
+
+    Raises:
+        ValueError: If there is not one score per pair.
+    """
+    pairs = [(query, text) for query, own in zip(queries, texts, strict=True) for text in own]
+    second = np.asarray(rerank.predict(pairs) if pairs else [], np.float32)
+    if second.shape != (len(pairs),):
+        raise ValueError(f"rerank gives scores of shape {second.shape} for {len(pairs)} pairs; pass one with one each")
+    parts = np.split(second, np.cumsum([len(own) for own in texts])[:-1])
+    return [fused_scores(old, new, rerank) for old, new in zip(first, parts, strict=True)]
+
+
+def fused_scores(
+    first: npt.NDArray[np.float32], second: npt.NDArray[np.float32], rerank: Reranker
+) -> npt.NDArray[np.float32]:
+    """The scores of one query's results.
+
+        score = (1 - weight) * first + weight * second
+
+    where both go from 0 for the least to 1 for the greatest; the second as they are if the reranker has no weight.
+
+    Shape:
+        first, second, output: (results,).
+    """
+    weight = getattr(rerank, "weight", None)
+    return second if weight is None else (1 - weight) * _scaled(first) + weight * _scaled(second)
+
+
+def _scaled(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    if not len(scores):
+        return scores
+    least, span = scores.min(), np.ptp(scores)
+    return np.asarray((scores - least) / (span or 1), np.float32)

@@ -1,4 +1,4 @@
-"""Cluster vectors, and find the words that characterize each cluster."""
+"""Groups of similar vectors: communities and clusters, and the words that characterize them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from sbert.functional import Vectors, directions
 from sbert.inputs.arguments import (
@@ -21,12 +22,93 @@ from sbert.inputs.arguments import (
 )
 from sbert.inputs.extras import needed
 from sbert.inputs.texts import rows_of
-from sbert.search.blocks import prepare_block
-from sbert.search.communities import community_detection
-from sbert.search.corpus import in_memory
+from sbert.search.exact.scores import Prefilter, Rows, just_below, prepare, scores_above, tiles
+from sbert.search.exact.semantic_search import in_memory
 
+# Number of centres, and of rows, that are compared in one step.
+_CENTRES, _BLOCK = 128, 16384
 # Each method of ``cluster``, and the arguments that it takes.
 _METHODS = {"kmeans": "clusters", "agglomerative": "either clusters or threshold", "community": "threshold"}
+
+
+@known_arguments
+def community_detection(vectors: Vectors, threshold: float = 0.75, min_community_size: int = 10) -> list[list[int]]:
+    """Groups of vectors whose cosine with the centre of their group reaches a threshold, largest group first.
+
+    Two vectors are neighbours if their cosine is at least ``threshold``. The vector with the most neighbours becomes
+    the first centre, and its neighbours are the members. Then the next vector in the order of neighbour counts becomes
+    a centre, if enough of its neighbours are still without a group, and so on. Among equal counts, the lower row comes
+    first. No vector belongs to two groups.
+
+    The neighbours of all rows may be as many as all pairs and are not stored: a first pass counts them, a second pass
+    looks up those of the centres.
+
+    Args:
+        vectors: Array or tensor.
+        threshold: Minimum cosine between a member and the centre, from -1 to 1.
+        min_community_size: Minimum size of a group, its centre included.
+
+    Returns:
+        For each group a list of rows: the centre, then the members by decreasing cosine with it; ties by row.
+
+    Shape:
+        vectors: (rows, dim).
+
+    Raises:
+        ValueError: If the threshold is not a cosine, or a value is NaN or infinite; the message names its row.
+
+    Example:
+        >>> vectors = np.array([[1, 0], [0, 1], [0.9, 0.1], [0.8, 0.1], [0.1, 1]])
+        >>> community_detection(vectors, threshold=0.9, min_community_size=2)
+        [[0, 2, 3], [1, 4]]
+    """
+    size = check_count("min_community_size", min_community_size)
+    check_threshold(threshold)
+    values = in_memory("vectors", vectors)
+    if not len(values):
+        return []
+    limit = just_below(threshold)
+    rows = prepare(values, "vectors", "cosine", exact=True)
+    return _groups(rows, limit, _counts(rows, limit), size)
+
+
+def _counts(rows: Rows, limit: float) -> npt.NDArray[np.int64]:
+    """The number of neighbours of each row, itself included. Shape: (rows,)."""
+    total = len(rows.values)
+    counts = (rows.norms > 0).long() if limit >= 0 else torch.ones_like(rows.norms, dtype=torch.int64)
+    for tile in tiles(rows):
+        _, first, second = tile.pairs_above(limit)
+        counts += torch.bincount(first, minlength=total) + torch.bincount(second, minlength=total)
+    return counts.cpu().numpy()
+
+
+def _groups(rows: Rows, limit: float, counts: npt.NDArray[np.int64], size: int) -> list[list[int]]:
+    """The groups, from the number of neighbours of each row."""
+    order = np.argsort(-counts, kind="stable")
+    order = order[counts[order] >= size]
+    used = np.zeros(len(counts), bool)
+    groups: list[list[int]] = []
+    # Rows that became members of an earlier group cannot be centres.
+    while len(order := order[~used[order]]):
+        centres, order = order[:_CENTRES], order[_CENTRES:]
+        for centre, members in zip(centres.tolist(), _neighbours(rows, limit, centres), strict=True):
+            left = members[~used[members]]
+            if not used[centre] and len(left) >= size:
+                groups.append([centre, *left[left != centre].tolist()])
+                used[left] = used[centre] = True
+    return sorted(groups, key=len, reverse=True)
+
+
+def _neighbours(rows: Rows, limit: float, centres: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    """The neighbours of each centre by decreasing cosine."""
+    prefilter = Prefilter(rows.part(torch.from_numpy(centres).to(rows.values.device)))
+    parts: list[tuple[np.ndarray, ...]] = []
+    for start in range(0, len(rows.values), _BLOCK):
+        scores, row_ids, query_ids = scores_above(prefilter, rows.part(slice(start, start + _BLOCK)), limit)
+        parts.append((query_ids.cpu().numpy(), row_ids.cpu().numpy() + start, scores.cpu().numpy()))
+    of_centre, neighbours, cosines = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.lexsort((neighbours, -cosines, of_centre))
+    return np.split(neighbours[order], np.searchsorted(of_centre[order], np.arange(1, len(centres))))
 
 
 @known_arguments
@@ -89,7 +171,7 @@ def cluster(
         return labels
     if clusters is not None and clusters > len(values):
         raise ValueError(f"clusters={clusters} exceeds the {len(values)} vectors; pass at most {len(values)}")
-    units = directions(prepare_block(values, "vectors", "cosine").values.double()).cpu().numpy()
+    units = directions(prepare(values, "vectors", "cosine").values.double()).cpu().numpy()
     zeros = np.flatnonzero(~units.any(1))
     if method == "agglomerative" and len(zeros):
         raise ValueError(f"vectors[{zeros[0]}] has length 0 and no direction; remove it, or pass method='kmeans'")

@@ -1,11 +1,12 @@
-"""An index of documents on disk, searched by words, by meaning or by both."""
+"""An index of documents on disk, searched by words (BM25), by vectors or by both."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,19 +16,39 @@ from sbert.encoder import SentenceEncoder
 from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
-from sbert.search.documents import Documents, Stored, as_json, encoded, metadata_json
-from sbert.search.fusion import CANDIDATES, WEIGHTS, fuse
-from sbert.search.lexical import Lexical
-from sbert.search.passages import Passages, Where
-from sbert.search.reranking import Reranker
-from sbert.search.results import Result, reranked, results
-from sbert.search.store import Id
+from sbert.search.index.bm25 import BM25
+from sbert.search.index.documents import DocumentRecord, Documents, as_json, encode_text, metadata_json
+from sbert.search.index.files import Id
+from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, fuse, reranked_scores
+from sbert.search.index.index import IndexHits
+from sbert.search.index.passages import Passages, Where
 from sbert.storage.processes import Lock
 from sbert.vector_files.fingerprint import digest_of_model
 
 
+class Result(NamedTuple):
+    """A document that a search returns.
+
+    Args:
+        id: Its id.
+        score: In a lexical search, the score of BM25; in a dense one, the similarity; in a hybrid one, between 0 and
+            1; after reranking, the score of the reranker.
+        text: Its best passage; the whole document if it has only one, and in a lexical search.
+        start: Where the text begins in the document, in characters.
+        end: Where it ends.
+        metadata: What was added with it.
+    """
+
+    id: Id
+    score: float
+    text: str
+    start: int
+    end: int
+    metadata: dict[str, Any]
+
+
 class HybridIndex:
-    """Documents with ids and metadata, on disk, searched by words, by meaning or by both.
+    """Documents with ids and metadata, on disk, searched by words (BM25), by vectors or by both.
 
     Each change is one transaction of an SQLite database: after a crash or an error, the folder is as before the change
     or as after it. Several processes can use one folder: each sees what the others have changed. Damage to the folder
@@ -40,10 +61,10 @@ class HybridIndex:
     Args:
         model: Encodes documents and queries.
         folder: A folder; it is created if it does not exist. None for an index in memory.
-        language: As of ``Lexical``; default for an existing folder: as it was created.
+        language: As of ``BM25``; default for an existing folder: as it was created.
 
     Raises:
-        ImportError: As of ``Lexical``.
+        ImportError: As of ``BM25``.
         OSError: If the folder cannot be written.
         ValueError: If the folder is damaged, contains anything else, or was created with another model or language.
 
@@ -63,30 +84,30 @@ class HybridIndex:
         self, model: SentenceEncoder, folder: str | os.PathLike[str] | None = None, *, language: str | None = None
     ) -> None:
         check_model("model", model, "the folder")
-        Lexical(language=language)
+        BM25(language=language)
         self.model: SentenceEncoder = model
         self._lock = Lock()
         settings = {"language": language, **_settings(model)}
         counts = dict.fromkeys(("change", "removals", "documents", "passages", "checksum", "next_row", "next_id"), 0)
         self._documents = Documents(None if folder is None else Path(folder), {**settings, **counts, "dim": None})
         with self._documents.transaction():
-            found = self._documents.about()
+            about = self._documents.about()
         for name, given in settings.items():
-            if found[name] != given and not (name == "language" and given is None):
-                shown = f"{name}={found[name]!r:.30}, not {given!r:.30}"
+            if about[name] != given and not (name == "language" and given is None):
+                shown = f"{name}={about[name]!r:.30}, not {given!r:.30}"
                 raise ValueError(
                     f"{folder} was created with {shown}; pass the same model and language, or a new folder"
                 )
-        self.language: str | None = found["language"]
+        self.language: str | None = about["language"]
         self._loaded: Passages | None = None
 
     def __len__(self) -> int:
         with self._lock, self._documents.transaction():
-            return len(self._followed().rows)
+            return len(self._follow().rows)
 
     def __contains__(self, identity: object) -> bool:
         with self._lock, self._documents.transaction():
-            return identity in self._followed().ids
+            return identity in self._follow().ids
 
     def close(self) -> None:
         """Close the folder."""
@@ -155,7 +176,7 @@ class HybridIndex:
             TypeError: If ``ids`` is a single id, or an id is neither an integer nor a string.
         """
         with self._lock, self._documents.transaction("IMMEDIATE"):
-            loaded = self._followed()
+            loaded = self._follow()
             remaining = loaded.ids.remaining(ids)
             if remaining is not None:
                 self._write(loaded, (~remaining).nonzero()[0], [], [])
@@ -172,35 +193,36 @@ class HybridIndex:
         given = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, (str, bytes)) else ids
         notes = None if metadata is None else metadata_json(metadata, len(texts))
         with self._lock, self._documents.transaction():
-            self._followed().new_ids(given, len(texts), replaces)  # Encoding takes time, so errors come first.
+            self._follow().new_ids(given, len(texts), replaces)  # Encoding takes time, so errors come first.
         if not texts:
             return
-        spans, vectors = self._encoded(texts, chunk)
+        spans, vectors = self._encode(texts, chunk)
         with self._lock, self._documents.transaction("IMMEDIATE"):
-            loaded = self._followed()
-            names, places = loaded.new_ids(given, len(texts), replaces)
-            kinds = loaded.kinds[places].tolist() if replaces else []
+            loaded = self._follow()
+            names, replaced = loaded.new_ids(given, len(texts), replaces)
+            kinds = loaded.kinds[replaced].tolist()
             notes = notes or [as_json(loaded.metadata[kind]) for kind in kinds] or [b"{}"] * len(texts)
-            fields = zip(map(as_json, names), notes, spans, vectors, map(encoded, texts), strict=True)
-            new = [Stored.of(row, *each) for row, each in enumerate(fields, start=loaded.about["next_row"])]
-            self._write(loaded, places, new, names)
+            fields = zip(map(as_json, names), notes, spans, vectors, map(encode_text, texts), strict=True)
+            new = [DocumentRecord.of(row, *each) for row, each in enumerate(fields, start=loaded.about["next_row"])]
+            self._write(loaded, replaced, new, names)
 
-    def _encoded(self, texts: list[str], chunk: int | None) -> tuple[list[bytes], list[bytes]]:
+    def _encode(self, texts: list[str], chunk: int | None) -> tuple[list[bytes], list[bytes]]:
         """The characters and the vectors of each document's passages."""
         chunks = [Chunk(number, 0, len(text)) for number, text in enumerate(texts)]
         if chunk is not None:
-            found = split(self.model, texts, chunk, **with_role_prompt(self.model.prompts, "document", {}))
-            split_ones = {each.document for each in found}  # Without those that have no tokens.
-            chunks = sorted([*found, *(each for each in chunks if each.document not in split_ones)])
+            parts = split(self.model, texts, chunk, **with_role_prompt(self.model.prompts, "document", {}))
+            with_parts = {each.document for each in parts}  # The others have no tokens.
+            chunks = sorted([*parts, *(each for each in chunks if each.document not in with_parts)])
         vectors = np.asarray(self.model.encode_document([each.text(texts) for each in chunks]), "<f4")
         ends = np.searchsorted([each.document for each in chunks], np.arange(len(texts)), side="right")
         spans = np.array([each[1:] for each in chunks], "<i4").reshape(-1, 2)
         return tuple([part.tobytes() for part in np.split(each, ends[:-1])] for each in (spans, vectors))  # type: ignore
 
-    def _write(self, loaded: Passages, places: npt.NDArray[np.int64], new: list[Stored], names: list[Id]) -> None:
-        """Replace the documents in some places, inside a transaction; memory follows at the next call."""
+    def _write(
+        self, loaded: Passages, removed: npt.NDArray[np.int64], new: list[DocumentRecord], names: list[Id]
+    ) -> None:
+        """Replace the documents at some positions, inside a transaction; memory follows at the next call."""
         about = dict(loaded.about)
-        removed = np.asarray(places, np.int64)
         about["change"] += 1
         about["removals"] += len(removed)
         about["documents"] += len(new) - len(removed)
@@ -215,10 +237,10 @@ class HybridIndex:
                 raise ValueError(f"{dims}; set truncate_dim of the model back, or use a new index")
         self._documents.write(about, loaded.rows[removed].tolist(), new)
 
-    def _followed(self, words: bool = False) -> Passages:
+    def _follow(self, lexical: bool = False) -> Passages:
         """What the database contains, inside a transaction."""
         loaded, self._loaded = self._loaded or Passages(self.language), None
-        loaded.follow(self._documents, words)
+        loaded.follow(self._documents, lexical)
         self._loaded = loaded  # After an error, it is read anew.
         return loaded
 
@@ -241,15 +263,16 @@ class HybridIndex:
         Args:
             queries: A query, or several.
             top_k: Maximum number of documents per query.
-            by: ``"words"`` as ``Lexical``, without documents that have none of the words; ``"meaning"`` as ``Index``;
+            by: ``"lexical"`` as ``BM25``, without documents that have none of the words; ``"dense"`` as ``Index``;
                 ``"hybrid"``: the 1,000 best of both, fused with ``method="weighted"`` and the weights 0.6 and 0.4.
-            where: Which documents may be found: a dict of fields of the metadata, each with a value or a set of values;
-                or a function of the metadata that returns a bool and changes nothing. Scores of words do not depend
+            where: Which documents are searched: a dict of fields of the metadata, each with a value or a set of values;
+                or a function of the metadata that returns a bool and changes nothing. Scores of BM25 do not depend
                 on it.
             rerank: A ``CrossEncoder``, ``LateInteraction``, or another object with ``predict``; it sorts the best
                 documents by a score of the query and the best passage.
             candidates: How many documents per query are reranked, at least ``top_k``.
-            passages: The score of a document by meaning is that of its ``"best"`` passage, or the ``"mean"`` of all.
+            passages: In a dense search, the score of a document is that of its ``"best"`` passage, or the ``"mean"`` of
+                all.
 
         Returns:
             For each query a list of results, the best first.
@@ -261,7 +284,7 @@ class HybridIndex:
         """
         k = check_count("top_k", top_k)
         depth = k if rerank is None else max(k, check_count("candidates", candidates))
-        check_choice("by", by, ("hybrid", "words", "meaning"))
+        check_choice("by", by, ("hybrid", "lexical", "dense"))
         check_choice("passages", passages, ("best", "mean"))
         similarity = self.model.similarity_fn_name
         if passages == "mean" and similarity not in ("cosine", "dot"):
@@ -275,21 +298,63 @@ class HybridIndex:
         asked = list(rows_of(queries, "queries"))
         if not asked:
             return []
-        vectors = None if by == "words" else np.asarray(self.model.encode_query(asked), np.float32)
+        vectors = None if by == "lexical" else np.asarray(self.model.encode_query(asked), np.float32)
         with self._lock:
             with self._documents.transaction():
-                loaded = self._followed(words=by != "meaning")
+                loaded = self._follow(lexical=by != "dense")
             allowed = loaded.allowed(where)
             hits = []
-            wide = max(depth, CANDIDATES) if by == "hybrid" else depth
-            if by != "meaning":
-                hits.append(loaded.by_words(asked, wide, allowed))
+            deepest = max(depth, CANDIDATES) if by == "hybrid" else depth
+            if by != "dense":
+                hits.append(loaded.search_texts(asked, deepest, allowed))
             if vectors is not None:
-                hits.append(loaded.by_meaning(vectors, wide, allowed, similarity, passages == "mean"))
+                hits.append(loaded.search_vectors(vectors, deepest, allowed, similarity, passages == "mean"))
             best = fuse(*hits, top_k=depth, method="weighted", weights=WEIGHTS) if by == "hybrid" else hits[0]
             with self._documents.transaction():
-                found = results(loaded, self._documents, best, vectors, similarity)
-        return found if rerank is None else reranked(rerank, asked, found, k)
+                results = self._results(loaded, best, vectors)
+        return results if rerank is None else _rerank(rerank, asked, results, k)
+
+    def _results(
+        self, loaded: Passages, hits: IndexHits, vectors: npt.NDArray[np.float32] | None
+    ) -> list[list[Result]]:
+        """The results of all queries, inside a transaction of the database.
+
+        Args:
+            loaded: What the database contains.
+            hits: Positions of documents.
+            vectors: Those of the queries; None for a lexical search.
+        """
+        # In a lexical search, a document without any word of the query has the score 0.
+        chosen = hits.scores != 0 if vectors is None else np.ones(hits.scores.shape, bool)
+        query_ids, positions = chosen.nonzero()[0], hits.ids[chosen].astype(np.int64)
+        spans = None
+        if vectors is not None:
+            best = loaded.best_passages(vectors, query_ids, positions, self.model.similarity_fn_name)
+            spans = loaded.spans[best].tolist()
+        names, scores = loaded.ids.array()[positions].tolist(), hits.scores[chosen].tolist()
+        rows = loaded.rows[positions].tolist()
+        texts = self._documents.texts(dict.fromkeys(rows))
+        changed = self._documents.about()["change"] != loaded.about["change"]
+        self._documents.check(changed or len(texts) == len(set(rows)))
+        results: list[list[Result]] = [[] for _ in hits.scores]
+        for number, query in enumerate(query_ids.tolist()):
+            text = texts.get(rows[number])
+            if text is not None:  # Otherwise, another process has removed it in the meantime.
+                start, end = (0, len(text)) if spans is None else spans[number]
+                metadata = deepcopy(loaded.metadata[loaded.kinds[positions[number]]])
+                results[query].append(Result(names[number], scores[number], text[start:end], start, end, metadata))
+        return results
+
+
+def _rerank(rerank: Reranker, queries: list[str], results: list[list[Result]], k: int) -> list[list[Result]]:
+    """The best k results of each query by the scores of a reranker."""
+    texts = [[each.text for each in own] for own in results]
+    first = [np.array([each.score for each in own], np.float32) for own in results]
+    ranked = []
+    for own, scores in zip(results, reranked_scores(rerank, queries, texts, first), strict=True):
+        best = np.argsort(-scores, kind="stable")[:k].tolist()
+        ranked.append([own[position]._replace(score=float(scores[position])) for position in best])
+    return ranked
 
 
 def _settings(model: SentenceEncoder) -> dict[str, Any]:

@@ -4,30 +4,44 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
-from sbert.functional import Vectors, check_similarity
+from sbert.functional import Vectors, check_similarity, directions
 from sbert.inputs.arguments import check_choice, check_count, check_positive, known_arguments
-from sbert.pipeline.quantization import check_coding, check_ranges, quantize
-from sbert.search import index_files
-from sbert.search.ann import BACKENDS, Graph, check_backend
-from sbert.search.corpus import in_memory
-from sbert.search.semantic_search import rescored, semantic_search
-from sbert.search.store import Id, VectorStore
-from sbert.search.top_k import Hits
-from sbert.storage.atomic import replacing
-from sbert.storage.folders import read_whole
+from sbert.inputs.extras import needed
+from sbert.pipeline.quantization import PRECISIONS, check_coding, check_ranges, quantize
+from sbert.search.exact.scores import Hits
+from sbert.search.exact.semantic_search import in_memory, opened, rescored, semantic_search
+from sbert.search.index.files import Id, Ids, Kind, append_block, joined, unreadable
+from sbert.storage.files import reading
 from sbert.storage.processes import Lock
 
 # Number of candidates from a graph per requested row; they are scored exactly.
 _OVERSAMPLE = 4
 # Without it, each of several threads that search for the first time would add the rows to the graph.
 _BUILDING = Lock()
+# Minimum length of the candidate list during search (efSearch in faiss); a longer one has better recall and is slower.
+_MIN_SEARCH_LIST = 128
+# Links per row in the graph (M in the paper).
+_LINKS = 32
+# For each backend, the package to install and the module to import.
+_PACKAGES = {"faiss": ("faiss-cpu", "faiss"), "usearch": ("usearch", "usearch.index")}
+# Manhattan is missing because usearch does not have it.
+_METRICS = {
+    "faiss": {"cosine": "METRIC_INNER_PRODUCT", "dot": "METRIC_INNER_PRODUCT", "euclidean": "METRIC_L2"},
+    "usearch": {"cosine": "cos", "dot": "ip", "euclidean": "l2sq"},
+}
+# The arguments of an index that are saved.
+_SETTINGS = ("dim", "backend", "similarity", "precision", "ranges")
+_VECTORS, _GRAPH = "vectors.npy", "graph."
+_KIND = Kind("sbert.search.Index", 2, (_VECTORS, *(_GRAPH + backend for backend in _PACKAGES)))
 
 
 class IndexHits(NamedTuple):
@@ -82,7 +96,7 @@ class Index:
         precision: str = "float32",
         ranges: npt.ArrayLike | None = None,
     ) -> None:
-        check_choice("backend", backend, ("exact", *BACKENDS))
+        check_choice("backend", backend, ("exact", *_PACKAGES))
         check_similarity(similarity)
         check_coding(precision, ranges)
         if backend != "exact":
@@ -97,14 +111,15 @@ class Index:
         if ranges is not None:
             self.ranges = check_ranges(ranges, self.dim)
             self.dim = self.ranges.shape[1]
-        self._store = VectorStore()
+        self._ids = Ids("vector")
+        self._blocks: list[np.ndarray] = []
         self._graph: Graph | None = None
 
     def __len__(self) -> int:
-        return len(self._store)
+        return len(self._ids)
 
     def __contains__(self, identity: object) -> bool:
-        return identity in self._store
+        return identity in self._ids
 
     @known_arguments
     def add(self, vectors: Vectors, ids: Iterable[Id] | None = None) -> None:
@@ -129,13 +144,14 @@ class Index:
         wrong = (~values.isfinite().all(1)).nonzero()
         if len(wrong):
             raise ValueError(f"vectors[{int(wrong[0])}] has a NaN or a value that is infinite as float32; correct it")
-        checked = self._store.new_ids(ids, len(values))
+        checked = self._ids.new_ids(ids, len(values))
         if not len(values):
             return
         codes = quantize(values, self.precision, self.ranges).numpy()
         self.dim = values.shape[1]
         # Copy memory of the caller, who may change it later.
-        self._store.add(codes.copy() if np.may_share_memory(codes, values.numpy()) else codes, checked)
+        append_block(self._blocks, codes.copy() if np.may_share_memory(codes, values.numpy()) else codes)
+        self._ids.append(checked)
 
     def remove(self, ids: Iterable[Id]) -> None:
         """Remove vectors, in time proportional to the size of the index. A graph is rebuilt at the next search or save.
@@ -145,7 +161,10 @@ class Index:
             TypeError: If ``ids`` is a single id, or an id is neither an integer nor a string.
             ValueError: If an integer does not fit 64 bits.
         """
-        if self._store.remove(ids):
+        remaining = self._ids.remaining(ids)
+        if remaining is not None:
+            self._blocks = [joined(self._blocks)[remaining]] if remaining.any() else []
+            self._ids.select(remaining)
             self._graph = None
 
     @known_arguments
@@ -170,13 +189,13 @@ class Index:
         else:
             hits = semantic_search(
                 values,
-                iter(self._store.blocks),
+                iter(self._blocks),
                 k,
                 similarity=self.similarity,
                 precision=self.precision,
                 ranges=self.ranges,
             )
-        return IndexHits(hits.scores, self._store.id_array()[hits.indices])
+        return IndexHits(hits.scores, self._ids.array()[hits.indices])
 
     def _check_dim(self, name: str, values: Tensor) -> None:
         """Raise a ValueError if there are vectors, and they have another dim than those in the index."""
@@ -187,19 +206,19 @@ class Index:
             )
 
     def _approximate(self, values: Tensor, k: int) -> Hits:
-        candidates = self._built_graph().search(values.float().cpu().numpy(), min(len(self), k * _OVERSAMPLE))
+        candidates = self._build_graph().search(values.float().cpu().numpy(), min(len(self), k * _OVERSAMPLE))
         # A graph may reach fewer rows than requested, and exact search reports values that are not finite.
         if not values.isfinite().all() or (candidates < 0).any():
-            return semantic_search(values, self._store.vectors(), k, similarity=self.similarity)
+            return semantic_search(values, joined(self._blocks), k, similarity=self.similarity)
         hits = Hits(np.empty(candidates.shape, np.float32), candidates)
-        return rescored(values, hits, self._store.vectors(), k, self.similarity)
+        return rescored(values, hits, joined(self._blocks), k, self.similarity)
 
-    def _built_graph(self) -> Graph:
+    def _build_graph(self) -> Graph:
         """The graph with all rows of the index."""
         with _BUILDING:
             graph = self._graph = self._graph or Graph(self.backend, self.similarity, self.dim or 1)
             if len(graph) < len(self):
-                graph.add(self._store.vectors()[len(graph) :])
+                graph.add(joined(self._blocks)[len(graph) :])
         return graph
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -212,10 +231,21 @@ class Index:
             OSError: If the folder cannot be written; an existing index is unchanged.
             ValueError: If the folder exists and contains anything but an index.
         """
-        graph = self._built_graph() if self.backend != "exact" and len(self) else None
-        settings = {name: getattr(self, name) for name in index_files.SETTINGS}
-        with replacing(Path(folder), index_files.INDEX.check_replaceable) as work:
-            index_files.write(work, settings, self._store, graph)
+        settings = {name: getattr(self, name) for name in _SETTINGS}
+        settings["ranges"] = None if self.ranges is None else self.ranges.tolist()
+        _KIND.save(Path(folder), settings, self._ids, self._write)
+
+    def _write(self, folder: Path) -> None:
+        if not len(self):
+            return
+        if self.backend != "exact":
+            self._build_graph().save(folder / (_GRAPH + self.backend))
+        shape, dtype = (len(self), self._blocks[0].shape[1]), self._blocks[0].dtype
+        with (folder / _VECTORS).open("wb") as file:
+            header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            for block in self._blocks:
+                block.tofile(file)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, verify: bool = True) -> Index:
@@ -236,17 +266,114 @@ class Index:
             ImportError: If the backend is not installed.
             ValueError: If a file is missing, damaged or of another format; the message names it.
         """
-        return read_whole(Path(folder), lambda: cls._read(Path(folder), verify))
+        return _KIND.load(
+            Path(folder), "vector", lambda *saved: cls._read(Path(folder), *saved), () if verify else (_VECTORS,)
+        )
 
     @classmethod
-    def _read(cls, folder: Path, verify: bool) -> Index:
-        settings, store, graph = index_files.read(folder, verify)
-        try:
-            index = cls(**settings)
-        except (ValueError, TypeError) as error:
-            raise index_files.unreadable(folder, f"has invalid settings: {error}") from error
-        index._store = store
-        if graph is not None:
-            dim = index.dim or 1
-            index._graph = index_files.read_graph(graph, index.backend, index.similarity, dim, len(index))
+    def _read(cls, folder: Path, described: dict[str, Any], ids: Ids) -> Index:
+        index = cls(**{name: described[name] for name in _SETTINGS})
+        index._ids = ids
+        if not len(ids):
+            return index
+        dim = index.dim or 1
+        vectors = opened("vectors", folder / _VECTORS)
+        expected = len(ids), -(-dim // 8) if "binary" in index.precision else dim
+        if vectors.shape != expected or vectors.dtype != PRECISIONS[index.precision]:  # The header may be unverified.
+            raise unreadable(folder, f"has shape {vectors.shape} and dtype {vectors.dtype}", _VECTORS)
+        index._blocks = [vectors]
+        if index.backend != "exact":
+            index._graph = Graph(index.backend, index.similarity, dim, folder / (_GRAPH + index.backend))
         return index
+
+
+class Graph:
+    """A hierarchical navigable small world graph (HNSW) over rows, which are numbered in the order of addition.
+
+    Args:
+        backend: ``"faiss"`` or ``"usearch"``.
+        similarity: ``"cosine"``, ``"dot"`` or ``"euclidean"``.
+        dim: Dimension of the vectors.
+        file: A saved graph to load; None to start with an empty graph.
+
+    Raises:
+        ImportError: If the package is not installed.
+        ValueError: If the backend does not have this similarity, or the file is not one of its graphs.
+    """
+
+    def __init__(self, backend: str, similarity: str, dim: int, file: Path | None = None) -> None:
+        self.backend: str = backend
+        self._similarity = similarity
+        module = check_backend(backend, similarity)
+        metric = _METRICS[backend][similarity]
+        self._graph: Any
+        if backend == "faiss" and file is not None:
+            with reading(file, "a graph of faiss"):
+                self._graph = module.read_index(str(file))
+        elif backend == "faiss":
+            self._graph = module.IndexHNSWFlat(dim, _LINKS, getattr(module, metric))
+        else:
+            self._graph = module.Index(ndim=dim, metric=metric, dtype="f32", expansion_search=_MIN_SEARCH_LIST)
+            if file is not None:
+                with reading(file, "a graph of usearch"):
+                    self._graph.load(str(file))
+
+    def __len__(self) -> int:
+        return int(self._graph.ntotal) if self.backend == "faiss" else len(self._graph)
+
+    def add(self, vectors: np.ndarray) -> None:
+        """Append rows. Shape: (rows, dim) float32."""
+        vectors = np.ascontiguousarray(self._scaled(vectors))
+        if self.backend == "faiss":
+            self._graph.add(vectors)
+        else:
+            self._graph.add(np.arange(len(self), len(self) + len(vectors), dtype=np.uint64), vectors)
+
+    def search(self, queries: np.ndarray, count: int) -> np.ndarray:
+        """The approximate nearest rows of each query; ``count`` must not exceed the number of rows.
+
+        Shape:
+            queries: (queries, dim) float32. Output: (queries, count) int64, padded with -1.
+        """
+        queries = np.ascontiguousarray(self._scaled(queries))
+        if self.backend == "faiss":
+            self._graph.hnsw.efSearch = max(_MIN_SEARCH_LIST, count)
+            neighbours: np.ndarray = self._graph.search(queries, count)[1]
+            return neighbours
+        self._graph.expansion_search = max(_MIN_SEARCH_LIST, count)
+        matches = self._graph.search(queries, count)
+        rows: np.ndarray = np.atleast_2d(matches.keys).astype(np.int64)
+        # usearch leaves the entries behind a query's count undefined.
+        counts = np.asarray(getattr(matches, "counts", rows.shape[1])).reshape(-1, 1)
+        rows = np.where(np.arange(rows.shape[1]) < counts, rows, -1)
+        if rows.shape[1] < count:
+            rows = np.pad(rows, ((0, 0), (0, count - rows.shape[1])), constant_values=-1)
+        return rows
+
+    def save(self, path: Path) -> None:
+        """Write the graph to a file."""
+        if self.backend == "faiss":
+            import_module("faiss").write_index(self._graph, str(path))
+        else:
+            self._graph.save(str(path))
+
+    def _scaled(self, vectors: np.ndarray) -> np.ndarray:
+        if self._similarity != "cosine":
+            return vectors
+        # float64, because the square of a small or large float32 value may underflow or overflow.
+        scaled: np.ndarray = directions(torch.from_numpy(vectors.astype(np.float64))).float().numpy()
+        return scaled
+
+
+def check_backend(backend: str, similarity: str) -> Any:
+    """Import the module of a backend.
+
+    Raises:
+        ImportError: If it is not installed.
+        ValueError: If it does not have this similarity.
+    """
+    if similarity not in _METRICS[backend]:
+        raise ValueError(f"backend={backend!r} does not support similarity={similarity!r}; pass backend='exact'")
+    package, module = _PACKAGES[backend]
+    with needed(f"backend={backend!r}", package, "search"):
+        return import_module(module)

@@ -13,8 +13,7 @@ from torch import Tensor
 from sbert.functional import check_similarity
 from sbert.inputs.arguments import check_count, check_model, check_number, check_seed, known_arguments, warn
 from sbert.inputs.texts import records_of, rows_of
-from sbert.search.corpus import in_memory
-from sbert.search.semantic_search import scores_of_rows, semantic_search
+from sbert.search.exact.semantic_search import in_memory, scores_of_rows, semantic_search
 
 
 @known_arguments

@@ -36,7 +36,7 @@ _BLOCK = 256
 _REMEDY = "restore the folder from a copy, or add the documents to a new one"
 
 
-class Stored(NamedTuple):
+class DocumentRecord(NamedTuple):
     """A document in the database.
 
     Args:
@@ -58,7 +58,7 @@ class Stored(NamedTuple):
     crc: int
 
     @classmethod
-    def of(cls, row: int, *fields: bytes) -> Stored:
+    def of(cls, row: int, *fields: bytes) -> DocumentRecord:
         """With the checksum."""
         return cls._make((row, *fields, _crc(row, *fields)))
 
@@ -67,13 +67,13 @@ def _crc(row: int, *fields: bytes) -> int:
     return zlib.crc32(b"\0".join(fields), row & 0xFFFFFFFF)
 
 
-def encoded(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     """UTF-8 of any str, also of one that has half of a surrogate pair."""
     return text.encode("utf-8", "surrogatepass")
 
 
-def decoded(text: bytes) -> str:
-    """The inverse of ``encoded``."""
+def decode_text(text: bytes) -> str:
+    """The inverse of ``encode_text``."""
     return text.decode("utf-8", "surrogatepass")
 
 
@@ -93,7 +93,7 @@ class Documents:
         self.path: Path | None = None if folder is None else folder / _FILE
         if folder is not None and self.path is not None and not self.path.exists():
             check_own(folder, "an index", partial(foreign, is_known=set[str]().__contains__))
-            with creating(folder) as work, self._translated():
+            with creating(folder) as work, self._translate_errors():
                 connection = sqlite3.connect(work / _FILE, isolation_level=None)
                 try:
                     _create(connection, about)
@@ -104,28 +104,28 @@ class Documents:
             _create(self._connection, about)
 
     def _connect(self) -> None:
-        with self._translated():
+        with self._translate_errors():
             address = ":memory:" if self.path is None else f"{self.path.absolute().as_uri()}?mode=rw"
             self._connection = sqlite3.connect(
-                address, _PATIENCE, isolation_level=None, check_same_thread=False, uri=self.path is not None
+                address, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=self.path is not None
             )
             self.close = weakref.finalize(self, self._connection.close)
             self._connection.execute("PRAGMA secure_delete = ON")  # Removed texts do not stay in the file.
-        self._process, self._place = os.getpid(), _place_of(self.path)
+        self._process, self._file = os.getpid(), _identify(self.path)
 
     @contextmanager
-    def transaction(self, way: str = "") -> Iterator[None]:
-        """All changes of the block, or none after an error; with no ``way``, the block only reads.
+    def transaction(self, mode: str = "") -> Iterator[None]:
+        """All changes of the block, or none after an error; without a ``mode``, the block only reads.
 
         Args:
-            way: ``"IMMEDIATE"`` to exclude other writers from the beginning.
+            mode: ``"IMMEDIATE"`` to exclude other writers from the beginning.
         """
         if self.path is not None and self._process != os.getpid():
             self._connect()  # A forked child must not use a connection of its parent.
-        if _place_of(self.path) != self._place:
+        if _identify(self.path) != self._file:
             raise FileNotFoundError(f"{self.path} was deleted or replaced since it was opened; open the index again")
-        with self._translated():
-            self._connection.execute(f"BEGIN {way}")
+        with self._translate_errors():
+            self._connection.execute(f"BEGIN {mode}")
             try:
                 yield
                 self._connection.execute("COMMIT")
@@ -136,53 +136,56 @@ class Documents:
 
     def about(self) -> dict[str, Any]:
         """What the database says about itself."""
-        found = self._connection.execute("SELECT content, crc FROM about").fetchall()
-        if len(found) != 1 or not isinstance(found[0][0], bytes) or _crc(0, found[0][0]) != found[0][1]:
-            raise self._damaged("its description is not what was written")
-        about: dict[str, Any] = json.loads(found[0][0])
+        content, crc = self._connection.execute("SELECT content, crc FROM about").fetchone() or (None, 0)
+        if not isinstance(content, bytes) or _crc(0, content) != crc:
+            raise self._damage("its description is not what was written")
+        about: dict[str, Any] = json.loads(content)
         if (about["format"], about["version"]) != (_FORMAT, _VERSION):
-            raise self._damaged(f"it is of version {about['version']}, and this library reads {_VERSION}")
+            raise self._damage(f"it is of version {about['version']}, and this library reads {_VERSION}")
         return about
 
-    def write(self, about: dict[str, Any], removed: Iterable[int], new: Iterable[Stored]) -> None:
+    def write(self, about: dict[str, Any], removed: Iterable[int], new: Iterable[DocumentRecord]) -> None:
         """Remove and add documents, inside a transaction."""
         self._connection.executemany("DELETE FROM documents WHERE row = ?", ([row] for row in removed))
         self._connection.executemany("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)", new)
-        self._connection.execute("UPDATE about SET content = ?, crc = ?", _described(about))
+        self._connection.execute("UPDATE about SET content = ?, crc = ?", _describe(about))
 
     def rows(self) -> npt.NDArray[np.int64]:
         """The keys of all documents, in ascending order."""
-        found = self._connection.execute("SELECT row FROM documents INDEXED BY keys ORDER BY row")
-        return np.fromiter((row for (row,) in found), np.int64)
+        cursor = self._connection.execute("SELECT row FROM documents INDEXED BY keys ORDER BY row")
+        return np.fromiter((row for (row,) in cursor), np.int64)
 
-    def after(self, row: int) -> Iterator[list[Stored]]:
+    def after(self, row: int) -> Iterator[list[DocumentRecord]]:
         """The documents with greater keys, block by block."""
-        found = self._connection.execute("SELECT * FROM documents WHERE row > ? ORDER BY row", [row])
-        while block := found.fetchmany(_BLOCK):
-            yield [self._checked(each) for each in block]
+        cursor = self._connection.execute("SELECT * FROM documents WHERE row > ? ORDER BY row", [row])
+        while block := cursor.fetchmany(_BLOCK):
+            yield [self._check_record(each) for each in block]
 
     def texts(self, rows: Iterable[int]) -> dict[int, str]:
         """The texts of some documents by their keys, without those that another process has removed."""
-        found = (self._connection.execute("SELECT * FROM documents WHERE row = ?", [row]).fetchone() for row in rows)
-        checked = [self._checked(each) for each in found if each]
-        return {each.row: decoded(each.text) for each in checked}
+        texts = {}
+        for row in rows:
+            fields = self._connection.execute("SELECT * FROM documents WHERE row = ?", [row]).fetchone()
+            if fields is not None:
+                texts[row] = decode_text(self._check_record(fields).text)
+        return texts
 
-    def _checked(self, found: Sequence[Any]) -> Stored:
-        stored = Stored(*found)
-        if not all(isinstance(field, bytes) for field in stored[1:-1]) or _crc(*stored[:-1]) != stored.crc:
-            raise self._damaged(f"document {stored.row} is not what was written")
-        return stored
+    def _check_record(self, fields: Sequence[Any]) -> DocumentRecord:
+        record = DocumentRecord(*fields)
+        if not all(isinstance(field, bytes) for field in record[1:-1]) or _crc(*record[:-1]) != record.crc:
+            raise self._damage(f"document {record.row} is not what was written")
+        return record
 
     def check(self, same: bool) -> None:
         """Raise an error unless the documents are those that the description counts."""
         if not same:
-            raise self._damaged("documents are missing, or are not those that were written")
+            raise self._damage("documents are missing, or are not those that were written")
 
-    def _damaged(self, reason: str) -> UnreadableError:
+    def _damage(self, reason: str) -> UnreadableError:
         return UnreadableError(self.path or Path(":memory:"), f"is damaged: {reason}", _REMEDY)
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Errors of SQLite as those of the library: an OSError if the disk or another process is the reason."""
         try:
             yield
@@ -190,12 +193,12 @@ class Documents:
             raise ValueError(f"{self.path or 'the index'} is closed; open it again ({error})") from error
         except sqlite3.DatabaseError as error:
             if type(error) is sqlite3.DatabaseError or str(error).startswith("no such"):
-                raise self._damaged(str(error)) from error
+                raise self._damage(str(error)) from error
             raise OSError(f"{self.path or 'the index'}: {error}; nothing was changed") from error
 
 
-def _place_of(path: Path | None) -> tuple[int, int] | None:
-    """Which file this is, even if another has its name later."""
+def _identify(path: Path | None) -> tuple[int, int] | None:
+    """Device and inode of a file, which tell it from another that has its name later."""
     if path is None or not path.exists():
         return None
     status = path.stat()
@@ -205,11 +208,11 @@ def _place_of(path: Path | None) -> tuple[int, int] | None:
 def _create(connection: sqlite3.Connection, about: dict[str, Any]) -> None:
     for statement in _SCHEMA:
         connection.execute(statement)
-    connection.execute("INSERT INTO about VALUES (?, ?)", _described(about))
+    connection.execute("INSERT INTO about VALUES (?, ?)", _describe(about))
     connection.execute("COMMIT")
 
 
-def _described(about: dict[str, Any]) -> tuple[bytes, int]:
+def _describe(about: dict[str, Any]) -> tuple[bytes, int]:
     content = json.dumps({**about, "format": _FORMAT, "version": _VERSION}).encode()
     return content, _crc(0, content)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,15 @@ import numpy.typing as npt
 import torch
 
 from sbert.functional import directions
-from sbert.search.documents import Documents, Stored, decoded
-from sbert.search.index import IndexHits
-from sbert.search.lexical import Lexical
-from sbert.search.semantic_search import scores_of_rows, semantic_search
-from sbert.search.store import Id, Ids
+from sbert.search.exact.semantic_search import scores_of_rows, semantic_search
+from sbert.search.index.bm25 import BM25
+from sbert.search.index.documents import DocumentRecord, Documents, decode_text
+from sbert.search.index.files import Id, Ids
+from sbert.search.index.index import IndexHits
 
 Where = Mapping[str, object] | Callable[[dict[str, Any]], bool]
 
-# Vectors that are copied at once when only some may be found.
+# Vectors that are copied at once when only some are searched.
 _STEP = 1 << 16
 
 
@@ -28,7 +27,7 @@ class Passages:
     """What the database of an index contains, except for the texts. ``follow`` reads what has changed.
 
     Args:
-        language: Language of ``Lexical``.
+        language: Language of ``BM25``.
     """
 
     def __init__(self, language: str | None) -> None:
@@ -38,46 +37,46 @@ class Passages:
         self.kinds, self.counts = np.empty(0, np.int64), np.empty(0, np.int64)
         self.spans = np.empty((0, 2), np.int32)
         self.metadata: list[dict[str, Any]] = []  # Without repetition: ``kinds`` says which belongs to a document.
-        self.lexical: Lexical | None = None
+        self.bm25: BM25 | None = None
         self._known: dict[bytes, int] = {}
-        self._vectors = np.empty((0, 1), np.float32)  # With room for more at the end.
+        self._vectors = np.empty((0, 1), np.float32)  # There may be free rows at the end.
         self._means: npt.NDArray[np.float32] | None = None
         self._language = language
 
     # ------------------------------------------------------------------------------------- following the database
 
-    def follow(self, documents: Documents, words: bool) -> None:
+    def follow(self, documents: Documents, lexical: bool) -> None:
         """Read what has changed in the database, inside a transaction.
 
         Args:
             documents: The database.
-            words: Whether ``lexical`` is needed.
+            lexical: Whether ``bm25`` is needed.
         """
         about = documents.about()
         if about["change"] != self.about["change"]:
             if about["removals"] != self.about["removals"] and len(self.rows):
-                self._keep(np.isin(self.rows, documents.rows(), assume_unique=True))
+                self._select(np.isin(self.rows, documents.rows(), assume_unique=True))
             self._read(documents.after(int(self.rows[-1]) if len(self.rows) else -1), about)
             same = len(self.rows) == about["documents"] and len(self.spans) == about["passages"]
             documents.check(same and int(self.crcs.sum()) == about["checksum"])
             self.ids.next_id = about["next_id"]
             self.about, self._means = about, None
-        if words and self.lexical is None:
-            self.lexical = Lexical(language=self._language)
+        if lexical and self.bm25 is None:
+            self.bm25 = BM25(language=self._language)
             for block in documents.after(-1):
-                self._add_words(block)
+                self._add_texts(block)
 
-    def _keep(self, kept: npt.NDArray[np.bool_]) -> None:
-        if self.lexical is not None:
-            self.lexical.remove(self.rows[~kept].tolist())
-        passages = np.repeat(kept, self.counts)
+    def _select(self, chosen: npt.NDArray[np.bool_]) -> None:
+        if self.bm25 is not None:
+            self.bm25.remove(self.rows[~chosen].tolist())
+        passages = np.repeat(chosen, self.counts)
         self._vectors, self.spans = self._vectors[: len(self.spans)][passages], self.spans[passages]
         self.rows, self.crcs, self.kinds, self.counts = (
-            each[kept] for each in (self.rows, self.crcs, self.kinds, self.counts)
+            each[chosen] for each in (self.rows, self.crcs, self.kinds, self.counts)
         )
-        self.ids.keep(kept)
+        self.ids.select(chosen)
 
-    def _read(self, blocks: Iterator[list[Stored]], about: dict[str, Any]) -> None:
+    def _read(self, blocks: Iterator[list[DocumentRecord]], about: dict[str, Any]) -> None:
         """Append the documents of blocks."""
         used, total = len(self.spans), max(about["passages"], len(self.spans))
         if len(self._vectors) < total:
@@ -95,7 +94,7 @@ class Passages:
             counts = [len(each.spans) // 8 for each in block]
             numbers.append(np.array([[each.row for each in block], [each.crc for each in block], kinds, counts]))
             self.ids.append([json.loads(each.id) for each in block])
-            self._add_words(block)
+            self._add_texts(block)
         self.rows, self.crcs, self.kinds, self.counts = np.concatenate(numbers, 1)
         self.spans = np.concatenate(spans)
 
@@ -104,19 +103,18 @@ class Passages:
             self.metadata.append(json.loads(metadata))
         return self._known.setdefault(metadata, len(self._known))
 
-    def _add_words(self, block: list[Stored]) -> None:
-        if self.lexical is not None:
-            self.lexical.add([decoded(each.text) for each in block], [each.row for each in block])
+    def _add_texts(self, block: list[DocumentRecord]) -> None:
+        if self.bm25 is not None:
+            self.bm25.add([decode_text(each.text) for each in block], [each.row for each in block])
 
     def new_ids(self, given: Iterable[Id] | None, count: int, replaces: bool) -> tuple[list[Id], npt.NDArray[np.int64]]:
-        """The ids of new documents, checked, and the places of the documents that they replace."""
+        """The ids of new documents, checked, and the positions of the documents that they replace."""
         if not replaces:
             return self.ids.new_ids(given, count), np.empty(0, np.int64)
         names = Ids("document").new_ids(given, count)
-        remaining = self.ids.remaining(names)
-        places = np.empty(0, np.int64) if remaining is None else (~remaining).nonzero()[0]
-        place_of = dict(zip(self.ids.id_array()[places].tolist(), places.tolist(), strict=True))
-        return names, np.array([place_of[name] for name in names], np.int64)
+        self.ids.remaining(names)  # An error if one is unknown.
+        position_of = {name: position for position, name in enumerate(self.ids.ids)}
+        return names, np.array([position_of[name] for name in names], np.int64)
 
     # ------------------------------------------------------------------------------------------------- searching
 
@@ -140,34 +138,36 @@ class Passages:
             flags[kind] = bool(test(self.metadata[kind]))
         return flags[self.kinds]
 
-    def by_words(self, queries: list[str], k: int, allowed: npt.NDArray[np.bool_]) -> IndexHits:
-        """The best documents by their words; their places are the ids of the result."""
-        assert self.lexical is not None  # noqa: S101
-        found = self.lexical.search(queries, k, allowed=allowed)
-        return IndexHits(found.scores, np.searchsorted(self.rows, found.ids))
+    def search_texts(self, queries: list[str], k: int, allowed: npt.NDArray[np.bool_]) -> IndexHits:
+        """The best documents by BM25; the ids of the result are positions of documents."""
+        assert self.bm25 is not None  # noqa: S101
+        hits = self.bm25.search(queries, k, allowed=allowed)
+        return IndexHits(hits.scores, np.searchsorted(self.rows, hits.ids))
 
-    def by_meaning(
+    def search_vectors(
         self, queries: npt.NDArray[np.float32], k: int, allowed: npt.NDArray[np.bool_], similarity: str, mean: bool
     ) -> IndexHits:
-        """The best documents by their best passage, or the mean of their passages; their places are the ids."""
-        places = allowed.nonzero()[0]
-        if mean and len(self.spans) > len(self.rows):
+        """The best documents by their best passage, or the mean of their passages; the ids are their positions."""
+        documents = allowed.nonzero()[0]
+        if len(self.spans) == len(self.rows):  # One passage per document.
+            hits = semantic_search(queries, _blocks(self.vectors, documents), k, similarity=similarity)
+            return IndexHits(hits.scores, documents[hits.indices])
+        if mean:
             if similarity == "cosine":
                 queries = _directions(queries)
-            hits = semantic_search(queries, _blocks(self._mean_vectors(similarity), places), k, similarity="dot")
-            return IndexHits(hits.scores, places[hits.indices])
+            hits = semantic_search(queries, _blocks(self._mean_vectors(similarity), documents), k, similarity="dot")
+            return IndexHits(hits.scores, documents[hits.indices])
         owners = np.repeat(np.arange(len(self.rows)), self.counts)
-        chosen, wanted = allowed[owners].nonzero()[0], min(k, len(places))
-        reach = wanted
-        while wanted:
-            hits = semantic_search(queries, _blocks(self.vectors, chosen), reach, similarity=similarity)
-            found = owners[chosen[hits.indices]]  # (queries, reach)
-            first = [np.sort(np.unique(row, return_index=True)[1])[:wanted] for row in found]
-            if reach >= len(chosen) or all(len(each) == wanted for each in first):
-                columns = np.array(first, np.int64).reshape(len(found), wanted)
-                return IndexHits(np.take_along_axis(hits.scores, columns, 1), np.take_along_axis(found, columns, 1))
-            reach = min(4 * reach, len(chosen))
-        return IndexHits(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64))
+        passages, wanted = allowed[owners].nonzero()[0], min(k, len(documents))
+        reach = max(1, wanted)
+        while True:
+            hits = semantic_search(queries, _blocks(self.vectors, passages), reach, similarity=similarity)
+            owned = owners[passages[hits.indices]]  # (queries, reach)
+            first = [np.sort(np.unique(row, return_index=True)[1])[:wanted] for row in owned]
+            if reach >= len(passages) or all(len(each) == wanted for each in first):
+                columns = np.array(first, np.int64).reshape(len(owned), wanted)
+                return IndexHits(np.take_along_axis(hits.scores, columns, 1), np.take_along_axis(owned, columns, 1))
+            reach = min(4 * reach, len(passages))
 
     def _mean_vectors(self, similarity: str) -> npt.NDArray[np.float32]:
         """The mean score of passages is the score of their mean. Shape: (documents, dim)."""
@@ -177,27 +177,26 @@ class Passages:
             self._means /= self.counts[:, None]
         return self._means
 
-    def best_spans(
-        self, queries: npt.NDArray[np.float32], found: list[npt.NDArray[np.int64]], similarity: str
-    ) -> list[list[tuple[int, int]]]:
-        """For each query, the characters of the best passage of each document that was found.
+    def best_passages(
+        self,
+        queries: npt.NDArray[np.float32],
+        query_ids: npt.NDArray[np.int64],
+        documents: npt.NDArray[np.int64],
+        similarity: str,
+    ) -> npt.NDArray[np.int64]:
+        """The best passage of each pair of a query and a document.
 
-        Args:
-            queries: (queries, dim).
-            found: The places of documents, for each query.
-            similarity: Similarity of the scores.
+        Shape:
+            queries: (queries, dim). query_ids, documents, output: (pairs,), the queries in ascending order.
         """
-        owners, starts = np.concatenate(found), self.starts
-        if not len(owners):
-            return [[] for _ in found]
-        counts = self.counts[owners]
+        first, counts = self.starts[documents], self.counts[documents]
+        if (counts == 1).all():
+            return first
         ends = counts.cumsum()
-        rows = np.arange(counts.sum()) + np.repeat(starts[owners] - (ends - counts), counts)
-        query_ids = np.repeat(np.repeat(np.arange(len(found)), [*map(len, found)]), counts)
-        scores = scores_of_rows(queries, self.vectors, query_ids, rows, similarity)
-        best = [low + int(scores[low:high].argmax()) for low, high in zip(ends - counts, ends, strict=True)]
-        spans = iter(self.spans[rows[best]].tolist())
-        return [[(start, end) for start, end in islice(spans, len(row))] for row in found]
+        rows = np.arange(counts.sum()) + np.repeat(first - (ends - counts), counts)
+        scores = scores_of_rows(queries, self.vectors, np.repeat(query_ids, counts), rows, similarity)
+        pairs = zip(ends - counts, ends, strict=True)
+        return rows[[low + int(scores[low:high].argmax()) for low, high in pairs]]
 
 
 def _has(metadata: dict[str, Any], field: str, wanted: object) -> bool:

@@ -1,4 +1,4 @@
-"""Paraphrase mining: the most similar of all pairs of vectors, without storing all scores."""
+"""Mining: the most similar of all pairs of vectors, without storing all scores."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from torch import Tensor
 
 from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_count, check_model, check_number, check_positive, is_model, known_arguments
-from sbert.search.blocks import Block, prepare_block, prepare_queries
-from sbert.search.corpus import ALIGNED, in_memory
-from sbert.search.scoring import just_below, pairs_above, tiles, unrounded_scores
-from sbert.search.top_k import empty_top_k
+from sbert.search.exact.scores import Rows, TopK, all_scores, just_below, prepare, tiles
+from sbert.search.exact.semantic_search import in_memory
 
 # Queries, and rows, that are compared in one step.
 _QUERIES, _BLOCK = 512, 4096
 # Vectors in the sample that estimates the score of the last requested pair, and a safety factor for their number.
-_SAMPLE, _SAFETY = 128, 1.25
+_SAMPLE, _SAFETY = 128, 1.2
 
 
 class Pair(NamedTuple):
@@ -63,13 +61,13 @@ class Pairs:
         return len(self.scores)
 
     @overload
-    def __getitem__(self, places: int) -> Pair: ...
+    def __getitem__(self, positions: int) -> Pair: ...
     @overload
-    def __getitem__(self, places: slice | np.ndarray) -> Pairs: ...
-    def __getitem__(self, places: int | slice | np.ndarray) -> Pair | Pairs:
-        if isinstance(places, (int, np.integer)):
-            return Pair(float(self.scores[places]), int(self.first[places]), int(self.second[places]))
-        return Pairs(self.scores[places], self.first[places], self.second[places])
+    def __getitem__(self, positions: slice | np.ndarray) -> Pairs: ...
+    def __getitem__(self, positions: int | slice | np.ndarray) -> Pair | Pairs:
+        if isinstance(positions, (int, np.integer)):
+            return Pair(float(self.scores[positions]), int(self.first[positions]), int(self.second[positions]))
+        return Pairs(self.scores[positions], self.first[positions], self.second[positions])
 
     def __iter__(self) -> Iterator[Pair]:
         return map(Pair, self.scores.tolist(), self.first.tolist(), self.second.tolist())
@@ -100,7 +98,7 @@ def most_similar_pair(vectors: Vectors, *, similarity: str = "cosine") -> Pair:
     values = in_memory("vectors", vectors)
     if len(values) < 2:
         raise ValueError(f"there are {len(values)} vectors; pass at least 2")
-    pairs = _best_of_all(prepare_block(values, "vectors", similarity, exact=True), similarity, 1, -np.inf)
+    pairs = _best_of_all(prepare(values, "vectors", similarity, exact=True), 1, -np.inf)
     return pairs[0] if len(pairs) else Pair(-math.inf, 0, 1)  # All scores are minus infinity in float32.
 
 
@@ -157,17 +155,17 @@ def paraphrase_mining(
     limit = -np.inf if threshold is None else just_below(threshold)
     if len(values) < 2:
         return _NONE
-    block = prepare_block(values, "vectors", similarity, exact=True)
+    rows = prepare(values, "vectors", similarity, exact=True)
     if neighbours is None or neighbours >= len(values) - 1:
-        return _best_of_all(block, similarity, count, limit)
+        return _best_of_all(rows, count, limit)
     if neighbours * len(values) > count:
         # All pairs above a score include the nearest neighbours of each row above it, which may be enough.
-        estimate = max(limit, _estimated_limit(block, similarity, count))
-        above, complete = _search(block, similarity, 4 * count, estimate, all_or_none=True)
+        estimate = max(limit, _estimate_limit(rows, count))
+        above, complete = _search(rows, 4 * count, estimate, all_or_none=True)
         pairs = _nearest_neighbours(above, neighbours, len(values))
         if complete and (len(pairs) >= count or estimate == limit):
             return pairs[:count]
-    return _by_rows(block, similarity, neighbours, count, limit)
+    return _by_rows(rows, neighbours, count, limit)
 
 
 def _check_sentences(vectors_or_model: Any, sentences: Any) -> None:
@@ -183,43 +181,38 @@ def _check_sentences(vectors_or_model: Any, sentences: Any) -> None:
         raise TypeError(f"sentences={sentences!r:.60} is one sentence; pass a list of two or more")
 
 
-def _best_of_all(block: Block, similarity: str, count: int, limit: float) -> Pairs:
+def _best_of_all(rows: Rows, count: int, limit: float) -> Pairs:
     """The top pairs of all with a score above a limit; a higher limit, from a sample, is tried first."""
-    estimate = max(limit, _estimated_limit(block, similarity, count))
-    pairs, _ = _search(block, similarity, count, estimate)
-    return pairs if estimate == limit or len(pairs) >= count else _search(block, similarity, count, limit)[0]
+    estimate = max(limit, _estimate_limit(rows, count))
+    pairs, _ = _search(rows, count, estimate)
+    return pairs if estimate == limit or len(pairs) >= count else _search(rows, count, limit)[0]
 
 
-def _search(block: Block, similarity: str, count: int, limit: float, all_or_none: bool = False) -> tuple[Pairs, bool]:
+def _search(rows: Rows, count: int, limit: float, all_or_none: bool = False) -> tuple[Pairs, bool]:
     """The top pairs with a score above a limit, and whether there are no more than ``count`` of them.
 
     With ``all_or_none``, the search stops, and there are no pairs, once it is clear that there are more.
     """
     parts, collected, complete = [_NONE], 0, True
-    # If many pairs are requested, only small groups of rows contain none of them.
-    group = 8 if count > len(block.values) ** 2 / 2000 else ALIGNED
-    for queries, low, part, start in tiles(block, similarity):
-        found = pairs_above(queries, low, part, start, limit, group)
-        if len(found[0]):
-            parts.append(Pairs(*(each.cpu().numpy() for each in found)))
+    for tile in tiles(rows):
+        above = tile.pairs_above(limit)
+        if len(above[0]):
+            parts.append(Pairs(*(each.cpu().numpy() for each in above)))
             collected += len(parts[-1])
         if collected > max(2 * count, 1 << 16):
             if all_or_none:
                 return _NONE, False
-            parts = [_top(_concatenated(parts), count)]
+            parts = [_top(parts, count)]
             collected, complete = count, False
             # Later pairs with an equal score may come first in the order of rows.
             limit = just_below(parts[0].scores[-1])
-    return _top(_concatenated(parts), count), complete and collected <= count
+    return _top(parts, count), complete and collected <= count
 
 
-def _concatenated(parts: list[Pairs]) -> Pairs:
+def _top(parts: list[Pairs], count: int) -> Pairs:
+    """The first ``count`` of all pairs, sorted."""
     names = ("scores", "first", "second")
-    return Pairs(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-
-def _top(pairs: Pairs, count: int) -> Pairs:
-    """The first ``count`` pairs, sorted."""
+    pairs = Pairs(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
     scores = pairs.scores
     if len(scores) > count:
         pairs = pairs[scores >= np.partition(scores, len(scores) - count)[len(scores) - count]]
@@ -229,25 +222,23 @@ def _top(pairs: Pairs, count: int) -> Pairs:
     tied = np.zeros(len(order), bool)
     tied[1:] = ranked[1:] == ranked[:-1]
     tied[:-1] |= tied[1:]
-    positions = np.flatnonzero(tied)
-    ties = order[positions]
-    ties = ties[np.argsort(pairs.first[ties] * (pairs.second.max(initial=0) + 1) + pairs.second[ties])]
-    order[positions] = ties[np.argsort(-pairs.scores[ties], kind="stable")]
+    ties = order[tied]
+    order[tied] = ties[np.lexsort((pairs.second[ties], pairs.first[ties], -pairs.scores[ties]))]
     return pairs[order[:count]]
 
 
-def _estimated_limit(block: Block, similarity: str, count: int) -> float:
+def _estimate_limit(rows: Rows, count: int) -> float:
     """A score that slightly more than ``count`` pairs exceed, estimated from a sample; or minus infinity."""
-    total = len(block.values)
-    sample = torch.arange(0, total, -(-total // _SAMPLE), device=block.values.device)
+    total = len(rows.values)
+    sample = torch.arange(0, total, -(-total // _SAMPLE), device=rows.values.device)
     fraction = count * _SAFETY / (total * (total - 1) / 2)  # Of all pairs.
     if fraction > 1 / 4:
         return -np.inf
-    queries = prepare_queries(block.values[sample], similarity)
+    queries = rows.part(sample)
     top: list[Tensor] = []
     sample_count = int(fraction * len(sample) * (total - 1)) + 1
     for start in range(0, total, _BLOCK):
-        scores = unrounded_scores(queries, block.part(start, start + _BLOCK)).float()  # (sample, rows)
+        scores = all_scores(queries, rows.part(slice(start, start + _BLOCK)))  # (sample, rows)
         own = ((start <= sample) & (sample < start + scores.shape[1])).nonzero()[:, 0]
         scores[own, sample[own] - start] = -torch.inf
         top = [torch.cat([*top, scores.flatten()]).topk(min(sample_count, scores.numel())).values]
@@ -267,13 +258,13 @@ def _nearest_neighbours(pairs: Pairs, neighbours: int, total: int) -> Pairs:
     return pairs[np.flatnonzero(near[::2] | near[1::2])]
 
 
-def _by_rows(block: Block, similarity: str, neighbours: int, count: int, limit: float) -> Pairs:
-    """The top pairs among those of each row with its nearest neighbours, found row by row."""
-    total, parts, collected = len(block.values), [_NONE], 0
+def _by_rows(rows: Rows, neighbours: int, count: int, limit: float) -> Pairs:
+    """The top pairs among those of each row with its nearest neighbours, collected row by row."""
+    total, parts, collected = len(rows.values), [_NONE], 0
     for low in range(0, total, _QUERIES):
-        top = empty_top_k(prepare_queries(block.values[low : low + _QUERIES], similarity), neighbours + 1)
+        top = TopK(rows.part(slice(low, low + _QUERIES)), neighbours + 1)
         for start in range(0, total, _BLOCK):
-            top.add(block.part(start, start + _BLOCK), start)
+            top.add(rows.part(slice(start, start + _BLOCK)), start)
         scores, indices = top.hits()
         own = np.arange(low, low + len(scores))[:, None]
         others = indices != own
@@ -284,12 +275,13 @@ def _by_rows(block: Block, similarity: str, neighbours: int, count: int, limit: 
         parts.append(Pairs(scores[others], first, second))
         collected += len(first)
         if collected > 4 * count + (1 << 16):  # Twice the count would do, but a pair may occur twice.
-            parts = [_top_unique(_concatenated(parts), total, count)]
+            parts = [_top_unique(parts, total, count)]
             collected = len(parts[0])
-    return _top_unique(_concatenated(parts), total, count)
+    return _top_unique(parts, total, count)
 
 
-def _top_unique(pairs: Pairs, total: int, count: int) -> Pairs:
-    """The first ``count`` pairs without duplicates, sorted."""
-    unique: np.ndarray = np.unique(pairs.first * total + pairs.second, return_index=True)[1]
-    return _top(pairs[unique], count)
+def _top_unique(parts: list[Pairs], total: int, count: int) -> Pairs:
+    """The first ``count`` of all pairs without duplicates, sorted."""
+    pairs = _top(parts, sum(map(len, parts)))
+    unique = np.sort(np.unique(pairs.first * total + pairs.second, return_index=True)[1])
+    return pairs[unique[:count]]

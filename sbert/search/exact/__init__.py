@@ -1,0 +1,1 @@
+"""Exact comparison of vectors in blocks: search, pairs, groups, hard negatives."""

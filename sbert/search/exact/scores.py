@@ -1,0 +1,412 @@
+"""Exact scores of vectors, and a prefilter that leaves few pairs to score.
+
+A score is the similarity of two vectors as they are given, computed in float64 and rounded to float32. Before that, a
+matrix product in low precision excludes most pairs that cannot exceed a limit. With p for the query s in low precision,
+d for the row c in low precision, u for the unit roundoff of low precision and g for the relative error of a sum in
+float32, the inequality of Cauchy and Schwarz gives
+
+    |p.d - s.c| <= |p - s| |d| + |s| |d - c| <= |c| ((1 + u) |p - s| + u |s|),
+
+plus g (1 + u) |p| |c| for the summation. So a pair whose low-precision product is below the product that the limit
+requires, minus this error, cannot exceed the limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sbert.backends.linear import product
+from sbert.functional import in_range
+
+# The order p of the similarities that are negative distances.
+_DISTANCES = {"euclidean": 2.0, "manhattan": 1.0}
+# Lengths between which a low-precision product neither overflows nor loses digits; rows of zeros are exact, too.
+_SHORTEST, _LONGEST = 1e-14, 1e15
+# Above this length squares overflow in float64. Cosines are computed from rescaled vectors instead.
+_MAX_LENGTH = 1e150
+# Rows that fit into the CPU cache between two operations on them, and rows that occupy a GPU.
+_CACHED_ROWS, _ROWS_ON_GPU = 1024, 1 << 16
+# Pairs that are compared in one step, on a CPU, where their vectors fit into the cache, and on a GPU.
+_PAIRS, _PAIRS_ON_GPU = 256, 1 << 15
+# Pairs per query from which one product per query is faster than copies of both vectors of each pair.
+_MANY = 16
+# Rows that are excluded together if their greatest product is too small.
+_GROUP = 32
+# Above this fraction of all pairs, scoring all of them is faster than selecting some.
+_MAX_FRACTION = 1 / 32
+# Queries, and rows, of a tile of the matrix of all pairs.
+TILE_QUERIES, TILE_ROWS = 256, 1 << 14
+
+
+class Rows(NamedTuple):
+    """Checked vectors of a corpus, or of queries.
+
+    Args:
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        values: (rows, dim) float32 or float64.
+        norms: (rows,) Euclidean lengths; exact if they are float64.
+        low_precision: (rows, dim) the vectors in the dtype of the prefilter, of length 1 for cosines; None if its
+            bound does not hold for them.
+    """
+
+    similarity: str
+    values: Tensor
+    norms: Tensor
+    low_precision: Tensor | None
+
+    def part(self, chosen: slice | Tensor) -> Rows:
+        """Some of the rows."""
+        low_precision = None if self.low_precision is None else self.low_precision[chosen]
+        return self._replace(values=self.values[chosen], norms=self.norms[chosen], low_precision=low_precision)
+
+
+def prepare(
+    values: Tensor, name: str, similarity: str, start: int = 0, exact: bool = False, buffer: Tensor | None = None
+) -> Rows:
+    """Check vectors, and compute what the comparisons need.
+
+    Args:
+        values: (rows, dim) float32 or float64.
+        name: Name of the caller's argument, for messages.
+        similarity: Similarity of the scores.
+        start: Row of the corpus that is the first of these, for messages.
+        exact: Whether to compute exact lengths, which pays if the rows are compared many times.
+        buffer: Memory of earlier rows' ``low_precision`` to reuse; allocating new memory takes time.
+
+    Raises:
+        ValueError: If a value is NaN or infinite, or a vector is too long for float64; the message names its row.
+    """
+    norms = torch.empty(len(values), dtype=torch.float64 if exact else values.dtype, device=values.device)
+    if buffer is None or len(buffer) < len(values):
+        buffer = torch.empty_like(values, dtype=product_dtype(values.device))
+    low_precision = buffer[: len(values)]
+    step = _CACHED_ROWS if values.device.type == "cpu" else _ROWS_ON_GPU
+    for low in range(0, len(values), step):
+        part = slice(low, low + step)
+        torch.linalg.vector_norm(values[part].double() if exact else values[part], dim=1, out=norms[part])
+        divisors = norms[part, None].clamp(min=_SHORTEST) if similarity == "cosine" else norms.new_ones(1)
+        torch.div(values[part], divisors, out=low_precision[part])
+    safe = bool(((norms > _SHORTEST) & (norms < _LONGEST)).all())  # False if a length is NaN.
+    if not safe:
+        values, norms, safe = _check_unusual(values, norms, name, similarity, start)
+    bounded = safe and similarity != "manhattan"
+    return Rows(similarity, values, norms, low_precision if bounded else None)
+
+
+def _check_unusual(
+    values: Tensor, norms: Tensor, name: str, similarity: str, start: int
+) -> tuple[Tensor, Tensor, bool]:
+    """Vectors of which some are very short or long: in range, with exact lengths, and whether these are only zeros."""
+    unusual = (~((norms > _SHORTEST) & (norms < _LONGEST))).nonzero()[:, 0]
+    wrong = unusual[~torch.isfinite(values[unusual]).all(1)]
+    if len(wrong):
+        raise ValueError(f"{name}[{start + int(wrong[0])}] has a NaN or an infinity; remove or correct that row")
+    zeros = not bool(values[unusual].any())
+    if similarity == "cosine" and values.dtype == torch.float64:  # Squares of float32 do not overflow in float64.
+        values = in_range(values)
+    norms = torch.cat([torch.linalg.vector_norm(part.double(), dim=1) for part in values.split(_CACHED_ROWS)])
+    too_long = (norms > _MAX_LENGTH).nonzero()
+    if similarity != "cosine" and len(too_long):
+        row = start + int(too_long[0])
+        raise ValueError(f"{name}[{row}] is longer than {_MAX_LENGTH}, too long to compare; scale the vectors")
+    return values, norms, zeros
+
+
+# ------------------------------------------------------------------------------------------------------ exact scores
+
+
+def all_scores(queries: Rows, rows: Rows) -> Tensor:
+    """The exact scores of all pairs. Shape: (queries, rows) float32."""
+    query, row = queries.values.double(), rows.values.double()
+    if queries.similarity in _DISTANCES:
+        p = _DISTANCES[queries.similarity]
+        return torch.cdist(query, row, p, "donot_use_mm_for_euclid_dist").neg_().float()
+    products = query @ row.T
+    if queries.similarity == "cosine":
+        products /= _divisors(queries.norms, query)[:, None]
+        products /= _divisors(rows.norms, row)
+    return products.float()
+
+
+def pair_scores(queries: Rows, rows: Rows, row_ids: Tensor, query_ids: Tensor) -> Tensor:
+    """The exact scores of some pairs. Shape: (pairs,) float32."""
+    scores = queries.values.new_empty(len(row_ids), dtype=torch.float64)
+    on_cpu, is_distance = row_ids.device.type == "cpu", queries.similarity in _DISTANCES
+    if on_cpu and not is_distance and len(row_ids) >= _MANY * len(queries.values):
+        order = torch.from_numpy(query_ids.numpy().astype(np.int16).argsort(kind="stable"))  # By radix sort.
+        parts = row_ids[order].split(torch.bincount(query_ids, minlength=len(queries.values)).tolist())
+        exact = queries.values.double()
+        products = [rows.values.index_select(0, at).double() @ query for query, at in zip(exact, parts, strict=True)]
+        scores[order] = torch.cat(products)
+    else:
+        size = _PAIRS if on_cpu else _PAIRS_ON_GPU
+        for result, at, of in zip(scores.split(size), row_ids.split(size), query_ids.split(size), strict=True):
+            query, row = queries.values.index_select(0, of).double(), rows.values.index_select(0, at)
+            if is_distance:
+                torch.linalg.vector_norm(query.sub_(row), _DISTANCES[queries.similarity], dim=1, out=result).neg_()
+            else:
+                torch.sum(query.mul_(row), 1, out=result)
+    if queries.similarity == "cosine":
+        scores /= _exact_divisors(queries, query_ids)
+        scores /= _exact_divisors(rows, row_ids)
+    return scores.float()
+
+
+def _exact_divisors(rows: Rows, ids: Tensor) -> Tensor:
+    """The exact lengths of some rows, and 1 for zeros. Shape: (ids,)."""
+    if rows.norms.dtype == torch.float64:
+        return _divisors(rows.norms, rows.values).index_select(0, ids)
+    unique, positions = ids.unique(return_inverse=True)
+    return _divisors(rows.norms, rows.values.index_select(0, unique).double())[positions]
+
+
+def _divisors(norms: Tensor, values: Tensor) -> Tensor:
+    """The lengths of float64 vectors, exact; 1 for vectors of zeros, whose cosines are 0."""
+    exact = norms if norms.dtype == torch.float64 else torch.linalg.vector_norm(values, dim=1)
+    return torch.where(exact == 0, 1, exact)
+
+
+def just_below(score: float) -> float:
+    """The greatest float32 below a score: limits must be exceeded, and a score equal to a threshold counts."""
+    return float(np.nextafter(np.float32(score), np.float32(-np.inf)))
+
+
+# -------------------------------------------------------------------------------------------------------- prefilter
+
+
+@cache
+def product_dtype(device: torch.device) -> torch.dtype:
+    """The dtype of the fastest matrix product on a device: bfloat16 where the hardware multiplies it."""
+    if device.type == "cpu":
+        multiplies = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+        return torch.bfloat16 if multiplies else torch.float32
+    # ROCm has no product of half precision with sums in float32.
+    tensor_cores = device.type == "cuda" and not torch.version.hip and torch.cuda.get_device_capability(device) >= (8,)
+    return torch.bfloat16 if tensor_cores else torch.float32
+
+
+def _unit_roundoff(dtype: torch.dtype, device: torch.device) -> float:
+    """The maximum relative error of an input of a matrix product, by its conversion and by the product itself."""
+    try:
+        exact = torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:  # It was set by the newer torch.backends.….fp32_precision, which this function cannot read.
+        exact = False
+    if dtype == torch.bfloat16 or not exact:
+        return 2.0**-8
+    # A GPU may compute float32 products in TF32, which has a mantissa of 10 bits.
+    return 2.0**-24 if device.type == "cpu" else 2.0**-10
+
+
+class Prefilter:
+    """Finds the pairs of some queries that may exceed a limit, and few others."""
+
+    def __init__(self, queries: Rows) -> None:
+        self.queries: Rows = queries
+        if queries.low_precision is None:
+            return
+        exact = queries.values.double()
+        if queries.similarity == "cosine":
+            exact = exact / _divisors(queries.norms, exact)[:, None]
+        self._norms = norms = torch.linalg.vector_norm(exact, dim=1)
+        u = _unit_roundoff(queries.low_precision.dtype, exact.device)
+        g = self._margin = 2 * (exact.shape[1] + 8) * 2.0**-24
+        error = torch.linalg.vector_norm(exact - queries.low_precision, dim=1)
+        if queries.low_precision.dtype == torch.float32:  # The product itself may round its inputs.
+            error += norms * u
+        # (queries,) for a row of length 1; the second g is for lengths in float32 and for the rounding of scores.
+        self._slack = (1 + u) * (error + g * (norms + error)) + (u + g) * norms
+        if queries.similarity == "euclidean":
+            self._slack += u * norms  # The product is rounded before it is used.
+
+    def candidates(self, rows: Rows, limits: Tensor) -> tuple[Tensor, Tensor] | None:
+        """All pairs whose score may exceed the limit of their query, and few others.
+
+        Args:
+            rows: Rows.
+            limits: (queries,) float64.
+
+        Returns:
+            The rows and the queries of the pairs, (pairs,) each; None if all pairs should be scored: the bound does not
+            hold, or the candidates would be too many.
+        """
+        if rows.low_precision is None or self.queries.low_precision is None:
+            return None
+        products = _low_precision_products(rows.low_precision, self.queries.low_precision)  # (rows, queries)
+        bound = limits - self._slack
+        if rows.similarity == "dot":
+            bound = limits - self._slack * rows.norms.max()
+        elif rows.similarity == "euclidean":  # |s - c| < t  <=>  s.c - |c|^2 / 2 > (|s|^2 - t^2) / 2
+            products = products.float().sub_(rows.norms.float().square()[:, None], alpha=0.5)
+            longest, squares = rows.norms.max().double(), self._norms.square()
+            bound = (squares - limits.square()) / 2 - self._slack * longest
+            bound -= 2 * self._margin * (squares + longest.square())
+        # Rounding is monotonic, so rounded products may be compared with rounded bounds.
+        return _at_least(products, bound.to(products.dtype))
+
+
+def _low_precision_products(rows: Tensor, queries: Tensor) -> Tensor:
+    """The products of all pairs, without autocast, which would lower their precision. Shape: (rows, queries)."""
+    with torch.autocast(rows.device.type, enabled=False):
+        if rows.device.type == "cuda" and rows.dtype == torch.bfloat16:  # In bfloat16, partial sums might be rounded.
+            return torch.mm(rows, queries.T, out_dtype=torch.float32)
+        return product(rows, queries)
+
+
+def _at_least(products: Tensor, bound: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The rows and the columns of products that reach the bound of their column; None if they are many."""
+    group = math.gcd(len(products), _GROUP)
+    # The rows of a group are far apart in memory, so that the maximum is taken over whole rows of the matrix.
+    products = products.view(group, -1, len(bound))  # (group, groups, queries)
+    if products.dtype == torch.bfloat16 and bool((bound > 0).all()):
+        # Positive floats have the order of their bits, and negative ones are negative integers. Comparing integers is
+        # ten times as fast.
+        maxima = products.view(torch.int16).amax(0).view(torch.bfloat16)
+    else:
+        maxima = products.amax(0)
+    groups, columns = nonzero(maxima >= bound)
+    if len(groups) * group > products.numel() / 8:
+        rows, columns = nonzero(products.view(-1, len(bound)) >= bound)
+    else:
+        members, remaining = nonzero(products[:, groups, columns] >= bound[columns])
+        rows, columns = members * products.shape[1] + groups[remaining], columns[remaining]
+    return None if len(rows) > _MAX_FRACTION * products.numel() else (rows, columns)
+
+
+def nonzero(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The row and the column of each true element of a matrix."""
+    if mask.device.type == "cpu":
+        flat = torch.from_numpy(np.flatnonzero(mask.numpy()))  # Several times as fast as torch.
+    else:
+        flat = mask.flatten().nonzero()[:, 0]
+    rows = flat // max(1, mask.shape[1])
+    return rows, flat - rows * mask.shape[1]  # Faster than the remainder.
+
+
+# --------------------------------------------------------------------------------------- the greatest scores
+
+
+class Hits(NamedTuple):
+    """The most similar rows of each query, in the order of decreasing score.
+
+    Args:
+        scores: (queries, k) float32.
+        indices: (queries, k) int64, rows of the corpus.
+    """
+
+    scores: npt.NDArray[np.float32]
+    indices: npt.NDArray[np.int64]
+
+
+class TopK:
+    """The k most similar rows of each query among the blocks that were added, in the order of the corpus.
+
+    Args:
+        queries: Queries.
+        k: Maximum number of rows per query.
+    """
+
+    def __init__(self, queries: Rows, k: int) -> None:
+        self._queries, self._k, self._count = queries, k, 0
+        self._prefilter: Prefilter | None = None
+        self._limits: Tensor | None = None  # (queries,) that a score must exceed, known once there are k hits.
+        self._pairs: list[tuple[Tensor, Tensor, Tensor]] = []  # Query ids, rows of the corpus, scores.
+        self._pending = 0
+
+    def add(self, rows: Rows, start: int) -> None:
+        """Compare rows, the first of which is row ``start`` of the corpus."""
+        candidates = None
+        if self._limits is not None:
+            self._prefilter = self._prefilter or Prefilter(self._queries)
+            candidates = self._prefilter.candidates(rows, self._limits)
+        if candidates is None:
+            matrix = all_scores(self._queries, rows)
+            above = matrix >= matrix.topk(min(self._k, len(rows.values)), dim=1).values[:, -1:]
+            if self._limits is not None:
+                above &= matrix > self._limits[:, None]
+            query_ids, row_ids = nonzero(above)
+            scores = matrix[query_ids, row_ids]
+        else:
+            row_ids, query_ids = candidates
+            scores = pair_scores(self._queries, rows, row_ids, query_ids)
+        self._count += len(rows.values)
+        self._pairs.append((query_ids, row_ids + start, scores))
+        self._pending += len(scores)
+        # Sorting is slow, and limits that are slightly too low add few pairs.
+        if self._limits is None or self._pending >= self._k * len(self._limits):
+            self._select()
+
+    def _select(self) -> None:
+        """Keep the first k pairs of each query, and raise the limits."""
+        query_ids, indices, scores = map(torch.cat, zip(*self._pairs, strict=True))
+        order = indices.argsort()  # Of equal scores, the first row comes first.
+        order = order[scores[order].argsort(descending=True, stable=True)]
+        order = order[query_ids[order].argsort(stable=True)]
+        query_ids = query_ids[order]
+        ranks = torch.arange(len(order), device=order.device) - torch.searchsorted(query_ids, query_ids)
+        order = order[ranks < self._k]
+        self._pairs, self._pending = [(query_ids[ranks < self._k], indices[order], scores[order])], 0
+        if self._count >= self._k:
+            self._limits = scores[order].view(-1, self._k)[:, -1].double()
+
+    def hits(self) -> Hits:
+        """The top rows so far. Shape of each: (queries, min(k, rows so far))."""
+        shape = len(self._queries.values), min(self._k, self._count)
+        if not self._count:
+            return Hits(np.empty(shape, np.float32), np.empty(shape, np.int64))
+        if self._pending:
+            self._select()
+        _, indices, scores = self._pairs[0]
+        return Hits(scores.view(shape).cpu().numpy(), indices.view(shape).cpu().numpy())
+
+
+# --------------------------------------------------------------------------------------- the pairs above a limit
+
+
+def scores_above(prefilter: Prefilter, rows: Rows, limit: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The scores above a limit, with their rows and their queries. Shape of each: (pairs,)."""
+    queries = prefilter.queries
+    limits = torch.full((len(queries.values),), limit, dtype=torch.float64, device=queries.values.device)
+    candidates = prefilter.candidates(rows, limits)
+    if candidates is None:
+        matrix = all_scores(queries, rows)  # (queries, rows)
+        query_ids, row_ids = nonzero(matrix > limit)
+        return matrix[query_ids, row_ids], row_ids, query_ids
+    row_ids, query_ids = candidates
+    scores = pair_scores(queries, rows, row_ids, query_ids)
+    above = nonzero(scores[None] > limit)[1]
+    return scores[above], row_ids[above], query_ids[above]
+
+
+class Tile(NamedTuple):
+    """A part of the matrix of all pairs of rows: queries from row ``low`` on, and rows from row ``start`` on."""
+
+    prefilter: Prefilter
+    low: int
+    rows: Rows
+    start: int
+
+    def pairs_above(self, limit: float) -> tuple[Tensor, Tensor, Tensor]:
+        """The scores above a limit and the rows of each pair, ``first < second``. Shape of each: (pairs,)."""
+        scores, second, first = scores_above(self.prefilter, self.rows, limit)
+        first, second = first + self.low, second + self.start
+        if self.start < self.low + TILE_QUERIES:  # On the diagonal, there are pairs of both orders.
+            ordered = nonzero((first < second)[None])[1]
+            scores, first, second = scores[ordered], first[ordered], second[ordered]
+        return scores, first, second
+
+
+def tiles(rows: Rows) -> Iterator[Tile]:
+    """Tiles of the upper triangle of the matrix of pairs."""
+    total = len(rows.values)
+    for low in range(0, total, TILE_QUERIES):
+        prefilter = Prefilter(rows.part(slice(low, low + TILE_QUERIES)))
+        for start in range(low, total, TILE_ROWS):
+            yield Tile(prefilter, low, rows.part(slice(start, start + TILE_ROWS)), start)

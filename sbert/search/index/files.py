@@ -1,0 +1,239 @@
+"""What all indexes share: the ids of their rows, rows in blocks, and a folder that is saved as a whole."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Collection, Iterable
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from sbert.storage.atomic import replacing
+from sbert.storage.files import UnreadableError, checksum, write_json
+from sbert.storage.folders import check_own, foreign, read_whole
+
+T = TypeVar("T")
+Id = int | str
+
+# The smallest positive integer that int64 does not hold.
+_INT64_END = 2**63
+_CHECKSUM = "crc32"
+_INDEX, _IDS = "index.json", "ids.json"
+
+
+class Kind(NamedTuple):
+    """A kind of index: what its folder contains.
+
+    Args:
+        format: Name of the format.
+        version: Version of the format.
+        files: Its files, beside index.json and that of the ids.
+    """
+
+    format: str
+    version: int
+    files: tuple[str, ...]
+
+    def save(self, folder: Path, settings: dict[str, Any], ids: Ids, write: Callable[[Path], None]) -> None:
+        """Replace a folder atomically: ``write`` fills a new one, to which ids, settings and checksums are added.
+
+        Raises:
+            ValueError: If the folder contains anything but an index of this kind.
+        """
+        with replacing(folder, lambda target: check_own(target, "an index", self._foreign)) as work:
+            write(work)
+            write_strings(work / _IDS, ids.ids)
+            files = {path.name: [path.stat().st_size, checksum(path)] for path in sorted(work.iterdir())}
+            described = {"format": self.format, "version": self.version, **settings}
+            described |= {"following": ids.next_id, "files": files}
+            write_json(work / _INDEX, {**described, _CHECKSUM: _checksum(described)})
+
+    def load(
+        self, folder: Path, noun: str, read: Callable[[dict[str, Any], Ids], T], unverified: Collection[str] = ()
+    ) -> T:
+        """What ``read`` makes of the settings and the ids; it is called again if a save replaced the folder.
+
+        Args:
+            folder: The folder of the index.
+            noun: What a row is, for messages.
+            read: Reads the other files.
+            unverified: Files of which only the size is verified; of the others, the checksum.
+
+        Raises:
+            FileNotFoundError: If the folder does not exist.
+            UnreadableError: If a file is missing, damaged or of another format.
+        """
+
+        def read_once() -> T:
+            described = self._described(folder)
+            for name, (size, expected) in described["files"].items():
+                actual = (folder / name).stat().st_size if (folder / name).is_file() else None
+                if actual != size:
+                    reason = f"has {actual} bytes of {size}: it is truncated, or belongs to another index"
+                    raise unreadable(folder, reason, name)
+                if name not in unverified and checksum(folder / name) != expected:
+                    raise unreadable(folder, "is not what was saved: its checksum differs", name)
+            return read(described, Ids(noun, read_json(folder / _IDS), described["following"]))
+
+        return read_whole(folder, read_once)
+
+    def _described(self, folder: Path) -> dict[str, Any]:
+        """The content of index.json, verified."""
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder} is not a folder; pass the folder of a saved index")
+        if not (folder / _INDEX).is_file():
+            raise UnreadableError(folder, f"has no {_INDEX}, so it is not an index", "pass the folder of an index")
+        described = read_json(folder / _INDEX)
+        if not isinstance(described, dict) or (described.get("format"), described.get("version")) != self[:2]:
+            reason = f"is not of format {self.format}, version {self.version}"
+            raise UnreadableError(folder / _INDEX, reason, "pass the folder of an index")
+        if described.pop(_CHECKSUM, None) != _checksum(described):
+            raise unreadable(folder, "is not what was saved: its checksum differs")
+        return described
+
+    def _foreign(self, folder: Path) -> str | None:
+        """A file that is no part of such an index."""
+        try:
+            described = read_json(folder / _INDEX)
+        except (OSError, ValueError):
+            described = None
+        is_index = isinstance(described, dict) and described.get("format") == self.format
+        return foreign(folder, lambda name: is_index and name in {*self.files, _IDS, _INDEX})
+
+
+def write_strings(path: Path, strings: Iterable[Id]) -> None:
+    """Write strings or ids as JSON. Its escapes can hold strings that UTF-8 cannot encode, such as some file names."""
+    path.write_text(json.dumps(list(strings)), encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file, of any size."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise unreadable(path.parent, f"cannot be read as JSON ({type(error).__name__})", path.name) from error
+
+
+def unreadable(folder: Path, reason: str, name: str = _INDEX) -> UnreadableError:
+    """An error that names a file of an index."""
+    return UnreadableError(folder / name, reason, "save the index again")
+
+
+def _checksum(described: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(described, sort_keys=True).encode())
+
+
+class Ids:
+    """The ids of rows.
+
+    Args:
+        noun: What a row is, for messages.
+        ids: One id per row.
+        next_id: The smallest integer greater than all integer ids that were ever in the index.
+    """
+
+    def __init__(self, noun: str, ids: Iterable[Id] = (), next_id: int = 0) -> None:
+        self._noun = noun
+        self.ids: dict[Id, None] = dict.fromkeys(ids)  # In the order of the rows; a dict finds an id at once.
+        self.next_id: int = next_id
+        self._array: npt.NDArray[np.int64] | npt.NDArray[np.object_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, identity: object) -> bool:
+        # True and 1.0 are equal to 1 in Python, but they are not ids.
+        is_integer = isinstance(identity, (int, np.integer)) and not isinstance(identity, bool)
+        return (is_integer or isinstance(identity, str)) and identity in self.ids
+
+    def new_ids(self, ids: Iterable[Id] | None, rows: int) -> list[Id]:
+        """The ids of new rows; an error unless they are new, unique and of the same type as those in the store."""
+        if ids is None:
+            if isinstance(next(iter(self.ids), None), str):
+                raise ValueError(f"the ids of this index are strings; pass ids=, one for each {self._noun}")
+            if self.next_id + rows > _INT64_END:
+                raise ValueError(
+                    f"{rows} ids from {self.next_id} on do not fit 64 bits; pass ids=, one for each {self._noun}"
+                )
+            return list(range(self.next_id, self.next_id + rows))
+        checked = _check_ids(ids)
+        if len(checked) != rows:
+            raise ValueError(
+                f"{len(checked)} ids and {rows} {self._noun}s were given; pass one id for each {self._noun}"
+            )
+        example = next(chain(self.ids, checked), 0)
+        seen: set[Id] = set()
+        for position, name in enumerate(checked):
+            if isinstance(name, str) != isinstance(example, str):
+                raise TypeError(
+                    f"ids[{position}]={name!r}, but other ids are like {example!r}; pass only one type of ids"
+                )
+            if name in self.ids or name in seen:
+                where = "given twice" if name in seen else "in the index already; remove it first"
+                raise ValueError(f"ids[{position}]={name!r} is {where}; nothing was added")
+            seen.add(name)
+        return checked
+
+    def append(self, ids: list[Id]) -> None:
+        """Append ids that ``new_ids`` has checked."""
+        self.ids.update(dict.fromkeys(ids))
+        self.next_id = max([self.next_id, *(each + 1 for each in ids if isinstance(each, int))])
+        self._array = None
+
+    def remaining(self, ids: Iterable[Id]) -> npt.NDArray[np.bool_] | None:
+        """Which rows remain without these ids; None if all. A KeyError if an id is unknown."""
+        removed = dict.fromkeys(_check_ids(ids))
+        for each in removed:
+            if each not in self.ids:
+                raise KeyError(f"{each!r} is not an id of the index; nothing was removed")
+        return np.array([each not in removed for each in self.ids]) if removed else None
+
+    def select(self, rows: npt.NDArray[np.bool_]) -> None:
+        """Remove the ids of all other rows."""
+        self.ids = {each: None for each, remains in zip(self.ids, rows.tolist(), strict=True) if remains}
+        self._array = None
+
+    def array(self) -> npt.NDArray[np.int64] | npt.NDArray[np.object_]:
+        """The ids as int64, or as objects if they are strings: NumPy's string dtype drops trailing null characters."""
+        if self._array is None:
+            strings = isinstance(next(iter(self.ids), None), str)
+            self._array = np.array([*self.ids], object) if strings else np.array([*self.ids], np.int64)
+        return self._array
+
+
+def append_block(blocks: list[np.ndarray], block: np.ndarray) -> None:
+    """Append rows. Each block stays larger than the next, so their number is logarithmic in the number of calls."""
+    blocks.append(block)
+    while len(blocks) > 1 and len(blocks[-2]) <= len(blocks[-1]) and not isinstance(blocks[-2], np.memmap):
+        blocks[-2:] = [np.concatenate(blocks[-2:])]
+
+
+def joined(blocks: list[np.ndarray]) -> np.ndarray:
+    """All blocks as one, which takes their place."""
+    if len(blocks) > 1:
+        blocks[:] = [np.concatenate(blocks)]
+    return blocks[0]
+
+
+def _check_ids(ids: Iterable[Id]) -> list[Id]:
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+        raise TypeError(f"ids={ids!r:.60} is of type {type(ids).__name__}; pass a list of ids")
+    return [_check_id(each, position) for position, each in enumerate(ids)]
+
+
+def _check_id(given: object, position: int) -> Id:
+    """An id as int or str; an error unless it is a string or an integer of 64 bits.
+
+    bool and float are errors, because True and 1.0 are equal to 1 in Python and would name the same vector.
+    """
+    if isinstance(given, str):
+        return str(given)
+    if isinstance(given, (bool, np.bool_)) or not isinstance(given, (int, np.integer)):
+        raise TypeError(f"ids[{position}]={given!r} is of type {type(given).__name__}; pass whole numbers or strings")
+    if not -_INT64_END <= given < _INT64_END:
+        raise ValueError(f"ids[{position}]={given} does not fit 64 bits; pass it as a string")
+    return int(given)
