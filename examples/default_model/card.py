@@ -15,7 +15,7 @@ from examples.shared import load
 from sbert import SentenceEncoder
 from sbert.data import Retrieval, read_retrieval
 from sbert.evaluation import RetrievalEvaluator, STSSuite, ranking
-from sbert.search import Lexical
+from sbert.search import BM25
 
 _CARD = """\
 ---
@@ -206,7 +206,7 @@ def card(
 
 def bm25(given: Retrieval) -> float:
     """The mean nDCG@10 of search by words."""
-    lexical = Lexical()
+    lexical = BM25()
     lexical.add(given.corpus.values(), given.corpus)
     found = lexical.search([*given.queries.values()], 10).ids
     relevant = [given.relevant[query] for query in given.queries]

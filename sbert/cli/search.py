@@ -96,19 +96,19 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -> IndexHits:
     """The scores and the indices of the best texts of each query."""
-    from sbert.search import IndexHits, Lexical, fuse
-    from sbert.search.fusion import CANDIDATES, WEIGHTS
+    from sbert.search import BM25, IndexHits, fuse
+    from sbert.search.index.fusion import CANDIDATES, WEIGHTS
 
     if arguments.way is None:
         return IndexHits(*_by_vectors(arguments, queries, texts, arguments.top_k))
     candidates = arguments.top_k if arguments.way == "words" else max(arguments.top_k, CANDIDATES)
-    lexical = Lexical(language=arguments.language)
-    lexical.add(texts)
-    words = lexical.search(queries, candidates)
+    bm25 = BM25(language=arguments.language)
+    bm25.add(texts)
+    lexical = bm25.search(queries, candidates)
     if arguments.way == "words":
-        return words
-    vectors = IndexHits(*_by_vectors(arguments, queries, texts, candidates))
-    return fuse(words, vectors, top_k=arguments.top_k, method="weighted", weights=WEIGHTS)
+        return lexical
+    dense = IndexHits(*_by_vectors(arguments, queries, texts, candidates))
+    return fuse(lexical, dense, top_k=arguments.top_k, method="weighted", weights=WEIGHTS)
 
 
 def _by_vectors(arguments: argparse.Namespace, queries: list[str], texts: list[str], top_k: int) -> Hits:

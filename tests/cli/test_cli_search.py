@@ -20,8 +20,8 @@ from safetensors.torch import load_file, save_file
 from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.cli import search
 from sbert.cli.main import main
-from sbert.search import Index, Lexical, fuse
-from sbert.search.fusion import WEIGHTS
+from sbert.search import BM25, Index, fuse
+from sbert.search.index.fusion import WEIGHTS
 from sbert.storage import atomic, files
 from tests import small
 
@@ -460,7 +460,7 @@ def test_an_output_file(saved: Path, corpus: Path, tmp_path: Path, run: Run) -> 
 
 def test_words_and_vectors_are_fused(run: Run, saved: Path, model: SentenceEncoder, corpus: Path) -> None:
     queries = [f"{small.CORPUS[1]} three", "two"]
-    lexical, index = Lexical(language="english"), Index()
+    lexical, index = BM25(language="english"), Index()
     lexical.add(TEXTS)
     index.add(model.encode_document(TEXTS))
     both = lexical.search(queries, 12), index.search(model.encode_query(queries), 12)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sbert.search.reranking import reranked_scores
 
 from sbert import SentenceEncoder
 from sbert.chunking import split
 from sbert.search import HybridIndex, LateInteraction, late_interaction
-from sbert.search.reranking import reranked_scores
 from tests import small
 
 QUERIES = ["a small boat", "the red fox", "seven green hills before the long winter"]

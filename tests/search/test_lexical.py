@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sbert.search.words import terms_of, words_of
 
 from sbert.search import Index, Lexical
-from sbert.search.words import terms_of, words_of
 from tests.search.test_index import changed, forged
 
 RNG = np.random.default_rng(0)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sbert.search.blocks import prepare_block, prepare_queries
+from sbert.search.prefilter import candidates, nonzero_flat
 
 import sbert
 from sbert.functional import SIMILARITIES
 from sbert.pipeline.quantization import calibrate, dequantize, quantize
 from sbert.search import Hits, corpus, low_precision, scoring, semantic_search
-from sbert.search.blocks import prepare_block, prepare_queries
-from sbert.search.prefilter import candidates, nonzero_flat
 from tests.memory import grown
 
 WAYS = [(torch.float32, False), (torch.float32, True), (torch.bfloat16, False), (torch.bfloat16, True)]

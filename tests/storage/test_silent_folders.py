@@ -36,7 +36,9 @@ from sbert.backends import huggingface
 from sbert.cli import vector_cache
 from sbert.pipeline.quantization import calibrate
 from sbert.saving import verification
-from sbert.search import Index, index_files, semantic_search
+from sbert.search import Index, semantic_search
+from sbert.search.index import files as index_files
+from sbert.search.index import index as index_module
 from sbert.training.run import checkpoint
 from tests import small
 
@@ -471,7 +473,7 @@ def test_15_no_altered_file_of_an_index_is_loaded(
         def graph(*_: Any) -> Any:
             raise AssertionError("the graph was read")
 
-        monkeypatch.setattr(index_files, "Graph", graph)
+        monkeypatch.setattr(index_module, "Graph", graph)
     rng = random.Random(0)
     files = sorted((tmp_path / "index").iterdir())
     assert len(files) == (3 if backend == "exact" else 4)

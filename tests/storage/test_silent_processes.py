@@ -20,7 +20,6 @@ import torch
 from sbert import SentenceEncoder
 from sbert.backends import huggingface
 from sbert.pipeline import progress as report
-from sbert.search import scoring
 from sbert.storage import processes
 from tests import small
 
@@ -156,18 +155,14 @@ def test_12_concurrent_saves_change_nothing(folder: Path, tmp_path: Path, monkey
 
 
 def test_12_warnings_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bars that appear at once, and sparse products that are first made at once, leave the filters as they were."""
+    """Bars that appear at once leave the filters as they were."""
 
     def slow(*arguments: Any, **options: Any) -> None:
         time.sleep(0.04)
 
     monkeypatch.setattr("tqdm.auto.tqdm", slow)
-    monkeypatch.setattr(torch, "sparse_csr_tensor", slow)
     before = list(warnings.filters)
     together(lambda: report.progress_bar(True), lambda: report.progress_bar(True))
-    assert warnings.filters == before
-    scoring._silence_sparse_warning.cache_clear()
-    together(scoring._silence_sparse_warning, scoring._silence_sparse_warning)
     assert warnings.filters == before
 
 
@@ -198,7 +193,7 @@ import datasets, numpy as np, torch
 from sbert import SentenceEncoder
 from sbert.backends import huggingface, state
 from sbert.pipeline import eval_mode
-from sbert.search import index
+from sbert.search.index import index
 
 model = SentenceEncoder(sys.argv[1], device="cpu")
 texts = [f"a small boat number {i} of {i * i} on the quiet lake" for i in range(600)]

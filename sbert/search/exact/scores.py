@@ -112,7 +112,7 @@ def _check_unusual(
     zeros = not bool(values[unusual].any())
     if similarity == "cosine" and values.dtype == torch.float64:  # Squares of float32 do not overflow in float64.
         values = in_range(values)
-    norms = torch.cat([torch.linalg.vector_norm(part.double(), dim=1) for part in values.split(_CACHED_ROWS)])
+    norms = torch.cat([torch.linalg.vector_norm(part.double(), dim=1) for part in torch.split(values, _CACHED_ROWS)])
     too_long = (norms > _MAX_LENGTH).nonzero()
     if similarity != "cosine" and len(too_long):
         row = start + int(too_long[0])
@@ -142,13 +142,14 @@ def pair_scores(queries: Rows, rows: Rows, row_ids: Tensor, query_ids: Tensor) -
     on_cpu, is_distance = row_ids.device.type == "cpu", queries.similarity in _DISTANCES
     if on_cpu and not is_distance and len(row_ids) >= _MANY * len(queries.values):
         order = torch.from_numpy(query_ids.numpy().astype(np.int16).argsort(kind="stable"))  # By radix sort.
-        parts = row_ids[order].split(torch.bincount(query_ids, minlength=len(queries.values)).tolist())
+        counts = torch.bincount(query_ids, minlength=len(queries.values))
+        parts = torch.split(row_ids[order], counts.tolist())
         exact = queries.values.double()
         products = [rows.values.index_select(0, at).double() @ query for query, at in zip(exact, parts, strict=True)]
         scores[order] = torch.cat(products)
     else:
         size = _PAIRS if on_cpu else _PAIRS_ON_GPU
-        for result, at, of in zip(scores.split(size), row_ids.split(size), query_ids.split(size), strict=True):
+        for result, at, of in zip(*(torch.split(each, size) for each in (scores, row_ids, query_ids)), strict=True):
             query, row = queries.values.index_select(0, of).double(), rows.values.index_select(0, at)
             if is_distance:
                 torch.linalg.vector_norm(query.sub_(row), _DISTANCES[queries.similarity], dim=1, out=result).neg_()
@@ -164,8 +165,9 @@ def _exact_divisors(rows: Rows, ids: Tensor) -> Tensor:
     """The exact lengths of some rows, and 1 for zeros. Shape: (ids,)."""
     if rows.norms.dtype == torch.float64:
         return _divisors(rows.norms, rows.values).index_select(0, ids)
-    unique, positions = ids.unique(return_inverse=True)
-    return _divisors(rows.norms, rows.values.index_select(0, unique).double())[positions]
+    size = _PAIRS if ids.device.type == "cpu" else _PAIRS_ON_GPU
+    some = (rows.values.index_select(0, part).double() for part in torch.split(ids, size))
+    return torch.cat([_divisors(rows.norms, part) for part in some])
 
 
 def _divisors(norms: Tensor, values: Tensor) -> Tensor:

@@ -108,7 +108,7 @@ def semantic_search(
 
 def _search(blocks: Blocks, k: int, similarity: str) -> Hits:
     """The top k rows of a corpus for its queries."""
-    queries, buffer = prepare(blocks.queries, "queries", similarity), None
+    queries, buffer = prepare(blocks.queries, "queries", similarity, exact=True), None
     tops = [TopK(queries, k)]
     if len(queries.values) > _QUERIES:
         tops = [TopK(queries.part(slice(low, low + _QUERIES)), k) for low in range(0, len(queries.values), _QUERIES)]
@@ -162,7 +162,7 @@ def scores_of_rows(
         part = slice(*np.searchsorted(query_ids, (low, low + _QUERIES)))
         unique, positions = np.unique(rows[part], return_inverse=True)
         blocks = Blocks(asked[low : low + _QUERIES], whole[unique], None, ranges, ranges_optional=True, name=name)
-        some = prepare(blocks.queries, "queries", similarity)
+        some = prepare(blocks.queries, "queries", similarity, exact=True)
         found = prepare(torch.cat([some.values[:0], *(values for _, values in blocks)]), name, similarity)
         row_ids, asked_ids = (torch.from_numpy(ids).to(blocks.device) for ids in (positions, query_ids[part] - low))
         scores[part] = pair_scores(some, found, row_ids, asked_ids).cpu().numpy()
@@ -301,9 +301,7 @@ def in_memory(name: str, given: Any) -> Tensor:
 
 def _exact_device(device: torch.device) -> torch.device:
     """The device, or the CPU if it has no float64, which exact scores are computed in."""
-    without = device.type == "mps" or (
-        device.type == "xpu" and not torch.xpu.get_device_properties(device).has_fp64  # type: ignore[attr-defined]
-    )
+    without = device.type == "mps" or (device.type == "xpu" and not torch.xpu.get_device_properties(device).has_fp64)
     return torch.device("cpu") if without else device
 
 
