@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sbert.search import IndexHits, Lexical, fuse
+from sbert.search import BM25, IndexHits, fuse
 
 RNG = np.random.default_rng(0)
 
@@ -52,7 +52,7 @@ def test_equal_scores_are_in_the_order_of_the_results() -> None:
 
 @pytest.mark.parametrize("method", ["reciprocal_rank", "weighted"])
 def test_texts_without_a_word_of_the_query_count_as_not_found(method: str) -> None:
-    lexical = Lexical()
+    lexical = BM25()
     lexical.add(["a cat", "a dog", "a bird", "the bird"])
     vectors = IndexHits(np.array([[0.9, 0.8, 0.1, 0.0]], np.float32), np.array([[3, 2, 1, 0]]))
     alone = fuse(vectors, method=method)
@@ -76,7 +76,7 @@ def test_what_is_empty_or_does_not_fit() -> None:
         ((), {}, ValueError, r"0 results for \[\] queries were given"),
         ((one, hits(3, 5, names)), {}, ValueError, r"2 results for \[2, 3\] queries were given; pass results for the"),
         ((one, hits(2, 5, names.astype(str).astype(object))), {}, TypeError, "the ids of one result are integers"),
-        ((one, 5), {}, TypeError, "a result is of type int; pass what Index.search or Lexical.search returns"),
+        ((one, 5), {}, TypeError, "a result is of type int; pass what Index.search or BM25.search returns"),
         ((one,), {"weights": [1, 1]}, ValueError, r"weights=\[1, 1\] for 1 results"),
         ((one,), {"weights": [-1]}, ValueError, r"weights=\[-1\]"),
         ((one,), {"weights": [np.nan]}, ValueError, "a weight=nan is not finite"),

@@ -16,7 +16,8 @@ import pytest
 
 from sbert import SentenceEncoder
 from sbert.chunking import split
-from sbert.search import HybridIndex, Index, IndexHits, Lexical, Result, documents, fuse, hybrid_index
+from sbert.search import BM25, HybridIndex, Index, IndexHits, Result, fuse
+from sbert.search.index import documents, hybrid_index
 
 RNG = np.random.default_rng(0)
 WORDS = "cat dog lake boat tax law river winter fox hill bread moon train music paper stone".split()
@@ -29,7 +30,8 @@ KILLER = """
 import os, random, signal, sys, time
 import numpy as np
 from sbert import SentenceEncoder
-from sbert.search import HybridIndex, hybrid_index
+from sbert.search import HybridIndex
+from sbert.search.index import hybrid_index
 hybrid_index.digest_of_model = lambda model: ""
 model, rng = SentenceEncoder(device="cpu"), random.Random(0)
 model.encode_document = lambda texts: np.full((len(texts), 256), float(texts[0].split()[1]), np.float32)
@@ -68,12 +70,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def plain(model: SentenceEncoder, texts: list[str], names: Any, by: str, language: str | None = None) -> IndexHits:
     """What the parts of the index find together."""
-    index, lexical = Index(), Lexical(language=language)
+    index, lexical = Index(), BM25(language=language)
     index.add(model.encode_document(texts), names)
     lexical.add(texts, names)
-    words, meaning = lexical.search(QUERIES, 1000), index.search(model.encode_query(QUERIES), 1000)
-    both = fuse(words, meaning, top_k=1000, method="weighted", weights=[0.6, 0.4])
-    return {"words": words, "meaning": meaning, "hybrid": both}[by]
+    by_terms, dense = lexical.search(QUERIES, 1000), index.search(model.encode_query(QUERIES), 1000)
+    both = fuse(by_terms, dense, top_k=1000, method="weighted", weights=[0.6, 0.4])
+    return {"lexical": by_terms, "dense": dense, "hybrid": both}[by]
 
 
 def compare(index: HybridIndex, expected: IndexHits, by: str, where: Any = None, allowed: Any = None) -> None:
@@ -82,7 +84,7 @@ def compare(index: HybridIndex, expected: IndexHits, by: str, where: Any = None,
         wanted = [
             (name, score)
             for name, score in zip(ids.tolist(), scores.tolist(), strict=True)
-            if (allowed is None or name in allowed) and (score or by != "words")
+            if (allowed is None or name in allowed) and (score or by != "lexical")
         ]
         assert [(each.id, each.score) for each in row] == wanted[:7]
 
@@ -100,7 +102,7 @@ def test_search_is_that_of_its_parts(model: SentenceEncoder, strings: bool, tmp_
         low += size
         other.search("a query")  # Follows every change.
     for each in (index, other):
-        for by in ("words", "meaning", "hybrid"):
+        for by in ("lexical", "dense", "hybrid"):
             compare(each, plain(model, TEXTS, names, by, "english"), by)
     index.remove(names[10:40])
     other.update(["a new text", "moon"], [names[3], names[2]])
@@ -110,7 +112,7 @@ def test_search_is_that_of_its_parts(model: SentenceEncoder, strings: bool, tmp_
     again = HybridIndex(model, str(tmp_path / "new" / "index"), language="english")
     for each in (index, other, again):
         assert (len(each), names[2] in each, names[10] in each, True in each) == (90, True, False, False)
-        for by in ("words", "meaning", "hybrid"):
+        for by in ("lexical", "dense", "hybrid"):
             compare(each, plain(model, texts, kept, by, "english"), by)
     again.remove(names[40:])
     if not strings:
@@ -121,8 +123,8 @@ def test_search_is_that_of_its_parts(model: SentenceEncoder, strings: bool, tmp_
 def test_filters(model: SentenceEncoder) -> None:
     index = HybridIndex(model)
     index.add(TEXTS, metadata=METADATA)
-    expected = plain(model, TEXTS, None, "meaning")
-    words = plain(model, TEXTS, None, "words")
+    expected = plain(model, TEXTS, None, "dense")
+    words = plain(model, TEXTS, None, "lexical")
     for where, test in (
         ({"year": 2003}, lambda own: own["year"] == 2003),
         ({"year": {2001, 2002, "x"}, "tags": ["a"]}, lambda own: own["year"] in (2001, 2002) and own["tags"] == ["a"]),
@@ -133,8 +135,8 @@ def test_filters(model: SentenceEncoder) -> None:
         ({}, lambda own: True),
     ):
         allowed = {row for row, own in enumerate(METADATA) if test(own)}
-        compare(index, expected, "meaning", where, allowed)
-        compare(index, words, "words", where, allowed)
+        compare(index, expected, "dense", where, allowed)
+        compare(index, words, "lexical", where, allowed)
         found = index.search(QUERIES, 200, where=where)
         assert {result.id for row in found for result in row} == allowed
         assert all(result.metadata == METADATA[result.id] for row in found for result in row)
@@ -165,7 +167,7 @@ def test_passages(model: SentenceEncoder) -> None:
             ]
         )
         for k in (1, 3, 20):
-            found = index.search(QUERIES, k, by="meaning", passages=passages)
+            found = index.search(QUERIES, k, by="dense", passages=passages)
             for own, row_scores, passage_scores in zip(found, expected, scores, strict=True):
                 np.testing.assert_allclose([each.score for each in own], -np.sort(-row_scores)[:k], atol=1e-6)
                 np.testing.assert_allclose(
@@ -175,7 +177,7 @@ def test_passages(model: SentenceEncoder) -> None:
                     best = max((s, c) for s, c in zip(passage_scores, chunks, strict=True) if c[0] == each.id)[1]
                     assert (each.start, each.end) == best[1:]
                     assert each.text == texts[each.id][each.start : each.end]
-    [[first, *_]] = index.search(TEXTS[34], by="words")
+    [[first, *_]] = index.search(TEXTS[34], by="lexical")
     assert (first.text, first.start, first.end) == (texts[first.id], 0, len(texts[first.id]))
     index.update([long[0]], [0], chunk=None)
     assert next(each for each in index.search(QUERIES[0])[0] if each.id == 0).end == len(long[0])
@@ -205,13 +207,13 @@ def test_reranking(model: SentenceEncoder) -> None:
 
 def test_what_is_empty_or_does_not_fit(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:
     for index in (HybridIndex(model), HybridIndex(model, tmp_path / "index")):
-        for by in ("words", "meaning", "hybrid"):
+        for by in ("lexical", "dense", "hybrid"):
             assert index.search(["a", ""], by=by) == [[], []]
         assert (index.search([]), len(index), 0 in index) == ([], 0, False)
         index.add([])
         index.add(["\udcff half of a pair \0", "b"], ["\udcff", "b\0"], [{"\udcff": "\udcff"}, {"x": None}])
         assert index.search("half", 1, where={"\udcff": "\udcff"})[0][0][2] == "\udcff half of a pair \0"
-        assert index.search("c", by="words") == [[]]
+        assert index.search("c", by="lexical") == [[]]
         cycle: dict[str, Any] = {}
         cycle["itself"] = cycle
         for given, error, message in (
@@ -244,7 +246,7 @@ def test_what_is_empty_or_does_not_fit(model: SentenceEncoder, tmp_path: Path, q
         with pytest.raises(TypeError, match="pass a list of ids"):
             index.remove("b\0")
         for options, error, message in (
-            ({"by": "x"}, ValueError, "by='x' is unknown; pass one of 'hybrid', 'words', 'meaning'"),
+            ({"by": "x"}, ValueError, "by='x' is unknown; pass one of 'hybrid', 'lexical', 'dense'"),
             ({"passages": "x"}, ValueError, "passages='x'"),
             ({"top_k": 0}, ValueError, "top_k=0"),
             ({"candidates": 0, "rerank": model}, ValueError, "candidates=0"),
@@ -361,7 +363,7 @@ def test_memory_runs_out(model: SentenceEncoder, quick: None, monkeypatch: pytes
     index.search("cat")
     index.add(TEXTS[50:])
     with monkeypatch.context() as patched:
-        patched.setattr(Lexical, "add", lambda *_: (_ for _ in ()).throw(MemoryError))
+        patched.setattr(BM25, "add", lambda *_: (_ for _ in ()).throw(MemoryError))
         with pytest.raises(MemoryError):
             index.search("cat")
     compare(index, plain(model, TEXTS, None, "hybrid"), "hybrid")
@@ -370,8 +372,8 @@ def test_memory_runs_out(model: SentenceEncoder, quick: None, monkeypatch: pytes
 def flipped(path: Path, count: int) -> Iterator[None]:
     """Damage one place of a file after another."""
     whole = path.read_bytes()
-    for place in np.random.default_rng(1).choice(len(whole), count, replace=False).tolist():
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+    for at in np.random.default_rng(1).choice(len(whole), count, replace=False).tolist():
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
         yield
     for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sbert.search.reranking import reranked_scores
 
 from sbert import SentenceEncoder
 from sbert.chunking import split
 from sbert.search import HybridIndex, LateInteraction, late_interaction
+from sbert.search.index.fusion import reranked_scores
 from tests import small
 
 QUERIES = ["a small boat", "the red fox", "seven green hills before the long winter"]
@@ -38,10 +38,10 @@ def test_scores_are_those_of_the_definition(model: SentenceEncoder, monkeypatch:
     monkeypatch.setattr(late_interaction, "_STEP", 2)
     pairs = [(query, document) for query in QUERIES for document in DOCUMENTS]
     order = np.random.default_rng(0).permutation(len(pairs)).tolist()
-    found = LateInteraction(model).predict([pairs[place] for place in order])
+    found = LateInteraction(model).predict([pairs[row] for row in order])
     assert found.dtype == np.float32
-    for place, score in zip(order, found.tolist(), strict=True):
-        query, document = pairs[place]
+    for row, score in zip(order, found.tolist(), strict=True):
+        query, document = pairs[row]
         assert score == pytest.approx(expected(model, query, [document]), abs=1e-6)
 
 
@@ -105,7 +105,7 @@ def test_an_index_is_reranked(model: SentenceEncoder, weight: float) -> None:
     texts, first = [[each.text for each in own] for own in before], [np.array([e.score for e in own]) for own in before]
     for old, new, scores in zip(before, found, reranked_scores(late, QUERIES, texts, first), strict=True):
         best = np.argsort(-scores, kind="stable")[:2]
-        assert [each.id for each in new] == [old[place].id for place in best]
+        assert [each.id for each in new] == [old[row].id for row in best]
         assert [each.score for each in new] == pytest.approx(scores[best].tolist(), abs=1e-6)
 
 

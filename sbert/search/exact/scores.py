@@ -266,7 +266,7 @@ def _at_least(products: Tensor, bound: Tensor) -> tuple[Tensor, Tensor] | None:
     """The rows and the columns of products that reach the bound of their column; None if they are many."""
     group = math.gcd(len(products), _GROUP)
     # The rows of a group are far apart in memory, so that the maximum is taken over whole rows of the matrix.
-    products = products.view(group, -1, len(bound))  # (group, groups, queries)
+    products = products.view(group, len(products) // group, -1)  # (group, groups, queries)
     if products.dtype == torch.bfloat16 and bool((bound > 0).all()):
         # Positive floats have the order of their bits, and negative ones are negative integers. Comparing integers is
         # ten times as fast.
@@ -275,7 +275,7 @@ def _at_least(products: Tensor, bound: Tensor) -> tuple[Tensor, Tensor] | None:
         maxima = products.amax(0)
     groups, columns = nonzero(maxima >= bound)
     if len(groups) * group > products.numel() / 8:
-        rows, columns = nonzero(products.view(-1, len(bound)) >= bound)
+        rows, columns = nonzero(products.flatten(0, 1) >= bound)
     else:
         members, remaining = nonzero(products[:, groups, columns] >= bound[columns])
         rows, columns = members * products.shape[1] + groups[remaining], columns[remaining]
@@ -339,6 +339,8 @@ class TopK:
             row_ids, query_ids = candidates
             scores = pair_scores(self._queries, rows, row_ids, query_ids)
         self._count += len(rows.values)
+        if not len(scores):
+            return
         self._pairs.append((query_ids, row_ids + start, scores))
         self._pending += len(scores)
         # Sorting is slow, and limits that are slightly too low add few pairs.

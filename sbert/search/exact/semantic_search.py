@@ -109,6 +109,8 @@ def semantic_search(
 def _search(blocks: Blocks, k: int, similarity: str) -> Hits:
     """The top k rows of a corpus for its queries."""
     queries, buffer = prepare(blocks.queries, "queries", similarity, exact=True), None
+    if not len(queries.values):
+        return Hits(np.empty((0, k), np.float32), np.empty((0, k), np.int64))
     tops = [TopK(queries, k)]
     if len(queries.values) > _QUERIES:
         tops = [TopK(queries.part(slice(low, low + _QUERIES)), k) for low in range(0, len(queries.values), _QUERIES)]

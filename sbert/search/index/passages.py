@@ -149,6 +149,8 @@ class Passages:
     ) -> IndexHits:
         """The best documents by their best passage, or the mean of their passages; the ids are their positions."""
         documents = allowed.nonzero()[0]
+        if not len(documents):
+            return IndexHits(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64))
         if len(self.spans) == len(self.rows):  # One passage per document.
             hits = semantic_search(queries, _blocks(self.vectors, documents), k, similarity=similarity)
             return IndexHits(hits.scores, documents[hits.indices])
@@ -159,7 +161,7 @@ class Passages:
             return IndexHits(hits.scores, documents[hits.indices])
         owners = np.repeat(np.arange(len(self.rows)), self.counts)
         passages, wanted = allowed[owners].nonzero()[0], min(k, len(documents))
-        reach = max(1, wanted)
+        reach = wanted
         while True:
             hits = semantic_search(queries, _blocks(self.vectors, passages), reach, similarity=similarity)
             owned = owners[passages[hits.indices]]  # (queries, reach)

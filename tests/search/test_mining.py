@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,19 +10,18 @@ import torch
 
 from sbert.evaluation import ParaphraseMiningEvaluator
 from sbert.functional import SIMILARITIES
-from sbert.search import Pairs, most_similar_pair, paraphrase_mining, scoring
+from sbert.search import Pairs, most_similar_pair, paraphrase_mining
+from sbert.search.exact import mining, scores
 from tests.contract.evaluators import Meanings, text
 from tests.memory import grown
-from tests.search.test_search import scored
-
-pairs: Any = import_module("sbert.search.paraphrase_mining")  # The function of this name hides the module.
+from tests.search.test_semantic_search import scored
 
 
 def every(vectors: np.ndarray, similarity: str = "cosine", limit: int | None = None) -> Pairs:
     """All pairs in order; with a limit, those in which one row is among the nearest neighbours of the other."""
-    scores = scored(vectors, vectors, similarity)
+    all_scores = scored(vectors, vectors, similarity)
     first, second = np.triu_indices(len(vectors), 1)
-    order = np.lexsort((second, first, -scores[first, second]))
+    order = np.lexsort((second, first, -all_scores[first, second]))
     first, second = first[order], second[order]
     if limit is not None:
         seen, kept = np.zeros(len(vectors), int), []
@@ -31,7 +29,7 @@ def every(vectors: np.ndarray, similarity: str = "cosine", limit: int | None = N
             kept.append(seen[one] < limit or seen[two] < limit)
             seen[[one, two]] += 1
         first, second = first[kept], second[kept]
-    return Pairs(scores[first, second], first, second)
+    return Pairs(all_scores[first, second], first, second)
 
 
 def equal(found: Pairs, expected: Pairs, count: int | None = None) -> None:
@@ -52,7 +50,7 @@ def clustered(rows: int = 300, dim: int = 12, twice: bool = True) -> np.ndarray:
 
 def tiled(monkeypatch: pytest.MonkeyPatch, queries: int, rows: int) -> None:
     """Compare as many queries with as many rows in one step."""
-    for module, names in ((pairs, ("_QUERIES", "_BLOCK")), (scoring, ("_TILE_QUERIES", "_TILE_ROWS"))):
+    for module, names in ((mining, ("_QUERIES", "_BLOCK")), (scores, ("TILE_QUERIES", "TILE_ROWS"))):
         for name, number in zip(names, (queries, rows), strict=True):
             monkeypatch.setattr(module, name, number)
 
@@ -60,8 +58,8 @@ def tiled(monkeypatch: pytest.MonkeyPatch, queries: int, rows: int) -> None:
 @pytest.fixture(params=[(512, 4096), (64, 128), (10, 23)], ids=str)
 def _tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     tiled(monkeypatch, *request.param)
-    monkeypatch.setattr(pairs, "_SAMPLE", 30)
-    monkeypatch.setattr(scoring, "_SPARSE", 1)
+    monkeypatch.setattr(mining, "_SAMPLE", 30)
+    monkeypatch.setattr(scores, "_MANY", 0.1)
 
 
 @pytest.mark.usefixtures("_tiles")
@@ -104,22 +102,6 @@ def test_many_equal_pairs_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None
     assert most_similar_pair(vectors)[1:] == (0, 1)
 
 
-def test_a_search_that_cannot_help_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of rows that are all alike, no score tells how many pairs there are above it."""
-    tiled(monkeypatch, 64, 512)
-    looked_at, real = [], pairs.pairs_above
-
-    def counted(*given: Any) -> Any:
-        looked_at.append(given)
-        return real(*given)
-
-    monkeypatch.setattr(pairs, "pairs_above", counted)
-    found = paraphrase_mining(np.ones((1024, 2), np.float32), top_k=10, max_pairs=100)
-    assert found.first.tolist() == [0] * 100
-    assert found.second.tolist() == [*range(1, 101)]
-    assert len(looked_at) == 3  # Of 24 tiles, with 65,536 pairs at last.
-
-
 def test_mining_equals_theirs() -> None:
     """The same pairs as sentence-transformers finds, with and without its limits cutting."""
     from sentence_transformers import util
@@ -137,10 +119,9 @@ def test_mining_keeps_little_more_than_it_is_asked_for(limit: int | None) -> Non
     """All pairs and their places would take 360 MB."""
     before = """
 import numpy as np
-from importlib import import_module
-from sbert.search import paraphrase_mining, scoring
-pairs = import_module("sbert.search.paraphrase_mining")
-pairs._QUERIES, pairs._BLOCK = scoring._TILE_QUERIES, scoring._TILE_ROWS = 64, 512
+from sbert.search import paraphrase_mining
+from sbert.search.exact import mining, scores
+mining._QUERIES, mining._BLOCK = scores.TILE_QUERIES, scores.TILE_ROWS = 64, 512
 vectors = np.random.default_rng(0).normal(size=(6000, 8)).astype(np.float32)
 paraphrase_mining(vectors[:1500], top_k=10, max_pairs=1000)
 """

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from sbert.functional import cos_sim
-from sbert.search import cluster, communities, community_detection, topic_words
-from tests.search.test_search_pairs import clustered
+from sbert.search import cluster, community_detection, topic_words
+from sbert.search.exact import clustering
+from tests.search.test_mining import clustered
 
 
 def spread(seed: int, rows: int = 1500, dim: int = 32) -> torch.Tensor:
@@ -29,8 +30,8 @@ def spread(seed: int, rows: int = 1500, dim: int = 32) -> torch.Tensor:
 def test_communities_are_theirs(kind: str, threshold: float, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     from sentence_transformers.util import community_detection as theirs
 
-    monkeypatch.setattr(communities, "_CENTRES", 7)
-    monkeypatch.setattr(communities, "_BLOCK", 256)
+    monkeypatch.setattr(clustering, "_CENTRES", 7)
+    monkeypatch.setattr(clustering, "_BLOCK", 256)
     vectors = spread(0) if kind == "groups" else torch.randn(400, 6, generator=torch.Generator().manual_seed(0))
     expected = theirs(vectors, threshold=threshold, min_community_size=size)
     found = community_detection(vectors, threshold, size)
