@@ -22,7 +22,7 @@ from shared import things, worded
 from sbert import CrossEncoder, SentenceEncoder
 from sbert.data import Texts, read_retrieval
 from sbert.evaluation import ndcg_at, paired_bootstrap, recall_at
-from sbert.search import HybridIndex, LateInteraction, Lexical
+from sbert.search import HybridIndex, LateInteraction, BM25
 
 # A first sentence of 15 to 300 characters, and what follows it.
 FIRST = re.compile(r"\s*(.{15,300}?(?:[.!?…]+[\"'”’»)\]]*\s|[。！？]+[”’」』）]*|\n))\s*(\S.{20,})", re.DOTALL)
@@ -136,10 +136,10 @@ def measure_all(options, data: Collection) -> list[System]:
             per_document = (time.perf_counter() - begin) / len(data.documents)
             if not systems:
                 begin = time.perf_counter()
-                Lexical(language=options.language).add(data.documents)
+                BM25(language=options.language).add(data.documents)
                 alone = (time.perf_counter() - begin) / len(data.documents)
-                systems.append(measure("BM25", index, data, alone, by="words"))
-            systems.append(measure(model, index, data, per_document, by="meaning"))
+                systems.append(measure("BM25", index, data, alone, by="lexical"))
+            systems.append(measure(model, index, data, per_document, by="dense"))
             systems.append(measure(f"{model} + BM25", index, data, per_document, by="hybrid"))
             best = max(systems[-2:], key=attrgetter("mean"))
             last = (index, best) if last is None or best.mean > last[1].mean else last

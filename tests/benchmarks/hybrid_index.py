@@ -88,17 +88,17 @@ def measure(options: argparse.Namespace) -> None:
     index = timed("open", lambda: HybridIndex(model(options.encode), options.folder))
     assert timed("read all vectors, ids and metadata", lambda: len(index)) == options.documents
     queries = texts(100, 5, options.documents + 1)
-    timed("first search by meaning", lambda: index.search(queries[0], by="meaning"))
-    timed("first search by words", lambda: index.search(queries[0], by="words"))
+    timed("first search by meaning", lambda: index.search(queries[0], by="dense"))
+    timed("first search by words", lambda: index.search(queries[0], by="lexical"))
     filters = {"": None, ", one group": {"group": 3}, ", a function": lambda metadata: metadata["group"] == 3}
-    for by in ("words", "meaning", "hybrid"):
+    for by in ("lexical", "dense", "hybrid"):
         for name, where in filters.items():
             timed(f"1 query by {by}{name}", lambda by=by, where=where: index.search(queries[1], by=by, where=where))
             timed(f"100 queries by {by}{name}", lambda by=by, where=where: index.search(queries, by=by, where=where))
     number = options.documents // 2
     timed("update a document", lambda: index.update(["a new text"], [number]))
-    timed("search by meaning after it", lambda: index.search(queries[2], by="meaning"))
-    timed("search by words after it", lambda: index.search(queries[2], by="words"))
+    timed("search by meaning after it", lambda: index.search(queries[2], by="dense"))
+    timed("search by words after it", lambda: index.search(queries[2], by="lexical"))
     timed("remove a document", lambda: index.remove([number]))
     timed("search by both after it", lambda: index.search(queries[2]))
     timed("add a document", lambda: index.add(["another text"]))

@@ -49,7 +49,7 @@ def figures(given: Retrieval, model: SentenceEncoder) -> dict[str, float]:
         scores = [ranking.ndcg_at(row, 10, [*own.values()]) for row, own in zip(some, relevant, strict=True)]
         found[name] = 100 * float(np.mean(scores))
 
-    for by in ("words", "meaning", "hybrid"):
+    for by in ("lexical", "dense", "hybrid"):
         row(by, by=by)
         for late.weight in (0.2, 0.4, 0.6, 1.0):
             row(f"{by}, reranked, weight {late.weight}", by=by, rerank=late)

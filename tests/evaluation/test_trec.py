@@ -9,10 +9,6 @@ import pytest
 import pytrec_eval
 
 from sbert.evaluation import RerankingEvaluator, RetrievalEvaluator, ranking
-<<<<<<< HEAD
-=======
-from sbert.search import BM25
->>>>>>> a6469dc (Callers of search by its new names)
 
 RNG = np.random.default_rng(0)
 DOCUMENTS = [f"document {number}" for number in range(300)]
@@ -118,34 +114,3 @@ def test_reranking_what_a_retriever_found_is_trec_eval() -> None:
         for name, own in (("ndcg_cut_10", "ndcg@10"), ("map", "map"), ("mrr@10", "mrr@10")):
             if name in expected:
                 assert found[f"{prefix}{own}"] == pytest.approx(expected[name], abs=TOLERANCE), prefix + own
-<<<<<<< HEAD
-=======
-
-
-@pytest.mark.parametrize("name", ["cranfield", "retrieval_dev/cacm", "retrieval_dev/time"])
-def test_search_of_real_collections_is_trec_eval(data: Path, name: str) -> None:
-    given, lexical = read_retrieval(data / name), BM25(language="english")
-    lexical.add(given.corpus.values(), given.corpus)
-    hits = lexical.search([*given.queries.values()], 200)
-    # trec_eval has an order of its own for equal scores, so that it gets the places.
-    results = {
-        query: {name: float(-place) for place, name in enumerate(ids)}
-        for query, ids in zip(given.queries, hits.ids.tolist(), strict=True)
-    }
-    judged = [given.relevant[query] for query in given.queries]
-    ranked = np.array([[own.get(name, 0) for name in ids] for own, ids in zip(judged, hits.ids, strict=True)])
-    relevant = np.zeros((len(judged), max(map(len, judged))))
-    for row, own in enumerate(judged):
-        relevant[row, : len(own)] = [*own.values()]
-    found = {
-        "ndcg_cut_10": ranking.ndcg_at(ranked, 10, relevant),
-        "map": ranking.average_precision_at(ranked, None, relevant),
-        "recall_10": ranking.recall_at(ranked, 10, relevant),
-        "recall_100": ranking.recall_at(ranked, 100, relevant),
-    }
-    expected = pytrec_eval.RelevanceEvaluator(given.relevant, set(found)).evaluate(results)
-    for metric, values in found.items():
-        theirs = [expected[query][metric] for query in given.queries]
-        np.testing.assert_allclose(values, theirs, atol=TOLERANCE, rtol=0, err_msg=metric)
-        print(f"{name} {metric}: {100 * np.mean(values):.4f}, pytrec_eval {100 * np.mean(theirs):.4f}")
->>>>>>> a6469dc (Callers of search by its new names)

@@ -13,12 +13,6 @@ from torch import Tensor, nn
 
 from sbert import SentenceEncoder, TokenBatch
 from sbert.batch import TokenEmbeddings
-<<<<<<< HEAD
-=======
-from sbert.pipeline.batching import unique
-from sbert.search import paraphrase_mining, semantic_search
-from sbert.search.exact.semantic_search import Blocks
->>>>>>> a6469dc (Callers of search by its new names)
 from tests.simulated_cuda.simulator import simulated
 
 pytestmark = pytest.mark.simulated_cuda
@@ -128,34 +122,3 @@ def test_one_copy_for_each_batch_of_encode(batch_tokens: int | None) -> None:
     assert counts["pinned allocations"] == len(seen) + counts["copies to the host"]
     assert counts["copies to the host"] < max(2, len(seen))
     np.testing.assert_array_equal(vectors, expected)
-<<<<<<< HEAD
-=======
-
-
-@pytest.mark.parametrize("texts", [[], ["a"], ["a", "b", "c"], ["b", "a", "b", "c", "a"], ["a", "a"]])
-def test_different_texts(texts: list[str]) -> None:
-    different, first, inverse = unique(texts)
-    assert different == list(dict.fromkeys(texts))
-    assert [texts[place] for place in first] == different
-    assert [different[place] for place in inverse] == texts
-
-
-@pytest.mark.parametrize(("kind", "exact"), [("cuda", True), ("xpu", True), ("xpu", False), ("mps", False)])
-def test_search_on_any_accelerator_that_has_float64(kind: str, exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On MPS and on small GPUs of Intel, exact scores cannot be computed."""
-    vectors = np.random.default_rng(0).normal(size=(300, 16)).astype(np.float32)
-    expected, mined = semantic_search(vectors[:7], vectors, 5), paraphrase_mining(vectors, top_k=20)
-    with simulated(kind=kind) as device:
-        if kind == "xpu":
-            monkeypatch.setattr(torch.xpu.get_device_properties("xpu"), "has_fp64", exact)
-        given = torch.from_numpy(vectors).to(f"{kind}:0")
-        device.forget()
-        hits = semantic_search(given[:7], given, 5)
-        assert (device.count("kernel mm") > 0) == exact
-        assert (device.count("bytes to the host") < vectors.nbytes) == exact
-        pairs = paraphrase_mining(given, top_k=20)
-    np.testing.assert_array_equal(hits.indices, expected.indices)
-    np.testing.assert_array_equal(hits.scores, expected.scores)
-    np.testing.assert_array_equal(pairs.first, mined.first)
-    assert Blocks(vectors, vectors).device == torch.device("cpu")
->>>>>>> a6469dc (Callers of search by its new names)
