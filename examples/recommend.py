@@ -22,7 +22,7 @@ from shared import things, worded
 from sbert import CrossEncoder, SentenceEncoder
 from sbert.data import Texts, read_retrieval
 from sbert.evaluation import ndcg_at, paired_bootstrap, recall_at
-from sbert.search import HybridIndex, LateInteraction, BM25
+from sbert.search import BM25, HybridIndex, LateInteraction
 
 # A first sentence of 15 to 300 characters, and what follows it.
 FIRST = re.compile(r"\s*(.{15,300}?(?:[.!?…]+[\"'”’»)\]]*\s|[。！？]+[”’」』）]*|\n))\s*(\S.{20,})", re.DOTALL)
