@@ -12,24 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbert.cli.options import add_devices, add_dtype, add_model, check_devices, names, progress
-from sbert.data import read_nli, read_retrieval, read_sick
+from sbert.data import read_retrieval
 from sbert.data.retrieval import is_retrieval
-from sbert.data.tables import check_folder, locate
+from sbert.data.tables import check_folder
 
 if TYPE_CHECKING:
     from sbert.evaluation import Evaluator, Vectors
 
-# For each task of inference, the possible names of its file.
-_INFERENCE = {
-    "SICK-E": ("sick/test.tsv", "SICK/SICK_test_annotated.txt"),
-    "SNLI": ("snli_1.0/snli_1.0_test.jsonl", "snli_1.0/snli_1.0_test.txt", "nli/snli_test.tsv"),
-    "MNLI": (
-        "multinli_1.0/multinli_1.0_dev_matched.jsonl",
-        "multinli_1.0/multinli_1.0_dev_matched.txt",
-        "nli/mnli_dev_matched.tsv",
-    ),
-}
-_TRANSFER = "the transfer tasks of SentEval are in examples/paper/transfer.py"
+_TRANSFER = "the transfer tasks of SentEval, and inference, are in examples/paper/transfer.py"
 # The metrics of the table of NanoBEIR; --json and --output have all.
 _SHOWN = ("ndcg@10", "mrr@10", "map@100", "recall@10", "accuracy@1", "base_ndcg@10")
 
@@ -41,23 +31,6 @@ def _build_sts(arguments: argparse.Namespace) -> Evaluator:
     from sbert.evaluation import STSSuite
 
     return STSSuite(arguments.data, prompt=arguments.prompt)
-
-
-def _build_nli(arguments: argparse.Namespace) -> Evaluator:
-    from sbert.evaluation import LabelEvaluator, SequentialEvaluator
-
-    if not arguments.cross_encoder:
-        raise ValueError(f"--suite nli takes a model with --cross-encoder; of vectors, {_TRANSFER}")
-    paths = {name: path for name, files in _INFERENCE.items() if (path := locate(arguments.data, files))}
-    if not paths:
-        raise FileNotFoundError(f"{arguments.data} has no {' or '.join(_INFERENCE)}; see sbert evaluate --help")
-    rows = {name: read_sick(path, "entailment") if name == "SICK-E" else read_nli(path) for name, path in paths.items()}
-    columns = {
-        name: [[row[column] for row in own] for column in ("first", "second", "label")] for name, own in rows.items()
-    }
-    return SequentialEvaluator(
-        {name: LabelEvaluator(first, second, labels) for name, (first, second, labels) in columns.items()}
-    )
 
 
 def _build_retrieval(arguments: argparse.Namespace) -> Evaluator:
@@ -94,11 +67,6 @@ SUITES: Mapping[str, tuple[Callable[[argparse.Namespace], Evaluator], str]] = {
         _build_sts,
         "Spearman on STS12-16, STSb and SICK-R: sts/STS12/*.tsv, stsb/test.tsv, sick/test.tsv; or SentEval's",
     ),
-    "nli": (
-        _build_nli,
-        f"accuracy of a cross-encoder's classes contradiction, entailment and neutral on {', '.join(_INFERENCE)}:"
-        " sick/*.tsv, nli/*.tsv, snli_1.0, multinli_1.0",
-    ),
     "retrieval": (_build_retrieval, "nDCG, MAP, MRR, recall: a folder in BEIR's layout, or several such folders"),
     "nanobeir": (
         _build_nanobeir,
@@ -119,8 +87,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     Example:
         >>> parser = argparse.ArgumentParser()
         >>> add_arguments(parser)
-        >>> parser.parse_args(["--suite", "sts,nli", "--data", "data"]).suite
-        ['sts', 'nli']
+        >>> parser.parse_args(["--suite", "sts,retrieval", "--data", "data"]).suite
+        ['sts', 'retrieval']
     """
     parser.formatter_class = argparse.RawDescriptionHelpFormatter  # Keeps the lines of the table.
     suites = [
@@ -133,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_dtype(parser)
     parser.add_argument("--suite", required=True, type=_parse_suites, metavar="A,B", help="suites, see below")
     parser.add_argument("--data", required=True, metavar="DIR", help="folder of the data")
-    parser.add_argument("--cross-encoder", action="store_true", help="a cross-encoder (sts, nli and nanobeir)")
+    parser.add_argument("--cross-encoder", action="store_true", help="a cross-encoder (sts and nanobeir)")
     parser.add_argument("--retriever", metavar="MODEL", help="finds what a cross-encoder reranks (nanobeir)")
     parser.add_argument("--rerank", type=int, default=100, metavar="K", help="documents that it reranks (100)")
     parser.add_argument("--prompt", help="prompt of the texts of sts: a name or a text")
@@ -148,7 +116,7 @@ def _parse_suites(text: str) -> list[str]:
     suites = list(dict.fromkeys(names(text)))
     for name in suites:
         if name not in SUITES:
-            remedy = _TRANSFER if name == "transfer" else f"pass one or more of {', '.join(SUITES)}"
+            remedy = _TRANSFER if name in ("transfer", "nli") else f"pass one or more of {', '.join(SUITES)}"
             raise argparse.ArgumentTypeError(f"{name!r} is unknown; {remedy}")
     return suites
 

@@ -14,7 +14,7 @@ import pytest
 
 from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.cli.main import main
-from sbert.data import read_nli, read_retrieval
+from sbert.data import read_retrieval
 from sbert.evaluation import NanoBEIRSuite, RetrievalEvaluator, STSSuite
 from tests import small
 from tests.data.test_datasets import beir, hub, lines, objects, put
@@ -31,17 +31,13 @@ def sentences(count: int, seed: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An encoder, a cross-encoder of three classes, and data for all four suites."""
+    """An encoder, a cross-encoder of three classes and one of one score, and data for all suites."""
     root = tmp_path_factory.mktemp("evaluate")
     base = small.bert(root / "bert")
     SentenceEncoder(Transformer(base), Pooling("mean"), Normalize(), device="cpu").save(root / "encoder")
     CrossEncoder(base, classes=3, device="cpu").save(root / "scorer")
     CrossEncoder(base, classes=1, device="cpu").save(root / "ranker")
     data = similarities(root / "data")
-    pairs = zip(sentences(30, 2), sentences(30, 3), ["entailment", "neutral", "contradiction"] * 10, strict=True)
-    related = [[i % 5 + 1, *sentences(2, i), "neutral"] for i in range(9)]
-    put(data / "sick" / "test.tsv", lines(["relatedness", "sentence1", "sentence2", "entailment"], *related))
-    put(data / "nli" / "snli_test.tsv", lines(["premise", "hypothesis", "label"], *pairs))
     for split in ("NanoPets", "NanoBoats"):
         texts = {name: sentences(20, len(split) + i) for i, name in enumerate(("corpus", "queries"))}
         rows = {name: [{"_id": f"{i}", "text": text} for i, text in enumerate(own)] for name, own in texts.items()}
@@ -136,16 +132,6 @@ def test_nanobeir_of_a_cross_encoder_reranks(run: Run, tmp_path: Path) -> None:
     assert "there are no candidates of NanoPets for a reranker; pass retriever=" in err
 
 
-def test_inference_of_a_cross_encoder_is_its_own(folder: Path, run: Run) -> None:
-    rows = read_nli(folder / "data/nli/snli_test.tsv")
-    classes = CrossEncoder(folder / "scorer", device="cpu").predict([(row["first"], row["second"]) for row in rows])
-    expected = float(np.mean(classes.argmax(1) == [row["label"] for row in rows]))
-    code, out, err = run("@scorer --suite nli --data @data --cross-encoder --json")
-    assert (code, err) == (0, "")
-    assert read_figures(out)["nli_SNLI_accuracy"] == pytest.approx(expected)
-    assert run("@ranker --suite sts --data @data --cross-encoder")[0] == 0
-
-
 @pytest.mark.slow  # No cheaper test shows that torchrun's processes share the work; each imports torch.
 def test_two_processes_share_the_work(folder: Path, run: Run, tmp_path: Path) -> None:
     """They find what one does, and the first alone speaks and writes."""
@@ -164,16 +150,14 @@ def test_two_processes_share_the_work(folder: Path, run: Run, tmp_path: Path) ->
     [
         ("@nothing --suite sts --data @nowhere", "nowhere does not exist"),  # Said before the model is loaded.
         ("@encoder --suite sts --data @bert", "has no STS12, STS13, STS14"),
-        ("@scorer --suite nli --data @bert --cross-encoder", "has no SICK-E or SNLI or MNLI"),
-        ("@encoder --suite nli --data @data", "--suite nli takes a model with --cross-encoder"),
+        ("@encoder --suite nli --data @data", "inference, are in examples/paper/transfer.py"),
         ("@encoder --suite retrieval --data @bert", "has a corpus with qrels; pass another folder"),
-        ("@encoder --suite sts,senteval --data @data", "'senteval' is unknown; pass one or more of sts, nli"),
-        ("@encoder --suite transfer --data @data", "SentEval are in examples/paper/transfer.py"),
+        ("@encoder --suite sts,senteval --data @data", "'senteval' is unknown; pass one or more of sts, retrieval"),
+        ("@encoder --suite transfer --data @data", "transfer tasks of SentEval"),
         ("@encoder --suite sts", "--data"),
         ("@encoder --data @data", "--suite"),
         ("@scorer --suite retrieval --data @data --cross-encoder", "a cross-encoder cannot search"),
         ("@scorer --suite sts --data @data --cross-encoder", "3 scores per pair"),
-        ("@ranker --suite nli --data @data --cross-encoder", "classes"),
         ("@nothing --suite sts --data @data", "nothing"),
         ("@encoder --suite nanobeir --data @bert", "has no data sets; download a repository"),
         ("@encoder --suite nanobeir --data @data --retriever @encoder", "pass --suite nanobeir --cross-encoder, too"),

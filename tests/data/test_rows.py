@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sbert.data import read_classes, read_rows
+from sbert.data import read_classes, read_rows, read_sts
 
 NLI = ("contradiction", "entailment", "neutral")
 
@@ -41,6 +41,18 @@ def test_named_columns_in_the_order_asked_for(tmp_path: Path, kind: str, zipped:
     assert rows == [{"a": "A", "b": "B", "label": 2}, {"a": "C", "b": "D", "label": 3}]
     assert [list(row) for row in rows] == [["a", "b", "label"]] * 2
     assert list(read_rows(path, ["b"])) == [{"b": "B"}, {"b": "D"}]
+
+
+def test_parquet_and_json_arrays(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    rows = [{"sentence1": "a", "sentence2": "b", "score": score} for score in (0.0, 2.5, 5.0)]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    put(tmp_path / "a.json", json.dumps(rows, indent=2))
+    for path in (tmp_path / "a.parquet", tmp_path / "a.json"):
+        assert [row["label"] for row in read_rows(path, ["sentence1"], "score")] == [0.0, 2.5, 5.0]
+        assert read_classes(path, "score") == ["0.0", "2.5", "5.0"]
+        assert [row["label"] for row in read_sts(path)] == [0.0, 0.5, 1.0]
 
 
 def test_tsv_knows_no_quotes_and_csv_does(tmp_path: Path) -> None:

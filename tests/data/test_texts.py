@@ -94,6 +94,10 @@ def test_text_lines(tmp_path: Path, zipped: str, end: str, last: bool) -> None:
         ("A.NDJSON", '"one"\n', None, ["one"]),
         ("a.json", '["one", "two"]', None, ["one", "two"]),
         ("a.json", '"one"\n"two"', None, ["one", "two"]),
+        ("a.json", '\n [{"id": 1, "text": "one"}, {"text": "two"}]', "text", ["one", "two"]),
+        ("a.json", '{"text": "one"}\n{"text": "two"}\n', "text", ["one", "two"]),  # As many call JSONL.
+        ("e.tab", "id\ttext\n1\tone\n", "text", ["one"]),
+        ("notes.md", "one\ntwo", None, ["one", "two"]),
     ],
 )
 def test_small_files(tmp_path: Path, name: str, content: str | bytes, column: str | None, expected: list[str]) -> None:
@@ -162,6 +166,15 @@ def test_nothing_is_read_ahead(tmp_path: Path) -> None:
     [
         ("a.txt", b"one\ntw\xffo\n", None, r"a\.txt, line 2: not UTF-8 .*convert"),
         ("a.txt", "one\ntwo".encode("utf-16"), None, r"a\.txt, line 1: not UTF-8 .*convert"),
+        ("a.xlsx", b"PK\x03\x04", None, r"a\.xlsx ends in .xlsx, which is not supported: sbert reads plain text"),
+        ("a.PDF.gz", b"%PDF", None, r"a\.PDF\.gz ends in .pdf, which is not supported"),
+        ("a.dat", b"one\ntwo\0\n", None, r"a\.dat, line 2: a NUL byte; convert the text to UTF-8"),
+        ("a.parquet", b"PAR1 and nothing", "text", r"a\.parquet: not a valid Parquet file"),
+        ("a.parquet", b"", "text", r"a\.parquet: not a valid Parquet file"),
+        ("a.json", b'["a", "b"', None, r"a\.json, line 1: not a JSON array"),
+        ("a.json", b'["a"]\n["b"]\n', None, r"line 2: not a JSON array \(Extra data at character 1\); fix it, or pass"),
+        ("a.json", b'["a", 1]', None, r"a\.json, element 2: a number where a text is expected; put a string there"),
+        ("a.json", b'[{"t": "a"}, {"x": "b"}]', "t", r"a\.json, element 2: no key 't'; the keys are x"),
         ("a.jsonl", '"one"\n"two\n', None, r"a\.jsonl, line 2: not valid JSON \(.* at character 5\).*fix or remove"),
         ("a.jsonl", '"one"\n\n"two"\n', None, r"a\.jsonl, line 2: not valid JSON"),
         ("a.jsonl", "[" * 200_000, None, r"a\.jsonl, line 1: not valid JSON"),
@@ -270,6 +283,17 @@ def test_length_where_it_is_cheap(tmp_path: Path) -> None:
     assert len(Texts(datasets.Dataset.from_list(ROWS), "body")) == 7
     with pytest.raises(TypeError, match="the number of these texts is unknown"):
         len(Texts(write(tmp_path / "a.csv", ROWS), "body"))
+
+
+def test_parquet_names_its_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", [{"id": 1, "text": "one", "note": None}])
+    for column, message in (
+        (None, r"a.parquet has columns; name the one that holds the texts"),
+        ("body", r"no columns 'body'; name one that occurs once, of id, text, note"),
+        ("note", r"a.parquet, row 1: null where a text is expected; put a string there"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            list(read_texts(path, column))
 
 
 def test_sources_that_are_none(tmp_path: Path) -> None:
