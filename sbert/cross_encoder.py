@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,17 +15,25 @@ from sbert import backends
 from sbert.backends import limits, packed
 from sbert.batch import TokenBatch
 from sbert.evaluation.evaluator import Evaluate
-from sbert.inputs.arguments import check_positive, known_arguments_or, with_aliases
+from sbert.inputs.arguments import check_positive, known_arguments_or, with_aliases, with_aliases_of
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
 from sbert.inputs.prompts import chosen_prompt, set_prompts
 from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
 from sbert.losses.scores import loss_of_scores
 from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
-from sbert.pipeline.compatibility import ScorerAliases, loading_options
-from sbert.pipeline.encode import Encoding
+from sbert.pipeline.encode import Encoding, convert
+from sbert.pipeline.model import ScorerMethods, loading_options
 from sbert.pipeline.progress import Report
-from sbert.pipeline.results import Activation, Ranked, Scored, activate, as_predict, convert, top_documents
+from sbert.pipeline.results import (
+    Activation,
+    PredictOptions,
+    Ranked,
+    Scored,
+    activate,
+    as_predict,
+    top_documents,
+)
 from sbert.pipeline.tokenize import Tokens, tokenize_pairs
 from sbert.saving import check_replaceable
 from sbert.saving.cross_encoder import check_activation, read_cross_encoder, write_cross_encoder
@@ -35,10 +42,12 @@ from sbert.storage.atomic import replacing
 from sbert.training import Trainer, TrainingConfig
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from sbert.pipeline.pool import Pool
 
 
-class CrossEncoder(ScorerAliases, nn.Module):
+class CrossEncoder(ScorerMethods, nn.Module):
     """Scores pairs of texts: a transformer reads both as one input, and a head on it gives the scores.
 
         scores = f(W h([first; second]) + b)
@@ -160,16 +169,6 @@ class CrossEncoder(ScorerAliases, nn.Module):
         return int(self.auto_model.config.num_labels)
 
     @property
-    def device(self) -> torch.device:
-        """Device of the weights."""
-        return next(self.parameters()).device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Dtype of the weights."""
-        return next(self.parameters()).dtype
-
-    @property
     def max_seq_length(self) -> int | None:
         """Longest input in tokens, including both texts and the special tokens; None without a limit."""
         return self._limit
@@ -287,7 +286,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
         scores = activate(scores, self.activation if activation is None else activation)
         return convert(scores, single, convert_to_numpy, convert_to_tensor)
 
-    @with_aliases
+    @with_aliases_of(PredictOptions)
     def rank(
         self,
         query: str,
@@ -295,18 +294,9 @@ class CrossEncoder(ScorerAliases, nn.Module):
         top_k: int | None = None,
         return_documents: bool = False,
         *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
-        batch_size: int | None = None,
-        batch_tokens: int | None = None,
-        show_progress_bar: bool | None = None,
-        activation: Activation | None = None,
-        on_truncate: str = "warn",
-        pool: Pool | None = None,
-        chunk_size: int | None = None,
-        deterministic: bool = False,
+        **options: Unpack[PredictOptions],
     ) -> list[Ranked]:
         """Rank documents by their score with a query, in descending order.
 
@@ -315,18 +305,9 @@ class CrossEncoder(ScorerAliases, nn.Module):
             documents: Second texts.
             top_k: Number of documents to return. Default: all.
             return_documents: Whether to return the texts as well.
-            prompt_name: Name of the prompt before the query, as in ``predict``.
-            prompt: Text of this prompt, as in ``predict``.
             convert_to_numpy: Return each score as a float; if false, as a tensor, as with ``convert_to_tensor``.
             convert_to_tensor: Return each score as a tensor without dimensions, on the model's device.
-            batch_size: As in ``predict``.
-            batch_tokens: As in ``predict``.
-            show_progress_bar: As in ``predict``.
-            activation: As in ``predict``.
-            on_truncate: As in ``predict``; the row in an error is that of the document.
-            pool: As in ``predict``.
-            chunk_size: As in ``predict``.
-            deterministic: As in ``predict``.
+            options: The other arguments of ``predict``; the row in an error is that of the document.
 
         Returns:
             A dict each: ``corpus_id``, the document's index, ``score`` and, if wanted, ``text``. Of equal scores the
@@ -348,20 +329,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
             raise TypeError(f"query is of type {type(query).__name__}; pass a str")
         texts = texts_of(documents, "documents")
         check_positive("top_k", top_k)
-        scores = self.predict(  # (texts,)
-            [(query, text) for text in texts],
-            prompt_name=prompt_name,
-            prompt=prompt,
-            convert_to_tensor=True,
-            batch_size=batch_size,
-            batch_tokens=batch_tokens,
-            show_progress_bar=show_progress_bar,
-            activation=activation,
-            on_truncate=on_truncate,
-            pool=pool,
-            chunk_size=chunk_size,
-            deterministic=deterministic,
-        )
+        scores = self.predict([(query, text) for text in texts], convert_to_tensor=True, **options)  # (texts,)
         numbers = scores.tolist() if convert_to_numpy and not convert_to_tensor else scores
         return top_documents(scores, numbers, top_k, texts if return_documents else None)
 
@@ -421,7 +389,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
 
     # ---------------------------------------------------------------------------------------------------- save
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         """Write the model to a folder that transformers and sentence-transformers read.
 
         The write is atomic: the folder is complete or unchanged. An existing model is replaced as soon as no process
@@ -429,6 +397,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
 
         Args:
             path: The folder. Its parent folders are created.
+            name: Name of the model in its card. Default: that of the folder.
 
         Raises:
             ValueError: If the folder holds a file that no save of a model writes, with its name; or the activation
@@ -442,39 +411,7 @@ class CrossEncoder(ScorerAliases, nn.Module):
             3
         """
         with replacing(Path(path), check_replaceable) as folder:
-            self.write(folder, Path(path).name)
-
-    def push_to_hub(
-        self,
-        repo_id: str,
-        *,
-        token: str | bool | None = None,
-        private: bool | None = None,
-        commit_message: str = "Add model",
-        revision: str | None = None,
-    ) -> str:
-        """Upload the model to the Hugging Face hub, with a short model card.
-
-        Args:
-            repo_id: Repository, as ``"name/model"``; created if it does not exist.
-            token: Access token. Default: that of ``hf auth login``.
-            private: Whether a new repository is private.
-            commit_message: Message of the commit.
-            revision: Branch; created if it does not exist.
-
-        Returns:
-            The URL of the commit.
-
-        Raises:
-            ValueError: If the activation cannot be saved.
-
-        Example:
-            >>> scorer.push_to_hub("me/my-reranker")  # doctest: +SKIP
-            'https://huggingface.co/me/my-reranker/commit/…'
-        """
-        with tempfile.TemporaryDirectory() as folder:
-            self.write(Path(folder), repo_id)
-            return hub.upload(Path(folder), repo_id, token, private, commit_message, revision)
+            self.write(folder, name or Path(path).name)
 
     def write(self, folder: Path, name: str) -> None:
         """Write the files of the model to an existing folder.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -16,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from sbert import saving
-from sbert.backends.network import first_weight
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, warn, with_aliases
@@ -24,10 +22,10 @@ from sbert.inputs.devices import check_device, default_device, leave_float16, pa
 from sbert.inputs.prompts import chosen_prompt, set_prompts, with_role_prompt
 from sbert.inputs.texts import rows_of
 from sbert.modules.tokenizer import ReadsText
-from sbert.pipeline.compatibility import EncoderAliases, loading_options
-from sbert.pipeline.encode import Encoding, output_dims
+from sbert.pipeline.encode import Encoding, convert, output_dims
+from sbert.pipeline.model import EncoderMethods, loading_options
 from sbert.pipeline.progress import Report
-from sbert.pipeline.results import Encoded, as_encode, convert
+from sbert.pipeline.results import Encoded, as_encode
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.saving import verification
 from sbert.storage import hub
@@ -61,7 +59,7 @@ def _token_embeddings(job: Encoding, texts: Any, report: Report, single: bool, w
     return rows[0] if single else rows
 
 
-class SentenceEncoder(EncoderAliases, nn.Sequential):
+class SentenceEncoder(EncoderMethods, nn.Sequential):
     """Maps sentences to vectors by a chain of modules, loaded from a folder or the hub, or combined by the caller.
 
     Args:
@@ -185,20 +183,6 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
     @max_seq_length.setter
     def max_seq_length(self, length: int | None) -> None:
         self._reader.max_seq_length = length
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the weights."""
-        weight = first_weight(self)
-        return torch.device("cpu") if weight is None else weight.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Dtype of the weights."""
-        first = first_weight(self)
-        if first is not None and first.is_floating_point():
-            return first.dtype
-        return next((p.dtype for p in self.parameters() if p.is_floating_point()), torch.float32)
 
     @property
     def similarity_fn_name(self) -> str:
@@ -511,11 +495,8 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
             ...     SentenceEncoder(f"{folder}/minilm").get_sentence_embedding_dimension()
             384
         """
-        self._save(Path(path), name or Path(path).name, create_model_card)
-
-    def _save(self, path: Path, name: str, create_model_card: bool = True) -> None:
-        with replacing(path, saving.check_replaceable) as folder:
-            recorded = self.write(folder, name)
+        with replacing(Path(path), saving.check_replaceable) as folder:
+            recorded = self.write(folder, name or Path(path).name)
             if not create_model_card:
                 (folder / "README.md").unlink(missing_ok=True)
         unread = saving.differences(list(self))
@@ -534,36 +515,6 @@ class SentenceEncoder(EncoderAliases, nn.Sequential):
         recorded = verification.record(self._reference_vectors(verification.TEXTS))
         saving.write_folder(folder, self, output_dims(self, self.device), name, recorded)
         return recorded
-
-    @with_aliases
-    def push_to_hub(
-        self,
-        repo_id: str,
-        *,
-        token: str | bool | None = None,
-        private: bool | None = None,
-        commit_message: str = "Add model",
-        revision: str | None = None,
-    ) -> str:
-        """Upload the model to the Hugging Face hub, with a short model card.
-
-        Args:
-            repo_id: Repository, as ``"name/model"``; created if it does not exist.
-            token: Access token. Default: that of ``hf auth login``.
-            private: Whether a new repository is private.
-            commit_message: Message of the commit.
-            revision: Branch; created if it does not exist.
-
-        Returns:
-            The URL of the commit.
-
-        Example:
-            >>> model.push_to_hub("me/my-model")  # doctest: +SKIP
-            'https://huggingface.co/me/my-model/commit/…'
-        """
-        with tempfile.TemporaryDirectory() as folder:
-            self._save(Path(folder) / "model", name=repo_id)
-            return hub.upload(Path(folder) / "model", repo_id, token, private, commit_message, revision)
 
     def _reference_vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:
         """Vectors of texts without a prompt, computed in the dtype of the weights."""

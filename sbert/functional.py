@@ -327,13 +327,7 @@ def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def is_traced() -> bool:
-    """Whether the call is recorded, for inputs of other sizes as well."""
-    found: bool = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    return found
-
-
-def segment_sum(values: Tensor, offsets: Tensor, weights: Tensor | None = None) -> Tensor:
+def segment_sum(values: Tensor, offsets: Tensor, weights: Tensor | None = None, *, mean: bool = False) -> Tensor:
     """Sum the token vectors of each row in float32 or float64; an empty row gives zeros.
 
         sum_i = sum over the tokens t of row i of w_t x_t
@@ -342,6 +336,7 @@ def segment_sum(values: Tensor, offsets: Tensor, weights: Tensor | None = None) 
         values: One vector per token.
         offsets: Index of the first token of each row, then the number of tokens.
         weights: One factor per token. Default: 1.
+        mean: Whether to divide each sum by the number of tokens; without weights.
 
     Shape:
         values: (tokens, dim). offsets: (rows + 1,). weights: (tokens,). Output: (rows, dim).
@@ -355,7 +350,7 @@ def segment_sum(values: Tensor, offsets: Tensor, weights: Tensor | None = None) 
         torch.arange(len(values), device=values.device),
         values.to(dtype),
         offsets,
-        mode="sum",
+        mode="mean" if mean else "sum",
         include_last_offset=True,
         per_sample_weights=None if weights is None else weights.to(dtype),
     )

@@ -42,14 +42,18 @@ def _spelling(name: str) -> str:
 
 
 def known_arguments(
-    function: Callable[P, R], config: type | None = None, translate: Translate | None = None
+    function: Callable[P, R],
+    config: type | None = None,
+    translate: Translate | None = None,
+    more: type | None = None,
 ) -> Callable[P, R]:
     """Decorator: for an unknown argument, raise a TypeError that names the nearest known argument.
 
     Args:
-        function: A function without ``**`` parameters.
+        function: The function.
         config: Class of the function's argument ``config``; its arguments are searched as well.
         translate: Turns unknown arguments into known ones, where it can.
+        more: A ``TypedDict`` of the function's ``**`` parameter; without one, it has none.
 
     Example:
         >>> @known_arguments
@@ -60,6 +64,7 @@ def known_arguments(
     """
     parameters = list(inspect.signature(function).parameters.values())
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"]
+    names += inspect.get_annotations(more) if more else []
     known = frozenset(names)
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     most = math.inf if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(positional)
@@ -117,7 +122,16 @@ def with_aliases(function: Callable[P, R]) -> Callable[P, R]:
 
     Type checkers know ours alone.
     """
-    return known_arguments(function, translate=lambda *call: _foreign().translate(*call))
+    return known_arguments(function, translate=_translate)
+
+
+def with_aliases_of(more: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """``with_aliases`` for a function whose ``**`` parameter is a ``TypedDict`` of this class."""
+    return lambda function: known_arguments(function, translate=_translate, more=more)
+
+
+def _translate(*call: Any) -> Any:
+    return _foreign().translate(*call)
 
 
 def warn(message: str) -> None:

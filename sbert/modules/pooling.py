@@ -16,17 +16,13 @@ from sbert.modules.registry import check_free
 Function = TypeVar("Function", bound=Callable[[TokenEmbeddings], Tensor])
 
 
-def _lengths(tokens: TokenEmbeddings) -> Tensor:
-    """(rows, 1), at least 1, so that an empty row gives zeros and not NaN."""
-    return tokens.lengths.clamp(min=1)[:, None].to(accumulation_dtype(tokens.values.dtype))
-
-
 def _mean(tokens: TokenEmbeddings) -> Tensor:
-    return segment_sum(tokens.values, tokens.offsets) / _lengths(tokens)
+    return segment_sum(tokens.values, tokens.offsets, mean=True)
 
 
 def _mean_sqrt_len(tokens: TokenEmbeddings) -> Tensor:
-    return segment_sum(tokens.values, tokens.offsets) / _lengths(tokens) ** 0.5
+    lengths = tokens.lengths.clamp(min=1)[:, None]  # (rows, 1), so that an empty row gives zeros and not NaN.
+    return segment_sum(tokens.values, tokens.offsets) / lengths.to(accumulation_dtype(tokens.values.dtype)).sqrt()
 
 
 def _weighted_mean(tokens: TokenEmbeddings) -> Tensor:

@@ -98,8 +98,7 @@ class StaticEmbedding(nn.Module):
         return self._fast.locate(texts)
 
     def forward(self, batch: TokenBatch) -> Tensor:
-        total = segment_sum(self.embedding(batch.ids), batch.offsets)  # (rows, dim)
-        return total / batch.lengths.clamp(min=1)[:, None].to(total.dtype)
+        return segment_sum(self.embedding(batch.ids), batch.offsets, mean=True)  # (rows, dim)
 
     def extra_repr(self) -> str:
         return f"max_seq_length={self.max_seq_length}"

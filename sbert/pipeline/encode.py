@@ -23,6 +23,7 @@ from sbert.pipeline.batching import Rows, plan, unique, windows
 from sbert.pipeline.eval_mode import evaluating
 from sbert.pipeline.progress import Report, check_finite, not_finite
 from sbert.pipeline.quantization import check_coding, quantize
+from sbert.pipeline.results import Scored
 from sbert.pipeline.run import RowsOfTensor, TextTooLargeError, memory_limit, prefetch, run, run_single
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.storage.files import is_out_of_memory, one_line
@@ -41,6 +42,21 @@ def outputs(model: nn.Sequential, device: torch.device) -> list[Any]:
 def output_dims(model: nn.Sequential, device: torch.device) -> list[int]:
     """Dimension of the output of each module."""
     return [(output.values if isinstance(output, Ragged) else output).shape[-1] for output in outputs(model, device)]
+
+
+def convert(outputs: Tensor, single: bool, to_numpy: bool, to_tensor: bool) -> Scored:
+    """The outputs as the caller wants them.
+
+    Args:
+        outputs: One row per text or pair.
+        single: Whether the caller passed one text or pair, and gets one row.
+        to_numpy: Whether to return an array.
+        to_tensor: Whether to return a tensor, which comes first; with neither, a list of tensors.
+    """
+    if single or to_numpy or to_tensor:
+        result: npt.NDArray[np.float32] | Tensor = outputs.numpy() if to_numpy and not to_tensor else outputs
+        return result[0] if single else result
+    return list(outputs)
 
 
 class SavedRows(Protocol):
@@ -87,6 +103,9 @@ class Encoding:
     ) -> None:
         if batch_size is not None and batch_tokens is not None:
             raise ValueError("batch_size and batch_tokens both set the size of a batch; pass one of them")
+        if batch_size is not None or batch_tokens is not None:
+            check_positive("batch_size", batch_size)
+            check_positive("batch_tokens", batch_tokens)
         if precision != "float32" or ranges is not None:
             check_coding(precision, ranges)
         self.model: Any = model
@@ -94,15 +113,21 @@ class Encoding:
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
         self.to: torch.device = self.device if on_device else torch.device("cpu")
-        self.batch_tokens: int = check_positive("batch_tokens", batch_tokens) or default_batch_tokens(self.device)
-        self.batch_size: int | None = check_positive("batch_size", batch_size)
+        self._batch_tokens, self.batch_size = batch_tokens, batch_size
         self.truncate_dim: int | None = truncate_dim
         self.normalize: bool = normalize
         self.precision: str = precision
         self.ranges: npt.ArrayLike | None = ranges
         self.deterministic: bool = deterministic
-        dtype = self.dtype if plain else inference_dtype(self.dtype, model.automatic_dtype, self.device)[0]
+        dtype = self.dtype
+        if model.automatic_dtype and not plain and self.device.type != "cpu":
+            dtype, _ = inference_dtype(dtype, True, self.device)
         self.inference: Inference = self._inference(dtype, None if plain else model._compiling)
+
+    @property
+    def batch_tokens(self) -> int:
+        """Maximum number of tokens per batch."""
+        return self._batch_tokens or default_batch_tokens(self.device)
 
     def _inference(self, dtype: torch.dtype, compiling: Any = None, copies: bool = True) -> Inference:
         if self.deterministic:

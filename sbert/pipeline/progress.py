@@ -99,7 +99,8 @@ class Report:
     beyond: tuple[int, str, str] | None = None
 
     def __post_init__(self) -> None:
-        check_choice("on_truncate", self.on_truncate, ("warn", "ignore", "error"))
+        if self.on_truncate != "warn":
+            check_choice("on_truncate", self.on_truncate, ("warn", "ignore", "error"))
         few = self.total is not None and self.total < _BAR_FROM
         self._bar = None
         if self.show or (self.show is None and not few):

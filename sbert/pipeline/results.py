@@ -185,21 +185,6 @@ def activate(scores: Tensor, activation: Activation) -> Tensor:
     return result.reshape(rows) if classes == 1 else result
 
 
-def convert(outputs: Tensor, single: bool, to_numpy: bool, to_tensor: bool) -> Scored:
-    """The outputs as the caller wants them.
-
-    Args:
-        outputs: One row per text or pair.
-        single: Whether the caller passed one text or pair, and gets one row.
-        to_numpy: Whether to return an array.
-        to_tensor: Whether to return a tensor, which comes first; with neither, a list of tensors.
-    """
-    if single or to_numpy or to_tensor:
-        result: npt.NDArray[np.float32] | Tensor = outputs.numpy() if to_numpy and not to_tensor else outputs
-        return result[0] if single else result
-    return list(outputs)
-
-
 def top_documents(
     scores: Tensor, shown: Sequence[float] | Tensor, top_k: int | None, texts: Sequence[str] | None
 ) -> list[Ranked]:

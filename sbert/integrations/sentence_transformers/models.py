@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sbert import modules
 from sbert.integrations.sentence_transformers.forms import Form, absent, factories
-from sbert.pipeline.compatibility import loading_options
+from sbert.pipeline.model import loading_options
 
 _MODES = {"cls_token": "cls", "lasttoken": "lasttoken"}
 _MODES |= {f"{mode}_tokens": mode for mode in ("mean", "max", "mean_sqrt_len", "weightedmean")}

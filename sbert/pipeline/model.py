@@ -1,10 +1,11 @@
-"""What tools that know sentence-transformers call on a model: methods that are one line over ours.
+"""What both encoders have, and what tools that know sentence-transformers call on them: one line over ours.
 
 Its names of arguments are in ``sbert.integrations.foreign_arguments``.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -14,8 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from sbert.backends.huggingface import ATTENTIONS
-from sbert.inputs.arguments import check_choice
+from sbert.backends.network import first_weight
+from sbert.inputs.arguments import check_choice, with_aliases
 from sbert.modules import Pooling
+from sbert.storage import hub
 
 if TYPE_CHECKING:
     from sbert.pipeline.pool import Pool
@@ -53,11 +56,58 @@ def loading_options(
     return next(iter(dtypes), None), arguments
 
 
-class Aliases:
-    """What both encoders have: names of ``SentenceTransformer`` and its ``CrossEncoder``, prompts, and a pool."""
+class Methods:
+    """What both encoders have: a device, a dtype, a pool, the hub, and names that tools call."""
 
     prompts: dict[str, str]
     default_prompt_name: str | None
+
+    @property
+    def device(self: Any) -> torch.device:
+        """Device of the weights."""
+        weight = first_weight(self)
+        return torch.device("cpu") if weight is None else weight.device
+
+    @property
+    def dtype(self: Any) -> torch.dtype:
+        """Dtype of the weights."""
+        first = first_weight(self)
+        if first is not None and first.is_floating_point():
+            return first.dtype
+        return next((p.dtype for p in self.parameters() if p.is_floating_point()), torch.float32)
+
+    @with_aliases
+    def push_to_hub(
+        self: Any,
+        repo_id: str,
+        *,
+        token: str | bool | None = None,
+        private: bool | None = None,
+        commit_message: str = "Add model",
+        revision: str | None = None,
+    ) -> str:
+        """Upload the model to the Hugging Face hub, with a short model card.
+
+        Args:
+            repo_id: Repository, as ``"name/model"``; created if it does not exist.
+            token: Access token. Default: that of ``hf auth login``.
+            private: Whether a new repository is private.
+            commit_message: Message of the commit.
+            revision: Branch; created if it does not exist.
+
+        Returns:
+            The URL of the commit.
+
+        Raises:
+            ValueError: As ``save``.
+
+        Example:
+            >>> model.push_to_hub("me/my-model")  # doctest: +SKIP
+            'https://huggingface.co/me/my-model/commit/…'
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(f"{folder}/model", repo_id)
+            return hub.upload(Path(folder) / "model", repo_id, token, private, commit_message, revision)
 
     def pool(self: Any, devices: Sequence[str | torch.device] | None = None) -> Pool:
         """Worker processes that share the model, each on a device of its own; see ``Pool``.
@@ -88,7 +138,7 @@ class Aliases:
         return evaluator(self) if output_path is None else evaluator(self, output=Path(output_path) / "metrics.csv")
 
 
-class EncoderAliases(Aliases):
+class EncoderMethods(Methods):
     """What ``SentenceTransformer`` calls otherwise than ``SentenceEncoder``."""
 
     def get_embedding_dimension(self: Any) -> int:
@@ -144,7 +194,7 @@ class EncoderAliases(Aliases):
         return self.encode(sentences, pool=pool, **options)
 
 
-class ScorerAliases(Aliases):
+class ScorerMethods(Methods):
     """What the ``CrossEncoder`` of sentence-transformers calls otherwise than ours."""
 
     @property
