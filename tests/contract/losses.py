@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from sbert.losses import (
     AdaptiveLayerLoss,
@@ -16,10 +16,12 @@ from sbert.losses import (
     BatchAllTripletLoss,
     BatchHardTripletLoss,
     BatchSemiHardTripletLoss,
+    BinaryCrossEntropyLoss,
     ContrastiveLoss,
     ContrastiveTensionLoss,
     CoSENTLoss,
     CosineSimilarityLoss,
+    CrossEntropyLoss,
     DistillKLDivLoss,
     EmbeddingDistillationLoss,
     GlobalOrthogonalRegularizationLoss,
@@ -36,6 +38,7 @@ from sbert.losses import (
     RankNetLoss,
     ScoreMarginMSELoss,
     SoftmaxLoss,
+    SquaredErrorLoss,
     TripletLoss,
     WeightedSum,
 )
@@ -62,7 +65,8 @@ class Row:
 
     ``labels`` are whole numbers or float64, whose values float32 holds exactly; None for a loss without. ``idle`` are
     batches that teach it nothing, by their rows and labels; ``one_answer`` is a loss that one label teaches nothing,
-    though a batch of it has a gradient. ``row_data`` is what else it takes of each row.
+    though a batch of it has a gradient. ``row_data`` is what else it takes of each row. ``dim`` is the dimension of the
+    columns, if the loss takes but one.
     """
 
     name: str
@@ -73,6 +77,7 @@ class Row:
     one_answer: bool = False
     of_lists: bool = False
     row_data: Callable[[int, Generator], dict[str, Tensor]] = lambda rows, generator: {}
+    dim: int | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -102,6 +107,10 @@ def groups(rows: int, dim: int, generator: Generator) -> Tensor:
 
 def cosines(rows: int, dim: int, generator: Generator) -> Tensor:
     return _exact(torch.rand(rows, generator=generator) * 2 - 1)
+
+
+def shares(rows: int, dim: int, generator: Generator) -> Tensor:
+    return _exact(torch.rand(rows, generator=generator))
 
 
 def several_vectors(rows: int, dim: int, generator: Generator) -> Tensor:
@@ -285,6 +294,10 @@ LOSSES = [
         }.items()
     ),
     Row("LocalizedContrastiveLoss", lambda dim: LocalizedContrastiveLoss(), 1, none, of_lists=True),
+    Row("BinaryCrossEntropyLoss", lambda dim: BinaryCrossEntropyLoss(), 1, shares, one_answer=True, dim=1),
+    Row("SquaredErrorLoss", lambda dim: SquaredErrorLoss(), 1, cosines, one_answer=True, dim=1),
+    Row("SquaredErrorLoss-sigmoid", lambda dim: SquaredErrorLoss(nn.Sigmoid()), 1, shares, one_answer=True, dim=1),
+    Row("CrossEntropyLoss", lambda dim: CrossEntropyLoss(dim), 1, classes, one_answer=True),
     Row("plain", lambda dim: plain, 2, grades),
     Row("plain-ranking", lambda dim: plain_ranking, 2, none),
     Row("plain-weighted", lambda dim: plain_weighted, 2, none, row_data=weights_and_groups),

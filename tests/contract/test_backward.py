@@ -15,7 +15,11 @@ from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.distributed.ranks import leave
 from sbert.training import GradientBuckets, Ranks, Signature, TrainingBatch, backward
 from tests import small
-from tests.contract.losses import LOSSES, Row
+from tests.contract.losses import LOSSES as ALL
+from tests.contract.losses import Row
+
+# Those of one score are compared in tests/training/test_cross_encoders.py.
+LOSSES = [row for row in ALL if row.dim is None]
 
 BATCH = 6
 # Chunks so small that a batch makes several, and a chunk of one text is among them.
@@ -150,6 +154,20 @@ def test_texts_have_the_same_number_where_they_are_the_same() -> None:
     a, b, c = seen[0, 0], seen[0, 1], seen[2, 0]
     assert seen.tolist() == [[a, b], [b, b], [c, a]]
     assert len({int(a), int(b), int(c)}) == 3
+
+
+TWICE = [("a small boat", "a small boat"), ("a small boat", "lake"), ("lake", "lake")]
+
+
+def test_a_text_twice_in_one_row_is_two_dropout_views() -> None:
+    """Across rows, each view is encoded once: two of the boat, two of the lake."""
+    training = copy.deepcopy(encoder()).train()
+    assert backward(training, one, TrainingBatch.of(training, TWICE[:1], Signature.of(one))) > 1e-4
+    batch = TrainingBatch.of(training, TWICE, Signature.of(one))
+    assert batch.columns.tolist() == [[0, 1], [0, 2], [2, 3]]
+    assert len(batch.tokens.lengths) == 4
+    assert TrainingBatch.of(training, TWICE, Signature.of(one), ranks=Ranks(1, 2)).columns.tolist() == [[0, 1]]
+    assert TrainingBatch.of(training, TWICE, Signature.of(one), deduplicate=False).columns.max() == 5
 
 
 def test_weights_add_up_batches() -> None:

@@ -13,12 +13,11 @@ from sbert import SentenceEncoder, Trainer, TrainingConfig
 from sbert.losses import MatryoshkaLoss, MultipleNegativesRankingLoss, SoftmaxLoss
 from sbert.training import AveragedWeights
 from sbert.training.run.report import cell
-from tests.training.test_training import model, pairs
-
-__all__ = ["model"]  # A fixture.
+from tests.training.helpers import pairs, tiny
 
 
-def test_the_card_of_a_trained_model(model: SentenceEncoder, tmp_path: Path) -> None:
+def test_the_card_of_a_trained_model(tmp_path: Path) -> None:
+    model = tiny()
     torch.manual_seed(0)
     model.name_or_path = "org/base"
     odd = [("a | b\n<script>alert(1)</script>", "**bold** [x](http://y) `code` $x$", 1), ("c", "d", 0)] * 4
@@ -50,7 +49,8 @@ def test_the_card_of_a_trained_model(model: SentenceEncoder, tmp_path: Path) -> 
     assert again.verify()
 
 
-def test_each_card_tells_its_own_training_and_no_folder(model: SentenceEncoder, tmp_path: Path) -> None:
+def test_each_card_tells_its_own_training_and_no_folder(tmp_path: Path) -> None:
+    model = tiny()
     model.name_or_path = str(tmp_path)
     loss = MatryoshkaLoss(MultipleNegativesRankingLoss(hardness_mode="hard"), [16, 8])
     for output in (tmp_path / "first", None):
@@ -69,7 +69,8 @@ def test_each_card_tells_its_own_training_and_no_folder(model: SentenceEncoder, 
         assert "base_model" not in card
 
 
-def test_a_model_that_was_not_trained_here_says_nothing_of_training(model: SentenceEncoder, tmp_path: Path) -> None:
+def test_a_model_that_was_not_trained_here_says_nothing_of_training(tmp_path: Path) -> None:
+    model = tiny()
     model.save(tmp_path / "m")
     text = (tmp_path / "m/README.md").read_text(encoding="utf-8")
     assert "## Training" not in text

@@ -22,7 +22,7 @@ from sbert.distributed.ranks import leave
 from sbert.losses import MatryoshkaLoss, MultipleNegativesRankingLoss, SoftmaxLoss
 from sbert.training import Ranks, Signature, TrainingBatch, backward
 from tests import small
-from tests.training.test_training import pairs
+from tests.training.helpers import pairs
 
 ROWS = [(first, second) for first, second, _ in pairs(22)]
 TINY = 2000  # Bytes of a bucket, so that there are many.

@@ -1,11 +1,12 @@
-"""Training in processes of its own: several ranks, and processes that are killed."""
+"""Training in several processes: what they compute together is what one computes, and what is lost ends all."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
-import random
-import signal
+import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -16,38 +17,40 @@ import pytest
 import torch
 from torch import Tensor
 
-from sbert import Pooling, SentenceEncoder, Transformer
-from tests import small
-from tests.training.test_training import weights
+from sbert.distributed.ranks import leave
+from sbert.evaluation import SimilarityEvaluator
+from sbert.losses import SoftmaxLoss
+from sbert.training import Ranks
+from tests.training.helpers import fit, load, pairs, tiny, triples, weights, without_dropout
 
 ROOT = Path(__file__).parent.parent.parent
-STEPS = 26  # Two epochs of 101 rows in batches of 8.
+# The module, whose name in its package is that of the function.
+computing: Any = importlib.import_module("sbert.training.backward")
+STEPS = 12  # More than an epoch of 69 rows in batches of 8, the last of which has 5 rows, so that ranks differ.
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "chunks": {"tokens": 40},
+    "cached": {"chunk_tokens": 40},
+    "sharded, chunks": {"sharded": True, "tokens": 40},
+    "sharded, cached": {"sharded": True, "chunk_tokens": 40},
+    "few": {"batch_size": 1, "steps": 2},  # Fewer rows than ranks.
+}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model; and what one process makes of it that nobody disturbs."""
-    root = tmp_path_factory.mktemp("processes")
-    SentenceEncoder(Transformer(small.bert(root / "bert")), Pooling("mean")).save(root / "model")
-    run([sys.executable, "-m", "tests.training.program"], root / "model", root / "alone")
-    return root
-
-
-def run(command: list[str], *arguments: object) -> None:
-    done = subprocess.run([*command, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def torchrun(ranks: int) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        f"--nproc-per-node={ranks}",
-        "-m",
-        "tests.training.program",
-    ]
+def train(output: Path, resume: bool = False, **settings: Any) -> None:
+    """Train without dropout, whose random numbers differ between ranks; the loss's weights are in loss.pt."""
+    tokens, present = settings.pop("tokens", None), computing.default_batch_tokens
+    if tokens is not None:  # At once, without caching.
+        computing.default_batch_tokens = lambda device: tokens
+    torch.manual_seed(0)
+    loss = SoftmaxLoss(16, 3)
+    options: dict[str, Any] = {"learning_rate": 1e-3, "batch_size": 8, "log_every": 1, "steps": STEPS}
+    options |= {"checkpoint_every": 10, "evaluate_every": 5, "output": output, **settings}
+    evaluator = SimilarityEvaluator(*zip(*pairs(30), strict=True))
+    fit(without_dropout(tiny()), triples(69), loss, resume, evaluator=evaluator, **options)
+    computing.default_batch_tokens = present
+    if Ranks.join().first:
+        torch.save(weights(loss), output / "loss.pt")
 
 
 def history(output: Path) -> list[dict[str, Any]]:
@@ -56,103 +59,124 @@ def history(output: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in line.items() if key != "sentences_per_second"} for line in lines]
 
 
-def results(output: Path) -> tuple[Tensor, Tensor]:
-    head: Tensor = torch.load(output / "loss.pt")
-    return weights(SentenceEncoder(output / "final")), head
+def results(output: Path) -> list[Tensor]:
+    return [weights(load(output / "final")), weights(load(output / "best")), torch.load(output / "loss.pt")]
 
 
-@pytest.mark.slow
-def test_killed_five_times_and_still_the_same(folder: Path, tmp_path: Path) -> None:
-    """kill -9 at five random steps; what goes on each time from the last checkpoint ends bit by bit the same."""
-    output, chance, killed = tmp_path / "out", random.Random(0), []
-    at = sorted(chance.sample(range(1, STEPS), 5))
-    for step in at:
-        with subprocess.Popen(
-            [sys.executable, "-m", "tests.training.program", folder / "model", output, "checkpoint_every=1"],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        ) as process:  # fmt: skip
-            deadline = time.monotonic() + 100
-            while process.poll() is None and time.monotonic() < deadline:
-                file = output / "history.jsonl"
-                if file.exists() and f'"step": {step},' in file.read_text():
-                    time.sleep(chance.random() * 0.03)  # In a step, an evaluation, or while it writes.
-                    os.kill(process.pid, signal.SIGKILL)
-                    break
-            killed.append(process.wait() == -signal.SIGKILL)
-    assert killed == [True] * 5
-    run([sys.executable, "-m", "tests.training.program"], folder / "model", output, "checkpoint_every=1")
-    assert history(output) == history(folder / "alone")
-    for found, expected in zip(results(output), results(folder / "alone"), strict=True):
-        assert torch.equal(found, expected)
-    assert not list((output / "checkpoints").glob(".*"))
-    assert len(list((output / "checkpoints").iterdir())) == 2
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+def join(rank: int, port: int, world: int = 2) -> None:
+    """As torchrun starts a process."""
+    torch.set_num_threads(1)
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+
+
+def on_a_rank(rank: int, folder: Path, port: int) -> None:
+    join(rank, port)
+    for name, settings in CASES.items():
+        train(folder / name, **settings)
+    for name in ("plain", "sharded, chunks"):  # Two ranks go on from the checkpoint of two.
+        again = folder / f"{name} again"
+        if rank == 0:
+            shutil.copytree(folder / name, again)
+            shutil.rmtree(again / "checkpoints" / f"step-000000{STEPS}")
+        torch.distributed.barrier()
+        train(again, resume=True, **CASES[name])
+    leave()
 
 
 @pytest.fixture(scope="module")
-def without_dropout(folder: Path) -> Path:
-    """A model without dropout, which differs between ranks; and what one process makes of it."""
-    root = folder / "without-dropout"
-    model = SentenceEncoder(folder / "model")
-    config = model[0].auto_model.config
-    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
-    model.save(root / "model")
-    run([sys.executable, "-m", "tests.training.program"], root / "model", root / "one")
-    return root
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one process trains, and two."""
+    path = tmp_path_factory.mktemp("processes")
+    train(path / "alone")
+    torch.multiprocessing.spawn(on_a_rank, (path, free_port()), nprocs=2)
+    return path
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("cached", [[], ["tokens=40"], ["chunk_tokens=40"]], ids=["plain", "chunks", "cached"])
-@pytest.mark.parametrize("sharded", [[], ["sharded=true"]], ids=["replicated", "sharded"])
-def test_two_ranks_train_what_one_does(
-    cached: list[str], sharded: list[str], without_dropout: Path, tmp_path: Path
-) -> None:
-    """The last batch of an epoch has 5 rows, so that the ranks' parts differ."""
-    settings, alone = [*cached, *sharded], without_dropout / "one"
-    run(torchrun(2), without_dropout / "model", tmp_path / "two", "checkpoint_every=20", *settings)
-    one, two = history(alone), history(tmp_path / "two")
-    assert [line["step"] for line in two] == [line["step"] for line in one]
-    for a, b in zip(one, two, strict=True):
-        assert a.get("loss") == pytest.approx(b.get("loss"), abs=1e-5)
-    for found, expected in zip(results(tmp_path / "two"), results(alone), strict=True):
-        assert (found - expected).abs().median() < 1e-6
-        assert (found - expected).norm() < 1e-2 * expected.norm()
-    checkpoints = tmp_path / "two" / "checkpoints"
-    assert sorted(path.name for path in checkpoints.iterdir()) == ["step-00000020", "step-00000026"]
-    if cached:  # A checkpoint is the same however gradients are computed.
-        return
-
-    # Two ranks go on from the checkpoint of two, to the same end.
-    again = tmp_path / "again"
-    (again / "checkpoints").mkdir(parents=True)
-    (checkpoints / "step-00000020").rename(again / "checkpoints" / "step-00000020")
-    (again / "history.jsonl").write_text((tmp_path / "two" / "history.jsonl").read_text())
-    run(torchrun(2), without_dropout / "model", again, "checkpoint_every=20", *settings)
-    assert history(again) == two
-    for found, expected in zip(results(again), results(tmp_path / "two"), strict=True):
-        assert torch.equal(found, expected)
+@pytest.mark.slow  # Two processes import torch and train all cases; nothing less shows what they exchange.
+def test_two_ranks_train_what_one_does(folder: Path) -> None:
+    one, expected = history(folder / "alone"), results(folder / "alone")
+    for name in CASES:
+        two = history(folder / name)
+        if name == "few":
+            assert [line["step"] for line in two if "loss" in line] == [1, 2]
+            continue
+        assert [line["step"] for line in two] == [line["step"] for line in one]
+        for a, b in zip(one, two, strict=True):
+            assert a.get("loss") == pytest.approx(b.get("loss"), abs=1e-5)
+            assert b.get("evaluation") == pytest.approx(a.get("evaluation"), abs=1e-3)
+        for result, value in zip(results(folder / name), expected, strict=True):
+            assert (result - value).abs().median() < 1e-6
+            assert (result - value).norm() < 1e-2 * value.norm()
+        checkpoints = sorted(path.name for path in (folder / name / "checkpoints").iterdir())
+        assert checkpoints == ["step-00000010", f"step-000000{STEPS}"]
+    for name in ("plain", "sharded, chunks"):
+        assert history(folder / f"{name} again") == history(folder / name)
+        for result, value in zip(results(folder / f"{name} again"), results(folder / name), strict=True):
+            assert torch.equal(result, value)
 
 
-@pytest.mark.slow
-def test_two_ranks_evaluate_what_one_does(folder: Path, tmp_path: Path) -> None:
-    """Each encodes its part of the texts; the figures, the log and the best model are those of one."""
-    model = SentenceEncoder(folder / "model")
-    config = model[0].auto_model.config
-    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
-    model.save(tmp_path / "model")
-    settings = ["similarity=true", "evaluate_every=4", "steps=12"]
-    run([sys.executable, "-m", "tests.training.program"], tmp_path / "model", tmp_path / "one", *settings)
-    run(torchrun(2), tmp_path / "model", tmp_path / "two", *settings)
-    one, two = ([line for line in history(tmp_path / name) if "evaluation" in line] for name in ("one", "two"))
-    assert [line["step"] for line in two] == [line["step"] for line in one]
-    assert len(one) >= 3
-    for a, b in zip(one, two, strict=True):
-        assert list(b["evaluation"]) == ["spearman", "pearson"]
-        assert b["evaluation"] == pytest.approx(a["evaluation"], abs=1e-3)
-    kept, expected = (weights(SentenceEncoder(tmp_path / name / "best")) for name in ("two", "one"))
-    assert (kept - expected).norm() < 1e-2 * expected.norm()
+def lose(rank: int, folder: Path, port: int) -> None:
+    """An action fails on one rank, also within another one; one takes longer than the timeout; then a rank hangs."""
+    join(rank, port)
+    ranks, errors = Ranks.join(timeout=5.0), []
+
+    def raises() -> None:
+        if rank == 1:
+            raise ValueError("this action fails")
+
+    for action in (raises, lambda: ranks.together(raises)):
+        try:
+            ranks.together(action)
+        except (ValueError, RuntimeError) as error:
+            errors.append(str(error))
+    ranks.run_on_main(lambda: time.sleep(7))
+    (folder / f"{rank}.txt").write_text("\n".join(errors))
+
+    def loss(anchor: Tensor, positive: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        if rank == 1 and calls == 2:
+            time.sleep(600)
+        return (anchor - positive).square().mean()
+
+    calls = 0
+    try:
+        fit(tiny(), pairs(16, False), loss, steps=4, batch_size=4)
+    except RuntimeError as error:
+        (folder / "hangs.txt").write_text(str(error))
+    os._exit(0)
 
 
-@pytest.mark.slow
-def test_three_ranks_with_fewer_rows_than_ranks(folder: Path, tmp_path: Path) -> None:
-    run(torchrun(3), folder / "model", tmp_path / "out", "batch_size=2", "steps=3")
-    assert [line["step"] for line in history(tmp_path / "out") if "loss" in line] == [1, 2, 3]
+@pytest.mark.slow  # Two processes, and the timeout of one that waits for the other, are what is tested.
+def test_what_fails_on_one_rank_ends_all(tmp_path: Path) -> None:
+    context = torch.multiprocessing.spawn(lose, (tmp_path, free_port()), nprocs=2, join=False)
+    assert context is not None
+    context.processes[0].join(120)
+    context.processes[1].kill()
+    assert (tmp_path / "1.txt").read_text().splitlines() == ["this action fails"] * 2
+    others = ["another process has failed; its own error gives the reason"] * 2
+    assert (tmp_path / "0.txt").read_text().splitlines() == others
+    assert "imed out" in (tmp_path / "hangs.txt").read_text()
+
+
+PROGRAM = """
+from tests.training.helpers import fit, pairs, ranking, tiny
+from sbert.training import Ranks
+history = fit(tiny(), pairs(8, False), ranking, steps=2, log_every=1)
+assert Ranks.join().world == 2 and [entry["step"] for entry in history] == [1, 2]
+"""
+
+
+@pytest.mark.slow  # The command of the guide, which starts three processes.
+def test_torchrun(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,387 @@
+"""CrossEncoder in the trainer, on pairs and on a query with several documents: rows, gradients, resume, the losses."""
+
+from __future__ import annotations
+
+import math
+import signal
+from pathlib import Path
+from typing import Any
+
+import datasets
+import huggingface_hub
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sbert import CrossEncoder, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
+from sbert.distributed.ranks import leave
+from sbert.losses import (
+    BinaryCrossEntropyLoss,
+    CrossEntropyLoss,
+    LambdaLoss,
+    ListMLELoss,
+    ListNetLoss,
+    LocalizedContrastiveLoss,
+    RankNetLoss,
+    ScoreMarginMSELoss,
+    SquaredErrorLoss,
+    WeightedSum,
+)
+from sbert.training import GradientBuckets, Ranks, Rows, Signature, TrainingBatch, backward
+from tests import pairs, small
+from tests.training.helpers import Kill, run_in_child, weights
+
+WORDS = "boat lake fox hill winter green red seven home quiet long small".split()
+
+
+def lists(count: int = 12, longest: int = 5) -> list[dict[str, Any]]:
+    """Queries with 1 to ``longest`` documents, the first relevant; every other one graded by its position."""
+    made = []
+    for row in range(count):
+        word, number = WORDS[row % len(WORDS)], 1 + (3 * row + 1) % longest
+        documents = [" ".join([word] * 2), *(" ".join(WORDS[(row + k) % 12 :][: k + 1]) for k in range(1, number))]
+        labels = [2, *((row + k) % 2 for k in range(1, number))]
+        made.append({"query": f"the {word}", "documents": documents, "labels": labels})
+    return made
+
+
+def tuples(data: list[dict[str, Any]], loss: Any) -> list[tuple[Any, ...]]:
+    return [tuple(row.values())[: 2 + ("labels" in Signature.of(loss).extras)] for row in data]
+
+
+def squares(scores: Tensor, labels: Tensor) -> Tensor:
+    return (scores.squeeze(1) - labels).square().mean()
+
+
+def unmasked(*scores: Tensor, labels: Tensor) -> Tensor:
+    return (torch.cat(scores, 1) - labels).square().mean()
+
+
+IN_BATCH = LocalizedContrastiveLoss(in_batch=2)
+OF_LISTS = [
+    ListNetLoss(0.5),
+    ListMLELoss(True),
+    LambdaLoss(),
+    RankNetLoss(),
+    LocalizedContrastiveLoss(),
+    ScoreMarginMSELoss(),
+    WeightedSum((ListNetLoss(), 1.0), (LocalizedContrastiveLoss(), 0.5)),
+]
+UNITS = [(*pair, 0.1 * number) for number, pair in enumerate([*pairs.PAIRS, pairs.PAIRS[1], pairs.PAIRS[1]])]
+# Losses with their rows: lists, pairs of which some are equal, and a batch that leaves a second rank without rows.
+CASES: list[tuple[Any, list[Any]]] = [(loss, tuples(lists(5), loss)) for loss in [*OF_LISTS, IN_BATCH]]
+CASES += [(squares, UNITS), (squares, UNITS[1:2])]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pairs.folder(tmp_path_factory.mktemp("models") / "bert")
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pairs.folder(tmp_path_factory.mktemp("models") / "bert", classes=3)
+
+
+def fit(path: Path, data: Any, loss: Any, resume: bool = False, **options: Any) -> tuple[Tensor, list[float]]:
+    """The weights after training, and the losses."""
+    callbacks = options.pop("callbacks", ())
+    settings = {"steps": 4, "batch_size": 4, "learning_rate": 3e-3, "log_every": 1, **options}
+    model = CrossEncoder(path, device="cpu")
+    trainer = Trainer(model, data, loss, TrainingConfig(**settings), callbacks=callbacks)
+    history = trainer.fit(resume=resume, show_progress_bar=False)
+    return weights(model), [entry["loss"] for entry in history]
+
+
+# -------------------------------------------------------------------------------------------------------- rows
+
+
+def test_rows() -> None:
+    rows = Rows([("q", ["a", "b"], [2, 0.5]), ("p", ["c"], [1])], ListNetLoss(), pairs=True)
+    assert (rows.texts(0), rows.head.inputs(0)) == (("q", "a", "b"), (("q", "a"), ("q", "b")))
+    assert (rows.head.inputs(1), rows.head.cells(0)) == ((("p", "c"),), ("q", "a / b", "2, 0.5"))
+    assert rows.labels.tolist() == [[2, 0.5], [1, 1]]  # Padding repeats the first label, and is masked.
+    named = [{"score": np.array([0.5, 1.0]), "docs": np.array(["a", "b"], object), "question": "q", "id": 3}]
+    rows = Rows(named, ListNetLoss(), ["question", "docs"], pairs=True)
+    assert rows.head.inputs(0) == (("q", "a"), ("q", "b"))
+    assert Rows([("q", ["a", "b"])], LocalizedContrastiveLoss(), pairs=True).labels is None
+    rows = Rows([{"question": "a", "gold": 0.5, "answer": "b"}], squares, ["answer", "question"], "gold", pairs=True)
+    assert (rows.texts(0), rows.head.inputs(0), rows.labels.tolist()) == (("b", "a"), (("b", "a"),), [0.5])
+    given = [("q", ["a", "b"]), ("c", ["d"])], [("q", ["a"]), ("b", ["c", "d"])], [("q", ["b", "a"])]
+    assert len({Rows(data, LocalizedContrastiveLoss(), pairs=True).fingerprint for data in given}) == 3
+
+
+LIST = ListNetLoss()
+UNEQUAL = [("q", ["a"], [1]), ("q", ["a", "b"], [1, 0])]
+
+
+@pytest.mark.parametrize(
+    ("data", "loss", "kind", "message"),
+    [
+        ([("q", ["a"], [1]), ("q", "b", [1])], LIST, TypeError, "data, row 1: documents is 'b' of type str"),
+        ([("q", ["a", 3], [1, 0])], LIST, TypeError, "data, row 0: document 1 is 3 of type int; pass"),
+        ([("q", ["a"], [1]), (5, ["a"], [1])], LIST, TypeError, "data, row 1: column 0 holds 5 of type int"),
+        ([("q", ["a"], [1]), ("q", [], [])], LIST, ValueError, "data, row 1 has no documents; pass at least"),
+        ([("q", ["a"], [1]), ("q", ["b"], 1)], LIST, ValueError, "data, row 1 has 1 document and 1; pass a l"),
+        ([("q", ["a", "b"], [1])], LIST, ValueError, "data, row 0 has 2 documents and 1 labels; pass a list"),
+        ([("q", ["a"], ["x"])], LIST, TypeError, "data, row 0: the label is .* of type list; pass a number"),
+        ([("q", ["a", "b"], [1, math.nan])], LIST, ValueError, "data, row 0: the label is missing"),
+        ([("q", ["a"], [1]), ("q", ["a", "b"], [1, -1])], LambdaLoss(), ValueError, r"labels\[1, 1\] is -1; Lambda"),
+        ([("q", ["a"])], LIST, ValueError, r"takes rows \(query, documents, label\); those of data have 2"),
+        ([{"query": "q", "docs": ["a"], "labels": [1]}], LIST, ValueError, "takes query, documents and labels"),
+        (UNEQUAL, unmasked, ValueError, "row 1 has 2 documents, row 0 1; "),
+        (UNEQUAL, WeightedSum((unmasked, 1.0), (LIST, 1.0)), ValueError, "row 0 1; WeightedSum takes no mask"),
+        ([("q", "a", "b")], lambda anchor, positive: anchor, TypeError, r"so take scores alone; or \*scores, for rows"),
+        ([{"a": "x", "label": 1.0}], squares, ValueError, "squares takes first, second and labels; data has"),
+        ([("a", 0.5)], squares, ValueError, r"those of data have 2 values \(str, float\)"),
+        ([("a", "b", 0.5), ("a", 3, 0.5)], squares, TypeError, "data, row 1: column 1 holds 3 of type int"),
+        ([("a", "b")], lambda scores, texts: scores, ValueError, "takes texts, which belongs to the vectors of texts"),
+        ([("a", "b", 0.5), ("a", "b", 2)], BinaryCrossEntropyLoss(), ValueError, r"data: labels\[1\] is 2"),
+        ([("a", "b", 0.5), ("a", "b", 1)], CrossEntropyLoss(3), TypeError, "data: labels are torch.float32"),
+        ([("a", "b", 1), ("c", "d", 1)], BinaryCrossEntropyLoss(), ValueError, "every label is 1, which teaches"),
+    ],
+)
+def test_rows_that_do_not_fit(bert: Path, data: Any, loss: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        Trainer(CrossEncoder(bert, device="cpu"), data, loss)
+
+
+def test_models_and_settings_that_do_not_fit(bert: Path, classifier: Path) -> None:
+    one, three = CrossEncoder(bert, device="cpu"), CrossEncoder(classifier, device="cpu")
+    with pytest.raises(ValueError, match="ListNetLoss takes one score per document, but the model gives 3"):
+        Trainer(three, lists(), LIST)
+    with pytest.raises(ValueError, match=r"in_batch=1.5 is not a number of documents"):
+        LocalizedContrastiveLoss(in_batch=1.5)
+    with pytest.raises(ValueError, match="too imprecise for small steps"):
+        CrossEncoder(bert, device="cpu", dtype="bfloat16").fit(pairs.rows())
+    for model, loss, words in (
+        (one, "hinge", "loss='hinge' is unknown; pass one of 'bce', 'mse', 'cross_entropy'"),
+        (one, "cross_entropy", "loss='cross_entropy' does not fit a model of 1 scores per pair; pass bce or"),
+        (three, "bce", "loss='bce' does not fit a model of 3 scores per pair; pass cross_entropy"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            model.fit(pairs.rows(), loss)
+    one.activation = torch.sigmoid
+    with pytest.raises(ValueError, match="cannot be saved by name"):
+        one.fit(pairs.rows(), config=TrainingConfig(output="nowhere"))
+    assert not Path("nowhere").exists()
+
+
+# --------------------------------------------------------------------------------------------------- gradients
+
+
+def gradients(
+    path: Path, case: tuple[Any, list[Any]], *, deduplicate: bool = True, train: bool = False, **options: Any
+) -> list[Tensor]:
+    """The value of a loss and its gradients."""
+    model, ranks, (loss, data) = CrossEncoder(path, device="cpu").double().train(train), options.get("ranks"), case
+    rows = Rows(data, loss, pairs=True)
+    labels = None if rows.labels is None else rows.labels.double()
+    texts = [rows.head.inputs(row) for row in range(len(rows))]
+    for collate in rows.signature.collates:
+        texts, _ = collate(texts, np.random.default_rng(0))
+    given = {"deduplicate": deduplicate, "ranks": ranks or Ranks()}
+    batch = TrainingBatch.of(model, texts, rows.signature, labels, **given)
+    if deduplicate and ranks is None:  # Padding is not encoded.
+        assert len(batch.tokens.lengths) == len({pair for row in texts for pair in row})
+    torch.manual_seed(5)
+    value = backward(model, loss, batch, **options)
+    GradientBuckets(model.parameters(), ranks or Ranks()).finish()
+    return [value, torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])]
+
+
+def of_a_plain_forward(path: Path, case: tuple[Any, list[Any]]) -> list[Tensor]:
+    """The same with one call of the transformer for each pair, and a matrix with senseless numbers at padding."""
+    model, (loss, data) = CrossEncoder(path, device="cpu").double(), case
+
+    def score(query: str, text: str) -> Tensor:
+        logits: Tensor = model.auto_model(**model.tokenizer([query], [text], return_tensors="pt")).logits
+        return logits.flatten()[0]
+
+    if loss is squares:
+        scores = torch.stack([score(first, second) for first, second, _ in data])[:, None]
+        value = loss(scores, torch.tensor([row[2] for row in data]).double())
+    else:
+        width = max(len(row[1]) for row in data)
+        ragged = [[score(row[0], text) for text in row[1]] for row in data]
+        mask = torch.tensor([[k < len(row) for k in range(width)] for row in ragged])
+        nine = torch.tensor(9.0).double()
+        matrix = torch.stack([torch.stack(row + [nine] * (width - len(row))) for row in ragged])
+        labels = [row[2] + [7] * (width - len(row[2])) for row in data if len(row) > 2]
+        value = loss(matrix, mask=mask, **({"labels": torch.tensor(labels).double()} if labels else {}))
+    value.backward()
+    return [value.detach(), torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])]
+
+
+def same(one: list[Tensor], other: list[Tensor]) -> None:
+    torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: type(case[0]).__name__)
+def test_plain_deduplicated_and_cached_are_the_same(bert: Path, case: tuple[Any, list[Any]]) -> None:
+    plain = gradients(bert, case, deduplicate=False)
+    assert plain[1].abs().max() > 1e-4
+    if case[0] is not IN_BATCH:
+        same(plain, of_a_plain_forward(bert, case))
+    same(gradients(bert, case, chunk_tokens=40), plain)
+    same(gradients(bert, case, chunk_tokens=40, cached=True), plain)
+
+
+def test_cached_with_dropout_is_plain(bert: Path) -> None:
+    for case in CASES[-3:-1]:
+        plain = gradients(bert, case, chunk_tokens=40, train=True)
+        same(gradients(bert, case, chunk_tokens=40, train=True, cached=True), plain)
+        assert (gradients(bert, case, chunk_tokens=40)[1] - plain[1]).abs().max() > 1e-6  # There was dropout.
+
+
+def on_a_rank(rank: int, where: Path, model: Path) -> None:
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{where}/meeting", rank=rank, world_size=2)
+    options: dict[str, Any] = {"ranks": Ranks.join(), "chunk_tokens": 40}
+    results = [[gradients(model, case, cached=cached, **options) for cached in (False, True)] for case in CASES]
+    if rank == 0:
+        torch.save(results, where / "results.pt")
+    leave()
+
+
+@pytest.mark.slow  # Two processes import torch; nothing but them shows what ranks exchange.
+def test_two_ranks_are_one(bert: Path, tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(on_a_rank, (tmp_path, bert), nprocs=2)
+    for case, results in zip(CASES, torch.load(tmp_path / "results.pt"), strict=True):
+        plain = gradients(bert, case, deduplicate=False)
+        for result in results:
+            same(result, plain)
+
+
+def test_documents_of_other_queries() -> None:
+    batch = [
+        (("q", "a"), ("q", "b")),
+        (("p", "c"),),
+        (("q", "d"), ("q", "c")),  # The first query again: its documents are no negatives of it.
+        (("r", "e"),),
+    ]
+
+    def collate(in_batch: float, seed: int = 0) -> list[tuple[Any, ...]]:
+        return LocalizedContrastiveLoss(in_batch=in_batch).collate(batch, np.random.default_rng(seed))[0]
+
+    every = collate(math.inf)
+    assert ["".join(document for _, document in row) for row in every] == ["abe", "cabde", "dce", "eabcd"]
+    assert all({query for query, _ in row} == {old[0][0]} for row, old in zip(every, batch, strict=True))
+    drawn = [collate(2, seed) for seed in range(20)]
+    assert {len(rows[1]) for rows in drawn} == {3}
+    assert {pair for rows in drawn for pair in rows[1][1:]} == {*every[1][1:]}  # Each has its turn.
+    assert drawn[0] == collate(2)
+    assert collate(0) == batch
+
+
+# ---------------------------------------------------------------------------------------------------------- fit
+
+
+@pytest.mark.parametrize(
+    ("classes", "loss"),
+    [
+        *((1, loss) for loss in (*OF_LISTS, IN_BATCH, None, "bce", "mse", squares)),
+        (3, "cross_entropy"),
+        (3, lambda scores, labels: F.cross_entropy(scores, labels, label_smoothing=0.1)),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_each_loss_falls(bert: Path, classifier: Path, classes: int, loss: Any) -> None:
+    model = CrossEncoder(bert if classes == 1 else classifier, device="cpu")
+    data: Any = tuples(lists(), loss) if loss in (*OF_LISTS, IN_BATCH) else pairs.rows(max(2, classes))
+    config = TrainingConfig(steps=24, batch_size=12, learning_rate=1e-2, log_every=1)
+    values = [entry["loss"] for entry in model.fit(data, loss, config, show_progress_bar=False)]
+    assert sum(values[-4:]) < 0.9 * sum(values[:4])
+    assert not model.training
+
+
+def test_fit_by_names_is_the_trainer_with_losses(bert: Path, classifier: Path) -> None:
+    names = [(bert, None, BinaryCrossEntropyLoss()), (bert, {"data": "bce"}, BinaryCrossEntropyLoss())]
+    names += [(bert, "mse", SquaredErrorLoss(nn.Sigmoid())), (classifier, None, CrossEntropyLoss(3))]
+    for path, name, loss in names:
+        data, config = pairs.rows(3 if path is classifier else 2), TrainingConfig(steps=1, learning_rate=1e-3)
+        one, other = CrossEncoder(path, device="cpu"), CrossEncoder(path, device="cpu")
+        one.fit(data, name, config, show_progress_bar=False)
+        Trainer(other, data, loss, config).fit(show_progress_bar=False)
+        assert torch.equal(weights(one), weights(other))
+    with pytest.raises(ValueError, match="0 to 1 with a sigmoid"):  # As ``predict`` returns it.
+        CrossEncoder(bert, device="cpu").fit([(*row[:2], 5 * row[2]) for row in pairs.rows()], "mse")
+
+
+@pytest.mark.parametrize("sampler", ["random", "no_duplicates", "length"])
+def test_lists_in_memory_on_the_disk_and_streamed_train_the_same(bert: Path, tmp_path: Path, sampler: str) -> None:
+    datasets.Dataset.from_list(lists()).save_to_disk(tmp_path / "data")
+    mapped = datasets.load_from_disk(tmp_path / "data")
+    expected = fit(bert, lists(), LIST, sampler=sampler)[0]
+    for data in (mapped, tuples(lists(), LIST)):
+        assert torch.equal(fit(bert, data, LIST, sampler=sampler)[0], expected)
+    if sampler == "random":
+        stream = fit(bert, mapped.to_iterable_dataset(), LIST, steps=3, shuffle_buffer=1)
+        assert torch.equal(stream[0], fit(bert, lists(), LIST, steps=3, sampler="in_order")[0])
+        wrong = datasets.Dataset.from_list([*lists(), {"query": "q", "documents": [], "labels": []}])
+        with pytest.raises(ValueError, match="data, row 12 has no documents"):
+            fit(bert, wrong, LIST)
+
+
+@pytest.mark.parametrize("loss", [IN_BATCH, squares], ids=["lists", "pairs"])
+def test_a_killed_run_goes_on(bert: Path, tmp_path: Path, loss: Any) -> None:
+    """With documents drawn from the batch, and gradient caching."""
+    data: Any = tuples(lists(), loss) if loss is IN_BATCH else pairs.rows()
+    settings: dict[str, Any] = {"steps": 6, "checkpoint_every": 2, "chunk_tokens": 60}
+    expected, _ = fit(bert, data, loss, **settings)
+    settings["output"] = tmp_path / "out"
+    assert run_in_child(lambda: fit(bert, data, loss, callbacks=[Kill(5)], **settings)) == signal.SIGKILL
+    assert torch.equal(fit(bert, data, loss, resume=True, **settings)[0], expected)
+    assert torch.equal(weights(CrossEncoder(tmp_path / "out" / "final", device="cpu")), expected)
+
+
+def test_a_checkpoint_of_another_kind_of_model_is_refused(bert: Path, classifier: Path, tmp_path: Path) -> None:
+    """With a loss of the same name, columns and rows, so that nothing but the model tells them apart."""
+
+    def of_vectors() -> Any:
+        def loss(first: Tensor, second: Tensor, labels: Tensor) -> Tensor:
+            return (torch.cosine_similarity(first, second) - labels).square().mean()
+
+        return loss
+
+    def of_scores() -> Any:
+        def loss(scores: Tensor, labels: Tensor) -> Tensor:
+            return (scores[:, 0] - labels).square().mean()
+
+        return loss
+
+    encoder = SentenceEncoder(Transformer(small.bert(tmp_path / "bert")), Pooling("mean"), device="cpu")
+    several, model = CrossEncoder(classifier, device="cpu"), CrossEncoder(bert, device="cpu")
+    before = weights(model)
+    for other, loss, words in (
+        (encoder, of_vectors(), r"(?s)model was .*SentenceEncoder.*but is now .*CrossEncoder"),
+        (several, of_scores(), r"model was .*classes=3.*, but is now .*classes=1"),
+    ):
+        config = TrainingConfig(tmp_path / type(other).__name__, steps=1)
+        Trainer(other, pairs.rows(), loss, config).fit(show_progress_bar=False)
+        with pytest.raises(ValueError, match=words):
+            Trainer(model, pairs.rows(), of_scores(), config).fit(resume=True, show_progress_bar=False)
+    assert torch.equal(weights(model), before)
+
+
+def test_the_card_shows_lists(bert: Path, tmp_path: Path) -> None:
+    fit(bert, lists(), ListNetLoss(), steps=1, output=tmp_path / "out")
+    card = (tmp_path / "out" / "final" / "README.md").read_text(encoding="utf-8")
+    assert "| ListNetLoss(temperature=1.0) | Cao et al., 2007" in card
+    assert "| query | documents | label |" in card
+    assert "| the boat | boat boat / lake fox | 2, 1 |" in card
+    loaded = huggingface_hub.ModelCard(card)
+    assert (loaded.data.pipeline_tag, loaded.data.base_model) == ("text-ranking", None), "no folder of this machine"
+
+
+def test_long_pairs_are_counted_in_training(bert: Path) -> None:
+    model = CrossEncoder(bert, device="cpu", max_seq_length=11)
+    data = pairs.rows()
+    lengths = np.array([len(model.tokenizer(*row[:2])["input_ids"]) for row in data])
+    batch = TrainingBatch.of(model, [(row[:2],) for row in data], Signature.of(squares).of_pairs())
+    assert batch.tokens.truncated.tolist() == (lengths > 11).tolist()
+    assert 0 < batch.tokens.truncated.sum() < len(data)

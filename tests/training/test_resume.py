@@ -1,0 +1,284 @@
+"""Checkpoints: a killed run goes on bit by bit, whatever the settings; what does not belong together is refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+import resource
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sbert import Pooling, SentenceEncoder
+from sbert.losses import CosineSimilarityLoss, SoftmaxLoss, TripletLoss
+from sbert.training import AveragedWeights, EarlyStopping
+from sbert.training.run import checkpoint
+from tests import small
+from tests.backends.test_packed import transformer
+from tests.training.helpers import (
+    Kill,
+    fit,
+    load,
+    pairs,
+    regression,
+    run_in_child,
+    tiny,
+    triples,
+    weights,
+)
+from tests.training.test_rows import Stream
+
+
+class Counting(torch.optim.SGD):
+    """Has a state in its groups of weights, as Prodigy has."""
+
+    def __init__(self, groups: Any) -> None:
+        super().__init__(groups)
+        for group in self.param_groups:
+            group["count"] = 0
+
+    def step(self, closure: Any = None) -> Any:
+        """As many times as steps were taken."""
+        for group in self.param_groups:
+            group["count"] += 1
+            group["lr"] *= group["count"]
+        return super().step(closure)
+
+
+def curriculum(rows: Any, batch_size: int, generator: np.random.Generator, epoch: int) -> list[np.ndarray]:
+    return np.array_split(generator.permutation(len(rows))[: 8 + 4 * epoch], 2 + epoch)
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "adamw": {"betas": (0.8, 0.99), "eps": 1e-7, "accumulation": 2, "log_every": 4, "checkpoint_every": 3},
+    "adafactor, cached": {"optimizer": "adafactor", "chunk_tokens": 40},
+    "muon": {"optimizer": "muon"},
+    "function, constant": {"optimizer": lambda groups: torch.optim.SGD(groups, momentum=0.9), "schedule": "constant"},
+    "state in groups": {"optimizer": Counting, "gradient_checkpointing": True},
+    "cosine, frozen": {"schedule": "cosine", "warmup": 3, "freeze": ["0.auto_model.embeddings.*"]},
+    "own schedule and sampler": {"schedule": lambda done: (1 - done) ** 2, "sampler": curriculum},
+    "rates": {"learning_rates": {"loss.*": 1e-2, "0.auto_model.encoder.layer.0.*": 1e-3}, "sampler": "no_duplicates"},
+    "stopping": {"callbacks": lambda: [EarlyStopping(2)], "evaluator": lambda _: 0.5},
+    "averaged": {"callbacks": lambda: [AveragedWeights(0.9)], "sampler": "length"},
+    "lower": {"minimize": True, "evaluator": {"a": lambda _: {"x": 1.0}, "b": lambda m: float(weights(m).sum())}},
+    "streams": {"data": lambda rows: {"a": Stream(rows[:22]), "b": rows[22:30], "c": Stream(rows[30:])}}
+    | {"mix": {"a": 1.0, "b": 2.0, "c": 0.5}, "batch_size": {"a": 3, "b": 4, "c": 5}, "shuffle_buffer": 7},
+}
+
+
+def train(output: Path, settings: dict[str, Any], *more: Any, resume: bool = False) -> tuple[Any, ...]:
+    """The model, its loss, the history but for the times, and the callbacks; a checkpoint overwrites other weights."""
+    model, loss = tiny(), SoftmaxLoss(16, 3)
+    generator = torch.Generator().manual_seed(int(checkpoint.newest(output / "checkpoints") is not None))
+    with torch.no_grad():
+        for parameter in loss.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    own = settings.get("callbacks", list)()
+    options: dict[str, Any] = {"steps": 6, "batch_size": 4, "learning_rate": 1e-3, "log_every": 1, "output": output}
+    options |= {"checkpoint_every": 2, "evaluate_every": 2, **settings, "callbacks": [*own, *more]}
+    data = options.pop("data", lambda rows: rows[:24])(triples(40))
+    history = fit(model, data, loss, resume, **options)
+    return model, loss, [{k: v for k, v in e.items() if k != "sentences_per_second"} for e in history], own
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=list(SETTINGS))
+def test_killed_runs_go_on_bit_by_bit(settings: dict[str, Any], tmp_path: Path) -> None:
+    whole, loss, history, watchers = train(tmp_path / "whole", settings)
+    last = min(history[-1]["step"], 5)
+    assert run_in_child(lambda: train(tmp_path / "killed", settings, Kill(last))) == signal.SIGKILL
+    assert checkpoint.newest(tmp_path / "killed" / "checkpoints") is not None
+    again, other_loss, continued, others = train(tmp_path / "killed", settings, resume=True)
+    assert torch.equal(weights(whole), weights(again))
+    assert torch.equal(weights(loss), weights(other_loss))
+    assert torch.equal(weights(load(tmp_path / "whole/final")), weights(load(tmp_path / "killed/final")))
+    assert continued == history
+    for a, b in zip(watchers, others, strict=True):
+        if isinstance(a, AveragedWeights):
+            assert torch.equal(weights(a.model), weights(b.model))
+            assert not torch.equal(weights(a.model), weights(whole))
+            assert torch.equal(weights(a.model), weights(load(tmp_path / "killed/averaged")))
+    if "betas" in settings:
+        assert train(tmp_path / "killed", settings, resume=True)[2] == history, "it stays as it ended"
+
+
+def test_a_run_killed_anywhere_three_times_is_still_the_same(tmp_path: Path) -> None:
+    """kill -9 in a step, an evaluation, or while a file is written."""
+    settings: dict[str, Any] = {"checkpoint_every": 1, "evaluator": lambda model: float(weights(model).sum())}
+    whole, _, history, _ = train(tmp_path / "whole", settings)
+    output, chance = tmp_path / "out", random.Random(0)
+    for step in (1, 2, 4):
+        child = os.fork()
+        if not child:
+            train(output, settings, resume=True)
+            os._exit(0)
+        deadline = time.monotonic() + 60
+        while f'"step": {step},' not in (file.read_text() if (file := output / "history.jsonl").exists() else ""):
+            assert time.monotonic() < deadline
+        time.sleep(chance.random() * 0.03)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    again, _, continued, _ = train(output, settings, resume=True)
+    assert continued == history
+    assert torch.equal(weights(again), weights(whole))
+    assert sorted(path.name for path in (output / "checkpoints").iterdir()) == ["step-00000005", "step-00000006"]
+
+
+def test_a_checkpoint_of_other_training_is_refused(tmp_path: Path) -> None:
+    model, output = tiny(), tmp_path / "out"
+    prompts = {"first": "", "second": "a: "}
+    settings: dict[str, Any] = {"output": output, "learning_rate": 1e-3, "prompts": prompts, "max_lengths": 20}
+    fit(model, pairs(16), regression, **settings)
+    with pytest.raises(ValueError, match="step-00000001 exists already; pass resume=True"):
+        fit(model, pairs(16), regression, **settings)
+    other_data = [(a, b, 1 - c) for a, b, c in pairs(16)]
+    for encoder, data, loss, changed, words in [
+        (SentenceEncoder(model[0], Pooling("cls")), pairs(16), regression, {}, "model was .*mean.* is now .*cls"),
+        (model, pairs(17), regression, {}, r"data data was \[16"),
+        (model, other_data, regression, {}, "data data was"),
+        (model, pairs(16), CosineSimilarityLoss(), {}, "losses data was 'regression"),
+        (model, pairs(16), regression, {"learning_rate": 1e-4}, "learning_rate was 0.001, but is now 0.0001"),
+        (model, pairs(16), regression, {"max_lengths": 19}, "max_lengths was 20"),
+        (model, pairs(16), regression, {"prompts": ""}, r"prompts data was \['', 'a: '\]"),
+        (model, pairs(16), regression, {"freeze": ["0.*"]}, "nothing is trained|frozen weights was"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            fit(encoder, data, loss, resume=True, **{**settings, **changed})
+    (output / "checkpoints" / "step-00000001" / "training" / "state.safetensors").write_bytes(b"half")
+    with pytest.raises(ValueError, match=r"state\.safetensors cannot be read"):
+        fit(model, pairs(16), regression, resume=True, **settings)
+    with pytest.raises(ValueError, match="has no output"):
+        fit(model, pairs(16), regression, resume=True)
+
+
+def test_other_callbacks_and_settings_of_losses_are_refused(tmp_path: Path) -> None:
+    rows = [(a, b, a) for a, b in pairs(8, False)]
+    with pytest.warns(UserWarning, match="without an evaluator, EarlyStopping changes nothing"):
+        fit(tiny(), rows, TripletLoss(margin=1.0), output=tmp_path / "out", callbacks=[EarlyStopping()])
+    with pytest.raises(ValueError, match=r"callbacks was \['EarlyStopping'\], but is now \[\]"):
+        fit(tiny(), rows, TripletLoss(margin=1.0), True, output=tmp_path / "out")
+    with pytest.raises(ValueError, match=r"losses data was .*margin=1\.0.*, but is now .*margin=5\.0"):
+        fit(tiny(), rows, TripletLoss(margin=5.0), True, output=tmp_path / "out")
+
+
+def test_weights_that_are_tied_are_saved_once(tmp_path: Path) -> None:
+    model = SentenceEncoder(transformer("t5-encoder"), Pooling("mean"))  # Its table of words has two names.
+    settings: dict[str, Any] = {"learning_rate": 1e-3, "checkpoint_every": 1, "output": tmp_path / "out"}
+    twin = copy.deepcopy(model)
+    fit(model, pairs(32), regression, **settings)
+    (tmp_path / "out" / "checkpoints" / "step-00000002").rename(tmp_path / "gone")
+    fit(twin, pairs(32), regression, resume=True, **settings)
+    assert torch.equal(weights(twin), weights(model))
+
+
+def test_the_best_of_another_metric_is_forgotten(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"output": tmp_path / "out", "checkpoint_every": 1, "evaluate_every": 1, "keep": 9}
+    settings["evaluator"] = lambda _: {"a": 0.9, "b": 0.1}
+    fit(tiny(), pairs(48), regression, metric="a", **settings)
+    best = weights(load(tmp_path / "out" / "best"))
+    for step in (2, 3):
+        (tmp_path / "out" / "checkpoints" / f"step-0000000{step}").rename(tmp_path / f"gone{step}")
+    fit(tiny(), pairs(48), regression, metric="b", resume=True, **settings)
+    assert not torch.equal(best, weights(load(tmp_path / "out" / "best")))
+
+
+@pytest.mark.parametrize(("better", "what"), [(1, "best"), (-1, "step-00000002")])
+def test_a_full_disk_leaves_the_last_checkpoint(better: int, what: str, tmp_path: Path) -> None:
+    """Whether the model that is better than those before, or the checkpoint, is the first that cannot be written."""
+    settings: dict[str, Any] = {"checkpoint_every": 1, "evaluate_every": 1, "learning_rate": 1e-3}
+    settings["output"] = tmp_path / "out"
+
+    def run() -> None:
+        calls = 0
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+        def evaluator(model: Any) -> float:
+            nonlocal calls
+            calls += 1
+            if calls == 2:  # From here on no file may grow beyond so much.
+                resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+            return calls * float(better)
+
+        try:
+            fit(tiny(), pairs(64), regression, evaluator=evaluator, **settings)
+        except OSError as error:
+            (tmp_path / "error.txt").write_text(str(error))
+
+    run_in_child(run)
+    said = (tmp_path / "error.txt").read_text()
+    assert f"{what} cannot be written" in said
+    assert "the last good checkpoint is" in said
+    assert "step-00000001; free some disk space, and resume" in said
+    assert [path.name for path in (tmp_path / "out" / "checkpoints").iterdir()] == ["step-00000001"]
+    assert load(tmp_path / "out" / "best").dtype == torch.float32  # The one before is whole.
+    assert fit(tiny(), pairs(64), regression, resume=True, **settings)[-1]["step"] == 4
+
+
+def test_half_a_line_of_history_is_dropped(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"output": tmp_path / "out", "checkpoint_every": 2, "log_every": 1, "keep": 9}
+    history = fit(tiny(), pairs(64), regression, **settings)
+    checkpoints = tmp_path / "out" / "checkpoints"
+    (checkpoints / "step-00000004").rename(tmp_path / "gone")
+    (checkpoints / ".step-00000004.saving-abcd1234").mkdir()
+    file = tmp_path / "out" / "history.jsonl"
+    file.write_text(file.read_text()[:-20])
+    again = fit(tiny(), pairs(64), regression, resume=True, **settings)
+    assert [entry["loss"] for entry in again] == [entry["loss"] for entry in history]
+    assert [json.loads(line) for line in file.read_text().splitlines()] == again
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["step-00000002", "step-00000004"]
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft asks transformers for it.
+@pytest.mark.parametrize("whole", [False, True], ids=["adapters in the transformer", "peft's model around it"])
+def test_adapters_are_trained_and_saved_as_an_ordinary_model(whole: bool, tmp_path: Path) -> None:
+    import peft
+
+    config = peft.LoraConfig(r=2, target_modules=["query", "value"], init_lora_weights=False)
+    model, output = tiny(), tmp_path / "out"
+    if whole:
+        model[0].auto_model = peft.get_peft_model(model[0].auto_model, config)
+    else:
+        model[0].auto_model.add_adapter(config)
+    before, twin, head = copy.deepcopy(model), copy.deepcopy(model), SoftmaxLoss(16, 3)
+    twin_head = copy.deepcopy(head)
+    settings: dict[str, Any] = {"learning_rate": 1e-2, "checkpoint_every": 2, "output": output}
+    fit(model, triples(50), head, **settings)
+    changed = [n for (n, a), b in zip(model.named_parameters(), before.parameters(), strict=True) if (a != b).any()]
+    assert changed
+    assert all("lora" in name for name in changed)
+    loaded = load(output / "final")
+    assert not any("lora" in name for name, _ in loaded.named_parameters())
+    np.testing.assert_allclose(loaded.encode(small.TEXTS), model.encode(small.TEXTS), atol=2e-6)
+    assert np.abs(loaded.encode(small.TEXTS) - before.encode(small.TEXTS)).max() > 1e-3
+    (output / "checkpoints" / "step-00000004").rename(tmp_path / "gone")
+    fit(twin, triples(50), twin_head, resume=True, **settings)
+    assert torch.equal(weights(twin), weights(model))
+
+
+def test_an_adapter_is_loaded_with_its_model(tmp_path: Path) -> None:
+    """As sentence-transformers leaves it."""
+    import peft
+    from sentence_transformers import SentenceTransformer
+
+    model = tiny()
+    model.save(tmp_path / "base")
+    peer = SentenceTransformer(str(tmp_path / "base"), device="cpu")
+    peer.add_adapter(peft.LoraConfig(r=2, target_modules=["query", "value"], init_lora_weights=False))
+    peer.save(str(tmp_path / "adapter"))
+    assert not (tmp_path / "adapter" / "model.safetensors").exists()
+    expected = peer.encode(small.TEXTS)
+    assert np.abs(expected - model.encode(small.TEXTS)).max() > 1e-3
+    load(tmp_path / "adapter").save(tmp_path / "merged")
+    for folder in ("adapter", "merged"):
+        np.testing.assert_allclose(load(tmp_path / folder).encode(small.TEXTS), expected, atol=2e-6)
+    trained, before = load(tmp_path / "adapter"), load(tmp_path / "adapter")
+    fit(trained, pairs(16), regression, learning_rate=1e-2)
+    changed = [n for (n, a), b in zip(trained.named_parameters(), before.parameters(), strict=True) if (a != b).any()]
+    assert changed
+    assert all("lora" in name for name in changed)

@@ -1,0 +1,329 @@
+"""Rows: matched with a loss's columns, labels and row data; in memory, on the disk and streamed; their samplers."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+import torch
+from torch import Tensor
+
+from sbert import Trainer, TrainingConfig
+from sbert.losses import (
+    BatchAllTripletLoss,
+    CosineSimilarityLoss,
+    MSELoss,
+    MultipleNegativesRankingLoss,
+    SoftmaxLoss,
+    TripletLoss,
+)
+from sbert.training import ParquetRows, Ranks, Rows
+from sbert.training.rows.sampling import group_by_label, in_order, length, no_duplicates, turns
+from tests.training.helpers import fit, pairs, ranking, records, regression, tiny, weights
+
+
+def generator(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def flatten(batches: list[np.ndarray]) -> list[int]:
+    return sorted(np.concatenate(batches).tolist())
+
+
+# ------------------------------------------------------------------------------------------------------- matching
+
+
+def test_names_decide_the_order() -> None:
+    cases: list[tuple[Any, Any, dict[str, Any], tuple[str, ...]]] = [
+        ({"negative": "n", "positive": "p", "anchor": "a"}, TripletLoss(), {}, ("a", "p", "n")),
+        ({"negative_2": "n2", "negative_1": "n1", "positive": "p", "anchor": "a"}, ranking, {}, ("a", "p", "n2", "n1")),
+        ({"score": 0.5, "second": "b", "first": "a"}, CosineSimilarityLoss(), {}, ("a", "b")),
+        ({"x": "a", "y": "b", "z": "c", "w": 1.0}, regression, {"columns": ["z", "x"], "label": "w"}, ("c", "a")),
+        (("a", "b", "c"), MultipleNegativesRankingLoss(), {}, ("a", "b", "c")),
+        (("boat", "lake", ["fox", "red"]), ranking, {}, ("boat", "lake", "fox", "red")),
+        (
+            {"anchor": "boat", "positive": "lake", "negatives": ["fox", "red"]},
+            ranking,
+            {},
+            ("boat", "lake", "fox", "red"),
+        ),
+    ]
+    for row, loss, options, texts in cases:
+        assert Rows([row], loss, **options).texts(0) == texts
+    assert Rows([("a", "b"), ("c", "d")], regression).labels is None
+    assert Rows([("a", "b", 1.0), ("c", "d", 0.0)], regression).labels.tolist() == [1.0, 0.0]
+    vectors = Rows([("a", [1.0, 2.0]), ("b", np.array([3.0, 4.0]))], MSELoss())
+    assert vectors.labels.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_columns_by_position_are_said_once() -> None:
+    data = datasets.Dataset.from_list([{"q": a, "a": b, "id": 3} for a, b in pairs(4, False)])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer = Trainer(tiny(), data, ranking, TrainingConfig(steps=2, batch_size=2))
+        trainer.fit(show_progress_bar=False)
+    assert [str(entry.message).partition(";")[0] for entry in caught] == [
+        "data: columns by position: q is anchor, a is positive",
+        "data: ranking does not use id",
+    ]
+    assert trainer.batches.datasets["data"].rows.texts(1) == pairs(4, False)[1]
+
+
+ROW = {"premise": "a", "hypothesis": "b", "label": 1}
+SCORED = CosineSimilarityLoss()
+
+
+@pytest.mark.parametrize(
+    ("data", "loss", "options", "error", "words"),
+    [
+        ([{**ROW, "id": "x"}], SoftmaxLoss(8, 3), {}, ValueError, "takes first, second and labels; data has p"),
+        ([ROW], ranking, {}, ValueError, r"takes anchor, positive, \*negatives; data has premise, hypothesis, label"),
+        ([ROW], ranking, {"columns": ["premise", "text"]}, ValueError, "there is no 'text'"),
+        ([ROW], ranking, {"columns": ["premise", "premise"]}, ValueError, "a column is named twice"),
+        ([ROW], ranking, {"columns": ["premise"]}, ValueError, "columns= names premise; name one column for each"),
+        ([ROW], ranking, {"columns": ["premise", "hypothesis"], "label": "label"}, ValueError, "takes no labels"),
+        ([{"anchor": "a", "positive": "b", "label": 1}], ranking, {}, ValueError, "has anchor, positive, label"),
+        ([{"anchor": "a"}], ranking, {}, ValueError, "takes anchor, positive, \\*negatives; data has anchor"),
+        ([{"first": "a", "second": "b"}], SCORED, {}, ValueError, "none is the label"),
+        ([{"first": "a", "second": "b", "label": 1, "score": 2}], SCORED, {}, ValueError, "which of them"),
+        ([{"first": "a", "second": "b"}, {"first": "a"}], regression, {}, ValueError, "row 1: no 'second'"),
+        ([("a", "b"), ("a", None)], ranking, {}, TypeError, "row 1: column 1 holds None"),
+        ([("a", "b"), ("a",)], ranking, {}, ValueError, "row 1 has 1 values"),
+        ([("a", "b"), "ab"], ranking, {}, TypeError, "row 1 is of type str"),
+        (["ab"], ranking, {}, TypeError, "row 0 is of type str .a dict of columns .*; pass tuples"),
+        ([("a", "b")], SCORED, {}, ValueError, r"\(first, second, label\); those of data have 2 values \(str"),
+        ([("a",)], ranking, {}, ValueError, r"\(anchor, positive, \*negatives\); those of data have 1 value \("),
+        ([], ranking, {}, ValueError, "has no rows"),
+        ("ab", ranking, {}, TypeError, "is of type str"),
+        ([("a", "b")], ranking, {"columns": ["a", "b"]}, ValueError, "rows without names"),
+        ([("a", "b", 0.5), ("a", "b", 4.2)], SCORED, {}, ValueError, r"data: labels\[1\] is 4.2"),
+        ([("a", "b", 0.5), ("a", "b", None)], SCORED, {}, TypeError, "row 1: the label is None"),
+        ([("a", "b", 0.5), ("a", "b", float("nan"))], SCORED, {}, ValueError, "row 1: the label is missing"),
+        ([("a", "b", "yes")], SCORED, {}, TypeError, "row 0: the label is 'yes'"),
+        ([("a", "b", "x"), ("a", "b", 1)], SoftmaxLoss(8, 3), {}, ValueError, "row 1: the label 1 is not one of the c"),
+        ([("a", "b", ["c", "d"]), ("a", "b", ["c"])], ranking, {}, ValueError, "row 1 has a list of 1 texts, row 0 of"),
+        ([("a", [1.0, 2.0]), ("b", [1.0])], MSELoss(), {}, ValueError, "row 1: the label has the shape"),
+    ],
+)  # fmt: skip
+def test_rows_that_do_not_fit(data: Any, loss: Any, options: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        Rows(data, loss, **options)
+
+
+def test_words_are_classes(tmp_path: Path) -> None:
+    """All of them, also those behind the first rows; a file and the card name them; held-out rows have the same."""
+    yes = [{"first": f"boat {'fox ' * (i % 7)}", "second": "lake", "label": "yes"} for i in range(1000)]
+    texts = [*yes, *({**row, "label": "no"} for row in yes[:10])]
+    data = datasets.Dataset.from_list([texts[1009], *texts[:1009]])
+    numbers = [{**row, "label": int(row["label"] == "yes")} for row in data]
+    encoders = []
+    for rows, held_out in ((data, texts[:3]), (numbers, None)):
+        torch.manual_seed(0)
+        encoders.append(tiny())
+        options: dict[str, Any] = {"output": tmp_path / f"{rows is data}", "steps": 1, "sampler": "in_order"}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fit(encoders[-1], rows, SoftmaxLoss(16, 2), evaluation_data=held_out, **options)
+        messages = ["data: the labels are the classes 0 = no, 1 = yes"] * (rows is data)
+        assert [str(entry.message) for entry in caught] == messages
+    assert torch.equal(weights(encoders[0]), weights(encoders[1]))
+    assert '"no"' in (tmp_path / "True" / "labels.json").read_text()
+    assert "Classes: 0 = no, 1 = yes." in (tmp_path / "True" / "final" / "README.md").read_text()
+    other = {name: [("boat", "lake", "a"), ("fox", "red", name)] for name in ("b", "c")}
+    with (
+        pytest.raises(ValueError, match="b has the classes a, b, and c has a, c, for one loss"),
+        pytest.warns(UserWarning, match="are the classes"),
+    ):
+        Trainer(tiny(), other, SoftmaxLoss(16, 2))
+
+
+# ------------------------------------------------------------------------------------- on the disk, and streamed
+
+
+class Stream:
+    """An iterable without a length, which counts how often a row is read."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows, self.read = rows, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for row in self.rows:
+            self.read += 1
+            yield row
+
+
+def train(data: Any, **settings: Any) -> Tensor:
+    model = tiny()
+    fit(model, data, regression, **{"steps": 6, "batch_size": 4, **settings})
+    return weights(model)
+
+
+@pytest.mark.parametrize("sampler", ["random", "no_duplicates", "length"])
+def test_a_memory_mapped_dataset_trains_as_rows_in_memory(sampler: str, tmp_path: Path) -> None:
+    rows = records(20)
+    datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "data")
+    data = datasets.load_from_disk(tmp_path / "data")
+    assert not Rows(data, regression).in_memory
+    assert torch.equal(train(rows, sampler=sampler), train(data, sampler=sampler))
+
+
+def test_a_stream_is_shuffled_in_its_buffer_and_read_no_further() -> None:
+    rows = Rows(Stream(records(100)), regression)
+    passes = [np.concatenate([at for at, _ in rows.stream(8, 20, generator(seed))]) for seed in (0, 0, 1)]
+    assert np.array_equal(passes[0], passes[1])
+    assert not np.array_equal(passes[0], passes[2])
+    assert sorted(passes[0].tolist()) == list(range(100))
+    assert all(row <= number + 20 for number, row in enumerate(passes[0].tolist())), "no row comes before it was read"
+    source = Stream(records(5000))
+    train(source, steps=3, shuffle_buffer=50)
+    assert source.read < 2 * 1000 + 200, "the first 1,000 rows are read to recognize it"
+
+
+def test_an_iterable_dataset_is_streamed() -> None:
+    data = datasets.Dataset.from_list(records(30)).to_iterable_dataset()
+    assert Rows(data, regression).is_stream
+    assert [entry["step"] for entry in fit(tiny(), data, regression, steps=3, log_every=1)] == [1, 2, 3]
+    with pytest.raises(ValueError, match="evaluation_data is a stream"):
+        Trainer(tiny(), data, regression, TrainingConfig(steps=3), evaluation_data=data)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, "data is a stream, whose length is not known; pass steps="),
+        ({"steps": 2, "sampler": "length"}, "pass steps=, and neither a sampler"),
+        ({"steps": 2, "mix": {"other": 1}}, "mix names 'other', but the data sets are 'data'"),
+        ({"steps": 2, "batch_size": {"data": 0}}, r"batch_size\['data'\]=0 is too small"),
+        ({"steps": 2, "sampler": {"data": "best"}}, "sampler='best' is unknown"),
+        ({"steps": 2, "mix": {"data": 0.0}}, "has a weight that is not positive"),
+        ({"steps": 2, "drop_last": True, "batch_size": 50}, "gave no batch in pass 1: it can be iterated once only"),
+    ],
+)
+def test_settings_that_do_not_fit_a_stream(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        fit(tiny(), Stream(records(10)), regression, **settings)
+
+
+def test_rows_of_a_stream_that_do_not_fit_are_named() -> None:
+    rows = [*records(1500), {"first": None, "second": "b", "label": 1.0}]
+    config = TrainingConfig(steps=400, batch_size=4, shuffle_buffer=1)
+    with pytest.raises(TypeError, match=r"data\[1500\], row 0: column 0 holds None"):
+        for _ in Trainer(tiny(), Stream(rows), regression, config).batches.prepare(374, 376, Ranks()):
+            pass
+
+
+def test_a_folder_of_parquet_is_a_stream_in_order(tmp_path: Path) -> None:
+    rows = records(40)
+    for number in range(2):
+        file = tmp_path / "data" / f"part{number}" / "a.parquet"
+        file.parent.mkdir(parents=True)
+        table = pyarrow.Table.from_pylist(rows[number * 20 :][:20])
+        pyarrow.parquet.write_table(table, file, row_group_size=7)
+    data = ParquetRows(tmp_path / "data")
+    assert list(data) == list(data) == rows
+    assert list(ParquetRows(tmp_path / "data", ["label"])) == [{"label": row["label"]} for row in rows]
+    assert torch.equal(
+        train(data, steps=20, shuffle_buffer=1), train(rows, steps=20, sampler="in_order")
+    )  # Two passes.
+    with pytest.raises(FileNotFoundError, match="has none"):
+        ParquetRows(tmp_path / "none")
+    with pytest.raises(ValueError, match=r"a\.parquet: no columns 'third'"):
+        list(ParquetRows(tmp_path / "data", ["third"]))
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"part1.*not a valid Parquet file"):
+        list(data)
+
+
+# ---------------------------------------------------------------------------------------------------- samplers
+
+
+def test_no_text_stands_twice_in_a_batch() -> None:
+    chance = random.Random(1)
+    data = [(f"premise {chance.randint(0, 60)}", f"hypothesis {chance.randint(0, 200)}") for _ in range(400)]
+    rows = Rows(data, ranking)
+    batches = no_duplicates(rows, 16, generator())
+    assert flatten(batches) == list(range(400))
+    for batch in batches:
+        texts = [text for row in batch for text in set(rows.texts(row))]
+        assert len(texts) == len(set(texts))
+    assert max(map(len, batches)) == 16
+    assert len(batches) <= 28
+    assert [b.tolist() for b in no_duplicates(rows, 16, generator())] == [b.tolist() for b in batches]
+    everywhere = Rows([("the same", f"{i}") for i in range(40)], ranking)
+    with pytest.warns(UserWarning, match="40 batches are needed instead of 5"):
+        assert len(no_duplicates(everywhere, 8, generator())) == 40
+
+
+@pytest.mark.parametrize("batch_size", [4, 5, 8])
+@pytest.mark.parametrize("labels", [2, 13])
+def test_each_label_of_a_batch_stands_there_twice(batch_size: int, labels: int) -> None:
+    chance = random.Random(0)
+    data = [(f"text {i}", chance.randrange(labels)) for i in range(101)] + [("alone", 99)]
+    rows = Rows(data, BatchAllTripletLoss())
+    with pytest.warns(UserWarning, match=r"leaves \d+ of 102 rows out of an epoch: 1 of them") as caught:
+        batches = group_by_label(rows, batch_size, generator())
+    used = flatten(batches)
+    assert len(set(used)) == len(used)
+    assert f"leaves {102 - len(used)} of 102 rows" in str(caught[0].message)
+    for batch in batches:
+        counts = np.unique(rows.labels[batch].numpy(), return_counts=True)[1]
+        assert len(batch) <= batch_size
+        assert len(counts) >= 2
+        assert counts.min() >= 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # It has been said once.
+        group_by_label(rows, batch_size, generator(1))
+    for wrong, size, words in (
+        (Rows([("a", 0), ("b", 1)], lambda sentence, labels: 0), 8, "no label occurs in two rows"),
+        (Rows([("a", "b")], ranking), 8, "needs rows with one label each"),
+        (rows, 3, "two rows of two labels"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            group_by_label(wrong, size, generator())
+
+
+def test_rows_of_like_length() -> None:
+    rows = Rows([("x" * (i % 90), "y") for i in range(900)], ranking)
+    batches = length(rows, 10, generator())
+    assert flatten(batches) == list(range(900))
+    sizes = [[len(rows.texts(row)[0]) for row in batch] for batch in batches]
+    assert np.mean([max(each) - min(each) for each in sizes]) < 5
+    assert [each[0] for each in sizes] != sorted(each[0] for each in sizes)
+
+
+def test_mixes() -> None:
+    assert list(turns([2, 5, 3], "round_robin", generator())) == [0, 1, 2, 0, 1, 2]
+    mixed = np.array(list(turns([20, 50], "proportional", generator())))
+    assert np.bincount(mixed).tolist() == [20, 50]
+    assert 0 < mixed[:35].sum() < 35
+    config = TrainingConfig(
+        steps=1, batch_size={"a": 4, "b": 8}, sampler={"a": in_order, "b": "random"}, mix={"a": 3.0, "b": 1.0}
+    )
+    plan = Trainer(tiny(), {"a": pairs(40, False), "b": pairs(400, False)}, ranking, config).epoch(0)
+    assert len(plan) == 10 + 50
+    assert {(name, len(rows)) for name, rows in plan} == {("a", 4), ("b", 8)}
+    assert 0.6 < np.mean([name == "a" for name, _ in plan]) < 0.9
+    first = [rows.tolist() for name, rows in plan if name == "a"]
+    assert first[:11] == [*(list(range(at, at + 4)) for at in range(0, 40, 4)), [0, 1, 2, 3]], "and once more"
+
+
+def test_incomplete_batches_are_dropped_and_samplers_know_the_epoch() -> None:
+    """A curriculum: short rows first."""
+
+    def curriculum(rows: Rows, batch_size: int, generator: np.random.Generator, epoch: int) -> list[np.ndarray]:
+        sizes = np.array([sum(map(len, rows.texts(row))) for row in range(len(rows))])
+        known = np.argsort(sizes, kind="stable")[: len(rows) * (epoch + 1) // 2]
+        order = generator.permutation(known)
+        return [order[at : at + batch_size] for at in range(0, len(order), batch_size)]
+
+    config = TrainingConfig(epochs=2, batch_size=4, sampler=curriculum, drop_last=True)
+    trainer = Trainer(tiny(), pairs(22, False), ranking, config)
+    assert [[len(rows) for _, rows in trainer.epoch(epoch)] for epoch in (0, 1)] == [[4, 4], [4] * 5]

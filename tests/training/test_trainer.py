@@ -1,0 +1,526 @@
+"""The trainer: its steps are those of a plain loop; prompts, lengths, settings, the best model, what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
+from sbert.losses import (
+    AnglELoss,
+    BatchHardTripletLoss,
+    BinaryCrossEntropyLoss,
+    CoSENTLoss,
+    CosineSimilarityLoss,
+    MatryoshkaLoss,
+    MultipleNegativesRankingLoss,
+    SoftmaxLoss,
+)
+from sbert.training import Callback, EarlyStopping, Progress, Ranks, Rows, Signature, TrainingBatch
+from sbert.training import optimizers as tables
+from sbert.training.rows.sampling import in_order
+from sbert.training.run.weights import Weights
+from tests import pairs as scored
+from tests import small
+from tests.training.helpers import fit, load, pairs, ranking, regression, same_weights, tiny, triples, weights
+from tests.training.helpers import without_dropout as plain
+
+
+@pytest.fixture
+def model() -> SentenceEncoder:
+    return tiny()
+
+
+@pytest.fixture(params=[1, 1 << 30], ids=["rows of tables", "whole tables"])
+def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From how many numbers on the gradients of a table are stored and written by rows."""
+    monkeypatch.setattr(tables, "_LARGE", request.param)
+
+
+# -------------------------------------------------------------------------------------------------------- steps
+
+
+@pytest.mark.usefixtures("large")
+def test_training_is_that_of_a_plain_loop(model: SentenceEncoder) -> None:
+    """Three steps by hand with torch alone, dropout off."""
+    by_hand, head = copy.deepcopy(plain(model)), SoftmaxLoss(16, 3)
+    same_head, data = copy.deepcopy(head), triples(12)
+    settings: dict[str, Any] = {"batch_size": 4, "learning_rate": 1e-2, "weight_decay": 0.1, "max_gradient_norm": 0.5}
+    trainer = Trainer(model, data, head, TrainingConfig(**settings))
+    trainer.fit(show_progress_bar=False)
+
+    by_hand.train()
+    parameters = [*by_hand.parameters(), *same_head.parameters()]
+    groups = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": 0.1},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups)
+    for step, (_, batch) in enumerate(trainer.epoch(0)):
+        first, second = (by_hand(by_hand.tokenize([data[row][column] for row in batch])) for column in (0, 1))
+        same_head(first, second, labels=torch.tensor([data[row][2] for row in batch])).backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 0.5)
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-2 * [1, 1, 0.5][step]  # One step of warm-up, then down to 0 in two.
+        optimizer.step()
+        optimizer.zero_grad()
+    same_weights(model, by_hand)
+    same_weights(head, same_head)
+
+
+@pytest.mark.usefixtures("large")
+def test_norms_and_gradients_of_tables(model: SentenceEncoder) -> None:
+    gradients, parameters = tables.EmbeddingGradients(model.modules()), list(model.parameters())
+
+    def add(texts: list[str]) -> None:
+        if texts:
+            model(model.tokenize(texts)).square().sum().backward()
+            model(model.tokenize(texts[:1])).square().sum().backward()
+
+    for texts in (["a small boat", "lake lake"], ["seven hills"], []):
+        with gradients.sparse():
+            add(texts)
+        assert not any(part.sparse for part in model.modules() if isinstance(part, torch.nn.Embedding))
+        result, norm = [p.grad for p in parameters], gradients.norm(parameters)
+        model.zero_grad()
+        add(texts)
+        expected = [p.grad for p in parameters]
+        for a, b in zip(result, expected, strict=True):
+            assert (a is None) == (b is None)
+            if a is not None and b is not None:
+                torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+        whole = torch.nn.utils.get_total_norm([grad for grad in expected if grad is not None])
+        assert norm == pytest.approx(float(whole), rel=1e-5)
+        model.zero_grad()
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize(("count", "parts"), [(8, 2), (13, 4)])
+def test_accumulated_batches_are_one_large_batch(model: SentenceEncoder, count: int, parts: int) -> None:
+    """Weighted by rows: the last one may be short."""
+    twin = copy.deepcopy(plain(model))
+    settings: dict[str, Any] = {"learning_rate": 1e-3, "sampler": in_order}
+    one = fit(model, pairs(count), regression, batch_size=4, accumulation=parts, **settings)
+    other = fit(twin, pairs(count), regression, batch_size=count, **settings)
+    for key in ("loss", "gradient_norm"):
+        assert one[0][key] == pytest.approx(other[0][key], rel=1e-5)
+    same_weights(model, twin)
+
+
+def test_a_loss_falls_and_modes_and_randomness_are_given_back(model: SentenceEncoder) -> None:
+    model[1].train()
+    model[0].eval()
+    torch.manual_seed(5), np.random.seed(5), random.seed(5)
+    expected = torch.rand(1), np.random.rand(), random.random()
+    torch.manual_seed(5), np.random.seed(5), random.seed(5)
+    history = fit(model, pairs(64), CosineSimilarityLoss(), epochs=16, learning_rate=3e-3, log_every=16)
+    assert (torch.rand(1), np.random.rand(), random.random()) == expected
+    assert history[-1]["loss"] < 0.7 * history[0]["loss"]
+    assert [entry["step"] for entry in history] == [16, 32, 48, 64]
+    assert model[1].training
+    assert not model[0].training
+
+
+def test_the_seed_decides() -> None:
+    runs = []
+    for seed in (0, 0, 1):
+        model = tiny()
+        fit(model, pairs(32), regression, seed=seed, learning_rate=1e-3)
+        runs.append(weights(model))
+    assert torch.equal(runs[0], runs[1])
+    assert not torch.equal(runs[0], runs[2])
+
+
+def test_checkpointing_gives_the_same_gradients() -> None:
+    models, calls = [tiny(), tiny()], []
+    for twice, model in enumerate(models):
+        layer = model[0].auto_model.encoder.layer[0].intermediate
+        layer.register_forward_pre_hook(lambda *_, twice=twice: calls.append(twice))
+        fit(model, pairs(12, False), ranking, steps=3, gradient_checkpointing=bool(twice))
+        assert not any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
+    assert torch.equal(weights(models[0]), weights(models[1]))
+    assert [calls.count(twice) for twice in (0, 1)] == [3, 6], "the layer runs twice in each of three steps"
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # While torch traces.
+def test_compiled_layers_give_nearly_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, compiled, graphs = plain(tiny()), plain(tiny()), []  # Masks of dropout are drawn in another order.
+    original = torch.nn.Module.compile
+
+    def backend(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self: original(self, backend=backend))
+    for model in (one, compiled):
+        fit(model, pairs(12, False), ranking, steps=2, optimizer=torch.optim.SGD, compile=model is compiled)
+    assert graphs
+    assert all(layer._compiled_call_impl is None for layer in compiled[0].auto_model.encoder.layer)
+    assert torch.allclose(weights(one), weights(compiled), atol=1e-6)
+
+
+def test_frozen_weights_stay_and_others_have_rates_of_their_own(model: SentenceEncoder) -> None:
+    table = model[0].auto_model.embeddings.word_embeddings.weight
+    slow = model[0].auto_model.encoder.layer[0].output.dense.weight
+    before, was = table.clone(), slow.clone()
+    rates = {"*": 1e-3, "0.auto_model.encoder.layer.0.output.*": 1e-9}
+    fit(model, pairs(12, False), ranking, steps=2, freeze=["*embeddings*"], learning_rates=rates, weight_decay=0.0)
+    assert torch.equal(table, before)
+    assert table.requires_grad, "freezing ends with the run"
+    assert 0 < (slow - was).abs().max() < 1e-7
+    loss = SoftmaxLoss(16, 3)
+    before = weights(loss)
+    fit(model, triples(8), loss, steps=np.int64(1), learning_rate=np.float32(0.1), freeze=["loss.*"])
+    assert torch.equal(weights(loss), before)
+    assert loss.classifier.weight.requires_grad
+
+
+def test_an_optimizer_that_takes_some_of_the_groups(model: SentenceEncoder) -> None:
+    """What it leaves out has no gradient from earlier steps."""
+    left: list[int] = []
+
+    class Watch(Callback):
+        def on_step(self, progress: Progress) -> None:
+            left.append(sum(parameter.grad is not None for parameter in progress.model.parameters()))
+
+    options: dict[str, Any] = {"optimizer": lambda groups: torch.optim.SGD(groups[:1]), "callbacks": Watch()}
+    fit(model, pairs(24, False), ranking, steps=2, **options)
+    assert left == [0, 0]
+    with pytest.raises(TypeError, match="optimizer= returned NoneType"):
+        fit(model, pairs(8, False), ranking, optimizer=lambda _: None)
+
+
+def test_weights_of_losses_whose_names_are_alike(model: SentenceEncoder) -> None:
+    losses = {name: SoftmaxLoss(16, 3) for name in ("a.b", "a_b", "a__b", "a_.b", "a._b")}
+    trained = {id(weight) for weight in Weights(model, losses).changing().values()}
+    assert {id(weight) for loss in losses.values() for weight in loss.parameters()} <= trained
+
+
+def test_several_datasets_each_with_its_loss(model: SentenceEncoder) -> None:
+    seen: list[str] = []
+
+    def first_loss(anchor: Tensor, positive: Tensor) -> Tensor:
+        seen.append("first")
+        return ranking(anchor, positive)
+
+    def second_loss(first: Tensor, second: Tensor, labels: Tensor) -> Tensor:
+        seen.append("second")
+        return regression(first, second, labels)
+
+    data = {"a": pairs(12, labelled=False), "b": [dict(zip(("x", "y", "z"), row, strict=True)) for row in pairs(30)]}
+    options: dict[str, Any] = {"batch_size": 4, "columns": {"b": ["x", "y"]}, "label": {"b": "z"}}
+    losses = {"a": first_loss, "b": second_loss}
+    fit(model, data, losses, **options)
+    assert seen == ["first", "second"] * 3
+    seen.clear()
+    fit(model, data, losses, mix="proportional", **options)
+    assert (seen.count("first"), seen.count("second")) == (3, 8)
+    with pytest.raises(ValueError, match="there is no loss for 'b', only for 'a'"):
+        Trainer(model, data, {"a": first_loss})
+
+
+def test_a_guide_and_numbers_of_texts_reach_the_loss(model: SentenceEncoder) -> None:
+    guide, rows = tiny(), [("a small boat", "lake"), ("the red fox", "seven hills")]
+    seen: list[Tensor] = []
+
+    def loss(anchor: Tensor, positive: Tensor, texts: Tensor, guide: Tensor) -> Tensor:
+        seen.extend([texts, guide])
+        return ranking(anchor, positive)
+
+    guide.prompts = {"query": "ten ", "document": "a "}
+    prompts = {"anchor": "query: ", "positive": "document"}
+    model.prompts = {"document": ""}
+    trainer = Trainer(model, rows, loss, TrainingConfig(prompts={**prompts, "anchor": ""}), guide=guide)
+    trainer.fit(show_progress_bar=False)
+    texts, vectors = seen
+    assert texts.shape == (2, 2)
+    for column, prompt in enumerate(("", "a ")):  # A guide uses its own prompts of these names.
+        expected = guide.encode([rows[row][column] for row in trainer.epoch(0)[0][1]], prompt=prompt)
+        np.testing.assert_allclose(vectors[:, column].numpy(), expected, atol=1e-6)
+    with pytest.raises(ValueError, match="no loss takes a guide"):
+        Trainer(model, rows, ranking, guide=guide)
+
+
+def test_not_a_number_stops_at_once(model: SentenceEncoder, tmp_path: Path) -> None:
+    def loss(anchor: Tensor, positive: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return ranking(anchor, positive) * (float("nan") if calls == 3 else 1)
+
+    calls, before = 0, weights(model)
+    with pytest.raises(FloatingPointError, match=r"the loss is nan at step 3 \(data, rows [\d, ]+\).*step-00000002"):
+        fit(model, pairs(64, False), loss, output=tmp_path / "out", checkpoint_every=1, learning_rate=1e-3)
+    assert torch.equal(weights(load(tmp_path / "out" / "checkpoints" / "step-00000002")), weights(model))
+    assert not torch.equal(before, weights(model))
+
+    def steep(anchor: Tensor, positive: Tensor) -> Tensor:
+        value = (anchor - positive).square().sum()
+        return value + (value - value.detach()) * torch.tensor(float("inf"))
+
+    with pytest.raises(FloatingPointError, match=r"the gradient norm is inf|the loss is nan"):
+        fit(model, pairs(16, False), steep)
+
+
+# --------------------------------------------------------------------------------------------- prompts and lengths
+
+
+PROMPTS = {"query": "the red fox ", "document": "seven "}
+ROWS = [("runs", "over"), ("lake", "runs"), ("runs over", "lake")]
+LONG = "one two three four five six seven eight nine ten boat lake fox"
+NAMED = [{"anchor": f"{word} {LONG}", "positive": LONG} for word in ("red", "green", "seven", "quiet")]
+
+
+def prompted(**pooling: Any) -> SentenceEncoder:
+    """A model whose prompt for queries is the default one."""
+    reader = Transformer(small.bert_model(), small.wrapped(small.wordpiece(), 64))
+    options: dict[str, Any] = {"prompts": PROMPTS, "default_prompt_name": None if pooling else "query"}
+    return plain(SentenceEncoder(reader, Pooling("mean", **pooling), device="cpu", **options))
+
+
+def test_each_column_is_trained_behind_its_own_prompt() -> None:
+    """By name or text, the data's or the loss's name of the column: as with texts that have it written in them."""
+    first, second, third = prompted(), prompted(), plain(tiny())
+    written = [(PROMPTS["query"] + a, PROMPTS["document"] + b) for a, b in ROWS]
+    named = [{"question": a, "positive": b} for a, b in ROWS]
+    prompts = {"question": "query", "positive": "seven "}
+    fit(first, named, ranking, prompts=prompts, columns=["question", "positive"], learning_rate=1e-3)
+    fit(second, ROWS, ranking, prompts={"anchor": "query", "positive": "document"}, learning_rate=1e-3)
+    fit(third, written, ranking, learning_rate=1e-3)
+    same_weights(first, third)
+    assert torch.equal(weights(first), weights(second))
+
+
+@pytest.mark.parametrize("deduplicate", [True, False])
+def test_prompts_are_kept_apart_from_texts(deduplicate: bool) -> None:
+    """For a pooling that leaves them out; and a text is another behind another prompt."""
+    encoder, rows = prompted(include_prompt=False), [("runs", "runs"), ("over", "runs")]
+    options: dict[str, Any] = {"prompts": list(PROMPTS.values()), "deduplicate": deduplicate}
+    batch = TrainingBatch.of(encoder, rows, Signature.of(ranking), **options)
+    assert len(batch.tokens.lengths) == (3 if deduplicate else 4)
+    with torch.no_grad():
+        vectors = encoder(batch.tokens.batch(np.arange(len(batch.tokens.lengths))))[batch.columns]
+    for column, name in enumerate(PROMPTS):
+        expected = encoder.encode([row[column] for row in rows], prompt_name=name)
+        np.testing.assert_allclose(vectors[:, column].numpy(), expected, atol=1e-6)
+
+
+def test_a_default_prompt_is_never_dropped(model: SentenceEncoder, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"default prompt 'query' .*pass prompts=\{'anchor': ..., 'positive': ...\}"):
+        Trainer(prompted(), ROWS, ranking)
+    with pytest.raises(ValueError, match="default prompt 'query'"):
+        TrainingBatch.of(prompted(), ROWS, Signature.of(ranking))
+    with pytest.raises(ValueError, match=r"the guide has the default prompt"):
+        Trainer(model, ROWS, MultipleNegativesRankingLoss(), guide=prompted())
+    for encoder, given, expected in ((model, None, ""), (model, "query: ", "query: "), (prompted(), "", "")):
+        trainer = Trainer(encoder, ROWS, ranking, TrainingConfig(prompts=given))
+        assert trainer.batches.datasets["data"].prompts == [expected] * 2
+    CrossEncoder(scored.folder(tmp_path / "bert"), device="cpu").save(tmp_path / "scorer")
+    settings = {"model_type": "CrossEncoder", "default_prompt_name": "q", "prompts": {"q": "query: "}}
+    small.write(tmp_path / "scorer", {"config_sentence_transformers.json": settings})
+    scorer = CrossEncoder(tmp_path / "scorer", device="cpu")
+    trainer = Trainer(scorer, [("a", "b", 1.0), ("a", "c", 0.0)], BinaryCrossEntropyLoss())
+    assert trainer.batches.datasets["data"].prompts == ["query: "]
+
+
+def read(settings: dict[str, Any]) -> list[list[str]]:
+    """The texts of the columns of the first row of a batch of each data set, as the model reads them."""
+    model = tiny()
+    trainer = Trainer(model, {"a": NAMED, "b": NAMED}, ranking, TrainingConfig(steps=2, batch_size=2, **settings))
+    result = []
+    for batch in trainer.batches.prepare(0, 2, Ranks()):
+        tokens = batch.inputs.tokens
+        rows = [tokens.ids[tokens.offsets[row] : tokens.offsets[row + 1]] for row in batch.inputs.columns[0].tolist()]
+        result.append([model.tokenizer.decode(row, skip_special_tokens=True) for row in rows])
+    return result
+
+
+def test_each_column_and_data_set_has_a_length_and_a_prompt() -> None:
+    for one, two in read({"max_lengths": {"anchor": 4, "positive": 8}}):
+        assert (len(one.split()), len(two.split())) == (2, 6)  # And two special tokens.
+    for one, two in read({"max_lengths": 5, "prompts": {"anchor": "seven: ", "positive": ""}}):
+        assert (one.split()[0], len(two.split())) == ("seven", 3)
+    prompts = {"a": {"anchor": "red ", "positive": ""}, "b": "green "}
+    first, second = read({"prompts": prompts, "max_lengths": {"a": {}, "b": 4}})
+    assert (first[0].startswith("red"), first[1]) == (True, LONG)
+    assert [text.split()[0] for text in second] == ["green"] * 2
+    assert [len(text.split()) for text in second] == [2, 2]
+
+
+def test_texts_that_are_truncated_are_said(model: SentenceEncoder) -> None:
+    model.max_seq_length = 6
+    rows = [("one two three four five six seven eight", "lake"), ("lake", "boat")]
+    with pytest.warns(UserWarning, match="1 of 3 texts were truncated to max_seq_length=6"):
+        fit(model, rows, ranking)
+    with pytest.warns(UserWarning, match="were truncated to max_lengths or max_seq_length=6"):
+        fit(model, rows, ranking, max_lengths={"anchor": 4})
+
+
+# ------------------------------------------------------------------------------------------------------ evaluation
+
+
+def test_the_best_model_and_the_last_are_written(model: SentenceEncoder, tmp_path: Path) -> None:
+    scores, states = iter([float("nan"), 0.9, 0.3]), []
+
+    def evaluator(given: SentenceEncoder) -> dict[str, float]:
+        assert not any(part.training for part in given.modules())
+        states.append(weights(given).clone())
+        return {"loss": 5.0, "spearman": next(scores)}
+
+    output = tmp_path / "out"
+    settings: dict[str, Any] = {"evaluate_every": 1, "checkpoint_every": 1, "log_every": 1, "learning_rate": 1e-3}
+    history = fit(
+        model, pairs(48), regression, output=output, evaluator=evaluator, metric="spearman", **settings
+    )  # fmt: skip
+    evaluations = [entry["evaluation"]["spearman"] for entry in history if "evaluation" in entry]
+    assert np.isnan(evaluations[0])
+    assert evaluations[1:] == [0.9, 0.3]
+    assert torch.equal(weights(load(output / "best")), states[1])
+    assert torch.equal(weights(load(output / "final")), weights(model))
+    assert sorted(path.name for path in (output / "checkpoints").iterdir()) == ["step-00000002", "step-00000003"]
+    lines = [json.loads(line) for line in (output / "history.jsonl").read_text().splitlines()]
+    assert str(lines) == str(history)  # NaN is not equal to itself.
+
+
+def test_the_loss_of_held_out_rows_is_a_score(model: SentenceEncoder) -> None:
+    rows = pairs(22)
+    config = TrainingConfig(steps=2, batch_size={"a": 4}, evaluate_every=1, learning_rate=1e-2)
+    with pytest.raises(ValueError, match="pass evaluation_data by such names, too: 'a'"):
+        Trainer(model, {"a": pairs(8)}, regression, config, evaluation_data={"b": rows})
+    # Evaluation data without a name is that of the only data set.
+    trainer = Trainer(model, {"a": pairs(8)}, {"a": regression}, config, evaluation_data=rows)
+    history = trainer.fit(show_progress_bar=False)
+    losses = [entry["evaluation"]["evaluation_loss"] for entry in history if "evaluation" in entry]
+    vectors = [model.encode([row[column] for row in rows], convert_to_tensor=True) for column in (0, 1)]
+    expected = regression(*vectors, torch.tensor([row[2] for row in rows]))
+    assert losses[-1] == pytest.approx(float(expected), abs=1e-5)
+
+
+# ------------------------------------------------------------------------------------------ what does not fit
+
+
+def test_the_warm_up_is_that_of_transformers_but_one_step_ahead() -> None:
+    from transformers import get_linear_schedule_with_warmup
+
+    config = TrainingConfig(learning_rate=1.0, warmup=0.2)
+    rates = [config.rate(step, 10) for step in range(10)]
+    assert rates == [0.5, 1.0, 1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125]
+    optimizer = torch.optim.SGD([torch.zeros(1)], 1.0)
+    schedule, theirs = get_linear_schedule_with_warmup(optimizer, 2, 10), []
+    for _ in range(11):
+        theirs.append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+    assert rates == pytest.approx(theirs[1:3] + theirs[2:10])
+    assert TrainingConfig(warmup=0.1).rate(0, 1) == 2e-5  # Where theirs would train nothing at all.
+
+
+def nothing(rows: Rows, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
+    return []
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"batch_size": 0}, "batch_size=0 is too small; pass at least 1"),
+        ({"batch_size": 2.5}, "batch_size is 2.5; pass a whole number"),
+        ({"steps": -1}, "steps=-1"),
+        ({"epochs": 0}, "epochs=0 is not positive; pass a number above 0"),
+        ({"epochs": 2, "steps": 10}, "epochs and steps both say how long"),
+        ({"sharded": True}, "pass output= to save it"),
+        ({"sharded": True, "output": "o"}, "start the program with torchrun"),
+        ({"learning_rate": float("nan")}, "learning_rate=nan"),
+        ({"warmup": 2.0}, "warmup=2.0 is not a fraction of the steps; pass 0.0 to 1.0, or an int of steps"),
+        ({"mix": "random"}, "mix='random' is unknown"),
+        ({"dtype": "float16"}, "dtype='float16' is unknown; pass one of 'float32', 'bfloat16'"),
+        ({"seed": -1}, "seed=-1"),
+        ({"max_gradient_norm": 0}, "max_gradient_norm=0"),
+        ({"freeze": ["bert.*"]}, r"freeze: 'bert\.\*' matches none of the \d+ weights, such as 0\.auto_model"),
+        ({"freeze": ["*"]}, "nothing is trained"),
+        ({"learning_rates": {"head": 1.0}}, "learning_rates: 'head' matches none"),
+        ({"learning_rates": {"*": 0}}, r"learning_rates\['\*'\]=0 is not positive; to train nothing, use freeze="),
+        ({"optimizer": "adam"}, "optimizer='adam' is unknown"),
+        ({"schedule": 3}, "schedule is of type int; pass a name or a function"),
+        ({"optimizer": "adafactor", "eps": 1.0}, "betas and eps are settings of AdamW"),
+        ({"freeze": "0.*"}, "freeze is of type str; pass a list of patterns"),
+        ({"betas": 0.9}, "betas is of type float; pass a tuple"),
+        ({"warmup": 0, "schedule": lambda _: None}, "what schedule returned is None; pass a number"),
+        ({"warmup": 0, "schedule": lambda _: float("nan")}, "what schedule returned=nan is not finite"),
+        ({"drop_last": True}, r"makes no batch of batch_size rows \(drop_last=True\) of data"),
+        ({"sampler": "none"}, "sampler='none' is unknown; pass one of 'random'"),
+        ({"sampler": nothing}, "sampler='nothing' makes no batch of data"),
+        ({"metric": "f1", "evaluator": lambda _: {"loss": 1.0}}, "metric='f1' is not among the evaluator's loss"),
+        ({"evaluator": {}}, "metric='' is not among the evaluator's scores: none"),
+        ({"evaluator": {"a": lambda _: {"b_c": 1.0}, "a_b": lambda _: {"c": 2.0}}}, "several evaluators give a_b_c"),
+        ({"evaluator": {"evaluation": len}, "evaluation_data": pairs(8, False)}, "an evaluator is called 'evaluation'"),
+        ({"callbacks": [EarlyStopping]}, r"callbacks\[0\] is EarlyStopping; pass instances"),
+        ({"prompts": {"anchor": "query"}}, "no entry for the column 'positive'"),
+        ({"prompts": {"anchor": "qeury", "positive": ""}}, "'qeury' is not a prompt of the model, .* mean 'query'"),
+        ({"prompts": {"ancor": "query", "positive": ""}}, "the column 'ancor', which no data has.*mean 'anchor'"),
+        ({"max_lengths": {"ancor": 3}}, "max_lengths names the column 'ancor', which no data has.*mean 'anchor'"),
+        ({"max_lengths": {"anchor": 0}}, r"max_lengths\['anchor'\]=0 is too small"),
+        ({"max_lengths": {"a": {"anchor": 3}}}, "max_lengths names 'a', but the data sets are 'data'"),
+    ],
+    ids=str,
+)
+def test_settings_that_do_not_fit(settings: dict[str, Any], words: str, model: SentenceEncoder) -> None:
+    model.prompts = {"query": ""}
+    with pytest.raises((ValueError, TypeError), match=words):
+        fit(model, pairs(8, False), ranking, **settings)
+    assert all(parameter.requires_grad for parameter in model.parameters()), "the model is as it was"
+
+
+ONES = [("a boat", "lake", 1), ("fox", "hill", 1), ("one", "two", 1)]
+TWO = [("a small boat", "lake"), ("red fox", "green hills")]
+
+
+@pytest.mark.parametrize(
+    ("loss", "data", "settings", "words"),
+    [
+        (CoSENTLoss(), [(*row[:2], 0.5) for row in ONES], {}, "every label is 0.5, which teaches CoSENTLoss nothing"),
+        (AnglELoss(), ONES, {}, "every label is 1, which teaches AnglELoss nothing: only the order of labels matters"),
+        (SoftmaxLoss(16, 3), ONES, {}, "every label is 1, which teaches SoftmaxLoss nothing: the same class"),
+        (MultipleNegativesRankingLoss(), TWO[:1], {}, "at most 1 row teach MultipleNegativesRankingLoss nothing"),
+        (MultipleNegativesRankingLoss(), TWO, {"batch_size": 1}, "pass at least 2 rows and a batch_size of at least 2"),
+        (MatryoshkaLoss(CoSENTLoss(), [4]), ONES, {}, "every label is 1, which teaches CoSENTLoss nothing"),
+        (BatchHardTripletLoss(), [(row[0], 1) for row in ONES], {}, "a negative has another label than the anchor"),
+        (BatchHardTripletLoss(), [("a", -1), ("b", 2), ("c", 3)], {}, "the 3 labels are all different, which teaches"),
+    ],
+)
+def test_data_that_teaches_nothing_is_refused(loss: Any, data: Any, settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=f"^data: .*{words}"):
+        Trainer(tiny(), data, loss, TrainingConfig(**settings))
+
+
+def test_what_trains_nothing_is_refused_or_said(model: SentenceEncoder) -> None:
+    with pytest.raises(ValueError, match=r"weights are torch\.bfloat16, too imprecise"):
+        Trainer(tiny().bfloat16(), pairs(16), regression)
+    alone = [("one", 0), ("two", 0), ("three", 1)]
+    with pytest.raises(ValueError, match="sampler='group_by_label' makes no batch of data"):
+        fit(model, alone, lambda sentence, labels: sentence.sum(), sampler="group_by_label")
+    twice = [(text, text) for text in ("a boat", "lake", "fox")]
+    Trainer(model, twice, MultipleNegativesRankingLoss())
+    with pytest.warns(UserWarning, match="the model has no dropout, so both get the same vector"):
+        Trainer(SentenceEncoder(*plain(model), Normalize(), device="cpu"), twice, MultipleNegativesRankingLoss())
+    with pytest.raises(TypeError, match=r"the loss is a model \(SentenceEncoder\)"):
+        Trainer(model, TWO, model)
+
+
+def test_an_unknown_argument_names_the_nearest(model: SentenceEncoder) -> None:
+    calls: list[tuple[Any, dict[str, Any], str]] = [
+        (TrainingConfig, {"lr": 1e-3}, r"TrainingConfig\(\) takes no argument 'lr'; did you mean 'learning_rate'"),
+        (TrainingConfig, {"x": 8}, "takes no argument 'x', only output, epochs"),
+        (Trainer, {"lr": 1e-3}, r"Trainer\(\) takes no argument 'lr'; pass config=TrainingConfig\(learning_rate="),
+        (Trainer, {"evaluators": None}, "did you mean 'evaluator'"),
+        (Trainer(model, TWO, ranking).fit, {"epochs": 3}, r"pass config=TrainingConfig\(epochs="),
+    ]
+    for function, options, words in calls:
+        with pytest.raises(TypeError, match=words):
+            function(**options)
