@@ -1,0 +1,372 @@
+"""Adapters give the vectors of ``encode``, in order: ours in each package, and our class where tools expect theirs.
+
+A row needs its package; those that are not installed are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sbert
+from sbert import SentenceEncoder
+from sbert.integrations.loading import loaded
+from sbert.integrations.sentence_transformers import SentenceTransformer
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Of the other packages.
+FOLDER = str(Path(sbert.__file__).parent / "default_model")
+TEXTS = ["A cat sleeps.", "Taxes rise.", "Rain falls on the hills."]
+QUERY = "a sleeping cat"
+
+
+def ours(name: str) -> Any:
+    return import_module(f"sbert.integrations.{name}")
+
+
+@pytest.fixture(scope="module")
+def model() -> SentenceEncoder:
+    return SentenceEncoder(device="cpu", prompts={"query": "find: ", "document": "text: "})
+
+
+def check_equal(found: Any, expected: np.ndarray) -> None:
+    assert np.abs(np.float32(found) - expected).max() < 1e-6
+
+
+# ------------------------------------------------------------------------- vectors of documents and of a query
+
+Vectors = tuple[Any, Any]
+
+
+def langchain(model: Any) -> Vectors:
+    embeddings = ours("langchain").SbertEmbeddings(model)
+    return embeddings.embed_documents(TEXTS), embeddings.embed_query(QUERY)
+
+
+def llama_index(model: Any) -> Vectors:
+    embedding = ours("llama_index").SbertEmbedding(model)
+    return embedding.get_text_embedding_batch(TEXTS), embedding.get_query_embedding(QUERY)
+
+
+def haystack(model: Any) -> Vectors:
+    from haystack import Document
+
+    module = ours("haystack")
+    documents = module.SbertDocumentEmbedder(model).run([Document(content=text) for text in TEXTS])["documents"]
+    titled = module.SbertDocumentEmbedder(model, meta_fields_to_embed=["title"])
+    (one,) = titled.run([Document(content="b", meta={"title": "a"})])["documents"]
+    check_equal(one.embedding, model.encode_document("a\nb"))
+    return [each.embedding for each in documents], module.SbertTextEmbedder(model).run(QUERY)["embedding"]
+
+
+def chroma(model: Any) -> Vectors:
+    function = ours("chroma").SbertEmbeddingFunction(model)
+    return function(TEXTS), function.embed_query([QUERY])[0]
+
+
+def mteb(model: Any) -> Vectors:
+    from mteb.types import PromptType
+
+    adapter = ours("mteb").MtebModel(model)
+    query = adapter.encode([{"text": [QUERY]}], prompt_type=PromptType.query)[0]
+    return adapter.encode([{"text": TEXTS[:2]}, {"text": TEXTS[2:]}], prompt_type=PromptType.document), query
+
+
+ADAPTERS: dict[str, Callable[[Any], Vectors]] = {
+    "langchain_core": langchain,
+    "llama_index.core": llama_index,
+    "haystack": haystack,
+    "chromadb": chroma,
+    "mteb": mteb,
+}
+
+
+@pytest.mark.parametrize("package", ADAPTERS)
+def test_queries_and_documents_have_the_prompts_of_the_model(package: str, model: SentenceEncoder) -> None:
+    pytest.importorskip(package)
+    documents, query = ADAPTERS[package](model)
+    check_equal(documents, model.encode_document(TEXTS))
+    check_equal(query, model.encode_query(QUERY))
+
+
+# ------------------------------------------------------------------- vectors of texts, without prompts of each kind
+
+
+def keybert(model: Any, _: Path) -> Any:
+    from keybert import KeyBERT
+
+    backend = ours("topics").keybert_backend(model)
+    words = KeyBERT(model=backend).extract_keywords("Cats sleep in the warm house while taxes rise.", top_n=2)
+    assert words[0][0] == "cats"
+    return backend.embed(TEXTS)
+
+
+def bertopic(model: Any, _: Path) -> Any:
+    from bertopic import BERTopic
+    from bertopic.dimensionality import BaseDimensionalityReduction
+    from sklearn.cluster import KMeans
+
+    backend = ours("topics").bertopic_backend(model)
+    topics, _ = BERTopic(
+        embedding_model=backend, umap_model=BaseDimensionalityReduction(), hdbscan_model=KMeans(3)
+    ).fit_transform(TEXTS * 4)
+    assert topics == topics[:3] * 4
+    assert len(set(topics)) == 3
+    return backend.embed(TEXTS)
+
+
+def scikit_learn(model: Any, _: Path) -> Any:
+    from sklearn.base import clone
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+
+    vectors = ours("sklearn").SentenceVectors(model)
+    assert clone(vectors).model is model
+    pipeline = make_pipeline(vectors, LogisticRegression())
+    search = GridSearchCV(pipeline, {"sentencevectors__truncate_dim": [64, None]}, cv=2)
+    assert search.fit(TEXTS * 2, [0, 1, 2] * 2).best_score_ == 1
+    return vectors.fit_transform(TEXTS)
+
+
+def txtai(model: Any, _: Path) -> Any:
+    from txtai import Embeddings
+
+    transform = ours("txtai").transform(model)
+    embeddings = Embeddings(method="external", transform=transform)
+    embeddings.index(TEXTS)
+    assert embeddings.search(QUERY, 1)[0][0] == 0
+    return transform(TEXTS)
+
+
+def spacy(model: Any, folder: Path) -> Any:
+    import spacy
+
+    vectors = ours("spacy").SbertVectors(model)
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    nlp.add_pipe("sbert", config={"model": "sbert-mini", "device": "cpu"})
+    nlp.to_disk(folder)
+    first, second = spacy.load(folder).pipe(["A cat sleeps. Taxes rise.", "A cat sleeps."])
+    one, other = first.sents
+    check_equal(other.vector, SentenceEncoder(device="cpu").encode("Taxes rise."))
+    assert one.similarity(second) == pytest.approx(1)
+    assert first.similarity(second) < 1
+    return [doc.vector for doc in vectors.pipe([spacy.blank("en")(text) for text in TEXTS])]
+
+
+def lancedb(model: Any, folder: Path) -> Any:
+    from lancedb import connect
+    from lancedb.embeddings import get_registry
+    from lancedb.pydantic import LanceModel, Vector
+
+    model.save(folder / "model")
+    ours("lancedb")
+    function = get_registry().get("sbert").create(name=str(folder / "model"), device="cpu")
+
+    class Row(LanceModel):
+        text: str = function.SourceField()
+        vector: Vector(function.ndims()) = function.VectorField()
+
+    table = connect(folder).create_table("texts", schema=Row)
+    table.add([{"text": text} for text in TEXTS])
+    assert table.search(QUERY).limit(1).to_list()[0]["text"] == TEXTS[0]
+    check_equal(function.compute_query_embeddings(QUERY)[0], model.encode_query(QUERY))
+    check_equal(function.generate_embeddings(TEXTS), model.encode_document(TEXTS))
+    return model.encode(TEXTS)
+
+
+def datasets(model: Any, _: Path) -> Any:
+    from datasets import Dataset
+
+    rows = Dataset.from_dict({"text": TEXTS})
+    check_equal(model.encode(rows["text"]), model.encode(TEXTS))
+    found = rows.map(lambda batch: {"vector": model.encode(batch["text"])}, batched=True, batch_size=2)
+    return found.with_format("numpy")["vector"]
+
+
+def polars(model: Any, _: Path) -> Any:
+    from polars import DataFrame, Series
+
+    frame = DataFrame({"text": TEXTS})
+    return frame.with_columns(Series("vector", model.encode(frame["text"])))["vector"].to_numpy()
+
+
+WITHOUT_PROMPTS = [keybert, bertopic, scikit_learn, txtai, spacy, lancedb, datasets, polars]
+
+
+@pytest.mark.parametrize("adapter", WITHOUT_PROMPTS, ids=lambda adapter: adapter.__name__)
+def test_texts_have_the_vectors_of_encode(adapter: Any, model: SentenceEncoder, tmp_path: Path) -> None:
+    pytest.importorskip({"scikit_learn": "sklearn"}.get(adapter.__name__, adapter.__name__))
+    check_equal(adapter(model, tmp_path), model.encode(TEXTS))
+
+
+# -------------------------------------------------------------------------------------------- what only one of them has
+
+
+def test_a_model_by_its_name_or_loaded(model: SentenceEncoder) -> None:
+    assert loaded(model) is model
+    assert loaded("sbert-mini", truncate_dim=64).truncate_dim == 64
+    with pytest.raises(TypeError, match="device given with an encoder that is loaded; pass them to SentenceEncoder"):
+        loaded(model, device="cpu")
+
+
+def test_a_pipeline_of_haystack_is_saved_with_the_name_of_the_model() -> None:
+    pytest.importorskip("haystack")
+    from haystack import Pipeline
+
+    pipeline = Pipeline()
+    pipeline.add_component("query", ours("haystack").SbertTextEmbedder("sbert-mini", options={"device": "cpu"}))
+    again = Pipeline.loads(pipeline.dumps(), allowed_modules=["sbert.integrations.haystack"])
+    vector = again.run({"query": {"text": QUERY}})["query"]["embedding"]
+    check_equal(vector, SentenceEncoder(device="cpu").encode(QUERY))
+
+
+def test_a_collection_of_chroma_opens_with_the_model_of_its_name(tmp_path: Path) -> None:
+    chromadb = pytest.importorskip("chromadb")
+    kind = ours("chroma").SbertEmbeddingFunction
+    client = chromadb.PersistentClient(str(tmp_path))
+    client.create_collection("texts", embedding_function=kind("sbert-mini", device="cpu")).add(
+        ["0", "1", "2"], None, None, TEXTS
+    )
+    opened = chromadb.PersistentClient(str(tmp_path)).get_collection("texts")
+    assert opened.query(query_texts=[QUERY], n_results=1)["documents"] == [[TEXTS[0]]]
+    nameless = kind(SentenceEncoder(*SentenceEncoder(device="cpu")))
+    again = nameless.build_from_config(nameless.get_config())
+    for encode in (again, again.embed_query):
+        with pytest.raises(ValueError, match="an encoder without a name; pass embedding_function= with it"):
+            encode(TEXTS)
+
+
+def test_mteb_runs_its_tasks(model: SentenceEncoder) -> None:
+    mteb = pytest.importorskip("mteb")
+    from mteb.mocks import MOCK_TASK_TEST_GRID
+
+    for task in MOCK_TASK_TEST_GRID:
+        results = mteb.evaluate(ours("mteb").MtebModel(model), task, cache=None, show_progress_bar=False)
+        assert [result.task_name for result in results] == [task.metadata.name]
+
+
+def test_setfit_trains_and_saves(tmp_path: Path) -> None:
+    setfit = pytest.importorskip("setfit")
+    from datasets import Dataset
+
+    module = ours("setfit")
+    films = [f"{word} {thing}." for word in ("A wonderful", "A dull") for thing in ("film", "story", "evening")]
+    rows = Dataset.from_dict({"text": films, "label": [1, 1, 1, 0, 0, 0]})
+    args = setfit.TrainingArguments(num_epochs=1, num_iterations=2, report_to="none", show_progress_bar=False)
+    classifier = module.SbertSetFitModel.of(SentenceEncoder(device="cpu"))
+    before = classifier.model_body.encode(films)
+    trainer = module.SbertTrainer(
+        classifier, args, rows, rows, lambda found, labels: {"equal": (np.array(found) == labels).mean()}
+    )
+    trainer.train()
+    assert np.abs(classifier.model_body.encode(films) - before).max() > 1e-3
+    assert trainer.evaluate() == {"equal": 1}
+    for _ in range(2):  # The second one replaces the first.
+        classifier.save_pretrained(tmp_path / "saved")
+    again = module.SbertSetFitModel.load(tmp_path / "saved")
+    assert np.array_equal(again.predict_proba(films), classifier.predict_proba(films))
+    theirs = setfit.SetFitModel.from_pretrained(str(tmp_path / "saved"), device="cpu")
+    assert np.abs(theirs.predict_proba(films).numpy() - classifier.predict_proba(films).numpy()).max() < 1e-5
+    with pytest.raises(ValueError, match="args has the loss TripletLoss; pass loss="):
+        module.SbertTrainer(classifier, setfit.TrainingArguments(loss=type("TripletLoss", (), {})), rows)
+
+
+# ------------------------------------- tools that load sentence-transformers, with our class in the place of theirs
+
+HAYSTACK = "haystack_integrations.components.embedders.sentence_transformers"
+HUGGINGFACE = "llama_index.embeddings.huggingface"
+CHROMA = "chromadb.utils.embedding_functions"
+
+
+def tool_haystack(module: Any) -> Any:
+    from haystack import Document
+    from haystack.utils import ComponentDevice
+
+    options = {"model": FOLDER, "device": ComponentDevice.from_str("cpu"), "progress_bar": False, "token": None}
+    documents = module.SentenceTransformersDocumentEmbedder(**options)
+    documents.warm_up()
+    assert isinstance(documents.embedding_backend.model, SentenceEncoder)
+    return [each.embedding for each in documents.run([Document(content=text) for text in TEXTS])["documents"]]
+
+
+def tool_langchain(module: Any) -> Any:
+    options = {"model_kwargs": {"device": "cpu"}, "encode_kwargs": {"normalize_embeddings": True, "batch_size": 2}}
+    return module.HuggingFaceEmbeddings(model_name=FOLDER, **options).embed_documents(TEXTS)
+
+
+def tool_llama_index(module: Any) -> Any:
+    embedding = module.HuggingFaceEmbedding(FOLDER, device="cpu", query_instruction="find: ")
+    expected = SentenceEncoder(FOLDER, device="cpu").encode(f"find: {TEXTS[0]}")
+    check_equal(embedding.get_query_embedding(TEXTS[0]), expected)
+    return embedding.get_text_embedding_batch(TEXTS)
+
+
+def tool_chroma(module: Any) -> Any:
+    function = module.SentenceTransformerEmbeddingFunction(FOLDER, normalize_embeddings=True)
+    function.models.clear()
+    return function(TEXTS)
+
+
+def tool_lancedb(module: Any) -> Any:
+    create = module.get_registry().get("sentence-transformers").create
+    with pytest.raises(ValueError, match="pass trust_remote_code=False, which loads each model"):  # Its default.
+        create(name=FOLDER, trust_remote_code=True).generate_embeddings(TEXTS)
+    return create(name=FOLDER, trust_remote_code=False).generate_embeddings(TEXTS)
+
+
+def tool_txtai(module: Any) -> Any:
+    return module.Embeddings(path=FOLDER, method="sentence-transformers", gpu=False).batchtransform(TEXTS)
+
+
+def tool_setfit(module: Any) -> Any:
+    model = module.SetFitModel.from_pretrained(FOLDER, device="cpu")
+    assert isinstance(model.model_body, SentenceEncoder)
+    vectors = model.encode(TEXTS)
+    model.fit(TEXTS * 4, [0, 1, 2] * 4, num_epochs=1)
+    assert model.predict(TEXTS).tolist() == [0, 1, 2]
+    return vectors
+
+
+def tool_keybert(module: Any) -> Any:
+    return module.KeyBERT(FOLDER).model.embed(TEXTS)
+
+
+def tool_select_backend(module: Any) -> Any:
+    """KeyBERT and BERTopic look at the module of the class, and download a model of their own for an unknown one."""
+    model = SentenceTransformer(FOLDER, device="cpu")
+    backend = module.backend._utils.select_backend(model)
+    assert backend.embedding_model is model
+    return backend.embed(TEXTS)
+
+
+# The module of a tool, and where it has imported the class under its name.
+TOOLS: list[tuple[str, str, Callable[[Any], Any]]] = [
+    (HAYSTACK, f"{HAYSTACK}.embedding_backend.backend", tool_haystack),
+    ("langchain_huggingface", "", tool_langchain),
+    (HUGGINGFACE, f"{HUGGINGFACE}.base", tool_llama_index),
+    (CHROMA, "", tool_chroma),
+    ("lancedb.embeddings", "", tool_lancedb),
+    ("txtai", "txtai.vectors.dense.sbert", tool_txtai),
+    ("setfit", "setfit.modeling", tool_setfit),
+    ("keybert", "keybert.backend._sentencetransformers", tool_keybert),
+    ("keybert", "keybert.backend._sentencetransformers", tool_select_backend),
+    ("bertopic", "bertopic.backend._sentencetransformers", tool_select_backend),
+]
+
+
+@pytest.mark.parametrize(("name", "holder", "encode"), TOOLS)
+@pytest.mark.parametrize("kind", [SentenceEncoder, SentenceTransformer])
+def test_tools_with_our_class(
+    name: str, holder: str, encode: Callable[[Any], Any], kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sentence_transformers.SentenceTransformer", kind)
+    module = pytest.importorskip(name, exc_type=ImportError)
+    if holder:  # As if it were imported now.
+        monkeypatch.setattr(import_module(holder), "SentenceTransformer", kind)
+    check_equal(encode(module), SentenceEncoder(FOLDER, device="cpu").encode(TEXTS))
