@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 import sbert
 import sbert.integrations.sentence_transformers as ours
 from sbert.integrations.sentence_transformers import losses
-from tests import small
+from tests import pairs, small
 from tests.data.test_datasets import hub
 
 BOTH = [theirs, ours]
@@ -62,59 +62,14 @@ def same(first: Any, second: Any) -> None:
         np.testing.assert_allclose(np.asarray(second, float), np.asarray(first, float), atol=1e-5)
 
 
-# Parts of scripts: functions of the package, a model and vectors.
-SNIPPETS = {
-    "search": lambda st, model, v: st.util.semantic_search(model.encode(QUERIES), v, top_k=3),
-    "search_tensors": lambda st, model, v: st.util.semantic_search(
-        model.encode(QUERIES, convert_to_tensor=True), torch.tensor(v), score_function=st.util.dot_score, top_k=50
-    ),
-    "similarity": lambda st, model, v: model.similarity(v, v),
-    "similarity_pairwise": lambda st, model, v: model.similarity_pairwise(v[:3], v[3:]),
-    "cos_sim": lambda st, model, v: st.util.cos_sim(v[0], v),
-    "pytorch_cos_sim": lambda st, model, v: st.util.pytorch_cos_sim(torch.tensor(v), v),
-    "lists": lambda st, model, v: st.util.dot_score([[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]),
-    "distances": lambda st, model, v: [st.util.euclidean_sim(v, v[:2]), st.util.manhattan_sim(v, v[:2])],
-    "pairwise": lambda st, model, v: [
-        getattr(st.util, f"pairwise_{name}")(v[:3], v[3:])
-        for name in ("cos_sim", "dot_score", "euclidean_sim", "manhattan_sim")
-    ],
-    "mining": lambda st, model, v: st.util.paraphrase_mining(model, CORPUS, top_k=5)[:6],
-    "mining_vectors": lambda st, model, v: st.util.paraphrase_mining_embeddings(torch.tensor(v))[:6],
-    "communities": lambda st, model, v: sorted(
-        map(sorted, st.util.community_detection(v, threshold=0.5, min_community_size=2))
-    ),
-    "normalize": lambda st, model, v: st.util.normalize_embeddings(torch.tensor(v)),
-    "truncate": lambda st, model, v: st.util.truncate_embeddings(torch.tensor(v), 4),
-    "binary": lambda st, model, v: st.quantize_embeddings(v, precision="ubinary"),
-    "int8": lambda st, model, v: st.quantize_embeddings(v, "int8", calibration_embeddings=np.tile(v, (20, 1))),
-    "function": lambda st, model, v: st.SimilarityFunction.to_similarity_fn("dot")(v, v),
-    "names": lambda st, model, v: st.SimilarityFunction.possible_values()[:4],
-    "device": lambda st, model, v: st.util.batch_to_device({"a": torch.ones(2)}, "cpu"),
-    "saved_similarity": lambda st, model, v: str(model.similarity_fn_name),
-}
-
-
-@pytest.mark.parametrize("name", SNIPPETS)
-def test_snippets(name: str, models: list[Any]) -> None:
-    same(*(SNIPPETS[name](st, model, model.encode(CORPUS)) for st, model in zip(BOTH, models, strict=True)))
-
-
-def chain(name: str, folder: str) -> Any:
-    st = importlib.import_module(name)
-    models = module(name, "sentence_transformer.modules")
-    torch.manual_seed(0)
-    words = models.Transformer(folder, max_seq_length=32)
-    pooled = models.Pooling(words.get_embedding_dimension(), pooling_mode=["mean", "cls"])
-    dense = models.Dense(
-        in_features=pooled.get_embedding_dimension(), out_features=4, activation_function=nn.Identity()
-    )
-    return st.SentenceTransformer(modules=[words, pooled, dense, models.Normalize()], device="cpu")
-
-
-def test_models(folder: str) -> None:
-    first, second = (chain(name, folder) for name in NAMES)
-    same(first.encode(CORPUS), second.encode(CORPUS))
-    assert isinstance(second, sbert.SentenceEncoder)
+def test_small_functions() -> None:
+    """What no piece of ``snippets.md`` has."""
+    for st in BOTH:
+        assert st.util.dot_score([[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]).tolist() == [[11.0, 17.0]]
+        assert st.util.batch_to_device({"a": torch.ones(2)}, "cpu")["a"].device.type == "cpu"
+        assert st.SimilarityFunction.possible_values()[:4] == ["cosine", "dot", "euclidean", "manhattan"]
+        vectors = torch.eye(3)
+        assert torch.equal(st.SimilarityFunction.to_similarity_fn("dot")(vectors, vectors), vectors)
     flags = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
     assert ours.models.Pooling(16, **flags).modes == ("cls",)
     assert ours.models.LSTM(8, 4).get_word_embedding_dimension() == 8
@@ -374,27 +329,19 @@ def test_trainer_of_labels(folder: str, tmp_path: Path) -> None:
     assert trainer.evaluate()["eval_negative_loss"] > before
 
 
-TRAINED: dict[str, tuple[Any, dict[str, Any]]] = {
-    "cached": (lambda model: losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=2), {}),
-    "guided": (
-        lambda model: losses.GISTEmbedLoss(model, model, contrast_anchors=False, contrast_positives=False), {},
-    ),
-    "matryoshka": (
-        lambda model: losses.MatryoshkaLoss(model, losses.MultipleNegativesRankingLoss(model), [16, 8]),
-        {"gradient_checkpointing": True},
-    ),
-    "prompts": (losses.MultipleNegativesRankingLoss, {"prompts": {"anchor": "a ", "positive": "the "}, "bf16": True}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", TRAINED)
-def test_losses_are_trained(name: str, folder: str) -> None:
+def test_data_sets_by_name_with_prompts(folder: str) -> None:
     datasets = pytest.importorskip("datasets")
-    loss, options = TRAINED[name]
     model = ours.SentenceTransformer(folder, device="cpu")
-    args = ours.SentenceTransformerTrainingArguments(max_steps=2, per_device_train_batch_size=4, **options)
+    args = ours.SentenceTransformerTrainingArguments(
+        max_steps=2,
+        per_device_train_batch_size=4,
+        gradient_checkpointing=True,
+        bf16=True,
+        prompts={"anchor": "a ", "positive": "the "},
+    )
     data = datasets.DatasetDict({key: datasets.Dataset.from_dict(ROWS) for key in ("one", "two")})
-    assert ours.SentenceTransformerTrainer(model, args, data, loss=loss(model)).train().global_step == 2
+    loss = losses.MatryoshkaLoss(model, losses.MultipleNegativesRankingLoss(model), [16, 8])
+    assert ours.SentenceTransformerTrainer(model, args, data, loss=loss).train().global_step == 2
 
 
 def test_arguments() -> None:
@@ -446,37 +393,20 @@ def test_old_fit_of_pairs_without_labels(folder: str) -> None:
         assert torch.equal(one, other)
 
 
-def scorer(folder: Path) -> str:
-    from transformers import BertConfig, BertForSequenceClassification
-
-    config = BertConfig(
-        vocab_size=small.wordpiece().get_vocab_size(),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-        num_labels=1,
-    )
-    small.randomized(BertForSequenceClassification(config)).save_pretrained(folder)
-    small.wrapped(small.wordpiece(), 64).save_pretrained(folder)
-    return str(folder)
-
-
 def test_cross_encoder(tmp_path: Path) -> None:
-    folder = scorer(tmp_path / "scorer")
+    folder = str(pairs.folder(tmp_path / "scorer"))
     models = [package.CrossEncoder(folder, device="cpu") for package in BOTH]
     same(*(model.rank(QUERIES[0], CORPUS, top_k=3, return_documents=True) for model in models))
-    pairs = list(zip(CORPUS[:3], CORPUS[3:], strict=True))
+    both = list(zip(CORPUS[:3], CORPUS[3:], strict=True))
     found = [
-        module(f"{name}.cross_encoder", "evaluation").CrossEncoderCorrelationEvaluator(pairs, [0.1, 0.9, 0.4], name="x")
+        module(f"{name}.cross_encoder", "evaluation").CrossEncoderCorrelationEvaluator(both, [0.1, 0.9, 0.4], name="x")
         for name in NAMES
     ]
     expected, metrics = (evaluator(model) for evaluator, model in zip(found, models, strict=True))
     same({key: metrics[key] for key in expected}, expected)
     own = models[1]
     before = weights(own)
-    examples = [ours.InputExample(texts=list(pair), label=float(i % 2)) for i, pair in enumerate(pairs)]
+    examples = [ours.InputExample(texts=list(pair), label=float(i % 2)) for i, pair in enumerate(both)]
     own.fit(DataLoader(examples, batch_size=2), epochs=1, warmup_steps=0, output_path=str(tmp_path / "fitted"))
     assert not all(torch.equal(one, other) for one, other in zip(before, weights(own), strict=True))
     datasets = pytest.importorskip("datasets")
@@ -493,18 +423,6 @@ def test_hard_negatives(folder: str) -> None:
     found = ours.mine_hard_negatives(data, model, num_negatives=2, output_format="n-tuple", verbose=False)
     assert found.column_names == ["query", "answer", "negative_1", "negative_2"]
     assert ours.util.mine_hard_negatives(data, model, num_negatives=2).column_names[-1] == "negative"
-
-
-def test_names() -> None:
-    """What both have is in ``__all__``; the rest of theirs says what to use instead."""
-    assert set(ours.__all__) <= set(theirs.__all__)
-    for name in set(theirs.__all__) - set(ours.__all__):
-        with pytest.raises(ImportError, match=f"{name} is not offered"):
-            getattr(ours, name)
-    with pytest.raises(AttributeError, match="no attribute"):
-        _ = ours.unknown
-    with pytest.raises(ImportError, match="decoder"):
-        from sbert.integrations.sentence_transformers.losses import DenoisingAutoEncoderLoss  # noqa: F401
 
 
 PATHS = """losses models evaluation readers util datasets trainer training_args similarity_functions quantization
