@@ -15,7 +15,7 @@ from sbert.saving.codecs.transformer import write_network
 from sbert.saving.format import MODULES, SETTINGS
 from sbert.saving.model_card import cross_encoder_card
 from sbert.saving.read import read_prompts
-from sbert.storage.files import JsonObject, UnreadableError, read_json, read_object, write_json
+from sbert.storage.files import JsonObject, UnreadableError, read_json, read_object, reading, write_json
 from sbert.storage.folders import read_whole
 
 Activation = Callable[[Tensor], Tensor]
@@ -108,7 +108,8 @@ def read_cross_encoder(
 
     def read() -> tuple[Any, Any, Activation | None, tuple[dict[str, str], str | None]]:
         prompts = _read_prompts(folder)
-        network = _read_network(folder, classes, dtype, arguments)
+        with reading(folder / "config.json", "the configuration of a cross-encoder"):
+            network = _read_network(folder, classes, dtype, arguments)
         tokenizer = huggingface.load_tokenizer(folder, arguments["processor_kwargs"])
         return network, tokenizer, _read_activation(folder) if activation is None else activation, prompts
 

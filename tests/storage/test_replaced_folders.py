@@ -1,0 +1,327 @@
+"""Nothing of others is deleted when a folder is saved over, and no load gives a mixture of two models."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sbert import (
+    LSTM,
+    CrossEncoder,
+    Dense,
+    LayerNorm,
+    Normalize,
+    Pooling,
+    SentenceEncoder,
+    Transformer,
+    WordEmbeddings,
+    register_module,
+)
+from sbert.backends import huggingface
+from sbert.saving import verification
+from sbert.training import checkpoint
+from tests import small
+
+TEXTS = ["a small boat", "lake"]
+
+
+def tree(folder: Path) -> dict[str, Any]:
+    """All that stands below a folder: contents of files, targets of links, names of folders."""
+    return {
+        str(path.relative_to(folder)): os.readlink(path)
+        if path.is_symlink()
+        else (path.read_bytes() if path.is_file() else None)
+        for path in folder.rglob("*")
+    }
+
+
+def word_model(number: int) -> SentenceEncoder:
+    """One of several that differ in everything that a folder holds."""
+    words = WordEmbeddings(["a", "small", "boat", "lake"], torch.eye(4) * (number + 1), lower_case=bool(number % 2))
+    pooling = Pooling(["mean", "max"] if number % 2 else ["max", "mean"])
+    torch.manual_seed(number)
+    prompts = {"query": f"prompt {number}"}
+    return SentenceEncoder(words, pooling, Dense(8, 4), Normalize(), device="cpu", prompts=prompts)
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small.bert(tmp_path_factory.mktemp("bert") / "plain")
+
+
+@pytest.fixture(scope="module")
+def layouts(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders that saves have made, and one of transformers alone."""
+    place = tmp_path_factory.mktemp("layouts")
+    dim = [LayerNorm(16), Dense(16, 4), Normalize()]
+    with pytest.warns(UserWarning, match="not every program reads"):
+        SentenceEncoder(Transformer(bert), Pooling(), *dim, device="cpu").save(place / "bert")
+    word_model(0).save(place / "words")
+    lstm = [WordEmbeddings(["lake"], torch.eye(1)), LSTM(1, 2), Pooling()]
+    SentenceEncoder(*lstm, device="cpu").save(place / "lstm")
+    CrossEncoder(bert, device="cpu").save(place / "pairs")
+    shutil.copytree(bert, place / "plain")
+    huggingface_model = small.bert_model()
+    huggingface_model.save_pretrained(place / "shards", max_shard_size="5KB")
+    small.wrapped(small.wordpiece(), 64, chat_template="{{ messages }}").save_pretrained(place / "shards")
+    assert len(list((place / "shards").glob("model-*.safetensors"))) > 1
+    assert (place / "shards" / "chat_template.jinja").exists()
+    return {path.name: path for path in place.iterdir()}
+
+
+# ------------------------------------------------------------------------------------------ what a save replaces
+
+
+def test_a_folder_with_a_config_of_another_program_is_not_taken_for_a_model(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(
+        ValueError, match=r"contains 'config.json', which is not part of a model.*save to another folder"
+    ):
+        word_model(0).save(tmp_path)
+    assert tree(tmp_path) == {"config.json": b"{}"}
+
+
+NAMES = (
+    *("notes.txt", "data.json", "run.csv", "mine.model", "mine.bin", "weights.safetensors", "README.txt", "CARD.md"),
+    *("model.safetensors.bak", "model.onnx", ".gitattributes", ".env", "config.json.orig", "tokenizer (1).json"),
+    *("model-00001-of-00002.safetensors", "train.py", "history.jsonl", "results.md", "Config.json", "state.json"),
+)
+FOLDERS = ("2024_results", "onnx", "openvino", "data", ".git", "1_Mine", "training", "9_Dense", "additional", "a/b/c")
+
+
+def strange(folder: Path, rng: random.Random) -> None:
+    """Put something into a model's folder that no save writes."""
+    inner = [path for path in folder.iterdir() if path.is_dir()]
+    place = rng.choice([folder, folder, *inner])
+    kind = rng.randrange(5)
+    if kind == 0:  # A folder with files of the names that a model has, too.
+        place = place / rng.choice(FOLDERS)
+        place.mkdir(parents=True)
+        (place / rng.choice(["config.json", "model.safetensors", "run.csv"])).write_text("mine")
+    elif kind == 1:  # A folder under the name of a file.
+        (place / rng.choice(["vocab.txt", "merges.txt", "spiece.model"]) / "mine").mkdir(parents=True)
+    elif kind == 2:
+        (place / rng.choice(["spm.model", "notes"])).symlink_to(folder.parent)
+    elif kind == 3:  # What a model has at the top, but not in its modules' folders; and folders without files.
+        (place / rng.choice(FOLDERS)).mkdir(parents=True)
+    else:
+        (place / rng.choice(NAMES)).write_text("mine")
+
+
+@pytest.mark.slow  # The chance of each is small: what is strange, where, and in which layout.
+def test_of_300_folders_nothing_foreign_is_deleted(layouts: dict[str, Path], bert: Path, tmp_path: Path) -> None:
+    rng = random.Random(0)
+    savers: list[Callable[[Path], None]] = [word_model(0).save, CrossEncoder(bert, device="cpu").save]
+    names = sorted(layouts)
+    for number in range(300):
+        folder = tmp_path / str(number)
+        shutil.copytree(layouts[names[number % len(names)]], folder)
+        for _ in range(rng.randint(1, 3)):
+            try:
+                strange(folder, rng)
+            except FileExistsError:
+                continue
+        before = tree(folder)
+        with pytest.raises(ValueError, match=r"which is (not part of a model|a link), and saving would delete it"):
+            rng.choice(savers)(folder)
+        assert tree(folder) == before, number
+        shutil.rmtree(folder)
+
+
+def test_what_a_save_has_written_is_replaced(layouts: dict[str, Path], bert: Path, tmp_path: Path) -> None:
+    """And what transformers has: otherwise no model could be saved to the same folder twice."""
+    for name, source in layouts.items():
+        for save in (word_model(1).save, CrossEncoder(bert, device="cpu").save):
+            shutil.copytree(source, tmp_path / name)
+            save(tmp_path / name)
+            assert "model_type" not in tree(tmp_path / name)
+            shutil.rmtree(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@register_module
+class Meddler(nn.Module):
+    """Puts a file into a folder when it is saved."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__()
+        self.place = place
+
+    @property
+    def config(self) -> dict[str, Any]:
+        self.place.write_text("months of it")
+        return {"place": str(self.place)}
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        return vectors
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "1_Pooling/notes.txt"])
+def test_what_comes_while_a_save_runs_is_kept(tmp_path: Path, name: str) -> None:
+    """The folder was a model's when the save began."""
+    target = tmp_path / "model"
+    word_model(0).save(target)
+    model = SentenceEncoder(*word_model(1), Meddler(target / name), device="cpu")
+    with pytest.warns(UserWarning, match=r"(known to sbert alone|move them where they belong)") as said:
+        model.save(target)
+    [kept] = tmp_path.glob("model.replaced-*")
+    assert any(str(kept) in str(each.message) for each in said)
+    assert (kept / name).read_text() == "months of it"
+    np.testing.assert_array_equal(
+        SentenceEncoder(kept, device="cpu").encode(TEXTS), word_model(0).encode(TEXTS)
+    )  # It is whole.
+    again = SentenceEncoder(target, device="cpu")
+    np.testing.assert_array_equal(again.encode(TEXTS), model.encode(TEXTS))
+    assert {path.name for path in tmp_path.iterdir()} == {"model", kept.name}
+
+
+def test_what_came_before_a_save_was_killed_is_kept(tmp_path: Path) -> None:
+    """Between the exchange of the two folders and the removal of the old one."""
+    target = tmp_path / "model"
+    word_model(0).save(target)
+    code = (
+        "import os, sys; from pathlib import Path\n"
+        "from sbert import SentenceEncoder; from sbert.storage import atomic\n"
+        "model = SentenceEncoder(sys.argv[1], device='cpu')\n"
+        "def dies(old, *_): (old / 'notes.txt').write_text('months of it'); os.kill(os.getpid(), 9)\n"
+        "atomic._discard = dies; model.save(sys.argv[1])"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(target)]).returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 2
+    with pytest.warns(UserWarning, match="move them where they belong"):
+        word_model(1).save(target)
+    [kept] = tmp_path.glob("model.replaced-*")
+    assert (kept / "notes.txt").read_text() == "months of it"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_old_checkpoints_with_files_of_others_stay(tmp_path: Path) -> None:
+    def write(step: int) -> Path:
+        return checkpoint.write(tmp_path, step, word_model(0), {"x": torch.zeros(1)}, {"step": step}, keep=1)
+
+    first = write(1)
+    (first / "training" / "notes.txt").write_text("mine")
+    for half in (".step-mine", ".step-3.notes"):
+        (tmp_path / half).mkdir()
+    with pytest.warns(UserWarning, match=r"step-00000001 is not removed: it holds 'training/notes.txt'"):
+        write(2)
+    (first / "training" / "notes.txt").unlink()
+    write(3)
+    assert {path.name for path in tmp_path.iterdir()} == {".step-mine", ".step-3.notes", "step-00000003"}
+    assert write(3) == tmp_path / "step-00000003"  # One that is there is replaced.
+    with pytest.raises(ValueError, match="contains 'training', which is not part of a model"):
+        word_model(0).save(tmp_path / "step-00000003")
+
+
+# ------------------------------------------------------------------------------------- loading while others save
+
+SAVER = """
+import random, select, sys, torch
+from sbert import SentenceEncoder
+torch.set_num_threads(int(sys.argv[4]))  # By which the last digits of a reference's vectors differ.
+models = [SentenceEncoder(folder, device="cpu") for folder in sys.argv[1:3]]
+models[0].save(sys.argv[3])
+print("ready", flush=True)
+while not select.select([sys.stdin], [], [], 0)[0]:
+    random.choice(models).save(sys.argv[3])  # In turns, a reader that takes as long as two saves would see but one.
+"""
+
+
+def describe(folder: Path) -> list[Any]:
+    """All that a folder decides."""
+    model = SentenceEncoder(folder, device="cpu")
+    reference = model._reference
+    assert reference is not None
+    vectors = model.encode(TEXTS).tobytes()
+    return [vectors, model.prompts, reference["vectors"].tobytes(), str(model), model.max_seq_length]
+
+
+@pytest.mark.slow  # Two processes, and 500 loads, of which each could be of half a model.
+def test_500_loads_while_another_process_saves(tmp_path: Path) -> None:
+    """At least this many, and more until the model has changed ten times: on a slow disk, saving takes longer."""
+    folders, target = [tmp_path / "a", tmp_path / "b"], tmp_path / "target"
+    for number, folder in enumerate(folders):
+        word_model(number).save(folder)
+    expected, found = [describe(folder) for folder in folders], []
+    command = [sys.executable, "-c", SAVER, *map(str, folders), str(target), str(torch.get_num_threads())]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            changes = 0
+            while (len(found) < 500 or changes < 10) and process.poll() is None:
+                found.append(expected.index(describe(target)))  # A ValueError for a mixture.
+                changes += found[-2:] in ([0, 1], [1, 0])
+        finally:
+            process.communicate("stop\n")
+    assert process.returncode == 0
+    assert set(found) == {0, 1}
+
+
+def exchange(place: Path, name: str) -> None:
+    """What ``save`` does when it ends, in the thread that reads."""
+    shutil.rmtree(place / "old", ignore_errors=True)
+    os.rename(place / "model", place / "old")
+    shutil.copytree(place / name, place / "model")
+
+
+@pytest.mark.parametrize("times", [1, 1000])
+def test_a_folder_that_is_replaced_while_it_is_read(
+    tmp_path: Path, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reference, the last file that is read, is that of the weights; an error if there is no end of it."""
+    for number, name in enumerate(("model", "other")):
+        word_model(number).save(tmp_path / name)
+    read, calls = verification.read, []
+
+    def read_late(path: Path) -> Any:
+        calls.append(path)
+        if len(calls) <= times:
+            exchange(tmp_path, "other")
+        return read(path)
+
+    monkeypatch.setattr(verification, "read", read_late)
+    if times > 1:
+        with pytest.raises(ValueError, match=r"model was replaced \d+ times while it was read; load it while"):
+            SentenceEncoder(tmp_path / "model", device="cpu")
+        return
+    model = SentenceEncoder(tmp_path / "model", device="cpu")
+    assert len(calls) == 2
+    assert model.prompts == {"query": "prompt 1"}
+    assert model.verify(tolerance=0)
+
+
+def test_a_transformer_and_its_tokenizer_are_of_one_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where transformers reads the tokenizer, at once or when it is asked for."""
+    for name, limit in (("model", 64), ("other", 7)):
+        small.bert_model(limit).save_pretrained(tmp_path / name)
+        small.wrapped(small.wordpiece(), limit).save_pretrained(tmp_path / name)
+    later = SentenceEncoder(tmp_path / "model", device="cpu")
+    (tmp_path / "model" / "added_tokens.json").write_text("{}")  # For transformers to read.
+    load, calls = huggingface.load_tokenizer, []
+
+    def load_late(folder: Path, options: dict[str, Any]) -> Any:
+        calls.append(folder)
+        if len(calls) == 1:
+            exchange(tmp_path, "other")
+        return load(folder, options)
+
+    monkeypatch.setattr(huggingface, "load_tokenizer", load_late)
+    at_once = SentenceEncoder(tmp_path / "model", device="cpu")
+    assert at_once.tokenizer.model_max_length == 7
+    assert torch.equal(
+        at_once[0].auto_model.embeddings.word_embeddings.weight, small.bert_model(7).embeddings.word_embeddings.weight
+    )
+    assert later.tokenizer.model_max_length == 64
