@@ -31,7 +31,7 @@ from sbert import (
 )
 from sbert.backends import huggingface
 from sbert.saving import verification
-from sbert.training import checkpoint
+from sbert.training.run import checkpoint
 from tests import small
 
 TEXTS = ["a small boat", "lake"]
