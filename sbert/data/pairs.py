@@ -164,7 +164,7 @@ def read_sick(
     if label not in _SICK:
         raise ValueError(f"label={label!r} is unknown; pass one of {', '.join(map(repr, _SICK))}")
     if label == "relatedness":
-        return read_table(path, _PAIR, _SICK[label], _score_converter(scale, _SICK_SCALE), split=split)
+        return read_table(path, _PAIR, _SICK[label], _make_converter(scale, _SICK_SCALE), split=split)
     if scale not in ("auto", None):
         raise ValueError("scale= applies to relatedness; entailment has classes, so leave scale= out")
     index = make_converter([word.lower() for word in classes], None)
@@ -240,7 +240,7 @@ def read_triplets(path: Name, *, split: str | None = None) -> Rows:
 
 
 def _read_scored(path: Name, scale: Scale, split: str | None = None, drop: Collection[str] = ()) -> Rows:
-    return read_table(path, _PAIR, _SCORE, _score_converter(scale), positions=_RELEASE, split=split, drop=drop)
+    return read_table(path, _PAIR, _SCORE, _make_converter(scale), positions=_RELEASE, split=split, drop=drop)
 
 
 def _check_auto(path: Name, scale: Scale, rows: Rows) -> None:
@@ -249,7 +249,7 @@ def _check_auto(path: Name, scale: Scale, rows: Rows) -> None:
         raise ValueError(f"{path} has no score above 1; pass scale=(0, 1) if scores are 0 to 1, or else scale=(0, 5)")
 
 
-def _score_converter(scale: Scale, auto: tuple[float, float] = _STS_SCALE) -> Convert:
+def _make_converter(scale: Scale, auto: tuple[float, float] = _STS_SCALE) -> Convert:
     """The function that converts a score to a number; ``"auto"`` is the known scale of the data set."""
     if isinstance(scale, str) and scale != "auto":
         raise ValueError(f"scale={scale!r} is unknown; pass 'auto', two numbers such as (0, 5), or None")
@@ -269,4 +269,4 @@ def _read_gold(path: Path, gold: Path, scale: Scale) -> Rows:
         for number, ((_, pair), score) in enumerate(zip(pairs, scores, strict=True), start=1)
         if score.strip()
     ]
-    return list(check_rows(cells, list(_PAIR), _score_converter(scale)))
+    return list(check_rows(cells, list(_PAIR), _make_converter(scale)))

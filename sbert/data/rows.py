@@ -158,11 +158,11 @@ def make_converter(classes: Sequence[str] | None, scale: tuple[float, float] | N
     if classes is not None and scale is not None:
         raise ValueError("classes= is for labels that are words, scale= for labels that are numbers; pass one of them")
     if classes is not None:
-        return _index_converter([to_word(word) for word in classes])
-    return _to_number if scale is None else _scale_converter(*scale)
+        return _make_index_converter([to_word(word) for word in classes])
+    return _to_number if scale is None else _make_scale_converter(*scale)
 
 
-def _index_converter(words: list[str]) -> Convert:
+def _make_index_converter(words: list[str]) -> Convert:
     if not words or len(set(words)) < len(words):
         raise ValueError(f"classes={words}; pass one or more words, each once")
     indices = {word: index for index, word in enumerate(words)}
@@ -176,7 +176,7 @@ def _index_converter(words: list[str]) -> Convert:
     return convert
 
 
-def _scale_converter(low: float, high: float) -> Convert:
+def _make_scale_converter(low: float, high: float) -> Convert:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"scale={(low, high)}; pass the lowest and the highest label, such as (0, 5)")
 

@@ -12,12 +12,12 @@ from sbert.inputs.texts import texts_of
 Numbers = npt.NDArray[np.generic] | Sequence[float]
 
 
-def rows(least: int, **given: Numbers) -> list[np.ndarray]:
+def check_numbers(least: int, **given: Numbers) -> list[np.ndarray]:
     """Check that the arguments are one-dimensional, of the same length and without NaN; return them as arrays."""
     arrays = {name: np.asarray(values) for name, values in given.items()}
     if wrong := [array.shape for array in arrays.values() if array.ndim != 1]:
         raise ValueError(f"an argument has the shape {wrong[0]}; pass one-dimensional arguments")
-    same_length(least, **arrays)
+    check_lengths(least, **arrays)
     for name, values in arrays.items():
         missing = np.flatnonzero(values != values)
         if len(missing):
@@ -25,7 +25,7 @@ def rows(least: int, **given: Numbers) -> list[np.ndarray]:
     return list(arrays.values())
 
 
-def binary(name: str, values: np.ndarray) -> np.ndarray:
+def check_binary(name: str, values: np.ndarray) -> np.ndarray:
     """Check that all values are 0 or 1, and return them as bool."""
     wrong = np.flatnonzero((values != 0) & (values != 1))
     if len(wrong):
@@ -33,7 +33,7 @@ def binary(name: str, values: np.ndarray) -> np.ndarray:
     return values.astype(bool)
 
 
-def finite(name: str, values: np.ndarray) -> None:
+def check_finite(name: str, values: np.ndarray) -> None:
     """Raise a ValueError that names the first value that is NaN or infinite, if there is one."""
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
@@ -42,7 +42,7 @@ def finite(name: str, values: np.ndarray) -> None:
         )
 
 
-def names(argument: str, given: Iterable[str] | None, known: Sequence[str]) -> list[str]:
+def check_names(argument: str, given: Iterable[str] | None, known: Sequence[str]) -> list[str]:
     """The names without repetitions, by default all that are known.
 
     Raises:
@@ -57,7 +57,7 @@ def names(argument: str, given: Iterable[str] | None, known: Sequence[str]) -> l
     return listed
 
 
-def same_length(least: int, **given: Sized) -> None:
+def check_lengths(least: int, **given: Sized) -> None:
     """Raise a ValueError unless all arguments have the same length, at least ``least``."""
     counts = {name: len(values) for name, values in given.items()}
     if len(set(counts.values())) > 1 or min(counts.values()) < least:
@@ -84,8 +84,8 @@ def check_labels(name: str, given: Iterable[float]) -> npt.NDArray[np.int64]:
     return np.array(listed, np.int64)
 
 
-def columns(least: int, **given: Iterable[str]) -> list[list[str]]:
+def check_columns(least: int, **given: Iterable[str]) -> list[list[str]]:
     """Several columns of texts as lists, of the same length, at least ``least``; a TypeError names a wrong text."""
     lists = {name: texts_of(texts, name) for name, texts in given.items()}
-    same_length(least, **lists)
+    check_lengths(least, **lists)
     return list(lists.values())

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
-from sbert.evaluation.checks import check_labels, same_length
+from sbert.evaluation.checks import check_labels, check_lengths
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metrics import accuracy, macro_f1, precision, recall
 from sbert.evaluation.pairs import PairEvaluator, Similarity
@@ -43,8 +43,8 @@ class LabelEvaluator(Evaluator):
     Example:
         >>> from sbert.losses import SoftmaxLoss
         >>> loss = SoftmaxLoss(dim=384, classes=2)
-        >>> found = LabelEvaluator(["A cat.", "A cat."], ["A kitten.", "Taxes rise."], [0, 1], loss)(model)
-        >>> list(found)
+        >>> figures = LabelEvaluator(["A cat.", "A cat."], ["A kitten.", "Taxes rise."], [0, 1], loss)(model)
+        >>> list(figures)
         ['accuracy', 'macro_f1']
     """
 
@@ -59,7 +59,7 @@ class LabelEvaluator(Evaluator):
     ) -> None:
         self._first, self._second, self._prompt = texts_of(first, "first"), texts_of(second, "second"), prompt
         self._labels, self._loss = check_labels("labels", labels), loss
-        same_length(1, first=self._first, second=self._second, labels=self._labels)
+        check_lengths(1, first=self._first, second=self._second, labels=self._labels)
         if loss is not None:
             self._check(loss.classes)
 
@@ -73,20 +73,20 @@ class LabelEvaluator(Evaluator):
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """Accuracy and macro F1."""
-        scores = self._scores_of_pairs(vectors) if vectors.is_cross_encoder else self._scores(vectors)
+        scores = self._score_pairs(vectors) if vectors.is_cross_encoder else self._score_vectors(vectors)
         predicted = scores.argmax(1)
         return {"accuracy": accuracy(predicted, self._labels), "macro_f1": macro_f1(predicted, self._labels)}
 
-    def _scores_of_pairs(self, vectors: Vectors) -> Floats:
+    def _score_pairs(self, vectors: Vectors) -> Floats:
         if self._loss is not None:
             raise ValueError("a CrossEncoder has its own classifier; leave loss= out")
-        scores = vectors.pairs(self._first, self._second)
+        scores = vectors.score_pairs(self._first, self._second)
         if scores.ndim < 2:
             raise ValueError("the model gives one score per pair, not classes; use PairClassificationEvaluator")
         self._check(scores.shape[1])
         return scores
 
-    def _scores(self, vectors: Vectors) -> Floats:
+    def _score_vectors(self, vectors: Vectors) -> Floats:
         """The classifier's scores, (pairs, classes)."""
         if self._loss is None:
             raise ValueError("vectors have no classes; pass loss=, the SoftmaxLoss that was trained with the model")

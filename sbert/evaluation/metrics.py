@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from sbert.evaluation.checks import Numbers, binary, finite, rows
+from sbert.evaluation.checks import Numbers, check_binary, check_finite, check_numbers
 
 # ---------------------------------------------------------------------------------------------------- correlations
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
     """The rank of each value, from 1; equal values have the mean of their ranks. Shape: (rows,)."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    _, position, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[place]
+    return (last - (counts - 1) / 2)[position]
 
 
 def _correlation(one: np.ndarray, two: np.ndarray) -> float:
@@ -49,7 +49,7 @@ def spearman(a: Numbers, b: Numbers) -> float:
         >>> spearman([0.1, 0.9, 0.4], [1, 2, 5])
         0.5
     """
-    first, second = rows(2, a=a, b=b)
+    first, second = check_numbers(2, a=a, b=b)
     # Doubled ranks are integers, so all sums are exact, and the variance of a constant argument is exactly 0.
     return _correlation(*(2 * _ranks(values) - (len(values) + 1) for values in (first, second)))
 
@@ -77,8 +77,8 @@ def pearson(a: Numbers, b: Numbers) -> float:
         0.9905
     """
     centred = []
-    for name, values in zip("ab", rows(2, a=a, b=b), strict=True):
-        finite(name, values)
+    for name, values in zip("ab", check_numbers(2, a=a, b=b), strict=True):
+        check_finite(name, values)
         numbers = values.astype(np.float64)
         if np.all(numbers == numbers[0]):  # Rounding may make their mean differ from them, and the variance not 0.
             return float("nan")
@@ -111,7 +111,7 @@ def accuracy(predicted: Numbers, labels: Numbers) -> float:
         >>> accuracy([0, 2, 1, 1], [0, 2, 2, 1])
         0.75
     """
-    given, true = rows(1, predicted=predicted, labels=labels)
+    given, true = check_numbers(1, predicted=predicted, labels=labels)
     return float(np.mean(given == true))
 
 
@@ -134,8 +134,8 @@ def precision(predicted: Numbers, labels: Numbers) -> float:
         >>> precision([1, 1, 0, 0], [1, 0, 1, 1])
         0.5
     """
-    given, true = rows(1, predicted=predicted, labels=labels)
-    positive, right = binary("predicted", given), binary("labels", true)
+    given, true = check_numbers(1, predicted=predicted, labels=labels)
+    positive, right = check_binary("predicted", given), check_binary("labels", true)
     return float(right[positive].mean()) if positive.any() else 0.0
 
 
@@ -158,8 +158,8 @@ def recall(predicted: Numbers, labels: Numbers) -> float:
         >>> round(recall([1, 1, 0, 0], [1, 0, 1, 1]), 4)
         0.3333
     """
-    given, true = rows(1, predicted=predicted, labels=labels)
-    positive, right = binary("predicted", given), binary("labels", true)
+    given, true = check_numbers(1, predicted=predicted, labels=labels)
+    positive, right = check_binary("predicted", given), check_binary("labels", true)
     return float(positive[right].mean()) if right.any() else 0.0
 
 
@@ -185,8 +185,8 @@ def f1(predicted: Numbers, labels: Numbers) -> float:
         >>> f1([1, 1, 0, 0], [1, 0, 1, 1])
         0.4
     """
-    given, true = rows(1, predicted=predicted, labels=labels)
-    positive, right = binary("predicted", given), binary("labels", true)
+    given, true = check_numbers(1, predicted=predicted, labels=labels)
+    positive, right = check_binary("predicted", given), check_binary("labels", true)
     both = int(positive.sum() + right.sum())
     return 2 * int((positive & right).sum()) / both if both else 0.0
 
@@ -210,6 +210,6 @@ def macro_f1(predicted: Numbers, labels: Numbers) -> float:
         >>> macro_f1([0, 2, 1, 1], [0, 2, 2, 1])
         0.7777777777777777
     """
-    given, true = rows(1, predicted=predicted, labels=labels)
+    given, true = check_numbers(1, predicted=predicted, labels=labels)
     classes = np.union1d(given, true)
     return float(np.mean([f1(given == each, true == each) for each in classes]))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sbert.data.retrieval import read_hub_retrieval
-from sbert.evaluation.checks import names
+from sbert.evaluation.checks import check_names
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.pairs import Similarity
 from sbert.evaluation.retrieval import RetrievalEvaluator
@@ -68,7 +68,9 @@ class NanoBEIRSuite(Evaluator):
         document_prompt: str | dict[str, str] | None = None,
         **at: Sequence[int],
     ) -> None:
-        data = read_hub_retrieval(folder, None if sets is None else names("sets", sets, ("NanoNQ", "NanoSciFact")))
+        data = read_hub_retrieval(
+            folder, None if sets is None else check_names("sets", sets, ("NanoNQ", "NanoSciFact"))
+        )
         similarity = similarity if isinstance(similarity, str) else list(similarity)
         for prompt in (query_prompt, document_prompt):
             if isinstance(prompt, dict) and not prompt.keys() <= data.keys():

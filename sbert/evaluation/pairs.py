@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from sbert.evaluation.checks import finite, same_length
+from sbert.evaluation.checks import check_finite, check_lengths
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metrics import pearson, spearman
 from sbert.evaluation.vectors import Floats, Vectors
@@ -46,7 +46,7 @@ class PairEvaluator(Evaluator):
         **known: npt.NDArray[np.generic],
     ) -> None:
         self._first, self._second, self._prompt = texts_of(first, "first"), texts_of(second, "second"), prompt
-        same_length(2, first=self._first, second=self._second, **known)
+        check_lengths(2, first=self._first, second=self._second, **known)
         self._similarities = name_similarities(similarity)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
@@ -99,7 +99,7 @@ class SimilarityEvaluator(PairEvaluator):
     ) -> None:
         self._scores = np.array(list(scores), float)
         super().__init__(first, second, similarity, prompt, scores=self._scores)
-        finite("scores", self._scores)
+        check_finite("scores", self._scores)
         if np.all(self._scores == self._scores[0]):
             raise ValueError(f"every score is {self._scores[0]:g}, so there is no correlation; pass different scores")
 
@@ -129,7 +129,7 @@ def score_pairs(vectors: Vectors, first: Sequence[str], second: Sequence[str]) -
     Raises:
         ValueError: If the model gives several scores per pair.
     """
-    scores = vectors.pairs(first, second)
+    scores = vectors.score_pairs(first, second)
     if scores.ndim > 1:
         raise ValueError(
             f"the model gives {scores.shape[1]} scores per pair, but one is needed; measure it with LabelEvaluator, or"

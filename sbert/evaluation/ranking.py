@@ -110,8 +110,8 @@ def recall_at(ranked: Grades, k: int | None = None, relevant: Grades | None = No
         >>> recall_at([[0, 0, 1], [0, 1, 1]], k=2).tolist()
         [0.0, 0.5]
     """
-    found = np.sum(_ranked(ranked, k) > 0, axis=-1)
-    return np.asarray(found / np.sum(_relevant(ranked, relevant) > 0, axis=-1))
+    hits = np.sum(_ranked(ranked, k) > 0, axis=-1)
+    return np.asarray(hits / np.sum(_relevant(ranked, relevant) > 0, axis=-1))
 
 
 def reciprocal_rank_at(ranked: Grades, k: int | None = None) -> np.ndarray:

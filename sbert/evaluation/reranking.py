@@ -47,8 +47,8 @@ class RerankingEvaluator(Evaluator):
         >>> RerankingEvaluator([sample])(model)
         {'map': 1.0, 'mrr@10': 1.0, 'ndcg@10': 1.0}
         >>> sample = {"query": "A cat.", "positive": ["A kitten.", "Cats."], "documents": ["It rains.", "A kitten."]}
-        >>> found = RerankingEvaluator([sample])(model)
-        >>> found["map"], found["base_map"], found["recall"]
+        >>> figures = RerankingEvaluator([sample])(model)
+        >>> figures["map"], figures["base_map"], figures["recall"]
         (0.5, 0.25, 0.5)
     """
 

@@ -172,7 +172,7 @@ class RetrievalEvaluator(Evaluator):
             yield vectors(self._corpus, "document", self._prompts[1])
             return
         for start in range(0, len(self._corpus), self._block):
-            yield vectors.fresh(self._corpus[start : start + self._block], "document", self._prompts[1])
+            yield vectors.encode_uncached(self._corpus[start : start + self._block], "document", self._prompts[1])
 
 
 def _check_candidates(

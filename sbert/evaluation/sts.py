@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from sbert.data.pairs import read_sick, read_sts, read_sts_year
 from sbert.data.tables import check_folder, locate
-from sbert.evaluation.checks import names
+from sbert.evaluation.checks import check_names
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metrics import spearman
 from sbert.evaluation.pairs import compare
@@ -74,7 +74,7 @@ class STSSuite(Evaluator):
     ) -> None:
         root, self._prompt = Path(folder), prompt
         check_folder(root)
-        wanted = names("sets", sets, SETS)
+        wanted = check_names("sets", sets, SETS)
         paths = {name: locate(root, _paths(name)) for name in wanted}
         self.missing: list[str] = [name for name, path in paths.items() if path is None]
         if self.missing and (sets is not None or len(self.missing) == len(wanted)):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sbert.evaluation.checks import columns, finite, same_length
+from sbert.evaluation.checks import check_columns, check_finite, check_lengths
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.vectors import Vectors
 from sbert.inputs.texts import texts_of
@@ -50,12 +50,12 @@ class MSEEvaluator(Evaluator):
         prompt: str | None = None,
     ) -> None:
         read = texts_of(source, "source")
-        self._texts = columns(1, source=read, target=read if target is None else target)[1]
+        self._texts = check_columns(1, source=read, target=read if target is None else target)[1]
         self._teacher = Vectors(teacher)(read) if hasattr(teacher, "encode") else np.asarray(teacher, np.float32)
         if self._teacher.ndim != 2:
             raise ValueError(f"the teacher's vectors have the shape {self._teacher.shape}; pass (texts, dim)")
-        same_length(1, source=read, vectors=self._teacher)
-        finite("teacher", self._teacher.ravel())
+        check_lengths(1, source=read, vectors=self._teacher)
+        check_finite("teacher", self._teacher.ravel())
         self._prompt = prompt
 
     def measure(self, vectors: Vectors) -> dict[str, float]:

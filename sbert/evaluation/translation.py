@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from sbert.evaluation.checks import columns
+from sbert.evaluation.checks import check_columns
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.pairs import Similarity, name_similarities
 from sbert.evaluation.vectors import Floats, Vectors
@@ -18,7 +18,7 @@ class TranslationEvaluator(Evaluator):
 
         accuracy = mean_i [ argmax_j s(u_i, v_j) = i ]
 
-    If the same translation occurs several times, all its places are correct.
+    If the same translation occurs several times, each of them is correct.
 
     Args:
         source: The sentences.
@@ -47,7 +47,7 @@ class TranslationEvaluator(Evaluator):
         *,
         prompt: str | None = None,
     ) -> None:
-        self._source, self._target = columns(1, source=source, target=target)
+        self._source, self._target = check_columns(1, source=source, target=target)
         self._similarities, self._prompt = name_similarities(similarity), prompt
 
     def measure(self, vectors: Vectors) -> dict[str, float]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sbert.evaluation.checks import columns
+from sbert.evaluation.checks import check_columns
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.pairs import Similarity, name_similarities, score_pairs
 from sbert.evaluation.vectors import Vectors
@@ -56,7 +56,7 @@ class TripletEvaluator(Evaluator):
         query_prompt: str | None = None,
         document_prompt: str | None = None,
     ) -> None:
-        self._anchors, self._positives, self._negatives = columns(
+        self._anchors, self._positives, self._negatives = check_columns(
             1, anchors=anchors, positives=positives, negatives=negatives
         )
         self._prompts = query_prompt, document_prompt

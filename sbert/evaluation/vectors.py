@@ -74,13 +74,13 @@ class Vectors:
         rows, table = self._cache.get((kind, prompt), ({}, None))
         new = [text for text in dict.fromkeys(texts) if text not in rows]
         if new or table is None:
-            encoded = self.fresh(new, kind, prompt)
+            encoded = self.encode_uncached(new, kind, prompt)
             table = encoded if table is None else np.concatenate([table, encoded])
             rows.update({text: row for row, text in enumerate(new, start=len(rows))})
             self._cache[kind, prompt] = rows, table
         return table[np.fromiter((rows[text] for text in texts), np.int64, len(texts))]
 
-    def fresh(self, texts: Sequence[str], kind: str = "text", prompt: str | None = None) -> Floats:
+    def encode_uncached(self, texts: Sequence[str], kind: str = "text", prompt: str | None = None) -> Floats:
         """The same without the cache, for large corpora that are needed only once."""
         if self.is_cross_encoder:
             raise TypeError(
@@ -98,7 +98,7 @@ class Vectors:
             encode = getattr(self._model, f"encode_{kind}", encode)
 
         def vectors(part: Sequence[str]) -> Floats:
-            encoded = _array(encode(list(part), **options))
+            encoded = _to_array(encode(list(part), **options))
             if encoded.ndim != 2 or len(encoded) != len(part):
                 raise ValueError(
                     f"{type(self._model).__name__}.encode returns the shape {encoded.shape} for {len(part)} texts;"
@@ -106,7 +106,7 @@ class Vectors:
                 )
             return encoded
 
-        return self._shared(texts, vectors)
+        return self._share(texts, vectors)
 
     def _check_prompt(self, kind: str) -> None:
         """Raise a ValueError if the default prompt, which is for all texts, would be used for a query or document."""
@@ -118,30 +118,30 @@ class Vectors:
                 " the name of a prompt, its text, or '' for none"
             )
 
-    def pairs(self, first: Sequence[str], second: Sequence[str]) -> Floats:
+    def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> Floats:
         """The scores of pairs of texts by a cross-encoder; each different pair is scored once.
 
         Shape:
             Output: (pairs,) or (pairs, classes).
         """
-        different, _, places = unique(list(zip(first, second, strict=True)))
-        scores = self._shared(different, lambda part: _array(self._model.predict(list(part), **self._options)))
-        return np.take(scores, places, axis=0)
+        different, _, positions = unique(list(zip(first, second, strict=True)))
+        scores = self._share(different, lambda part: _to_array(self._model.predict(list(part), **self._options)))
+        return np.take(scores, positions, axis=0)
 
-    def _shared(self, items: Sequence[Any], action: Callable[[Sequence[Any]], Floats]) -> Floats:
+    def _share(self, items: Sequence[Any], action: Callable[[Sequence[Any]], Floats]) -> Floats:
         """The result of an action for all items; each rank runs it on its part of them."""
         ranks = self.ranks
         # A rank without items of its own takes one all the same, to know the shape of the results.
         own = items[ranks.rank :: ranks.world] or items[:1]
         result = torch.from_numpy(np.ascontiguousarray(ranks.together(lambda: action(own))))
         if ranks.world == 1 or not items:
-            return _finite(result.numpy(), items)
+            return _check_finite(result.numpy(), items)
         result, size = result[: len(items[ranks.rank :: ranks.world])], math.prod(result.shape[1:])
         gathered = ranks.gather(result.reshape(len(result), 1, size), len(items))  # (items, 1, size)
-        return _finite(gathered.reshape(len(items), *result.shape[1:]).numpy(), items)
+        return _check_finite(gathered.reshape(len(items), *result.shape[1:]).numpy(), items)
 
 
-def _array(values: Any) -> Floats:
+def _to_array(values: Any) -> Floats:
     """Vectors or scores of any type as a float32 array on the host."""
     if isinstance(values, (list, tuple)) and values and isinstance(values[0], torch.Tensor):
         values = torch.stack(list(values))
@@ -150,7 +150,7 @@ def _array(values: Any) -> Floats:
     return np.asarray(values, np.float32)
 
 
-def _finite(values: Floats, items: Sequence[Any]) -> Floats:
+def _check_finite(values: Floats, items: Sequence[Any]) -> Floats:
     """Raise if a value is not finite: comparisons with NaN are false, so the metrics would look valid."""
     wrong = np.flatnonzero(~np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
     if len(wrong):

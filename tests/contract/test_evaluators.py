@@ -88,20 +88,12 @@ def test_a_perfect_model_has_the_best_figures(make: Make, first: str) -> None:
     assert not collapsed[first] > 0.9  # NaN, where all scores are the same.
 
 
-def test_pairs_of_one_text_share_a_rank() -> None:
+def test_pairs_of_one_text_share_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their cosines are 1, not 1 give or take rounding, by which chance would order them."""
     table = np.random.default_rng(0).standard_normal((12, 96)).astype(np.float32)
-
-    class Random(Meanings):
-        def vector(self, sentence: str) -> np.ndarray:
-            return table[FIRST.index(sentence)]
-
-        def encode(self, sentences: list[str], show_progress_bar: bool | None = None) -> np.ndarray:
-            return np.stack([self.vector(sentence) for sentence in sentences])
-
-    same = compare(Vectors(Random()), FIRST, FIRST, {"": "cosine"})[""]
-    assert same.dtype == np.float32
-    assert same.tolist() == [1.0] * 12
+    monkeypatch.setattr(Meanings, "encode", lambda self, texts, **_: table[[FIRST.index(text) for text in texts]])
+    same = compare(Vectors(Meanings()), FIRST, FIRST, {"": "cosine"})[""]
+    assert (same.dtype, same.tolist()) == (np.float32, [1.0] * 12)
 
 
 @ROWS
@@ -144,8 +136,7 @@ def test_no_figure_is_made_of_nan(make: Make, first: str) -> None:
 
 
 def test_no_figure_is_made_of_infinite_scores(scorer: CrossEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    scores = np.full(12, np.inf, np.float32)
-    monkeypatch.setattr(scorer, "predict", lambda pairs, **options: scores[: len(pairs)])
+    monkeypatch.setattr(scorer, "predict", lambda pairs, **options: np.full(len(pairs), np.inf, np.float32))
     for name in ("similarity", "triplet"):
         with pytest.raises(ValueError, match="gives NaN or infinity for \\('boat"):
             EVALUATORS[name][0]()(scorer)
@@ -190,31 +181,22 @@ def test_a_cross_encoder_is_measured_by_its_scores(scorer: CrossEncoder) -> None
     assert TripletEvaluator(FIRST, SECOND, FIRST[::-1], margin=0.01)(scorer) == expected
 
 
-def test_labels_of_a_cross_encoder(folder: Path) -> None:
-    from sklearn.metrics import f1_score
-
-    model = CrossEncoder(folder / "classes", device="cpu")
-    labels = [i % 3 for i in range(12)]
-    predicted = model.predict(list(zip(FIRST, SECOND, strict=True))).argmax(1)
-    found = LabelEvaluator(FIRST, SECOND, labels)(model)
-    assert found["accuracy"] == np.mean(predicted == labels)
-    assert found["macro_f1"] == pytest.approx(f1_score(labels, predicted, average="macro", zero_division=0))
-
-
 def test_what_a_cross_encoder_cannot_be_asked(folder: Path, scorer: CrossEncoder) -> None:
     several = CrossEncoder(folder / "classes", device="cpu")
-    for make in ("retrieval", "paraphrase mining", "translation"):
-        with pytest.raises(TypeError, match="a CrossEncoder gives scores of pairs, but this evaluator needs vectors"):
-            EVALUATORS[make][0]()(scorer)
-    for make in ("similarity", "pair classification", "triplet", "reranking"):
-        with pytest.raises(ValueError, match="gives 3 scores per pair, but one is needed"):
-            EVALUATORS[make][0]()(several)
-    with pytest.raises(ValueError, match="gives one score per pair, not classes"):
-        LabelEvaluator(FIRST, SECOND, SAME)(scorer)
-    with pytest.raises(ValueError, match="has its own classifier; leave loss= out"):
-        EVALUATORS["label"][0]()(several)
-    with pytest.raises(ValueError, match=r"labels\[0\] is 3, but the classifier has the classes 0 to 2"):
-        LabelEvaluator(FIRST, SECOND, [3] * 12)(several)
+    labels = [lambda numbers=numbers: LabelEvaluator(FIRST, SECOND, numbers) for numbers in (SAME, [3] * 12)]
+    for make, model, error, message in (
+        *((EVALUATORS[name][0], scorer, TypeError, "gives scores of pairs, but this evaluator needs vectors")
+          for name in ("retrieval", "paraphrase mining", "translation")),
+        *((EVALUATORS[name][0], several, ValueError, "gives 3 scores per pair, but one is needed")
+          for name in ("similarity", "pair classification", "triplet", "reranking")),
+        (labels[0], scorer, ValueError, "gives one score per pair, not classes"),
+        (EVALUATORS["label"][0], several, ValueError, "has its own classifier; leave loss= out"),
+        (labels[1], several, ValueError, r"labels\[0\] is 3, but the classifier has the classes 0 to 2"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            make()(model)
+    predicted = several.predict(list(zip(FIRST, SECOND, strict=True))).argmax(1)
+    assert LabelEvaluator(FIRST, SECOND, predicted.tolist())(several) == {"accuracy": 1, "macro_f1": 1}
 
 
 # -------------------------------------------------------------------------------------------------------- labels

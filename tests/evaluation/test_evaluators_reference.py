@@ -124,21 +124,12 @@ def test_reranking_equals_theirs(k: int, model: SentenceEncoder, peer: Any) -> N
     same(found, expected, {name: name for name in ("map", f"mrr@{k}", f"ndcg@{k}")})
 
 
-def test_reranking_by_scores_equals_theirs(scorer: CrossEncoder, folder: Path) -> None:
-    from sentence_transformers.cross_encoder import CrossEncoder as Peer
-    from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
-
-    peer = Peer(str(folder / "scorer"), device="cpu", local_files_only=True)
-    found, expected = RerankingEvaluator(samples(1))(scorer), CrossEncoderRerankingEvaluator(samples(1))(peer)
-    same(found, expected, {name: name for name in ("map", "mrr@10", "ndcg@10")})
-
-
 def test_reranking_what_a_retriever_found_equals_theirs(scorer: CrossEncoder, folder: Path) -> None:
     """With their default, by which the missed positives are ranked, too."""
     from sentence_transformers.cross_encoder import CrossEncoder as Peer
     from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
 
-    from sbert.integrations.sentence_transformers import cross_encoder_evaluation as ours
+    from sbert.integrations.sentence_transformers.cross_encoder import evaluation as ours
 
     retrieved = [
         {"query": one["query"], "positive": one["positive"], "documents": [*one["negative"][:3], one["positive"][0]]}

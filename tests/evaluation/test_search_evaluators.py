@@ -63,16 +63,19 @@ def test_what_a_retriever_missed_is_not_found() -> None:
             "recall": (1 / 2) / 2,
         }
     )
-    with pytest.raises(ValueError, match=r"samples\[1\] has the keys .*; pass query, positive and documents"):
-        RerankingEvaluator([missed, {"query": "a", "positive": ["b"], "negative": ["c"]}])
-    with pytest.raises(ValueError, match=r"samples\[0\] has the keys .*; pass query, positive and documents"):
-        RerankingEvaluator([{**missed, "negative": ["c"]}])
-    with pytest.raises(ValueError, match=r"samples\[0\] has no positive text"):
-        RerankingEvaluator([{**missed, "positive": []}])
-    with pytest.raises(ValueError, match=r"samples\[0\] has the grade 0 for 'b'; pass grades above 0"):
-        RerankingEvaluator([{**missed, "positive": {"b": 0}}])
-    with pytest.raises(TypeError, match=r"samples\[0\]\['positive'\]\['b'\] is 'high'; pass a number"):
-        RerankingEvaluator([{**missed, "positive": {"b": "high"}}])
+    for wrong, error, message in (
+        ([missed, {"query": "a", "positive": ["b"], "negative": ["c"]}], ValueError, r"\[1\] has the keys .*documents"),
+        (
+            [{**missed, "negative": ["c"]}],
+            ValueError,
+            r"samples\[0\] has the keys .*; pass query, positive and documents",
+        ),
+        ([{**missed, "positive": []}], ValueError, r"samples\[0\] has no positive text"),
+        ([{**missed, "positive": {"b": 0}}], ValueError, r"samples\[0\] has the grade 0 for 'b'; pass grades above 0"),
+        ([{**missed, "positive": {"b": "high"}}], TypeError, r"\['positive'\]\['b'\] is 'high'; pass a number"),
+    ):
+        with pytest.raises(error, match=message):
+            RerankingEvaluator(wrong)
 
 
 def test_a_sentence_is_right_wherever_it_stands() -> None:
