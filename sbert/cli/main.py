@@ -27,23 +27,10 @@ from sbert.cli import (
     train,
 )
 
-# Each has a file with add_arguments(parser) and run(arguments).
-_COMMANDS = {
-    "encode": (encode, "write the vectors of texts to a .npy or Parquet file"),
-    "merge": (merge, "join the shards that several 'sbert encode --shard' have written"),
-    "similarity": (similarity, "print the similarities of two or more texts"),
-    "search": (search, "find the texts in a file that are similar to a query"),
-    "pairs": (pairs, "find the most similar pairs of texts in a file"),
-    "cluster": (cluster, "cluster the texts of a file by meaning"),
-    "map": (map, "draw the texts of a file as an interactive map"),
-    "train": (train, "train a model on rows of texts"),
-    "resume": (resume, "go on with a run of sbert train"),
-    "evaluate": (evaluate, "evaluate a model on standard data sets"),
-    "export": (export, "write a model for ONNX, OpenVINO, torch.export or llama.cpp"),
-    "benchmark": (benchmark, "measure a model's speed here, beside sentence-transformers"),
-    "doctor": (doctor, "explain how a model runs on this machine"),
-    "info": (info, "describe a model, and verify its vectors"),
-}
+# Each has a file with add_arguments(parser) and run(arguments), whose first line says what the command does.
+_OF_TEXTS = (encode, merge, similarity, search, pairs, cluster, map)
+_OF_MODELS = (train, resume, evaluate, export, benchmark, doctor, info)
+_COMMANDS = {module.__name__.rpartition(".")[2]: module for module in (*_OF_TEXTS, *_OF_MODELS)}
 # torch raises AssertionError for a device that it was not built for, transformers ImportError for a missing tokenizer
 # package, the trainer FloatingPointError for a loss that is not finite. Other errors are bugs and show a traceback.
 _FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError, ImportError, AssertionError, FloatingPointError)
@@ -102,11 +89,13 @@ class _Parser(argparse.ArgumentParser):
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(prog="sbert", description="Sentence embeddings.", formatter_class=argparse.RawTextHelpFormatter)
-    parser.epilog = "commands:\n" + "".join(f"  {name:12}{about}\n" for name, (_, about) in _COMMANDS.items())
+    first = {name: (module.__doc__ or "").partition("\n")[0] for name, module in _COMMANDS.items()}
+    about = {name: line.partition(": ")[2].replace("``", "") for name, line in first.items()}
+    parser.epilog = "commands:\n" + "".join(f"  {name:12}{line}\n" for name, line in about.items())
     parser.add_argument("--version", action="version", version=f"sbert {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", help="sbert COMMAND --help explains its options")
-    for name, (module, about) in _COMMANDS.items():
-        command = commands.add_parser(name, description=about)
+    for name, module in _COMMANDS.items():
+        command = commands.add_parser(name, description=about[name])
         command.set_defaults(run=module.run)
         module.add_arguments(command)
     if argv and argv[0] in commands.choices:  # This way, a command's arguments may stand anywhere among its options.

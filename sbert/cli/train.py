@@ -112,11 +112,10 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _parse_prompts(given: Sequence[str]) -> str | dict[str, str]:
     """One prompt for all columns, or those of columns."""
-    if len(given) == 1 and "=" not in given[0]:
-        return given[0]
-    if wrong := [prompt for prompt in given if "=" not in prompt]:
-        raise ValueError(f"--prompt {wrong[0]!r} does not fit the others; pass COLUMN=PROMPT for each column")
-    return dict(prompt.split("=", 1) for prompt in given)
+    parts = [prompt.partition("=") for prompt in given]
+    if any(not equals for _, equals, _ in parts) and len(parts) > 1:
+        raise ValueError(f"--prompt {given[0]!r} does not fit the others; pass COLUMN=PROMPT for each column")
+    return {column: prompt for column, _, prompt in parts} if parts[0][1] else given[0]
 
 
 def train(settings: Settings, resume: bool = False, *, dry_run: bool = False, quiet: bool = False) -> None:
@@ -149,7 +148,7 @@ def train(settings: Settings, resume: bool = False, *, dry_run: bool = False, qu
         return
     if is_first:
         output.mkdir(parents=True, exist_ok=True)
-        write_text(output / STORED, json.dumps(_with_whole_paths(settings), indent=2, ensure_ascii=False) + "\n")
+        write_text(output / STORED, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
     try:
         history = trainer.fit(resume=resume, show_progress_bar=None if verbose else False)
     except KeyboardInterrupt:
@@ -171,19 +170,6 @@ def _keep_freed_memory() -> None:
         if mallopt is not None:
             mallopt(-4, 0)  # M_MMAP_MAX
             mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-
-
-def _with_whole_paths(settings: Settings) -> Settings:
-    """The settings with whole paths, so that the run can be resumed from any folder."""
-
-    def whole(value: Any) -> Any:
-        return str(Path(value).resolve()) if isinstance(value, str) and Path(value).exists() else value
-
-    stored = {**settings, "model": {**settings["model"], "name": whole(settings["model"]["name"])}}
-    stored |= {name: whole(settings[name]) for name in ("output", "guide") if name in settings}
-    for section in ("data", "evaluate"):
-        stored[section] = {name: {**each, "file": whole(each["file"])} for name, each in settings[section].items()}
-    return stored
 
 
 def _summary(history: Sequence[dict[str, Any]], output: Path, config: TrainingConfig) -> str:
@@ -226,16 +212,15 @@ def _time_steps(trainer: Trainer, count: int = 3) -> tuple[int, list[float]]:
     from sbert.training import Callback, Progress
 
     times: list[float] = []
-    total = 0
+    totals: list[int] = []
 
     class Clock(Callback):
         def on_step(self, progress: Progress) -> None:
-            nonlocal total
             times.append(time.perf_counter())
-            total = progress.total
+            totals.append(progress.total)
             if len(times) > count:
                 progress.stop()
 
     trainer.evaluator, trainer.callbacks = None, [Clock()]
     trainer.fit(show_progress_bar=False)
-    return total, [after - before for before, after in pairwise(times)]
+    return totals[0], [after - before for before, after in pairwise(times)]

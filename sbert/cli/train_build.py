@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sbert.cli.train_parts import call, make_callbacks, make_evaluator, make_loss, needs, read_lists
+from sbert.cli.train_parts import call, find, make_evaluator, make_loss, needs, read_lists
 from sbert.cli.train_settings import Settings, check_names
 from sbert.data import read_classes, read_rows
 from sbert.storage.hub import resolve
@@ -99,6 +99,7 @@ def make_trainer(settings: Settings, rows: Mapping[str, Any], config: TrainingCo
     """
     import torch
 
+    from sbert import training
     from sbert.encoder import SentenceEncoder
     from sbert.training import Trainer
 
@@ -106,7 +107,7 @@ def make_trainer(settings: Settings, rows: Mapping[str, Any], config: TrainingCo
     # Read before the model is loaded.
     evaluators = {name: make_evaluator(each) for name, each in settings["evaluate"].items() if not _is_loss(each)}
     evaluation_data = _read_evaluation_data(settings)
-    callbacks = make_callbacks(settings.get("callbacks", ()))
+    callbacks = [find(part, training, "callbacks") for part in settings.get("callbacks", ())]
     with torch.random.fork_rng(devices=[]):  # New heads, adapters and classifiers are initialized at random.
         torch.manual_seed(config.seed)
         model = _load(settings)
@@ -118,7 +119,7 @@ def make_trainer(settings: Settings, rows: Mapping[str, Any], config: TrainingCo
         config,
         evaluator=evaluators if len(settings["evaluate"]) > 1 else next(iter(evaluators.values()), None),
         evaluation_data=evaluation_data,
-        callbacks=callbacks,
+        callbacks=[call(kind, **parameters) for kind, parameters in callbacks],
         columns={name: table["columns"] for name, table in tables.items()},
         label={name: each["label"] for name, each in tables.items() if "label" in each and _takes_as_given(each)},
         guide=SentenceEncoder(settings["guide"], device=model.device) if "guide" in settings else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import MethodType, ModuleType
 from typing import Any, NamedTuple
 
@@ -137,7 +137,7 @@ def make_loss(loss: Any, model: Any, classes: int) -> Any:
     return call(kind, *pairs, **parameters)
 
 
-# ---------------------------------------------------------------------------------------- evaluators and callbacks
+# ------------------------------------------------------------------------------------------------------ evaluators
 
 
 def make_evaluator(table: Settings) -> Any:
@@ -180,15 +180,3 @@ def _values(name: str, file: str, columns: Sequence[str]) -> list[Any]:
 def read_lists(file: str, columns: Sequence[str], file_format: str | None = None) -> list[dict[str, Any]]:
     """Rows of a file whose values may be lists of texts or of numbers."""
     return [{name: row[name] for name in columns} for _, row in read_records(file, columns, file_format)]
-
-
-def make_callbacks(parts: Iterable[Any]) -> list[Any]:
-    """The callbacks.
-
-    Raises:
-        ValueError: If a name or a parameter is unknown.
-    """
-    from sbert import training
-
-    given = [find(part, training, "callbacks") for part in parts]
-    return [call(kind, **parameters) for kind, parameters in given]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,11 @@ STORED = "train.json"
 Types = Mapping[str, type | tuple[type, ...]]
 _NAMED = (str, dict)  # A name, or a table with a name and parameters.
 _SECTIONS: Types = {"model": _NAMED, "output": str, "data": dict, "training": dict, "evaluate": dict}
-_SECTIONS = {**_SECTIONS, "callbacks": list, "guide": str}
-_MODEL: Types = {"name": str, "pooling": str, "max_seq_length": int, "lora": dict, "device": str}
-_DATA: Types = {"file": str, "columns": list, "label": str, "loss": _NAMED, "classes": list, "drop": list}
+_SECTIONS = {**_SECTIONS, "callbacks": list, "guide": Path}
+_MODEL: Types = {"name": Path, "pooling": str, "max_seq_length": int, "lora": dict, "device": str}
+_DATA: Types = {"file": Path, "columns": list, "label": str, "loss": _NAMED, "classes": list, "drop": list}
 _DATA = {**_DATA, "scale": list, "format": str}
-_EVALUATE: Types = {"file": str, "with": _NAMED, "columns": list}
+_EVALUATE: Types = {"file": Path, "with": _NAMED, "columns": list}
 # The sections with tables by name: what these hold, what they must have, and the name of a single one.
 _BY_NAME = {"data": (_DATA, ("file", "loss"), "data"), "evaluate": (_EVALUATE, ("file",), "evaluation")}
 _ARTICLES = {
@@ -91,22 +91,19 @@ def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
 
 def _read(path: str) -> Settings:
     """The settings of a file."""
-    text, is_json = Path(path).read_text(encoding="utf-8"), path.endswith(".json")
+    parse: Callable[[str], Any] = json.loads
+    if not path.endswith(".json"):
+        try:
+            from tomllib import loads as parse  # type: ignore[import-not-found, no-redef, unused-ignore]
+        except ImportError as error:
+            raise ImportError(f"{path} is TOML, which Python reads from 3.11 on; write it as .json") from error
     try:
-        settings = json.loads(text) if is_json else _parse_toml(text, path)
+        settings = parse(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is not valid {'JSON' if is_json else 'TOML'}: {error}") from error
+        raise ValueError(f"{path} is not valid {'JSON' if parse is json.loads else 'TOML'}: {error}") from error
     if not isinstance(settings, dict):
         raise ValueError(f"{path} holds no table of settings")
     return settings
-
-
-def _parse_toml(text: str, path: str) -> Any:
-    try:
-        from tomllib import loads  # type: ignore[import-not-found, unused-ignore]
-    except ImportError as error:
-        raise ImportError(f"{path} is TOML, which Python reads from 3.11 on; write it as .json") from error
-    return loads(text)
 
 
 def _put(settings: Settings, path: str, value: Any) -> None:
@@ -147,6 +144,8 @@ def _check(given: Settings, types: Types, where: str, required: Iterable[str]) -
     for name, value in given.items():
         if types[name] is list and isinstance(value, str):
             checked[name] = [part.strip() for part in value.split(",")]
+        elif types[name] is Path and isinstance(value, str):  # A whole path lets a run be resumed from any folder.
+            checked[name] = str(Path(value).resolve()) if Path(value).exists() else value
         elif not isinstance(value, types[name]) or isinstance(value, bool):
             raise ValueError(f"{where}: {name} is {value!r:.40}; write {_ARTICLES[types[name]]}")
     return checked
