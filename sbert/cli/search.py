@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """
     parser.usage = "%(prog)s [options] [MODEL] FILE QUERY [QUERY ...]"
     parser.epilog = (
-        "If the first argument is a file, or -, the default model is used. The vectors of the texts are stored beside"
-        " the file, in the folder FILE.sbert-vectors, and computed again if texts, model or options change. Rows are"
+        "If the first argument is a file, or -, the default model is used. The vectors of the texts are stored in"
+        " the user's cache (~/.cache/sbert/vectors), and computed again if texts, model or options change. Rows are"
         " numbered from 1, without a header; empty ones are skipped."
     )
     words = f"folder or name of a model (default: {OWN}); {INPUT}; then the queries, or - for lines of standard input"
@@ -112,7 +112,7 @@ def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -
 
 
 def _by_vectors(arguments: argparse.Namespace, queries: list[str], texts: list[str], top_k: int) -> Hits:
-    from sbert.cli.vector_cache import PRECISIONS, document_vectors, folder_of
+    from sbert.cli.vector_cache import PRECISIONS, cache_path, document_vectors
     from sbert.search import semantic_search
 
     name = os.path.abspath(arguments.model) if os.path.isdir(arguments.model) else arguments.model
@@ -122,8 +122,8 @@ def _by_vectors(arguments: argparse.Namespace, queries: list[str], texts: list[s
     if not arguments.no_cache:
         kinds = ",".join(sorted({device.type for device in getattr(model, "devices", [model.device])}))
         options = arguments.precision, arguments.dtype, kinds, arguments.column, arguments.format
-        place = folder_of(arguments.texts, name, *options)
-    documents = document_vectors(model, arguments.model, texts, arguments.precision, place, progress(arguments))
+        place = cache_path(arguments.texts, name, *options)
+    documents = document_vectors(model, texts, arguments.precision, place, progress(arguments))
     return semantic_search(
         model.encode_query(queries, show_progress_bar=False),
         documents.vectors,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,15 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 
 from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.cli import search
 from sbert.cli.main import main
+from sbert.pipeline.encode import Encoding
 from sbert.search import BM25, Index, fuse
 from sbert.search.index.fusion import WEIGHTS
-from sbert.storage import atomic, files
 from tests import small
 
 TEXTS = [f"{text} {number}" for number in ("one", "two", "three") for text in small.CORPUS]
@@ -64,17 +61,25 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the vectors that are stored."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    return folder / "sbert" / "vectors"
+
+
 @pytest.fixture
 def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many documents each call has encoded."""
+    """How many documents are encoded at once."""
     counts: list[int] = []
-    real = SentenceEncoder.encode_document
+    real = Encoding._outputs
 
-    def counting(self: SentenceEncoder, sentences: Any, **options: Any) -> Any:
-        counts.append(len(sentences))
-        return real(self, sentences, **options)
+    def counting(self: Encoding, texts: list[str], *more: Any) -> Any:
+        counts.extend([len(texts)] if texts else [])
+        return real(self, texts, *more)
 
-    monkeypatch.setattr(SentenceEncoder, "encode_document", counting)
+    monkeypatch.setattr(Encoding, "_outputs", counting)
     return counts
 
 
@@ -203,22 +208,25 @@ def test_words_may_stand_behind_options(
     assert run(corpus, "--top-k", "2", "lake", "boat") == expected
 
 
-# ----------------------------------------------------------------------------------------------------- what is kept
+# ----------------------------------------------------------------------------------------------------- what is stored
 
 
-def test_nothing_is_encoded_twice(saved: Path, corpus: Path, tmp_path: Path, run: Run, encoded: list[int]) -> None:
+def test_nothing_is_encoded_twice(saved: Path, corpus: Path, cache: Path, run: Run, encoded: list[int]) -> None:
     first = run(saved, corpus, "lake")
     assert (first[0], encoded) == (0, [len(TEXTS)])
-    assert [path.name for path in sorted(tmp_path.iterdir())] == ["texts.txt", "texts.txt.sbert-vectors"]
+    assert len(list(cache.glob("texts-model-*-00000-of-00001.npy"))) == 1
+    assert list(corpus.parent.iterdir()) == [corpus]
     assert run(saved, corpus, "lake") == first
     corpus.write_text("\n".join(TEXTS), encoding="utf-8")  # Another row without a text changes no vector.
-    assert len(run(saved, corpus, "boat", "one")[1].splitlines()) == 23
+    assert len(run(saved, corpus, "boat")[1].splitlines()) == 10
     assert encoded == [len(TEXTS)]
     run(saved, corpus, "lake", "--no-cache")
     assert encoded == [len(TEXTS)] * 2
 
 
-def test_each_change_encodes_anew(saved: Path, corpus: Path, tmp_path: Path, run: Run, encoded: list[int]) -> None:
+def test_each_change_encodes_anew(
+    saved: Path, corpus: Path, cache: Path, tmp_path: Path, run: Run, encoded: list[int]
+) -> None:
     own = tmp_path / "own"
     shutil.copytree(saved, own)
 
@@ -240,154 +248,46 @@ def test_each_change_encodes_anew(saved: Path, corpus: Path, tmp_path: Path, run
     corpus.write_text("\n".join([*TEXTS[1:], TEXTS[0]]), encoding="utf-8")  # The same texts in another order.
     assert changed()
     assert changed("--precision", "binary")
+    assert changed("--precision", "int8")
     assert changed("--dtype", "bfloat16")
-    kept = len(list((tmp_path / "texts.txt.sbert-vectors").iterdir()))
-    assert kept == 3
+    stored = len(list(cache.iterdir()))
     assert not changed()  # Others' vectors have left these alone.
-    corpus.write_text("\n".join([TEXTS[1] + TEXTS[2][0], TEXTS[2][1:], *TEXTS[3:], TEXTS[0]]), encoding="utf-8")
-    assert changed()  # The same letters in other lines.
     # Weights alone, without the reference vectors beside them.
     weights = load_file(own / "model.safetensors")
     save_file({name: values * 1.5 for name, values in weights.items()}, own / "model.safetensors", {"format": "pt"})
     assert changed()
     trained = SentenceEncoder(own, device="cpu")
-    with torch.no_grad():
-        next(trained.parameters())[0, 0] += 1
-    trained.save(own)
-    assert changed()
     trained.prompts["document"] = "a hill: "
     trained.save(own)
     assert changed()
-    assert not changed()
-    # What an older text or model has left was replaced.
-    assert len(list((tmp_path / "texts.txt.sbert-vectors").iterdir())) == kept
+    assert len(list(cache.iterdir())) == stored  # What an older text or model has left was replaced.
 
 
-def test_damaged_vectors_are_encoded_anew(
-    saved: Path, corpus: Path, tmp_path: Path, run: Run, encoded: list[int]
-) -> None:
-    first = run(saved, corpus, "lake")
-    [place] = (tmp_path / "texts.txt.sbert-vectors").iterdir()
-    whole = {name: (place / name).read_bytes() for name in ("vectors.npy", "vectors.json")}
-    one_row = io.BytesIO()
-    np.save(one_row, np.zeros((1, 16), np.float32))
-    for name, damaged in (
-        ("vectors.npy", whole["vectors.npy"][:-9] + bytes([whole["vectors.npy"][-9] ^ 1]) + whole["vectors.npy"][-8:]),
-        ("vectors.npy", whole["vectors.npy"][:-1]),
-        ("vectors.npy", b""),
-        ("vectors.npy", one_row.getvalue()),
-        ("vectors.json", whole["vectors.json"][:-9]),
-        ("vectors.json", b"[]"),
-        ("vectors.npy", None),
-        ("vectors.json", None),
-    ):
-        if damaged is None:
-            (place / name).unlink()
-        else:
-            (place / name).write_bytes(damaged)
-        encoded.clear()
-        assert run(saved, corpus, "lake") == first
-        assert encoded == [len(TEXTS)]
-        assert {each.name: each.read_bytes() for each in place.iterdir()} == whole
+def test_damaged_vectors_are_encoded_anew(saved: Path, corpus: Path, cache: Path, run: Run, encoded: list[int]) -> None:
+    words = saved, corpus, "lake", "--precision", "int8"
+    first = run(*words)
+    for path in sorted(cache.iterdir()):
+        whole = path.read_bytes()
+        for damaged in (whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:], whole[:-1], b"", None):
+            path.unlink()
+            if damaged is not None:
+                path.write_bytes(damaged)
+            encoded.clear()
+            assert run(*words) == first
+            assert len(TEXTS) in encoded or damaged is None
+            assert path.suffix == ".manifest" or path.read_bytes() == whole
 
 
-def test_each_kind_of_processor_has_its_own_vectors(
-    saved: Path, corpus: Path, run: Run, encoded: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = run(saved, corpus, "lake")
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "another")
-    for count in (1, 0):
-        encoded.clear()
-        assert run(saved, corpus, "lake") == expected
-        assert len(encoded) == count
-    from sbert.cli.vector_cache import folder_of
-
-    assert folder_of(str(corpus), "model", "cpu") != folder_of(str(corpus), "model", "cuda")
-
-
-def test_vectors_that_are_replaced_while_they_are_read(
-    saved: Path, corpus: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By those of as many other texts."""
-    run(saved, corpus, "lake")
-    kept, other = tmp_path / "texts.txt.sbert-vectors", tmp_path / "other"
-    kept.rename(other)
-    own = corpus.read_text(encoding="utf-8")
-    corpus.write_text("\n".join(reversed(TEXTS)), encoding="utf-8")
-    expected = run(saved, corpus, "lake")
-    real = files.read_object
-
-    def replaced(path: Path, *options: Any) -> Any:
-        described = real(path, *options)
-        if path.name == "vectors.json" and other.exists():
-            shutil.rmtree(kept)
-            other.rename(kept)
-        return described
-
-    monkeypatch.setattr(files, "read_object", replaced)
-    assert run(saved, corpus, "lake") == expected
-    corpus.write_text(own, encoding="utf-8")
-    assert run(saved, corpus, "lake") == run(saved, corpus, "lake", "--no-cache")
-
-
-def test_a_place_that_cannot_be_written(
-    saved: Path, corpus: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written(saved: Path, corpus: Path, cache: Path, run: Run) -> None:
     expected = run(saved, corpus, "lake", "--no-cache")
-    folder = tmp_path / "texts.txt.sbert-vectors"
-    assert not folder.exists()
-
-    def refused() -> str:
-        code, out, err = run(saved, corpus, "lake")
-        assert (code, out) == expected[:2]
-        assert err.startswith(f"sbert: warning: {folder}")
-        assert err.count("\n") == 1
-        return err
-
-    folder.write_text("somebody's own", encoding="utf-8")
-    assert "cannot be written" in refused()
-    assert folder.read_text(encoding="utf-8") == "somebody's own"
-    folder.unlink()
-    run(saved, corpus, "lake")
-    [place] = folder.iterdir()
-    (place / "vectors.json").write_text("{}", encoding="utf-8")
-    (place / "notes").touch()
-    assert "it holds 'notes', which sbert did not write" in refused()
-    assert (place / "vectors.json").read_text(encoding="utf-8") == "{}"
-    shutil.rmtree(folder)
-    for name in (
-        "sbert.storage.atomic.tempfile.mkdtemp",
-        "sbert.storage.atomic.os.replace",
-        "sbert.storage.atomic.os.fsync",
-    ):
-        with monkeypatch.context() as patch:
-            patch.setattr(name, lambda *_, **__: (_ for _ in ()).throw(PermissionError("read-only")))
-            assert "read-only" in refused()
-        assert not folder.exists()
-
-
-def test_interrupted_or_killed_while_writing(
-    saved: Path, corpus: Path, tmp_path: Path, run: Run, encoded: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = run(saved, corpus, "lake", "--no-cache")
-    with monkeypatch.context() as patch:
-        patch.setattr(atomic, "flush", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-        assert run(saved, corpus, "lake") == (130, "", "sbert: interrupted\n")
-    assert list(tmp_path.iterdir()) == [corpus]
-    code = (
-        "import os, sys; from sbert.storage import atomic; from sbert.cli.main import main\n"
-        "atomic.flush = lambda folder: os.kill(os.getpid(), 9)\n"
-        "main(sys.argv[1:])"
-    )
-    words = [sys.executable, "-c", code, "search", str(saved), str(corpus), "lake", "--device", "cpu"]
-    assert subprocess.run(words, capture_output=True).returncode == -signal.SIGKILL
-    # What is there has no name under which anybody looks for it.
-    assert [path.name[0] for path in (tmp_path / "texts.txt.sbert-vectors").iterdir()] == ["."]
-    encoded.clear()
-    assert run(saved, corpus, "lake") == expected
-    assert run(saved, corpus, "lake") == expected
-    assert encoded == [len(TEXTS)]
-    assert [path.name[0] != "." for path in (tmp_path / "texts.txt.sbert-vectors").iterdir()] == [True]
+    cache.parent.mkdir(exist_ok=True)
+    cache.write_text("a file of the user", encoding="utf-8")
+    code, out, err = run(saved, corpus, "lake")
+    assert (code, out) == expected[:2]
+    assert err.startswith(f"sbert: warning: {cache}")
+    assert "cannot be written" in err
+    assert err.count("\n") == 1
+    assert cache.read_text(encoding="utf-8") == "a file of the user"
 
 
 # ------------------------------------------------------------------------------------------------------------ errors
