@@ -97,12 +97,16 @@ def _ranges(model: SentenceEncoder, texts: list[str], place: Path | None, resume
     from sbert.pipeline.quantization import calibrate
 
     path = place and place.with_suffix(".ranges")
+    stored: npt.NDArray[np.float32]
     with suppress(OSError, ValueError):
         if path and resume:
-            return np.frombuffer(path.read_bytes(), np.float32).reshape(2, -1).copy()
+            stored = np.frombuffer(path.read_bytes(), np.float32).reshape(2, -1).copy()
+            return stored
     sample = texts[:: -(-len(texts) // _SAMPLE)]
     sample = sample if len(sample) > 1 else sample * 2  # The ranges of a single vector would be empty.
-    ranges = calibrate(model.encode_document(sample, show_progress_bar=False, on_truncate="ignore"))
+    ranges: npt.NDArray[np.float32] = calibrate(
+        model.encode_document(sample, show_progress_bar=False, on_truncate="ignore")
+    )
     if path:
         with replacing_file(path) as file:
             file.write(ranges.tobytes())
