@@ -15,8 +15,6 @@ from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
-# A function's name, the names of its arguments, and a call: positional and named arguments.
-Translate = Callable[[str, list[str], tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
 def nearest_argument(name: str, known: Iterable[str]) -> str | None:
@@ -44,7 +42,7 @@ def _spelling(name: str) -> str:
 def known_arguments(
     function: Callable[P, R],
     config: type | None = None,
-    translate: Translate | None = None,
+    aliases: bool = False,
     more: type | None = None,
 ) -> Callable[P, R]:
     """Decorator: for an unknown argument, raise a TypeError that names the nearest known argument.
@@ -52,7 +50,7 @@ def known_arguments(
     Args:
         function: The function.
         config: Class of the function's argument ``config``; its arguments are searched as well.
-        translate: Turns unknown arguments into known ones, where it can.
+        aliases: Whether the names of sentence-transformers are understood as well.
         more: A ``TypedDict`` of the function's ``**`` parameter; without one, it has none.
 
     Example:
@@ -73,8 +71,8 @@ def known_arguments(
     @functools.wraps(function)
     def checked(*args: P.args, **options: P.kwargs) -> R:
         if not known.issuperset(options):
-            given: tuple[tuple[Any, ...], dict[str, Any]] = (args, options)
-            args, options = (translate or _keep)(label, names, *given)  # type: ignore[assignment]
+            if aliases:
+                args, options = _foreign().translate(label, names, args, options)
             for name in options:
                 if name not in known:
                     raise TypeError(
@@ -90,10 +88,6 @@ def known_arguments(
         return function(*args, **options)
 
     return checked
-
-
-def _keep(label: str, names: list[str], args: Any, options: Any) -> Any:
-    return args, options
 
 
 def _hint(name: str, names: list[str], config: type | None) -> str:
@@ -122,16 +116,12 @@ def with_aliases(function: Callable[P, R]) -> Callable[P, R]:
 
     Type checkers know ours alone.
     """
-    return known_arguments(function, translate=_translate)
+    return known_arguments(function, aliases=True)
 
 
 def with_aliases_of(more: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """``with_aliases`` for a function whose ``**`` parameter is a ``TypedDict`` of this class."""
-    return lambda function: known_arguments(function, translate=_translate, more=more)
-
-
-def _translate(*call: Any) -> Any:
-    return _foreign().translate(*call)
+    return lambda function: known_arguments(function, aliases=True, more=more)
 
 
 def warn(message: str) -> None:

@@ -140,7 +140,7 @@ def by_column(prompts: Prompts | None, columns: Sequence[tuple[str, ...]]) -> li
     """
     if prompts is None or isinstance(prompts, str):
         return [prompts or ""] * len(columns)
-    by_place = []
+    chosen = []
     for names in columns:
         name = next((name for name in names if name in prompts), None)
         if name is None:
@@ -148,8 +148,8 @@ def by_column(prompts: Prompts | None, columns: Sequence[tuple[str, ...]]) -> li
                 f"prompts has no entry for the column {names[0]!r}, only for {', '.join(map(repr, prompts)) or 'none'};"
                 f" add {names[0]!r}: '' if its texts take no prompt"
             )
-        by_place.append(prompts[name])
-    return by_place
+        chosen.append(prompts[name])
+    return chosen
 
 
 def column_prompts(

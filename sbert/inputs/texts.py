@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set, Sized
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import chain
 from typing import Any, TypeGuard, cast
 
@@ -16,11 +16,6 @@ _LISTED = 8
 _CONVERTED = 4096
 
 
-def is_one(sentences: object) -> bool:
-    """Whether this is a single sentence, not several."""
-    return isinstance(sentences, str)
-
-
 def rows_of(sentences: Any, name: str = "sentences") -> Iterator[str]:
     """Iterate over the sentences in order; a single str is one sentence.
 
@@ -32,7 +27,7 @@ def rows_of(sentences: Any, name: str = "sentences") -> Iterator[str]:
         TypeError: If an item is not a str, naming the row; or if this is a table, where iterating would give the
             column names.
     """
-    if is_one(sentences):
+    if isinstance(sentences, str):
         sentences = [sentences]
     columns = columns_of(sentences)
     if columns is not None:
@@ -81,7 +76,7 @@ def _checked(sentences: Iterable[Any], name: str) -> Iterator[str]:
                 f" [row[{next(iter(text), 'text')!r}] for row in {name}]"
             )
         if not isinstance(text, str):
-            raise TypeError(f"{name}[{row}] is of type {type(text).__name__} ({_short(text)}); pass only str")
+            raise TypeError(f"{name}[{row}] is of type {type(text).__name__} ({text!r:.40}); pass only str")
         yield text
 
 
@@ -91,7 +86,7 @@ def texts_of(texts: Any, name: str) -> list[str]:
     Raises:
         TypeError: As ``rows_of``, and for a single str.
     """
-    if is_one(texts):
+    if isinstance(texts, str):
         raise TypeError(f"{name} is of type {type(texts).__name__}; pass a list of str")
     return list(rows_of(texts, name))
 
@@ -185,31 +180,11 @@ def _columns_and_remedy(data: Any, columns: list[Any], name: str) -> str:
     listed = f" with the {'keys' if isinstance(data, Mapping) else 'columns'} {_listed(columns)}"
     if isinstance(data, Mapping) and any(isinstance(value, str) for value in data.values()):
         return f"{listed}; pass its texts: list({name}.values())"
-    texts = _text_columns(data, columns) or columns
-    if not texts:
+    if not columns:
         return "; pass a list of str"
-    choices = " or ".join(f"{name}[{column!r}]" for column in texts[:_LISTED])
+    choices = " or ".join(f"{name}[{column!r}]" for column in columns[:_LISTED])
     return f"{listed}; pass the texts of one of them: {choices}"
-
-
-def _text_columns(data: Any, columns: list[Any]) -> list[Any]:
-    """The columns whose first value is a str; none for lazy frames, where reading a value may be expensive."""
-    texts = []
-    for column in columns if isinstance(data, Sized) else ():
-        values = data[column]
-        first: Any = next(iter(values), None) if isinstance(values, Iterable) else None
-        if isinstance(first.as_py() if hasattr(first, "as_py") else first, str):
-            texts.append(column)
-    return texts
 
 
 def _listed(names: list[Any]) -> str:
     return ", ".join(map(str, names[:_LISTED])) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
-
-
-def _short(value: Any) -> str:
-    try:
-        text = repr(value)
-    except Exception:
-        return "no repr"
-    return text if len(text) <= 40 else text[:37] + "..."

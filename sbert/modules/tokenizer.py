@@ -150,6 +150,72 @@ class FastTokenizer(RustTokenizer):
         return [(encoding.ids, encoding.offsets) for encoding in self.encode(texts, located=True)]
 
 
+class SlowTokenizer:
+    """A tokenizer that is written in Python, by the methods of ``FastTokenizer``.
+
+    Args:
+        tokenizer: The tokenizer.
+        lower_case: Whether to convert texts to lower case first.
+    """
+
+    border: re.Pattern[str] | None = None
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, lower_case: bool = False) -> None:
+        self._tokenizer, self._lower_case = tokenizer, lower_case
+        mask = tokenizer("a", return_special_tokens_mask=True)["special_tokens_mask"]
+        self.special_tokens: tuple[int, int] = count_special(mask)
+        number: int | None = tokenizer.unk_token_id
+        self.unknown_id: int | None = None if number in tokenizer("")["input_ids"] else number
+
+    def __call__(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text."""
+        clean = [without_lone_surrogates(text.lower() if self._lower_case else text) for text in texts]
+        rows: list[list[int]] = self._tokenizer(clean, truncation=False, padding=False, verbose=False)["input_ids"]
+        return rows
+
+    def locate(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:  # noqa: ARG002
+        """Raise a ValueError: it does not give spans."""
+        raise ValueError(
+            f"{type(self._tokenizer).__name__} does not give the positions of tokens in a text;"
+            " load the model with a tokenizer.json"
+        )
+
+
+class Tokenizing:
+    """What the first module of an encoder answers by the private copy of its tokenizer."""
+
+    def tokenizer_copy(self) -> FastTokenizer | SlowTokenizer:
+        """The copy, which nothing changes."""
+        raise NotImplementedError
+
+    @property
+    def special_tokens(self) -> tuple[int, int]:
+        """Number of special tokens before and after every text."""
+        return self.tokenizer_copy().special_tokens
+
+    @property
+    def unknown_id(self) -> int | None:
+        """Id of the unknown token; None if the tokenizer knows all bytes."""
+        return self.tokenizer_copy().unknown_id
+
+    @property
+    def border(self) -> re.Pattern[str] | None:
+        """A pattern that ends where a text may be cut without a change of the tokens before; None if there is none."""
+        return self.tokenizer_copy().border
+
+    def tokenize(self, texts: list[str]) -> list[list[int]]:
+        """Token ids of each text, with special tokens, without truncation."""
+        return self.tokenizer_copy()(texts)
+
+    def locate(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Token ids of each text, with special tokens, and the span of characters of each token: start and end.
+
+        Raises:
+            ValueError: If the tokenizer is implemented in Python and does not give spans.
+        """
+        return self.tokenizer_copy().locate(texts)
+
+
 class PairTokenizer:
     """Tokenizes two texts as one input of two segments, as the tokenizer of a Hugging Face model does.
 

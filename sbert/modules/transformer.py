@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from sbert.backends.minimal_loading import PlainTokenizer
 from sbert.backends.network import has_hooks
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.inputs.arguments import known_arguments, warn
-from sbert.modules.tokenizer import FastTokenizer, count_special, without_lone_surrogates
+from sbert.modules.tokenizer import FastTokenizer, SlowTokenizer, Tokenizing
 from sbert.storage.folders import read_whole
 from sbert.storage.hub import resolve
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-class Transformer(nn.Module):
+class Transformer(Tokenizing, nn.Module):
     """A Hugging Face transformer and its tokenizer.
 
     Of an encoder-decoder such as T5, only the encoder is loaded. Weights are float32 unless ``dtype`` says otherwise,
@@ -86,7 +85,7 @@ class Transformer(nn.Module):
         self.auto_model = model
         self._tokenizer: Any = tokenizer
         self.lower_case: bool = lower_case
-        self._copy: tuple[Any, int, FastTokenizer] | None = None
+        self._copy: tuple[Any, int, FastTokenizer | SlowTokenizer] | None = None
         self._limit = limits.default_limit(model, tokenizer)
         if not isinstance(model, BertModel):
             packed.adopt(model)
@@ -175,57 +174,21 @@ class Transformer(nn.Module):
         self.max_seq_length = min(length, positions)
 
     @property
-    def special_tokens(self) -> tuple[int, int]:
-        """Number of special tokens before and after every text."""
-        if self._tokenizer.is_fast:
-            return self._fast().special_tokens
-        return count_special(self._tokenizer("a", return_special_tokens_mask=True)["special_tokens_mask"])
-
-    @property
-    def unknown_id(self) -> int | None:
-        """Id of the unknown token; None if the tokenizer knows all bytes."""
-        if self._tokenizer.is_fast:
-            return self._fast().unknown_id
-        number: int | None = self._tokenizer.unk_token_id
-        return None if number in self._tokenizer("")["input_ids"] else number
-
-    @property
     def truncation_side(self) -> str:
         """Side on which long texts are truncated."""
         return str(self._tokenizer.truncation_side)
 
-    @property
-    def border(self) -> re.Pattern[str] | None:
-        """A pattern that ends where a text may be cut without a change of the tokens before; None if there is none."""
-        return self._fast().border if self._tokenizer.is_fast else None
-
-    def tokenize(self, texts: list[str]) -> list[list[int]]:
-        """Token ids of each text, with special tokens, without truncation."""
-        if self._tokenizer.is_fast:
-            return self._fast()(texts)
-        texts = [without_lone_surrogates(text.lower() if self.lower_case else text) for text in texts]
-        rows: list[list[int]] = self._tokenizer(texts, truncation=False, padding=False, verbose=False)["input_ids"]
-        return rows
-
-    def locate(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Token ids of each text, with special tokens, and the span of characters of each token: start and end.
-
-        Raises:
-            ValueError: If the tokenizer is implemented in Python and does not give spans.
-        """
-        if not self._tokenizer.is_fast:
-            raise ValueError(
-                f"{type(self._tokenizer).__name__} does not give the positions of tokens in a text;"
-                " load the model with a tokenizer.json"
-            )
-        return self._fast().locate(texts)
-
-    def _fast(self) -> FastTokenizer:
+    def tokenizer_copy(self) -> FastTokenizer | SlowTokenizer:
         """A private copy of the tokenizer, copied again after the tokenizer was replaced or extended."""
         given, copied = self._tokenizer, self._copy
         size = 0 if isinstance(given, PlainTokenizer) else len(given)  # That one cannot be extended.
         if copied is None or copied[0] is not given or copied[1] != size:
-            copied = self._copy = (given, size, FastTokenizer(given.backend_tokenizer, self.lower_case))
+            copy: FastTokenizer | SlowTokenizer = (
+                FastTokenizer(given.backend_tokenizer, self.lower_case)
+                if given.is_fast
+                else SlowTokenizer(given, self.lower_case)
+            )
+            copied = self._copy = (given, size, copy)
         return copied[2]
 
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import re
 import string
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import segment_sum
 from sbert.inputs.arguments import known_arguments
-from sbert.modules.tokenizer import FastTokenizer
+from sbert.modules.tokenizer import FastTokenizer, Tokenizing
 
 if TYPE_CHECKING:
     import tokenizers
@@ -41,7 +40,7 @@ def _numbers(parts: list[str]) -> npt.NDArray[np.float32] | None:
     return vector if np.isfinite(vector).all() else None
 
 
-class StaticEmbedding(nn.Module):
+class StaticEmbedding(Tokenizing, nn.Module):
     """Mean of the vectors of the tokens of a text, from a table: no transformer, no limit of length.
 
     Args:
@@ -64,8 +63,6 @@ class StaticEmbedding(nn.Module):
         array([0. , 0.5, 0.5], dtype=float32)
     """
 
-    special_tokens: tuple[int, int] = (0, 0)
-
     @known_arguments
     def __init__(self, tokenizer: tokenizers.Tokenizer, weights: Tensor) -> None:
         super().__init__()
@@ -79,23 +76,9 @@ class StaticEmbedding(nn.Module):
         """Number of tokens in the table."""
         return self.embedding.num_embeddings
 
-    @property
-    def unknown_id(self) -> int | None:
-        """Id of the unknown token; None if the tokenizer knows all bytes."""
-        return self._fast.unknown_id
-
-    @property
-    def border(self) -> re.Pattern[str] | None:
-        """A pattern that ends where a text may be cut without a change of the tokens before; None if there is none."""
-        return self._fast.border
-
-    def tokenize(self, texts: list[str]) -> list[list[int]]:
-        """Token ids of each text, without truncation."""
-        return self._fast(texts)
-
-    def locate(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Token ids of each text, and the span of characters of each token: start and end."""
-        return self._fast.locate(texts)
+    def tokenizer_copy(self) -> FastTokenizer:
+        """A private copy of the tokenizer."""
+        return self._fast
 
     def forward(self, batch: TokenBatch) -> Tensor:
         return segment_sum(self.embedding(batch.ids), batch.offsets, mean=True)  # (rows, dim)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -175,9 +174,16 @@ def test_numbers_that_do_not_fit(encoder: SentenceEncoder) -> None:
 
 
 def test_a_tokenizer_in_python_is_refused() -> None:
+    class Slow(dict[str, int]):
+        is_fast, unk_token_id = False, 1
+
+        def __call__(self, *_: Any, **__: Any) -> dict[str, list[int]]:
+            return {"input_ids": [2, 3], "special_tokens_mask": [1, 0]}
+
     reader = model()[0]
-    reader.tokenizer = SimpleNamespace(is_fast=False)
-    with pytest.raises(ValueError, match=r"SimpleNamespace does not give the positions .* tokenizer\.json"):
+    reader.tokenizer = Slow()
+    assert (reader.special_tokens, reader.unknown_id, reader.border) == ((1, 0), 1, None)
+    with pytest.raises(ValueError, match=r"Slow does not give the positions .* tokenizer\.json"):
         reader.locate(["a"])
 
 

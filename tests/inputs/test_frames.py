@@ -67,10 +67,8 @@ def scorer(folder: Path) -> CrossEncoder:
 def test_what_has_columns_is_no_list_of_texts(model: SentenceEncoder, kind: str) -> None:
     made = {**frames(COLUMNS), "dict": COLUMNS, "structured": np.array([(1, "a")], [("id", "i4"), ("text", "U9")])}
     for call in (model.encode, model.encode_query, model.tokenize, lambda given: split(model, given, 9)):
-        with pytest.raises(TypeError, match=r" (columns|keys) id, text; pass .*(sentences|documents)\[.*'text'\]") as e:
+        with pytest.raises(TypeError, match=r" (columns|keys) id, text; pass .*(sentences|documents)\[.*'text'\]"):
             call(made[kind])
-        if kind not in ("lazy", "stream"):  # Of which the first values would cost something.
-            assert "['id']" not in str(e.value)
 
 
 def test_columns_of_texts_are_read(model: SentenceEncoder, tmp_path: Path) -> None:
