@@ -133,15 +133,6 @@ class Ragged:
         """Index of each token in the flattened padded matrix. Shape: (tokens,)."""
         return self.row_of_token * self.longest + self.position_of_token
 
-    @cached_property
-    def grid(self) -> tuple[Tensor, Tensor]:
-        """``slot_of_token``, and an additive attention mask: 0 at tokens, -inf at padding.
-
-        Shape: (tokens,) and (rows, longest).
-        """
-        ahead = torch.arange(self.longest, device=self.offsets.device) - self.lengths[:, None]  # (rows, longest)
-        return self.slot_of_token, torch.zeros(ahead.shape, device=ahead.device).masked_fill(ahead >= 0, -torch.inf)
-
     def padded(self, fill: float = 0, *, rows: int | None = None, longest: int | None = None) -> tuple[Tensor, Tensor]:
         """The rows as one matrix, padded on the right.
 

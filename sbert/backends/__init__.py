@@ -7,28 +7,25 @@ the Hugging Face module for all others, padded only if its attention needs paddi
 | backend | runs when |
 |---|---|
 | ``fused`` | ``encode`` with BERT-family models: a forward from copies of the weights, laid out for speed |
-| ``cuda_graphs`` | the same for short texts on a GPU, replayed as one launch |
 | ``cpu_training`` | training of BERT-family models on a CPU: one autograd step per layer |
 | ``packed`` | the Hugging Face module without padding: all texts of a batch as one row |
 | ``padded`` | the Hugging Face module with padding, if its attention needs it |
 
-On an NVIDIA GPU, ``fused`` has parts that can be used or left out one by one (``sbert.backends.triton``): layer norm
-with the bias and the residual before it, all embeddings with their norm, and attention of rows of at most 64 tokens are
-one kernel each where Triton is installed, which CUDA builds of torch bring along; GELU in bfloat16 is the end of a
-product of cuBLAS. Without them the forward takes more, smaller kernels and gives the same vectors. None of it was
-measured on a real GPU.
+Each backend is one file with one class: ``supports`` gives the reason why it cannot run a network, ``forward`` takes a
+batch. ``sbert.backends.state`` lists them in order of preference and has one ``ModelState`` per network: what was
+chosen for it, and copies of its weights until they change. Each backend is compared with the padded module before its
+first use, ``fused`` again after the weights change; if the vectors differ, the next one runs. An architecture is one
+entry of ``sbert.backends.layers``, which says what its layers are made of: a norm before or after, layer or RMS norms,
+absolute or rotary positions or a position bias, gated or plain feed-forward networks, shared heads, causal attention, a
+local window.
 
-Each backend is one file with one class, and ``sbert.backends.select`` lists them in order of preference. Each is
-compared with the padded module before its first use, ``fused`` again after the weights change; if the vectors differ,
-the next one runs. ``sbert doctor MODEL`` says in words what was chosen on this machine, and why every other backend was
-not:
+``sbert doctor MODEL`` says in words what was chosen on this machine, and why every other backend was not:
 
 ```text
 forward              fused: oneDNN with reordered weights is 1.62 times as fast as F.linear with 2 threads
 attention            without padding, one call of scaled_dot_product_attention per length
 threads              2 of torch; OMP_NUM_THREADS or torch.set_num_threads changes it
 batches              4096 tokens at most, texts of similar length; batch_tokens= changes it
-no cuda_graphs       attention is not one kernel: that takes half precision and a recent NVIDIA GPU
 ```
 
 ## dtype
@@ -43,6 +40,15 @@ without bfloat16 (T4, V100; what leaves its range is computed again in float32),
 >>> bool(fast.similarity(fast.encode("A cat sleeps."), model.encode("A cat sleeps."))[0, 0] > 0.999)
 True
 
+## GPUs
+
+On an NVIDIA GPU, models run from copies of their weights in half precision, which are cast once. Attention is one call
+of torch's kernel for rows of any length where that works (capability 8.0 or higher), and one call per length elsewhere;
+a batch is one copy from pinned memory. All of it is tested on a simulated device, and none of it was measured on a real
+one. ``sbert doctor MODEL --gpu`` compares all backends with float32 on yours, row by row, and measures the fastest
+matrix product and what ``encode`` reaches; ``--report FOLDER`` also writes ``gpu.json``, and ``gpu.md``, a table to
+paste into an issue.
+
 ## Measure it
 
 ``sbert benchmark MODEL --data texts.txt --dtypes float32,bfloat16`` measures on your own texts, beside
@@ -52,7 +58,7 @@ float32 and 5.2 times in bfloat16; texts of mixed length 1.5 and 4.1 times. floa
 processor can multiply, and sentence-transformers at 48 to 50 %; more than 2.1 times its speed cannot be had here in
 float32. Sorting and no padding are 1.8 to 5.4 times as fast as the loop of a tutorial, padded batches of 32 in input
 order. The tables stand in ``tests/benchmarks/README.md``, with the program that prints them
-(``python -m tests.benchmarks.contenders``). Nothing was measured on a GPU yet.
+(``python -m tests.benchmarks.contenders``).
 
 ## Pitfalls
 
@@ -61,10 +67,6 @@ order. The tables stand in ``tests/benchmarks/README.md``, with the program that
   most 512 tokens therefore uses as many threads as ``/proc/loadavg`` and the container leave cores for. Larger ones,
   and a process that is bound to some cores of a machine, use all of theirs.
 - float16 becomes float32 on a CPU, which only emulates it.
-- ``sbert doctor MODEL --gpu`` checks a GPU at first use: it compares the plain, packed and fused forward and the
-  replay of CUDA graphs with float32, row by row, and names one whose vectors differ, with the reason. It measures the
-  fastest matrix product and copy, and what ``encode``, a search and a training step reach. ``--report FOLDER`` also
-  writes ``gpu.json``, and ``gpu.md``, a table to paste into an issue.
 """
 
 from sbert.backends.classification import scores

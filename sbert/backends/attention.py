@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from functools import cache
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,8 +19,6 @@ _MULTIPLE, _LARGEST = 8, 256
 # Why that kernel cannot be used, if so, by use (training or not), dtype, device and head size. torch may be built
 # without it, as on Windows.
 _failures: dict[tuple[bool, torch.dtype, torch.device, int], str | None] = {}
-# Overhead of a call, as the number of attention scores that take the same time.
-_CALL, _CALL_ACCELERATOR = 200_000, 20_000_000
 
 
 def has_kernel(dtype: torch.dtype, device: torch.device, dim: int, training: bool = False) -> bool:
@@ -102,8 +98,6 @@ def attend(
         query, key, value = _as_autocast(query, key, value)
     if bias is None and has_kernel(query.dtype, query.device, query.shape[-1], trained):
         return attend_by_kernel(query, key, value, rows, dropout=dropout, scale=scale, sees=sees)
-    if dropout and _pads(rows, query.shape[1]):
-        return _attend_padded(query, key, value, rows, bias, sees, scale, dropout)
     pieces, start = [], 0
     for count, length in rows.groups:
         end = start + count * length
@@ -120,7 +114,8 @@ def attend(
             k, v = F.pad(k, (0, 0, 0, filler)), F.pad(v, (0, 0, 0, filler))
             seen = query.new_zeros(length, length) if mask is None else mask
             mask = F.pad(seen, (0, filler), value=-torch.inf)
-        out = _sdpa(q, k, v, mask, dropout, is_causal=only_causal, scale=scale)
+        shared = key.shape[1] != query.shape[1]
+        out = F.scaled_dot_product_attention(q, k, v, mask, dropout, only_causal, scale=scale, enable_gqa=shared)
         pieces.append(out.transpose(1, 2).flatten(0, 1))
         start = end
     if not pieces:
@@ -134,45 +129,6 @@ def _as_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     if kind != "cuda" or not torch.is_autocast_enabled(kind):
         return tensors
     return tuple(x.to(torch.get_autocast_dtype(kind)) for x in tensors)
-
-
-def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, **options: Any) -> Tensor:
-    return F.scaled_dot_product_attention(q, k, v, mask, dropout, enable_gqa=k.shape[1] != q.shape[1], **options)
-
-
-def _pads(rows: Ragged, heads: int) -> bool:
-    """Whether one call on padded rows is cheaper than one call per length.
-
-    With dropout, a call is made of many small steps; without, padding costs more than calls.
-    """
-    call = _CALL if rows.offsets.device.type == "cpu" else _CALL_ACCELERATOR
-    grouped = sum(count * length**2 for count, length in rows.groups) * heads + len(rows.groups) * call
-    return rows.rows * rows.longest**2 * heads + call < grouped
-
-
-def _attend_padded(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    rows: Ragged,
-    bias: Tensor | None,
-    sees: tuple[int, int],
-    scale: float | None,
-    dropout: float,
-) -> Tensor:
-    """Attention in one call, on rows padded to the longest; no token attends to padding."""
-    slots, filler = rows.grid
-
-    def spread(x: Tensor) -> Tensor:  # (tokens, heads, dim) to (rows, heads, longest, dim)
-        flat = x.new_zeros(filler.numel(), *x.shape[1:]).index_copy(0, slots, x)
-        return flat.view(*filler.shape, *x.shape[1:]).transpose(1, 2)
-
-    mask = filler.to(query.dtype)[:, None, None]  # (rows, 1, 1, longest)
-    own = _mask(rows.longest, bias, sees, query)
-    if own is not None:
-        mask = mask + own
-    out = _sdpa(spread(query), spread(key), spread(value), mask, dropout, scale=scale)
-    return out.transpose(1, 2).flatten(0, 1).index_select(0, slots)
 
 
 def _mask(length: int, bias: Tensor | None, sees: tuple[int, int], like: Tensor) -> Tensor | None:
@@ -229,64 +185,38 @@ def attend_by_kernel(
     return outputs[0][..., :dim]
 
 
-@cache
-def _has_known_operator() -> bool:
-    """Whether torch has the operator with these arguments."""
-    operator = getattr(torch.ops.aten, "_flash_attention_forward", None)
-    names = {argument.name for argument in operator.default._schema.arguments} if operator else set()
-    return {"cum_seq_q", "max_q", "dropout_p", "scale", "window_size_left", "window_size_right"} <= names
-
-
 def _try_kernel(training: bool, dtype: torch.dtype, device: torch.device, dim: int) -> str | None:
     """Why the kernel cannot be used; None if it can."""
-    reason: str | None = "takes other arguments in this version of torch"
-    if _has_known_operator():
-        try:
-            works = _differentiates(dtype, device, dim) if training else _computes(dtype, device, dim)
-            reason = None if works else "gives other vectors"
-        except Exception as error:
-            if not is_failure(error):
-                raise
-            reason = f"fails ({one_line(error)})"
+    try:
+        reason = None if _works(training, dtype, device, dim) else "gives other vectors"
+    except Exception as error:
+        if not is_failure(error):
+            raise
+        reason = f"fails ({one_line(error)})"
     if reason is not None:
         what = "torch's _flash_attention_forward"
         warnings.warn(f"attention runs slower than it could: {what} {reason}", stacklevel=2)
     return reason
 
 
-def _two_rows(dtype: torch.dtype, device: torch.device, heads: int, dim: int) -> tuple[TokenBatch, Tensor]:
-    """Rows and values whose means are known. Shape of the values: (3, heads, dim)."""
-    value = torch.tensor([1.0, 3.0, 5.0], dtype=dtype, device=device).view(3, 1, 1).expand(3, heads, dim)
-    return TokenBatch.from_rows([[1, 2], [3]]).to(device), value.contiguous()
-
-
-def _are_means(out: Tensor) -> bool:
-    """Whether the output has the means of these values."""
-    means = torch.tensor([2.0, 2.0, 5.0], device=out.device)
-    return bool(out.detach().float().flatten(1).mean(1).sub(means).abs().max() < 0.1)
-
-
-def _computes(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
-    """Whether the kernel computes the means of two rows."""
-    rows, value = _two_rows(dtype, device, 1, dim)
-    return _are_means(attend_by_kernel(torch.zeros_like(value), torch.zeros_like(value), value, rows))
-
-
-def _differentiates(dtype: torch.dtype, device: torch.device, dim: int) -> bool:
+def _works(training: bool, dtype: torch.dtype, device: torch.device, dim: int) -> bool:
     """Whether the kernel computes the means of two rows and, with dropout, the gradient of the weights that it kept.
 
-    The output is linear in the values: for each head, the sum of values times gradients is that of the output. The
-    random state is restored, since a chunk that is computed again must drop the same weights.
+    The output is linear in the values: the sum of values times gradients is that of the output. The random state is
+    restored, since a chunk that is computed again must drop the same weights.
     """
     # Autograd as it is outside of the caller's modes and hooks.
     hooks = torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x)
-    with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng([device]), hooks:
-        rows, value = _two_rows(dtype, device, 16, dim)
-        query, key, value = (x.requires_grad_() for x in (torch.zeros_like(value), torch.zeros_like(value), value))
-        if not _are_means(attend_by_kernel(query, key, value, rows)):
+    with torch.inference_mode(False), torch.set_grad_enabled(training), torch.random.fork_rng([device]), hooks:
+        rows = TokenBatch.from_rows([[1, 2], [3]]).to(device)
+        value = torch.tensor([1.0, 3.0, 5.0], dtype=dtype, device=device).view(3, 1, 1).expand(3, 16, dim).contiguous()
+        query, key, value = (x.requires_grad_(training) for x in (value * 0, value * 0, value))
+        means = attend_by_kernel(query, key, value, rows).detach().float().flatten(1).mean(1)
+        if not bool((means - torch.tensor([2.0, 2.0, 5.0], device=device)).abs().max() < 0.1):
             return False
+        if not training:
+            return True
         out = attend_by_kernel(query, key, value, rows, dropout=0.5)
         gradients = torch.autograd.grad(out.float().sum(), (query, key, value))
         by_head = (gradients[2].float() * value.float() - out.float()).mean(2).sum(0)
-        finite = all(bool(gradient.isfinite().all()) for gradient in gradients)
-        return finite and bool(by_head.abs().max() < 0.1)
+        return bool(by_head.abs().max() < 0.1) and all(bool(gradient.isfinite().all()) for gradient in gradients)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from sbert.backends.remote_configs import native
 from sbert.inputs.extras import missing
 from sbert.storage.files import UnreadableError, blame, check_files, is_failure, one_line, read_object, reading
 from sbert.storage.processes import Lock
@@ -124,7 +123,7 @@ def load_config(folder: Path, options: dict[str, Any]) -> PretrainedConfig:
     _check_counts({**values, **options}, path)
     try:
         with quiet():
-            known = native(values, path)
+            known = _in_terms_of_transformers(values, path)
             if known is values:
                 kind, source = imported("AutoConfig"), {"local_files_only": True, "trust_remote_code": False}
                 config = kind.from_pretrained(folder, **source, **options)
@@ -281,3 +280,62 @@ def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizer
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
     return tokenizer
+
+
+# ----------------------------------------------------- models whose folders name code that transformers has by now
+
+# The names of Nomic AI's code, and those of transformers.
+_NOMIC = {
+    "n_embd": "hidden_size",
+    "n_layer": "num_hidden_layers",
+    "n_head": "num_attention_heads",
+    "n_inner": "intermediate_size",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "max_trained_positions": "max_position_embeddings",
+    "rotary_emb_base": "rope_theta",
+}
+# What the code of a folder could do and transformers cannot: it would compute something else without a word.
+_ONLY: dict[str, dict[str, tuple[Any, ...]]] = {
+    "nomic_bert": {
+        "activation_function": ("swiglu",),
+        "prenorm": (False,),
+        "qkv_proj_bias": (False,),
+        "rotary_emb_fraction": (1.0,),
+        "rotary_emb_interleaved": (False,),
+        "rotary_scaling_factor": (None,),
+    },
+    "gte": {"position_embedding_type": ("rope",), "layer_norm_type": ("layer_norm",), "logn_attention_scale": (False,)},
+    **{name: {"position_embedding_type": ("absolute",)} for name in ("bert", "roberta", "xlm-roberta", "electra")},
+}
+
+
+def _in_terms_of_transformers(values: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The values of a ``config.json`` as transformers has them; the same values for most models.
+
+    Args:
+        values: Its values.
+        path: Its path, for errors.
+
+    Raises:
+        UnreadableError: If the model needs code from its folder.
+
+    """
+    kind = "gte" if values.get("model_type") == "new" and "auto_map" in values else values.get("model_type")
+    for key, supported in _ONLY.get(str(kind), {}).items():
+        if values.get(key, supported[0]) not in supported:
+            reason = f"gives {key}={values[key]!r}, which needs code from its folder, and that is never run"
+            raise UnreadableError(path, reason, "use another model; the guide of sbert.integrations lists some")
+    if kind == "nomic_bert":
+        return {**{_NOMIC[key]: values[key] for key in _NOMIC if values.get(key) is not None}, **values}
+    return _gte(values) if kind == "gte" else values
+
+
+def _gte(values: dict[str, Any]) -> dict[str, Any]:
+    """NTK scaling by a factor f, which raises the base to f * base and divides frequencies by f^(2 / head_dim)."""
+    found = {**values, "model_type": "gte"}
+    scaling = values.get("rope_scaling") or {}
+    if scaling.get("type") == "ntk":
+        factor, heads = scaling["factor"], values["num_attention_heads"]
+        found["rope_theta"] = float(values["rope_theta"]) * factor
+        found["rope_scaling"] = {"rope_type": "linear", "factor": factor ** (2 * heads / values["hidden_size"])}
+    return found

@@ -136,17 +136,17 @@ class Backbone:
     def beyond_bert(self) -> str | None:
         """What its layers have that those of BERT have not, in words; None if they are like those of BERT."""
         layers = self.layers
+        linear = [each for layer in layers for each in (*layer.qkv, layer.out, *layer.up, layer.down)]
         parts: dict[str, object] = {
             "a position bias": self.position_bias,
             "rotary positions": any(layer.rotary for layer in layers),
             "norms before": self.norm_first,
             "gates": self.gate,
-            "shared heads": self.key_heads != self.heads,
-            "one product for queries, keys and values": any(len(layer.qkv) == 1 for layer in layers),
-            "no biases": any(x.bias is None for layer in layers for x in (*layer.qkv, layer.out, layer.down)),
-            "norms of another kind": any(type(layer.norm) is not nn.LayerNorm for layer in layers),
+            "shared heads, or one product for all": {len(layer.qkv) * self.key_heads for layer in layers}
+            != {3 * self.heads},
+            "no biases": any(each.bias is None for each in linear),
             "causal attention": self.causal,
-            "no gradient of their activation": self.activation.backward is None,
+            "an activation whose gradient is not known": self.activation.backward is None,
         }
         return ", ".join(name for name, present in parts.items() if present) or None
 

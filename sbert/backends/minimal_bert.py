@@ -14,14 +14,8 @@ from torch import Tensor, nn
 
 from sbert.backends.layers import ACTIVATIONS
 
-_POOLER = {"pooler.dense.weight", "pooler.dense.bias"}
 # Keys of a config.json without effect, and keys without effect if they have these values.
-_POOLER_SIZES = ("fc_size", "num_attention_heads", "num_fc_layers", "size_per_head")
-_NOTES: dict[str, type] = {
-    **dict.fromkeys(("_name_or_path", "transformers_version", "directionality", "pooler_type"), str),
-    **dict.fromkeys((f"pooler_{size}" for size in _POOLER_SIZES), int),
-    "use_cache": bool,
-}
+_NOTES = {"_name_or_path": str, "transformers_version": str, "use_cache": bool, "initializer_range": float}
 _USUAL: dict[str, tuple[Any, ...]] = {
     "model_type": ("bert",),
     "architectures": (["BertModel"], ["BertForMaskedLM"]),
@@ -57,7 +51,6 @@ class Config:
     hidden_dropout_prob: float
     attention_probs_dropout_prob: float
     layer_norm_eps: float
-    initializer_range: float
     model_type: ClassVar[str] = "bert"
 
 
@@ -133,22 +126,6 @@ class BertModel(nn.Module):
     def get_input_embeddings(self) -> nn.Module:
         """The embeddings of the tokens."""
         return self.embeddings["word_embeddings"]
-
-    def load(self, weights: dict[str, Tensor]) -> bool:
-        """Load weights by name; return whether the names are complete and no others are present.
-
-        Weights of the pooler may be missing, which token embeddings do not need: they are random, as in Hugging Face.
-        """
-        missing, unexpected = self.load_state_dict(weights, strict=False, assign=True)
-        if unexpected or set(missing) not in (set(), _POOLER):
-            return False
-        if missing:
-            dense: Any = self.pooler["dense"]
-            for name, weight in list(dense.named_parameters()):  # to_empty() imports sympy, which takes 0.25 s.
-                setattr(dense, name, nn.Parameter(torch.empty(weight.shape, dtype=self.dtype)))
-            nn.init.normal_(dense.weight, 0.0, self.config.initializer_range)
-            nn.init.zeros_(dense.bias)
-        return True
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Output:
         table: Any = self.embeddings

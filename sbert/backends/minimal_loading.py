@@ -141,8 +141,8 @@ def _load(folder: Path, dtype: torch.dtype) -> tuple[BertModel, PlainTokenizer] 
     if plain is None or weights is None:
         return None
     network = BertModel(config, origin)
-    loaded = network.load({name: weight.to(dtype) for name, weight in weights.items()})
-    return (network, plain) if loaded else None
+    network.load_state_dict({name: weight.to(dtype) for name, weight in weights.items()}, assign=True)
+    return network, plain
 
 
 def _read_weights(path: Path, layers: int) -> dict[str, Tensor] | None:
@@ -153,7 +153,7 @@ def _read_weights(path: Path, layers: int) -> dict[str, Tensor] | None:
         if (file.metadata() or {}).get("format") != "pt":
             return None
         names = set(file.keys()) - {"embeddings.position_ids"}  # In old files; positions from 0.
-        if len(names) not in (16 * layers + 5, 16 * layers + 7):
+        if len(names) != 16 * layers + 7:
             return None
         weights = {name: file.get_tensor(name) for name in names}
     return weights if {weight.dtype for weight in weights.values()} <= set(_FLOATS) else None

@@ -166,7 +166,15 @@ class _Run:
 
     def __init__(self, network: Any, inference: Inference) -> None:
         self._network, self._inference = network, inference
-        cached = _cached_if_it_fits(network, inference) if inference.copies else None
+        cached = None
+        try:
+            cached = cached_backend(network, inference) if inference.copies else None
+        except (
+            RuntimeError,
+            MemoryError,
+        ) as error:  # The module needs no memory for copies; the next call tries again.
+            if not is_out_of_memory(error):
+                raise
         self._weights: torch.dtype = network.dtype if cached is None else cached.weights
         self._backend = cached.backend if cached else None
         # What has to be waited for is asked for now, and looked at once the first batch is under way.
@@ -226,16 +234,6 @@ def cached_backend(network: Any, inference: Inference) -> CachedBackend:
         backend, reason = _fastest(network, inference)
         cached = known[timed] = CachedBackend(backend, reason, settings, samples, network.dtype)
     return cached
-
-
-def _cached_if_it_fits(network: Any, inference: Inference) -> CachedBackend | None:
-    """None if there is no memory for copies: the module needs none, and the next call tries again."""
-    try:
-        return cached_backend(network, inference)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-    return None
 
 
 def _fastest(network: Any, inference: Inference) -> tuple[Fused | HalfPrecision | None, str | None]:

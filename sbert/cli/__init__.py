@@ -53,14 +53,10 @@ model, options, versions or the processor have changed, or if the vectors are da
 ## Is this machine used well?
 
 ``sbert doctor MODEL`` says on which device, in which dtype and by which forward the model runs here, and why a faster
-way does not run. On a GPU it also shows the check at the first use of a model: each way to run it is compared with
-float32, row by row, and timed; the fastest that is right is used. The result is kept in the user's cache folder
-(``sbert`` in ``$XDG_CACHE_HOME`` or ``~/.cache``, on Windows in ``%LOCALAPPDATA%``), which may be deleted at any time.
-
-``sbert doctor MODEL --gpu`` takes a minute. It compares all ways on more rows, and measures the fastest matrix products
-and copies of the GPU, which part of them ``encode`` reaches on short texts and on texts of 128 and 256 tokens, one text
-alone with and without CUDA graphs, a search, and a training step. What fails has its reason in the place of the number.
-``--report FOLDER`` also writes ``gpu.json`` and ``gpu.md``, a table to paste into an issue.
+backend does not run. ``sbert doctor MODEL --gpu`` compares all backends with float32, row by row, and measures the
+fastest matrix product of the GPU, ``encode`` on texts of 17 and of 256 tokens, and one text alone. What fails has its
+reason in the place of the number. ``--report FOLDER`` also writes ``gpu.json`` and ``gpu.md``, a table to paste into an
+issue.
 
 ## Export
 

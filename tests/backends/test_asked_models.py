@@ -22,6 +22,7 @@ from sbert import Pooling, SentenceEncoder, Transformer
 from tests import small
 
 pytestmark = [
+    pytest.mark.slow,  # Each model is built, loaded, saved and loaded again, and transformers imports its classes.
     pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers"),
     pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning"),
 ]

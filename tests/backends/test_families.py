@@ -148,6 +148,7 @@ def difference(first: Any, second: Any) -> float:
     return float(np.abs(vectors[0] - vectors[1]).max())
 
 
+@pytest.mark.slow  # Importing sentence-transformers and its classes takes seconds, and it is what is compared with.
 @pytest.mark.parametrize("family", FAMILIES)
 def test_same_vectors_in_both_directions(family: str, tmp_path: Path) -> None:
     folder = build(family, tmp_path / "given")

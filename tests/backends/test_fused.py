@@ -324,7 +324,8 @@ def test_memory_that_runs_out_is_no_reason(model: SentenceEncoder, monkeypatch: 
     assert is_fused(model)
 
 
-@pytest.mark.parametrize("family", ["bert", "albert"])
+# The plain forward, too: torch.compile takes seconds for a Hugging Face module, and no cheaper test compiles one.
+@pytest.mark.parametrize("family", ["bert", pytest.param("albert", marks=pytest.mark.slow)])
 def test_compiled(family: str, tmp_path: Path) -> None:
     """Really applied, to either forward: the graphs are counted."""
     from torch._dynamo.utils import counters

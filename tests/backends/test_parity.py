@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from sbert.backends.padded import bucket
 from sbert.backends.parity import max_relative_error, probe_of
 from sbert.backends.state import refusal
 from tests import small
-from tests.backends.test_families import ESM, MOBILE, QWEN, SHAPE, build
+from tests.backends.test_families import ESM, MOBILE, QWEN, build
 from tests.backends.test_packed import ROWS, apart, hugging_face, plain, transformer
 
 CPU = torch.device("cpu")
@@ -109,27 +108,6 @@ def test_nothing_is_disturbed(family: str) -> None:
     assert not seen
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_in_other_precisions(dtype: torch.dtype) -> None:
-    for family in ("bert", "gemma3", "modernbert"):
-        assert refusal(Packed, transformer(family, dtype).network, CPU, dtype) is None
-
-
-def test_under_autocast() -> None:
-    module = transformer("bert")
-    with torch.autocast("cpu", torch.bfloat16):
-        values = module(TokenBatch.from_rows(ROWS)).values
-    assert module.padding_reason is None
-    assert apart(values.float(), plain(hugging_face("bert"), ROWS)) <= 0.1
-
-
-def test_a_model_set_to_eager_stays_so() -> None:
-    module = of("BertModel", {**SHAPE, "attn_implementation": "eager"})
-    assert module.padding_reason == "its attention is set to 'eager'"
-    assert module.auto_model.config._attn_implementation == "eager"
-    assert SentenceEncoder(module, Pooling(), device="cpu").encode("lake").shape == (16,)
-
-
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_another_attention_later(attention: str) -> None:
     """By the user, or with another model in the first one's place."""
@@ -144,15 +122,6 @@ def test_another_attention_later(attention: str) -> None:
     assert apart(module(TokenBatch.from_rows(ROWS)).values, expected) <= 1e-5
 
 
-def test_another_model_is_compared_anew() -> None:
-    module = transformer("bert")
-    module(TokenBatch.from_rows(ROWS))
-    other = of("EsmModel", ESM).auto_model
-    module.auto_model = other
-    assert apart(module(TokenBatch.from_rows(ROWS)).values, plain(other, ROWS)) <= 1e-5
-    assert "it fails without padding" in str(module.padding_reason)
-
-
 def test_a_configuration_without_a_direction(tmp_path: Path) -> None:
     """With "is_causal": null transformers looks both ways where there is padding, and elsewhere back alone."""
     folder = build("qwen3", tmp_path / "qwen3")
@@ -162,15 +131,6 @@ def test_a_configuration_without_a_direction(tmp_path: Path) -> None:
     model = SentenceEncoder(folder, device="cpu")
     assert abs(model.encode(small.TEXTS, on_truncate="ignore") - expected).max() == 0
     assert model[0].padding_reason is None
-
-
-def test_hidden_states_that_somebody_asked_for() -> None:
-    module = transformer("bert")
-    module.auto_model.config.output_hidden_states = True
-    expected = plain(hugging_face("bert"), ROWS)
-    for part in (module, copy.deepcopy(module)):
-        assert apart(part(TokenBatch.from_rows(ROWS)).values, expected) <= 1e-5
-        assert part.padding_reason is None
 
 
 def test_buckets() -> None:

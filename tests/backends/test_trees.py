@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import gc
 import weakref
 from collections import OrderedDict
@@ -91,13 +90,6 @@ def test_hooks_of_all_modules_are_seen(model: nn.Sequential) -> None:
     assert not has_hooks(model)
     model[0]._forward_hooks = OrderedDict({1: hook})
     assert has_hooks(model, own=True) is False
-
-
-def test_a_copy_is_its_own_model(model: nn.Sequential) -> None:
-    tree(model)
-    for other in (copy.copy(model), copy.deepcopy(model)):
-        other.append(nn.ReLU())
-        assert remembered(other) == found(other)
 
 
 @pytest.mark.parametrize("hooked", [False, True])

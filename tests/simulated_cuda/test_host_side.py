@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from sbert import SentenceEncoder, TokenBatch
-from sbert.batch import TokenEmbeddings
 from tests.simulated_cuda.simulator import simulated
 
 pytestmark = pytest.mark.simulated_cuda
@@ -80,13 +79,6 @@ def test_positions_are_computed_on_the_cpu_only_if_asked_for() -> None:
     assert not set(COMPUTED) & vars(moved).keys()
     assert moved.position_of_token.tolist() == [0, 1, 2, 3, 0, 1, 0, 1, 2, 0]
     assert moved.offsets_int32.tolist() == [0, 4, 6, 9, 9, 10]
-
-
-def test_vectors_of_tokens_are_moved_as_they_are() -> None:
-    values = torch.randn(10, 3, requires_grad=True)
-    with simulated():
-        moved = TokenEmbeddings(values, batch().offsets).to("cuda")
-        assert torch.equal(moved.values.detach().cpu(), values.detach())
 
 
 class Reader(nn.Module):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import BertConfig, BertModel
 
 from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.backends.state import Inference, cached_backend
@@ -97,12 +98,6 @@ def test_without_the_prompt_in_the_pooling(folder: Path) -> None:
     np.testing.assert_allclose(vectors["cuda"], vectors["cpu"], atol=1e-6)
 
 
-def test_to_a_file(folder: Path, expected: np.ndarray, tmp_path: Path) -> None:
-    with simulated():
-        encoder(folder, "cuda").encode(TEXTS, out=tmp_path / "vectors.npy")
-    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-6)
-
-
 def test_old_gpus_compute_in_float16(folder: Path, expected: np.ndarray) -> None:
     with simulated((7, 5)):
         model = encoder(folder, "cuda", "auto")
@@ -160,15 +155,6 @@ def test_what_is_not_finite_in_float32_is_an_error(folder: Path) -> None:
             model.encode(TEXTS)
 
 
-def test_moves_between_devices(folder: Path, expected: np.ndarray) -> None:
-    with simulated():
-        model = encoder(folder, "cpu")
-        for device in ("cuda:0", "cuda:1", "cpu", "cuda:1"):
-            model.to(device)
-            assert model.device == torch.device(device)
-            np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)
-
-
 def test_weights_that_change_are_noticed(folder: Path) -> None:
     with simulated():
         model = encoder(folder, "cuda")
@@ -189,8 +175,8 @@ def test_threads_share_a_model(folder: Path, expected: np.ndarray) -> None:
         wrong: list[str] = []
 
         def work() -> None:
-            for _ in range(4):
-                for text, vector in zip(TEXTS, expected, strict=True):
+            for _ in range(2):
+                for text, vector in zip(TEXTS[::3], expected[::3], strict=True):
                     if model.encode(text) @ vector < 0.9998:
                         wrong.append(text)
 
@@ -202,14 +188,6 @@ def test_threads_share_a_model(folder: Path, expected: np.ndarray) -> None:
         assert not wrong
 
 
-def test_saving_from_a_gpu(folder: Path, expected: np.ndarray, tmp_path: Path) -> None:
-    with simulated():
-        encoder(folder, "cuda").save(tmp_path / "saved")
-    model = SentenceEncoder(tmp_path / "saved", device="cpu")
-    np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)
-    assert model.verify()
-
-
 def test_memory_that_is_short_makes_batches_smaller(folder: Path, expected: np.ndarray) -> None:
     with simulated() as gpu:
         model = encoder(folder, "cuda")
@@ -218,7 +196,7 @@ def test_memory_that_is_short_makes_batches_smaller(folder: Path, expected: np.n
         np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144])
+@pytest.mark.parametrize("number", [1, 5, 21, 89])
 def test_memory_that_fails_once(number: int, folder: Path, expected: np.ndarray) -> None:
     with simulated() as gpu:
         model = encoder(folder, "cuda")
@@ -289,3 +267,43 @@ def test_what_left_the_range_is_reported_once(folder: Path, tmp_path: Path) -> N
         with pytest.warns(UserWarning, match="30 of 30 sentences left the range"):
             vectors = model.encode(texts, deterministic=True)
         np.testing.assert_allclose(vectors, reference, atol=1e-5)
+
+
+def test_heads_of_a_size_that_the_kernel_does_not_take(tmp_path: Path) -> None:
+    config = BertConfig(
+        vocab_size=small.wordpiece().get_vocab_size(), hidden_size=52, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=64, max_position_embeddings=64,
+    )  # fmt: skip
+    small.randomized(BertModel(config)).save_pretrained(tmp_path)
+    small.wrapped(small.wordpiece(), 64).save_pretrained(tmp_path)
+    expected = encoder(tmp_path, "cpu").encode(TEXTS)
+    with simulated():
+        vectors = encoder(tmp_path, "cuda", "auto").encode(TEXTS)
+    assert (vectors * expected).sum(1).min() >= 0.9998
+
+
+def test_the_model_runs_while_texts_are_tokenized(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the second call of the tokenizer on, it waits here until the model has begun."""
+    begun, in_time, calls = threading.Event(), [], []
+    texts = [f"{number} boats" for number in range(8000)]
+    with simulated():
+        model = encoder(folder, "cuda")
+        model.encode(TEXTS)
+        tokenize, forward = model[0].tokenize, model[1].forward
+
+        def slowly(texts: Any) -> Any:
+            calls.append(len(texts))
+            if len(calls) > 1:
+                in_time.append(begun.wait(5))
+            return tokenize(texts)
+
+        def noted(*arguments: Any) -> Any:
+            begun.set()
+            return forward(*arguments)
+
+        monkeypatch.setattr(model[0], "tokenize", slowly)
+        monkeypatch.setattr(model[1], "forward", noted)
+        model.encode(texts)
+    assert sum(calls) == 8000
+    assert in_time
+    assert all(in_time)

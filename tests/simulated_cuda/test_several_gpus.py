@@ -14,16 +14,15 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
+from sbert import Normalize, Pooling, SentenceEncoder, Trainer, TrainingConfig, Transformer
 from sbert.distributed import buckets
 from sbert.distributed.buckets import GradientBuckets, sort_unused_first
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.losses.signature import Signature
-from sbert.search import Index, community_detection, paraphrase_mining, semantic_search
 from sbert.training import Ranks, TrainingBatch, backward
 from sbert.training.backward import get_random_state
 from sbert.training.run import preserve_random_state, seed_step
-from tests import pairs, small
+from tests import small
 from tests.simulated_cuda.simulator import Simulator, simulated
 
 pytestmark = pytest.mark.simulated_cuda
@@ -82,39 +81,6 @@ def test_encode(dtype: str, folder: Path, gpu: Simulator) -> None:
     assert kept.device == OTHER
     for found in [*vectors, kept.cpu().numpy()]:
         np.testing.assert_allclose(found, expected[: len(found)], atol=1e-6 if dtype == "float32" else 0.02)
-
-
-def test_a_cross_encoder(gpu: Simulator, tmp_path: Path) -> None:
-    path = pairs.folder(tmp_path / "cross")
-    expected = CrossEncoder(path, device="cpu").predict(pairs.PAIRS)
-    model = CrossEncoder(path, device=OTHER, dtype="float32")
-    with OnlyOn(OTHER):
-        np.testing.assert_allclose(model.predict(pairs.PAIRS), expected, atol=1e-6)
-
-
-def test_saving(folder: Path, gpu: Simulator, tmp_path: Path) -> None:
-    model = encoder(folder, OTHER)
-    with OnlyOn(OTHER):
-        model.save(tmp_path / "saved")
-    again = SentenceEncoder(tmp_path / "saved", device="cpu")
-    np.testing.assert_allclose(again.encode(TEXTS), model.encode(TEXTS), atol=1e-6)
-
-
-def test_search(gpu: Simulator) -> None:
-    vectors = np.random.default_rng(0).normal(size=(300, 16)).astype(np.float32)
-    given = torch.from_numpy(vectors).to(OTHER)
-    with OnlyOn(OTHER):
-        hits, pairs_of = semantic_search(given[:7], given, 5), paraphrase_mining(given, top_k=20)
-        mixed = semantic_search(vectors[:7], given, 5)
-        groups = community_detection(given, 0.5)
-        index = Index()
-        index.add(given, ids=list(range(300)))
-        assert index.search(given[:3], 1).ids[:, 0].tolist() == [0, 1, 2]
-    expected = semantic_search(vectors[:7], vectors, 5)
-    np.testing.assert_array_equal(hits.indices, expected.indices)
-    np.testing.assert_array_equal(mixed.indices, expected.indices)
-    np.testing.assert_array_equal(pairs_of.first, paraphrase_mining(vectors, top_k=20).first)
-    assert list(map(list, groups)) == list(map(list, community_detection(vectors, 0.5)))
 
 
 def trained(folder: Path, device: torch.device | str, output: Path | None = None, **options: Any) -> list[Tensor]:
