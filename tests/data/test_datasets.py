@@ -6,6 +6,7 @@ import gzip
 import importlib
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,205 +41,146 @@ def objects(*rows: dict[str, Any]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-# ------------------------------------------------------------------------------------------------------------ STS
+# ---------------------------------------------------------------------------------------------- pairs and triplets
 
 RELEASE = lines(
     ["main-news", "MSRpar", "2012test", "0001", "2.500", *PAIRS[0][:2]],
     ["main-captions", "MSRvid", "2012test", "0002", "5.000", *PAIRS[1][:2], "CC BY", "http://x"],
 )
+NAMED = ["s1", "s2", "score"]
+OFFICIAL = ["pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment"]
+SICK_ROWS = [[1, "A", "B", "4.5", "NEUTRAL"], [2, "C", "D", 1, "ENTAILMENT"]]
+RELATED = [{"first": "A", "second": "B", "label": 0.875}, {"first": "C", "second": "D", "label": 0.0}]
+LABELLED = [("A cat.", 'A "cat.', "entailment"), ("A cat.", "?", "-"), ("A cat.", "A dog.", "contradiction")]
+MULTI = ["gold_label", "sentence1_parse", "sentence1", "sentence2", "label1"]
+NLI = [{"first": "A cat.", "second": 'A "cat.', "label": 1}, {"first": "A cat.", "second": "A dog.", "label": 0}]
+TRIPLETS = [{"anchor": "a", "positive": 'p"', "negative": "n"}]
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("read", "name", "content", "expected"),
     [
-        ("sts-dev.csv", RELEASE),
-        ("sts-dev.csv.gz", RELEASE),
-        ("sts-dev.tsv", "\N{ZERO WIDTH NO-BREAK SPACE}" + RELEASE.replace("\n", "\r\n")),
-        ("korsts.tsv", lines(["genre", "score", "sentence1", "sentence2"], *(["x", s, a, b] for a, b, s in PAIRS))),
-        ("a.tsv", lines(["s1", "s2", "similarity_score"], *PAIRS)),
-        ("a.csv", 's1,label,s2\n"A 5"" nail.",2.5,"He said: ""A nail."\nA cat.,5,"""A pet."\n'),
-        ("a.txt", objects(*({"sentence1": a, "sentence2": b, "score": s} for a, b, s in PAIRS))),
+        (read_sts, "sts-dev.csv", RELEASE, STS),
+        (read_sts, "sts-dev.csv.gz", RELEASE, STS),
+        (read_sts, "sts-dev.tsv", "\N{ZERO WIDTH NO-BREAK SPACE}" + RELEASE.replace("\n", "\r\n"), STS),
+        (
+            read_sts,
+            "korsts.tsv",
+            lines(["x", "score", "sentence1", "sentence2"], *(["", s, *t] for *t, s in PAIRS)),
+            STS,
+        ),
+        (read_sts, "a.csv", 's1,label,s2\n"A 5"" nail.",2.5,"He said: ""A nail."\nA cat.,5,"""A pet."\n', STS),
+        (read_sts, "a.txt", objects(*(dict(zip(NAMED, row, strict=True)) for row in PAIRS)), STS),
+        # Case, separators and spaces of names do not matter.
+        (read_sts, "a.tsv", lines(["Sentence 1", "SENTENCE 2", "similarity-score"], *PAIRS), STS),
+        (read_sick, "SICK_train.txt", lines(OFFICIAL, *SICK_ROWS), RELATED),
+        (read_sick, "a.tsv", lines(["id", "sentence1", "sentence2", "relatedness", "entailment"], *SICK_ROWS), RELATED),
+        (
+            read_nli,
+            "snli.jsonl",
+            objects(*(dict(zip(MULTI[2:4] + MULTI[:1], row, strict=True)) for row in LABELLED)),
+            NLI,
+        ),
+        (read_nli, "multinli_1.0_dev.txt", lines(MULTI, *([c, "(ROOT", a, b, c] for a, b, c in LABELLED)), NLI),
+        (read_nli, "kornli.tsv", lines(["sentence1", "sentence2", "gold_label"], *LABELLED), NLI),
+        (read_nli, "a.tsv.gz", lines(["Premise", "HYPOTHESIS", "label"], *LABELLED), NLI),
+        (read_triplets, "a.tsv", lines(["anchor", "positive", "negative"], ["a", 'p"', "n"]), TRIPLETS),
+        (read_triplets, "nli_for_simcse.csv", 'sent0,sent1,hard_neg\na,"p""",n\n', TRIPLETS),
+        (read_triplets, "a.jsonl.gz", objects({"anchor": "a", "positive": 'p"', "negative": "n"}), TRIPLETS),
+        (read_triplets, "sections.csv", 'Sentence1,Sentence2,Sentence3\na,"p""",n\n', TRIPLETS),
+        (read_triplets, "AllNLI.jsonl", '["a", "p\\"", "n"]\n', TRIPLETS),
     ],
 )
-def test_sts_in_every_form(tmp_path: Path, name: str, content: str) -> None:
-    path = put(tmp_path / name, content)
-    assert read_sts(path) == STS
-    assert [type(row["label"]) for row in read_sts(path)] == [float, float]
-    assert [row["label"] for row in read_sts(path, None)] == [2.5, 5.0]
-    assert [row["label"] for row in read_sts(path, (0, 10))] == [0.25, 0.5]
-
-
-def test_sts_of_one_split(tmp_path: Path) -> None:
-    """As in stsbenchmark.tsv.gz, which has a column for it."""
-    rows = [[split, score, a, b] for split, (a, b, score) in zip(("train", "test"), PAIRS, strict=True)]
-    path = put(tmp_path / "a.tsv.gz", lines(["split", "score", "sentence1", "sentence2"], *rows))
-    assert read_sts(path, split="train") == STS[:1]
-    assert read_sts(path, split="test") == STS[1:]
-    assert read_sts(path) == STS
-    with pytest.raises(ValueError, match=r"a.tsv.gz has no rows of the split 'dev'; it has test, train"):
-        read_sts(path, split="dev")
-    with pytest.raises(ValueError, match=r"b.tsv: no column split or SemEval_set"):
-        read_sts(put(tmp_path / "b.tsv", lines(["s1", "s2", "score"], *PAIRS)), split="dev")
+def test_published_forms(tmp_path: Path, read: Callable[[Path], Any], name: str, content: str, expected: Any) -> None:
+    rows = read(put(tmp_path / name, content))
+    assert rows == expected
+    assert [*map(list, rows)] == [*map(list, expected)]
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("read", "content", "message"),
     [
-        (RELEASE + "one\ttwo\n", r"a.csv, line 3: 2 cells where 7 or more are expected"),
-        (RELEASE.replace("5.000", "five"), r"a.csv, line 2: the label 'five' is not a number"),
-        (lines(["s1", "s2", "gold"], *PAIRS), r"a.csv: no column score or similarity_score or label; .* s1, s2, gold"),
-        (lines(["s1", "s2", "score"]), r"a.csv has no rows"),
-        ("", r"a.csv: no column sentence1"),
-        ('{"s1": "a", "s2": "b", "score": [1]}\n', r"a.csv, line 1: the label is a list"),
+        (read_sts, RELEASE + "one\ttwo\n", r"a.txt, line 3: 2 cells where 7 or more are expected"),
+        (read_sts, RELEASE.replace("5.000", "five"), r"a.txt, line 2: the label 'five' is not a number"),
+        (read_sts, lines(["s1", "s2", "gold"], *PAIRS), "no column score or .* or label; .* s1, s2, gold"),
+        (read_sts, lines(["s1", "s2", "Score", "SCORE"]), "'Score' and 'SCORE' may both be 'score'; rename"),
+        (read_sts, lines(NAMED), r"a.txt has no rows"),
+        (read_sts, lines(NAMED, ["a", "b", 1]), r"has no score above 1; pass scale=\(0, 1\) .* or else scale=\(0, 5\)"),
+        (read_sts, "", r"a.txt: no column sentence1"),
+        (partial(read_sts, scale="unit"), RELEASE, "scale='unit' is unknown; pass 'auto', two numbers"),
+        (partial(read_sick, label="entailment"), lines(OFFICIAL, [1, "A", "B", 4, "MAYBE"]), "line 2: the label"),
+        (partial(read_sick, label="sense"), "", "label='sense' is unknown; pass one of 'relatedness', 'entailment'"),
+        (partial(read_sick, label="entailment", scale=(1, 5)), "", "entailment has classes"),
+        (read_nli, lines(["premise", "hypothesis", "label"], *LABELLED, ["a", "b", "?"]), "line 5: the label"),
+        (read_nli, lines(["premise", "hypothesis", "label"], ["a", "b", "-"]), r"a.txt has no rows"),
+        (read_triplets, '["a", "p", "n"]\n["a", "p"]\n', "line 2: 2 cells where 3 or more"),
+        (read_triplets, '["a", "p", "n"]\n{"a": 1}\n', "line 2: no array"),
+        (read_triplets, '["a", "p", 3]\n', "line 1: a number where column 'negative' has a text"),
     ],
-)
-def test_sts_refuses(tmp_path: Path, content: str, message: str) -> None:
+)  # fmt: skip
+def test_refuses(tmp_path: Path, read: Callable[[Path], Any], content: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        read_sts(put(tmp_path / "a.csv", content))
-
-
-def test_a_sentence_may_begin_with_a_bracket(tmp_path: Path) -> None:
-    put(tmp_path / "STS.input.news.txt", lines(["[Update] A cat.", "A pet."], ["a", "b"]))
-    put(tmp_path / "STS.gs.news.txt", "5\n1\n")
-    rows = read_sts_year(tmp_path)["news"]
-    assert [row["first"] for row in rows] == ["[Update] A cat.", "a"]
-
-
-@pytest.mark.parametrize("reader", [read_sts, read_sick, read_nli, read_triplets])
-def test_missing_files_are_named(tmp_path: Path, reader: Callable[[Path], Any]) -> None:
+        read(put(tmp_path / "a.txt", content))
+    if isinstance(read, partial):
+        return
     with pytest.raises(FileNotFoundError, match=r"nowhere.tsv does not exist"):
-        reader(tmp_path / "nowhere.tsv")
+        read(tmp_path / "nowhere.tsv")
+
+
+def test_scales_classes_and_splits(tmp_path: Path) -> None:
+    def read_labels(rows: list[dict[str, Any]]) -> list[float]:
+        return [row["label"] for row in rows]
+
+    release, sick = put(tmp_path / "a.csv", RELEASE), put(tmp_path / "sick.txt", lines(OFFICIAL, *SICK_ROWS))
+    assert read_labels(read_sts(release, None)) == [2.5, 5.0]
+    assert read_labels(read_sts(release, (0, 10))) == [0.25, 0.5]
+    assert read_labels(read_sick(sick, scale=None)) == [4.5, 1.0]
+    assert read_labels(read_sick(sick, "entailment")) == [2, 1]
+    assert read_labels(read_sick(sick, "entailment", classes=("neutral", "entailment"))) == [0, 1]
+    nli = put(tmp_path / "nli.tsv", lines(["premise", "hypothesis", "label"], *LABELLED))
+    assert read_labels(read_nli(nli, ("entailment", "neutral", "contradiction"))) == [0, 2]
+    rows = [[split, score, a, b] for split, (a, b, score) in zip(("train", "test"), PAIRS, strict=True)]
+    splits = put(tmp_path / "a.tsv.gz", lines(["split", "score", "sentence1", "sentence2"], *rows))
+    assert (read_sts(splits, split="train"), read_sts(splits)) == (STS[:1], STS)
+    both = put(tmp_path / "SICK.txt", lines([*OFFICIAL, "SemEval_set"], [1, "A", "B", 2, "NEUTRAL", "TRIAL"]))
+    assert read_sick(both, split="trial")[0]["label"] == 0.25
+    with pytest.raises(ValueError, match=r"a.tsv.gz has no rows of the split 'dev'; it has test, train"):
+        read_sts(splits, split="dev")
 
 
 def test_a_year_is_the_same_in_both_layouts(tmp_path: Path) -> None:
     senteval, flat = tmp_path / "STS12-en-test", tmp_path / "STS12"
-    put(senteval / "STS.input.MSRpar.txt", lines([*PAIRS[0][:2]], ["Not", "scored"], [*PAIRS[1][:2], "extra"]))
-    put(senteval / "STS.gs.MSRpar.txt", "2.5\n\n5\n")
-    put(senteval / "STS.input.surprise.OnWN.txt", lines(["a", "b"]))
-    put(senteval / "STS.gs.surprise.OnWN.txt", "1\n")
-    put(senteval / "STS.input.SMT.txt", lines(["a", "b"]))
-    put(senteval / "STS.gs.SMT.txt", "1\n")
+    for name, pairs, gold in (
+        ("MSRpar", lines([*PAIRS[0][:2]], ["Not", "scored"], [*PAIRS[1][:2], "extra"]), "2.5\n\n5\n"),
+        ("surprise.OnWN", lines(["[Update] a", "b"]), "2\n"),  # A sentence may begin with a bracket.
+        ("SMT", lines(["a", "b"]), "1\n"),
+    ):
+        put(senteval / f"STS.input.{name}.txt", pairs)
+        put(senteval / f"STS.gs.{name}.txt", gold)
     header = ["score", "sentence1", "sentence2"]
     put(flat / "MSRpar.tsv", lines(header, [2.5, *PAIRS[0][:2]], ["", "Not", "scored"], [5, *PAIRS[1][:2]]))
-    put(flat / "OnWN.tsv.gz", lines(header, [1, "a", "b"]))
+    put(flat / "OnWN.tsv.gz", lines(header, [2, "[Update] a", "b"]))
     put(flat / "SMT.tsv", lines(header, [1, "a", "b"]))
-    expected = {"MSRpar": STS, "OnWN": [{"first": "a", "second": "b", "label": 0.2}]}
+    expected = {"MSRpar": STS, "OnWN": [{"first": "[Update] a", "second": "b", "label": 0.4}]}
     assert read_sts_year(senteval) == read_sts_year(flat) == expected
     assert read_sts_year(flat, scale=None)["MSRpar"][0]["label"] == 2.5
 
 
-def test_a_year_refuses(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"has no STS.input.NAME.txt and no NAME.tsv"):
-        read_sts_year(tmp_path)
-    put(tmp_path / "STS.input.a.txt", lines(["a", "b"], ["c", "d"]))
-    with pytest.raises(FileNotFoundError, match=r"STS.gs.a.txt does not exist, with the scores of STS.input.a"):
-        read_sts_year(tmp_path)
-    put(tmp_path / "STS.gs.a.txt", "1\n")
-    with pytest.raises(ValueError, match=r"STS.input.a.txt has 2 lines, and STS.gs.a.txt 1"):
-        read_sts_year(tmp_path)
-    put(tmp_path / "STS.gs.a.txt", "1\nx\n")
-    with pytest.raises(ValueError, match=r"STS.gs.a.txt, line 2: the label 'x'"):
-        read_sts_year(tmp_path)
-    put(tmp_path / "STS.input.a.txt", lines(["a", "b"], ["c"]))
-    with pytest.raises(ValueError, match=r"STS.input.a.txt, line 2: 1 cells"):
-        read_sts_year(tmp_path)
-
-
-OFFICIAL = ["pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment"]
-
-
-def test_sick(tmp_path: Path) -> None:
-    path = put(
-        tmp_path / "SICK_train.txt", lines(OFFICIAL, [1, "A", "B", "4.5", "NEUTRAL"], [2, "C", "D", 1, "ENTAILMENT"])
-    )
-    header = ["pair_id", "sentence1", "sentence2", "relatedness", "entailment"]
-    flat = put(tmp_path / "a.tsv", lines(header, [1, "A", "B", 4.5, "neutral"], [2, "C", "D", 1, "entailment"]))
-    expected = [{"first": "A", "second": "B", "label": 0.875}, {"first": "C", "second": "D", "label": 0.0}]
-    assert read_sick(path) == read_sick(flat) == expected
-    assert [row["label"] for row in read_sick(path, scale=None)] == [4.5, 1.0]
-    assert [row["label"] for row in read_sick(path, "entailment")] == [2, 1]
-    assert [row["label"] for row in read_sick(flat, "entailment", classes=("neutral", "entailment"))] == [0, 1]
-    both = put(tmp_path / "SICK.txt", lines([*OFFICIAL, "SemEval_set"], [1, "A", "B", 2, "NEUTRAL", "TRIAL"]))
-    assert read_sick(both, split="trial")[0]["label"] == 0.25
-
-
-def test_sick_refuses(tmp_path: Path) -> None:
-    path = put(tmp_path / "a.txt", lines(OFFICIAL, [1, "A", "B", "4.5", "MAYBE"]))
-    for label, options, message in (
-        ("entailment", {}, r"a.txt, line 2: the label 'maybe' is not one of the classes contradiction"),
-        ("sense", {}, "label='sense' is unknown; pass one of 'relatedness', 'entailment'"),
-        ("entailment", {"scale": (1, 5)}, "entailment has classes"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            read_sick(path, label, **options)
-
-
-# ------------------------------------------------------------------------------------------------ NLI and triplets
-
-LABELLED = [("A cat.", 'A "cat.', "entailment"), ("A cat.", "?", "-"), ("A cat.", "A dog.", "contradiction")]
-NLI = [
-    {"first": "A cat.", "second": 'A "cat.', "label": 1},
-    {"first": "A cat.", "second": "A dog.", "label": 0},
-]
-
-
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("files", "error", "message"),
     [
-        ("snli_1.0_dev.jsonl", objects(*({"gold_label": c, "sentence1": a, "sentence2": b} for a, b, c in LABELLED))),
-        (
-            "multinli_1.0_dev.txt",
-            lines(
-                ["gold_label", "sentence1_parse", "sentence1", "sentence2", "label1"],
-                *([c, "(ROOT", a, b, c] for a, b, c in LABELLED),
-            ),
-        ),
-        ("kornli.tsv", lines(["sentence1", "sentence2", "gold_label"], *LABELLED)),
-        ("a.tsv.gz", lines(["premise", "hypothesis", "label"], *LABELLED)),
+        ({}, FileNotFoundError, r"has no STS.input.NAME.txt and no NAME.tsv"),
+        ({"input": "a\tb\n"}, FileNotFoundError, r"STS.gs.a.txt does not exist, with the scores of STS.input.a"),
+        ({"input": "a\tb\nc\td\n", "gs": "1\n"}, ValueError, r"STS.input.a.txt has 2 lines, and STS.gs.a.txt 1"),
+        ({"input": "a\tb\nc\td\n", "gs": "1\nx\n"}, ValueError, r"STS.gs.a.txt, line 2: the label 'x'"),
+        ({"input": "a\tb\nc\n", "gs": "1\n1\n"}, ValueError, r"STS.input.a.txt, line 2: 1 cells"),
     ],
 )
-def test_nli_in_every_form(tmp_path: Path, name: str, content: str) -> None:
-    path = put(tmp_path / name, content)
-    assert read_nli(path) == NLI
-    swapped = ("entailment", "neutral", "contradiction")
-    assert [row["label"] for row in read_nli(path, swapped)] == [0, 2]
-
-
-def test_nli_refuses(tmp_path: Path) -> None:
-    path = put(tmp_path / "a.tsv", lines(["premise", "hypothesis", "label"], *LABELLED, ["a", "b", "maybe"]))
-    with pytest.raises(ValueError, match=r"a.tsv, line 5: the label 'maybe' is not one of the classes"):
-        read_nli(path)
-    with pytest.raises(ValueError, match=r"b.tsv has no rows"):
-        read_nli(put(tmp_path / "b.tsv", lines(["premise", "hypothesis", "label"], ["a", "b", "-"])))
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("a.tsv", lines(["anchor", "positive", "negative"], ["a", 'p"', "n"])),
-        ("nli_for_simcse.csv", 'sent0,sent1,hard_neg\na,"p""",n\n'),
-        ("a.jsonl.gz", objects({"anchor": "a", "positive": 'p"', "negative": "n"})),
-        ("sections.csv", 'Sentence1,Sentence2,Sentence3\na,"p""",n\n'),
-        ("AllNLI.jsonl", '["a", "p\\"", "n"]\n'),
-    ],
-)
-def test_triplets_in_every_form(tmp_path: Path, name: str, content: str) -> None:
-    rows = read_triplets(put(tmp_path / name, content))
-    assert rows == [{"anchor": "a", "positive": 'p"', "negative": "n"}]
-    assert list(rows[0]) == ["anchor", "positive", "negative"]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('["a", "p", "n"]\n["a", "p"]\n', "a.jsonl, line 2: 2 cells where 3 or more"),
-        ('["a", "p", "n"]\n{"a": 1}\n', "a.jsonl, line 2: no array"),
-        ('["a", "p", 3]\n', "a.jsonl, line 1: a number where column 'negative' has a text"),
-    ],
-)
-def test_triplets_refuse(tmp_path: Path, content: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        read_triplets(put(tmp_path / "a.jsonl", content))
+def test_a_year_refuses(tmp_path: Path, files: dict[str, str], error: type[Exception], message: str) -> None:
+    for part, content in files.items():
+        put(tmp_path / f"STS.{part}.a.txt", content)
+    with pytest.raises(error, match=message):
+        read_sts_year(tmp_path)
 
 
 # ------------------------------------------------------------------------------------------------------ retrieval

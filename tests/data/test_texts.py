@@ -10,7 +10,7 @@ import os
 import random
 import threading
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -227,15 +227,6 @@ def test_damage_is_an_error_that_names_the_file(tmp_path: Path, name: str) -> No
         assert list(Texts(path, format="text")) == ["one", "two"]
 
 
-def test_what_cannot_be_opened_is_said_before_the_first_text(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"none\.txt does not exist; name a file, or -"):
-        read_texts(tmp_path / "none.txt")
-    with pytest.raises(ValueError, match="file format 'xml' is unknown; pass one of text, jsonl, csv, tsv"):
-        read_texts(tmp_path / "none.txt", file_format="xml")
-    with pytest.raises(FileNotFoundError, match="has no file with a known ending"):
-        read_texts(tmp_path)
-
-
 # ---------------------------------------------------------------------------------------------- files and columns
 
 
@@ -296,21 +287,24 @@ def test_parquet_names_its_columns(tmp_path: Path) -> None:
             list(read_texts(path, column))
 
 
-def test_sources_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no file matches .*\*\.csv; pass another pattern"):
-        Texts(f"{tmp_path}/*.csv")
-    with pytest.raises(FileNotFoundError, match=r"the folder .* has no file with a known ending"):
-        Texts(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"none\.txt does not exist"):
-        Texts([tmp_path / "none.txt"])
-    with pytest.raises(TypeError, match=r"source is of type dict; pass a file, .* Texts\.of"):
-        Texts({"text": ["one"]})
-    with pytest.raises(TypeError, match="keep='id' is one string; pass a list"):
-        Texts([], keep="id")
-    with pytest.raises(ValueError, match="source is an empty list"):
-        Texts([])
-    with pytest.raises(TypeError, match="texts is of type str; pass a list"):
-        Texts.of("one")
+def test_wrong_sources_are_refused_before_the_first_text(tmp_path: Path) -> None:
+    cases: list[tuple[Callable[[], Any], type[Exception], str]] = [
+        (lambda: Texts(f"{tmp_path}/*.csv"), FileNotFoundError, r"no file matches .*\*\.csv; pass another pattern"),
+        (lambda: Texts(tmp_path), FileNotFoundError, r"the folder .* has no file with a known ending"),
+        (lambda: read_texts(tmp_path / "none.txt"), FileNotFoundError, r"none\.txt does not exist; name a file, or -"),
+        (
+            lambda: read_texts("none.txt", file_format="xml"),
+            ValueError,
+            "'xml' is unknown; pass one of text, jsonl, csv",
+        ),
+        (lambda: Texts({"text": ["one"]}), TypeError, r"source is of type dict; pass a file, .* Texts\.of"),
+        (lambda: Texts([], keep="id"), TypeError, "keep='id' is one string; pass a list"),
+        (lambda: Texts([]), ValueError, "source is an empty list"),
+        (lambda: Texts.of("one"), TypeError, "texts is of type str; pass a list"),
+    ]
+    for make, error, message in cases:
+        with pytest.raises(error, match=message):
+            make()
 
 
 # -------------------------------------------------------------------------------------------- memory and data sets
