@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sbert.search import BM25, Index
-from sbert.search.index import bm25 as module
-from sbert.search.index import index as index_module
+from sbert.search import BM25
 from sbert.search.index.bm25 import terms_of, words_of
 
 RNG = np.random.default_rng(0)
@@ -135,19 +133,6 @@ def test_a_package_that_is_missing(package: str, monkeypatch: pytest.MonkeyPatch
     assert len(BM25()) == 0
 
 
-def test_memory_runs_out_while_texts_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    lexical, index = BM25(), Index()
-    lexical.add(["a cat", "a dog", "a bird"])
-    index.add(np.eye(3))
-    for one, owner in ((lexical, module), (index, index_module)):
-        with monkeypatch.context() as patched:
-            patched.setattr(owner, "joined", lambda *_: (_ for _ in ()).throw(MemoryError))
-            with pytest.raises(MemoryError):
-                one.remove([1])
-        assert (len(one), 1 in one) == (3, True)
-    assert lexical.search("dog", 1).ids.tolist() == index.search(np.eye(3)[1], 1).ids.tolist() == [[1]]
-
-
 def test_words() -> None:
     for text, expected in {
         "Don't snake_case, C++ 3.14 co\xadoperate": "don t snake case c 3 14 cooperate",
@@ -178,27 +163,6 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
                 BM25.load(tmp_path / "lexical")
         path.write_bytes(whole)
     assert len(BM25.load(tmp_path / "lexical")) == 2
-
-
-def test_saving_takes_nothing_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lexical, index = BM25(), Index()
-    lexical.add(["a cat", "\udcff"], ["cat", "\udcff"])
-    index.save(tmp_path / "index")
-    lexical.save(tmp_path / "lexical")
-    for one, folder in ((lexical, "index"), (index, "lexical")):
-        with pytest.raises(ValueError, match="not part of an index, and saving would delete it"):
-            one.save(tmp_path / folder)
-    with pytest.raises(ValueError, match=r"is not of format sbert\.search\.Index, version 2"):
-        Index.load(tmp_path / "lexical")
-    lexical.remove(["cat"])
-    monkeypatch.setattr("os.fsync", lambda *_: (_ for _ in ()).throw(OSError("No space left")))
-    with pytest.raises(OSError, match="No space left"):
-        lexical.save(tmp_path / "lexical")
-    monkeypatch.undo()
-    assert "cat" in BM25.load(tmp_path / "lexical")
-    lexical.save(tmp_path / "lexical")
-    assert "cat" not in (tmp_path / "lexical" / "terms.json").read_text()
-    assert BM25.load(tmp_path / "lexical").search("cat").ids.tolist() == [["\udcff"]]
 
 
 def test_threads_compute_the_scores_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,17 +126,3 @@ def test_topic_words_follow_the_formula() -> None:
     assert topic_words([], []) == {}
     with pytest.raises(ValueError, match="2 texts and 1 labels"):
         topic_words(["a", "b"], [0])
-
-
-@pytest.mark.parametrize("count", [2, 3, 12])
-def test_what_every_cluster_says_is_no_topic(count: int) -> None:
-    """Whatever the language, and with as many clusters as there may be."""
-    rng = np.random.default_rng(0)
-    texts, labels = [], []
-    for label in range(count):
-        for _ in range(20):
-            own = rng.choice([f"own{label}", f"topic{label}", f"more{label}"], 2)
-            texts.append(" ".join(rng.permutation([*rng.choice(["der", "die", "und", "zu"], 6), *own])))
-            labels.append(label)
-    for label, found in topic_words(texts, labels, top_k=3).items():
-        assert sorted(found) == [f"more{label}", f"own{label}", f"topic{label}"]

@@ -60,24 +60,6 @@ def test_half_precision_scores_accumulate_in_float32(similarity: str, dtype: tor
     np.testing.assert_allclose(paired.numpy(), expected.diagonal(), rtol=1e-5, atol=1e-6)
 
 
-def test_arrays_of_float16_give_arrays_of_float32() -> None:
-    vectors = random().astype(np.float16)
-    for compare in SIMILARITIES.values():
-        assert (compare(vectors, vectors).dtype, compare(vectors, vectors.astype(np.float64)).dtype) == (
-            np.float32,
-            np.float64,
-        )
-    assert cos_sim(torch.ones(1, 2).double(), torch.ones(1, 2).half()).dtype == torch.float64
-
-
-def test_autocast_changes_no_score() -> None:
-    a, b = (torch.from_numpy(random(seed=seed)).float() for seed in (0, 1))
-    for compare in (*SIMILARITIES.values(), pairwise_similarity):
-        plain = compare(a, b)
-        with torch.autocast("cpu", torch.bfloat16):
-            assert torch.equal(compare(a, b), plain)
-
-
 @pytest.mark.parametrize(
     ("dtype", "size"),
     [

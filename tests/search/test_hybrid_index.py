@@ -344,31 +344,6 @@ def test_another_process_is_busy(
     assert len(index) == 1
 
 
-def test_removed_by_another_during_a_search(model: SentenceEncoder, tmp_path: Path, quick: None) -> None:
-    index, other = HybridIndex(model, tmp_path / "index"), HybridIndex(model, tmp_path / "index")
-    index.add(["a cat", "the cat", "no cat"])
-
-    def removing(metadata: dict[str, Any]) -> bool:
-        other.remove([1])
-        return not metadata
-
-    assert {each.id for each in index.search("cat", where=removing)[0]} == {0, 2}
-    assert len(index) == 2
-
-
-def test_memory_runs_out(model: SentenceEncoder, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next call reads what is stored."""
-    index = HybridIndex(model)
-    index.add(TEXTS[:50])
-    index.search("cat")
-    index.add(TEXTS[50:])
-    with monkeypatch.context() as patched:
-        patched.setattr(BM25, "add", lambda *_: (_ for _ in ()).throw(MemoryError))
-        with pytest.raises(MemoryError):
-            index.search("cat")
-    compare(index, plain(model, TEXTS, None, "hybrid"), "hybrid")
-
-
 def flipped(path: Path, count: int) -> Iterator[None]:
     """Damage one place of a file after another."""
     whole = path.read_bytes()
@@ -424,6 +399,7 @@ def test_changed_by_others(model: SentenceEncoder, tmp_path: Path, quick: None, 
             opened().search("cat")
 
 
+# Only killed processes show what a crash leaves.
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes to kill")
 def test_killed_during_changes(tmp_path: Path) -> None:

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import subprocess
-import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +11,6 @@ import torch
 
 from sbert.pipeline.quantization import calibrate, quantize
 from sbert.search import Index, semantic_search
-from sbert.search.index import files
-from sbert.search.index import index as module
-from sbert.storage import atomic, file_locks
-
-# Children save two indexes in turn, each killed at another moment.
-KILLER = """
-import os, random, signal, sys, time
-import numpy as np
-from sbert.search import Index
-indexes = [Index(), Index()]
-for which, index in enumerate(indexes):
-    index.add(np.full((5000, 16), which + 1.0), [f"{which}-{row}" for row in range(5000)])
-target, rng = sys.argv[1], random.Random(0)
-indexes[0].save(target)
-for kill in range(20):
-    child = os.fork()
-    if not child:
-        while True:
-            for index in indexes:
-                index.save(target)
-    time.sleep(rng.uniform(0.01, 0.2))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    found = Index.load(target)
-    first = found.search(np.ones(16), 1).ids[0, 0]
-    which = int(first[0])
-    same = found._ids.ids == indexes[which]._ids.ids and all((block == which + 1).all() for block in found._blocks)
-    print(which if same else "broken", flush=True)
-"""
 
 
 def vectors(rows: int, dim: int = 12, seed: int = 0) -> np.ndarray:
@@ -121,12 +86,6 @@ def test_graphs(backend: str, similarity: str, tmp_path: Path) -> None:
         Index.load(tmp_path / "index")
 
 
-def test_a_backend_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(ImportError, match=r"backend='faiss' needs faiss-cpu; run: pip install .sbert\[search\]"):
-        Index(backend="faiss")
-
-
 def test_ids_are_given_once() -> None:
     index = Index()
     index.add(vectors(3), [5, np.int64(-2), 9])
@@ -149,36 +108,6 @@ def test_ids_are_given_once() -> None:
     index.add(vectors(1))  # Not 11 again, which a caller may still refer to.
     assert 12 in index
     assert 11 not in index
-
-
-def test_ids_that_only_seem_to_be_there() -> None:
-    """True and 1.0 are equal to 1, says Python."""
-    index = Index()
-    index.add(vectors(2))
-    for given, error, message in (
-        ([0, True], TypeError, r"ids\[1\]=True is of type bool; pass whole numbers or strings"),
-        ([1.0], TypeError, r"ids\[0\]=1.0 is of type float"),
-        ([2**63], ValueError, r"ids\[0\]=9223372036854775808 does not fit 64 bits; pass it as a string"),
-        (1.0, TypeError, "ids=1.0 is of type float; pass a list of ids"),
-    ):
-        with pytest.raises(error, match=message):
-            index.remove(given)  # type: ignore[arg-type]
-    assert [each in index for each in (1, np.int64(1), True, 1.0, "1", [1])] == [True, True, *[False] * 4]
-    assert len(index) == 2
-    index.remove([np.int64(1)])
-    assert len(index) == 1
-
-
-def test_the_greatest_id(tmp_path: Path) -> None:
-    index = Index()
-    index.add(vectors(2), [2**63 - 1, -(2**63)])
-    index.save(tmp_path / "index")
-    for each in (index, Index.load(tmp_path / "index")):
-        assert each.search(vectors(2), 1).ids.ravel().tolist() == [2**63 - 1, -(2**63)]
-        with pytest.raises(ValueError, match=r"1 ids from 9223372036854775808 on do not fit 64 bits; pass ids="):
-            each.add(vectors(1))
-        each.add(vectors(1), [5])
-        assert len(each) == 3
 
 
 def test_removed_and_added_again(tmp_path: Path) -> None:
@@ -285,78 +214,6 @@ def test_nothing_of_others_is_taken_away(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is a file"):
         index.save(tmp_path / "mod" / "modules.json")
     assert "\udcff" in Index.load(tmp_path / "index")
-
-
-@pytest.mark.parametrize("function", ["flush", "fsync", "write_json"])
-def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
-    first, second = Index(), Index()
-    first.add(vectors(3))
-    second.add(vectors(9))
-    first.save(tmp_path / "index")
-
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    owner = {"flush": atomic, "fsync": os, "write_json": files}[function]
-    monkeypatch.setattr(owner, function, full)
-    with pytest.raises(OSError, match="No space left"):
-        second.save(tmp_path / "index")
-    monkeypatch.undo()
-    assert len(Index.load(tmp_path / "index")) == 3
-    assert [path.name for path in tmp_path.iterdir()] == ["index"]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes to kill")
-def test_killed_while_saving(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", KILLER, str(tmp_path / "index")]
-    result = subprocess.run(command, capture_output=True, text=True)
-    found = result.stdout.split()
-    assert len(found) == 20, result.stderr
-    assert set(found) == {"0", "1"}
-
-
-@pytest.mark.parametrize("rows", [3, 4])
-def test_saved_anew_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    """Another's files may have the same sizes; or others, so that they seem to be truncated."""
-    monkeypatch.setattr(file_locks, "_PATIENCE", 0)  # This save is the reader's own.
-    first, second, saved = Index(), Index(), []
-    first.add(vectors(3), ["a", "b", "c"])
-    second.add(vectors(rows, seed=1), ["d", "e", "f", "g"][:rows])
-    first.save(tmp_path / "index")
-
-    def swap(path: Path, read: Any = files.read_json) -> Any:
-        content = read(path)
-        if path.name == ("ids.json" if rows == 3 else "index.json") and not saved:
-            saved.append(path)
-            second.save(tmp_path / "index")
-        return content
-
-    monkeypatch.setattr(files, "read_json", swap)
-    found = Index.load(tmp_path / "index").search(vectors(rows, seed=1), 1)
-    assert found.ids.ravel().tolist() == ["d", "e", "f", "g"][:rows]
-
-
-def test_threads_build_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Slow:
-        def __init__(self, *_: Any) -> None:
-            self.rows = 0
-
-        def __len__(self) -> int:
-            return self.rows
-
-        def add(self, vectors: np.ndarray) -> None:
-            time.sleep(0.05)
-            self.rows += len(vectors)
-
-    monkeypatch.setattr(module, "Graph", Slow)
-    monkeypatch.setattr(module, "check_backend", lambda *_: None)
-    index = Index(backend="faiss")
-    index.add(vectors(9))
-    with ThreadPoolExecutor(4) as threads:
-        graphs = [future.result() for future in [threads.submit(index._build_graph) for _ in range(4)]]
-    assert [len(graph) for graph in graphs] == [9] * 4
-    assert len({*map(id, graphs)}) == 1
 
 
 def test_blocks_stay_few() -> None:

@@ -65,13 +65,6 @@ def test_a_long_document_is_read_whole(model: SentenceEncoder) -> None:
     assert score == pytest.approx(expected(model, "a small boat", passages), abs=1e-6)
 
 
-def test_nothing_and_no_tokens(model: SentenceEncoder) -> None:
-    late = LateInteraction(model)
-    assert late.predict([]).shape == (0,)
-    assert late.predict([("boat", "  "), ("boat", "")]).tolist() == [0, 0]
-    assert late.predict([("", "boat")]).shape == (1,)
-
-
 def test_wrong_input(model: SentenceEncoder) -> None:
     late = LateInteraction(model)
     with pytest.raises(ValueError, match="pair 1 is 'boat'; pass a query and a document"):

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from sbert.evaluation import ParaphraseMiningEvaluator
 from sbert.functional import SIMILARITIES
 from sbert.search import Pairs, most_similar_pair, paraphrase_mining
 from sbert.search.exact import mining, scores
-from tests.contract.evaluators import Meanings, text
+from tests.contract.evaluators import Meanings
 from tests.memory import grown
 from tests.search.test_semantic_search import scored
 
@@ -114,6 +113,8 @@ def test_mining_equals_theirs() -> None:
         np.testing.assert_allclose(found.scores, [score for score, _, _ in expected], atol=1e-6)
 
 
+# Only a process of its own says how much memory mining takes.
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [None, 10])
 def test_mining_keeps_little_more_than_it_is_asked_for(limit: int | None) -> None:
     """All pairs and their places would take 360 MB."""
@@ -126,18 +127,6 @@ vectors = np.random.default_rng(0).normal(size=(6000, 8)).astype(np.float32)
 paraphrase_mining(vectors[:1500], top_k=10, max_pairs=1000)
 """
     assert grown(before, f"paraphrase_mining(vectors, top_k={limit}, max_pairs=1000)") < 80e6
-
-
-def test_sentences_are_encoded() -> None:
-    class Model(Meanings):
-        similarity_fn_name = "cosine"
-
-        def encode(self, sentences: list[str], **options: Any) -> np.ndarray:
-            assert options == {"convert_to_tensor": True}
-            return super().encode(sentences)
-
-    found = paraphrase_mining(Model(), [text(0), text(1), text(0, 1)], max_pairs=1)
-    assert (found.first.tolist(), found.second.tolist(), found.scores.tolist()) == ([0], [2], [1])
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
@@ -175,16 +164,3 @@ def test_what_does_not_fit_is_named() -> None:
         paraphrase_mining(np.ones((2, 2)), threshold=float("nan"))
     for few in (0, 1):
         assert paraphrase_mining(np.ones((few, 2))).first.shape == (0,)
-
-
-def test_places_may_be_of_an_array() -> None:
-    evaluator = ParaphraseMiningEvaluator([text(0), text(0, 1), text(1)], np.array([[1, 0], [0, 1]]))
-    assert evaluator(Meanings())["f1"] == 1.0
-
-
-def test_pairs_that_are_not_kept_count_as_not_found() -> None:
-    sentences = [text(0), text(0, 1), text(0, 2), text(1)]
-    duplicates = [(0, 1), (1, 0), (2, 0), (3, 1)]
-    found = ParaphraseMiningEvaluator(sentences, duplicates, max_pairs=2)(Meanings())
-    assert (found["precision"], found["f1"]) == (1, 0.8)
-    assert found["average_precision"] == found["recall"] == pytest.approx(2 / 3)
