@@ -131,26 +131,6 @@ def test_communities(saved: Path, texts: Path, cosines: np.ndarray, run: Run) ->
     assert run("cluster", saved, texts, "--threshold", "1", "--min-size", "2") == (0, nothing, "")
 
 
-def test_clusters_for_people(saved: Path, texts: Path, run: Run) -> None:
-    options = "--threshold", "0.997", "--min-size", "2"
-    found = records(run("cluster", saved, texts, *options, "--words", "2", "--json")[1])
-    expected = []
-    for each in found:
-        if each["cluster"] is None:
-            expected.append(f"no cluster: {each['size']} text{'s' * (each['size'] > 1)}")
-        else:
-            expected.append(f"cluster {each['cluster']}: {each['size']} texts  {', '.join(each['words'])}")
-            expected += [f"  {row:2}  {text}" for row, text in list(zip(each["rows"], each["texts"], strict=True))[:1]]
-    blank = "\n\n".join
-    lines = run("cluster", saved, texts, *options, "--words", "2", "--show", "1")[1]
-    assert [line for line in lines.splitlines() if line] == expected
-    assert lines == blank(block for block in lines.rstrip("\n").split("\n\n")) + "\n"
-    everything = run("cluster", saved, texts, *options)[1]
-    for each in found:
-        for text in each["texts"]:
-            assert (text in everything) == (each["cluster"] is not None)
-
-
 @pytest.mark.parametrize("options", [("kmeans", "-k", "3"), ("agglomerative", "-k", "3")])
 def test_so_many_clusters(saved: Path, texts: Path, run: Run, options: tuple[str, ...]) -> None:
     """The clusters are those of scikit-learn on the same directions."""
@@ -168,13 +148,6 @@ def test_so_many_clusters(saved: Path, texts: Path, run: Run, options: tuple[str
     for each in found:
         labels[np.array(each["rows"]) - 2] = each["cluster"]
     assert adjusted_rand_score(labels, expected) == 1
-
-
-def test_agglomerative_by_threshold(saved: Path, texts: Path, cosines: np.ndarray, run: Run) -> None:
-    apart = records(run("cluster", saved, texts, "--method", "agglomerative", "--threshold", "1", "--json")[1])
-    assert [each["size"] for each in apart] == [1] * len(TEXTS)
-    together = records(run("cluster", saved, texts, "--method", "agglomerative", "--threshold", "-1", "--json")[1])
-    assert [each["size"] for each in together] == [len(TEXTS)]
 
 
 def test_one_text_and_texts_that_repeat(saved: Path, texts: Path, run: Run) -> None:
@@ -196,32 +169,18 @@ def test_one_text_and_texts_that_repeat(saved: Path, texts: Path, run: Run) -> N
     ("words", "message"),
     [
         ("pairs MODEL none.txt", "none.txt does not exist"),
-        ("pairs MODEL empty.txt", "empty.txt contains no text"),
         (
             "pairs MODEL texts.txt --max-pairs 0",
             "--max-pairs: '0' is not possible; pass a whole number of at least 1",
         ),
-        ("pairs MODEL texts.txt --top-k -1", "argument --top-k: '-1' is not possible"),
         ("pairs MODEL texts.txt --threshold inf", "'inf' is not a finite number"),
-        ("pairs MODEL texts.txt -o no/out.txt", "the folder no does not exist"),
-        ("pairs MODEL texts.txt --column a", "has no column 'a'"),
         ("cluster MODEL empty.txt", "empty.txt contains no text"),
         ("cluster MODEL texts.txt -k 3", "--method community takes --threshold and --min-size, and no -k"),
         ("cluster MODEL texts.txt --threshold 2", "argument --threshold: 2 is not a cosine; pass -1 to 1"),
-        ("cluster MODEL texts.txt --min-size 0", "argument --min-size: '0' is not possible"),
-        ("cluster MODEL texts.txt --words 0", "argument --words: '0' is not possible"),
-        (
-            "cluster MODEL texts.txt --show -1",
-            "--show: '-1' is not possible; pass a whole number of at least 0",
-        ),
         ("cluster MODEL texts.txt --method kmeans", "takes the number of clusters, -k, and no --threshold"),
-        ("cluster MODEL texts.txt --method kmeans -k 3 --threshold 0.5", "-k, and no --threshold"),
-        ("cluster MODEL texts.txt --method kmeans -k 0", "argument -k/--clusters: '0' is not possible"),
         ("cluster MODEL texts.txt --method kmeans -k 13", "-k 13 exceeds the 12 texts; pass at most that"),
         ("cluster MODEL texts.txt --method kmeans -k 3 --min-size 2", "--min-size is for communities"),
         ("cluster MODEL texts.txt --method agglomerative", "takes either the number of clusters, -k, or --threshold"),
-        ("cluster MODEL texts.txt --method agglomerative -k 3 --threshold 0.5", "takes either the number"),
-        ("cluster MODEL texts.txt --method som", "invalid choice: 'som'"),
         ("cluster ./none texts.txt", "none does not exist; pass a model's folder"),
     ],
 )

@@ -67,22 +67,6 @@ def test_a_page_of_a_file(model: str, texts: Path, tmp_path: Path, capsys: pytes
     assert (data(page)["names"], set(data(page)["labels"])) == ([], {-1})
 
 
-def test_a_column_and_few_texts(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table, page = tmp_path / "table.tsv", tmp_path / "map.html"
-    table.write_text("id\ttext\n1\ta small boat\n2\ta small boat\n", encoding="utf-8")
-    for more in ([], ["--clusters", "9"], ["--method", "pca"]):
-        assert main(["map", model, str(table), "-o", str(page), "--column", "text", *more]) == 0, capsys.readouterr()
-        assert data(page)["texts"] == ["a small boat"] * 2
-        np.testing.assert_allclose(data(page)["points"], 0, atol=1)
-
-
-def test_clusters_without_words_bear_numbers(model: str, tmp_path: Path) -> None:
-    signs, page = tmp_path / "signs.txt", tmp_path / "map.html"
-    signs.write_text("!\n!\n?\n", encoding="utf-8")
-    assert main(["map", model, str(signs), "-o", str(page), "--clusters", "2"]) == 0
-    assert data(page)["names"] == ["cluster 1", "cluster 2"]
-
-
 def test_without_scikit_learn(
     model: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,29 +35,18 @@ def cosines(model: Any, first: list[str], second: list[str]) -> np.ndarray:
     return found
 
 
-# ------------------------------------------------------------------------------------------------------- search
-
-
-def test_search_without_data(tmp_path: Path) -> None:
-    said = output("search", tmp_path)
-    assert re.findall(r"^ *[0-9.]+ +(\w+)  ", said, re.MULTILINE)[0] == "d1"
-    found = re.search(r"ndcg@10 ([0-9.]+), map@100 ([0-9.]+), recall@10 ([0-9.]+), recall@100 ([0-9.]+)", said)
-    assert found is not None
-    assert min(map(float, found.groups())) > 0.4  # Of 138 documents in an order of chance, less than 0.1 in the mean.
+# Only a process of its own shows that an example runs without arguments, network and data.
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["search", "cluster_document", "duplicates", "database"])
+def test_an_example_runs_without_data(name: str, tmp_path: Path) -> None:
+    assert output(name, tmp_path).count("\n") > 3
     assert list(tmp_path.iterdir()) == []
 
 
 def test_search_in_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    texts = [
-        "Cats sleep.",
-        "Dogs bark.",
-        "Taxes rise.",
-        "A kitten naps.",
-        "The bank lends money.",
-        "It rains.",
-    ]
+    texts = ["Cats sleep.", "Dogs bark.", "Taxes rise.", "A kitten naps.", "The bank lends money.", "It rains."]
     queries = {"q1": "Where does the cat sleep?", "q2": "What does money cost?"}
     judged = {"q1": {"d0": 1, "d3": 2}, "q2": {"d4": 1, "d2": 3}}
     (tmp_path / "corpus.tsv").write_text(
@@ -77,9 +66,6 @@ def test_search_in_a_folder(
     said = capsys.readouterr().out
     assert re.findall(r"^ *[0-9.]+ +(d\d)  ", said, re.MULTILINE) == [f"d{place}" for place in best]
     assert best[0] == 4
-
-
-# ---------------------------------------------------------------------------------------------------- recommend
 
 
 def test_recommend_measures_every_kind_of_search(
@@ -125,20 +111,6 @@ def test_recommend_makes_queries_from_texts(
     assert "none: not measured: " in capsys.readouterr().out
 
 
-# --------------------------------------------------------------------------------- clusters of a document's sentences
-
-
-def test_clusters_without_data(tmp_path: Path) -> None:
-    said = output("cluster_document", tmp_path)
-    groups = [group.splitlines() for group in said.strip().split("\n\n")]
-    assert [len(group) for group in groups] == [4, 4, 4]  # Words, and three sentences.
-    topics = [("council", "mayor"), ("river",), ("team",)]
-    for group, topic in zip(groups, topics, strict=True):
-        assert all(any(word in line for word in topic) for line in group)
-        assert not re.search(r"\bthe\b", group[0])
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_clusters_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,16 +123,6 @@ def test_clusters_of_a_file(
     assert all(document[start:].startswith(text) for start, text in pieces)
     assert re.search(r"^\d\. .*\bcat\b", said, re.MULTILINE)
     assert re.search(r"^\d\. .*\bwages\b", said, re.MULTILINE)
-
-
-# --------------------------------------------------------------------------------------------------- duplicates
-
-
-def test_duplicates_without_data(tmp_path: Path) -> None:
-    found = re.search(r"precision ([0-9.]+), recall ([0-9.]+)", output("duplicates", tmp_path))
-    assert found is not None
-    assert min(map(float, found.groups())) >= 0.5
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_duplicates_of_a_file(
@@ -188,24 +150,6 @@ def test_duplicates_of_a_file(
     assert 0 < sum(known) < len(known)
     assert f"precision {sum(known) / len(known):.3f}, recall {sum(known) / 3:.3f}" in said
     assert said.count("Why ") + said.count("How ") == 2  # One pair is shown.
-
-
-# ----------------------------------------------------------------------------------------------------- database
-
-
-def test_a_database_without_arguments(tmp_path: Path) -> None:
-    parts = output("database", tmp_path).strip().split("\n\n")
-    assert len(parts) == 4
-    ids = [[int(number) for number in re.findall(r"^ *-?[0-9.]+ +(\d+)  ", part, re.MULTILINE)] for part in parts]
-    assert [len(found) for found in ids] == [3, 3, 3, 3]
-    assert ids[0][0] == 1
-    assert set(ids[1][:2]) == {1, 2}  # What was updated is near, too.
-    assert ids[2][0] == 2
-    assert 1 not in ids[2]
-    assert parts[3].splitlines()[1:] == parts[2].splitlines()[1:]
-    for part in parts:
-        assert float(part.split("semantic_search by ")[1].split()[0]) < 2e-6
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_database_in_a_file(
@@ -238,29 +182,11 @@ def test_a_database_in_a_file(
     connection.close()
     assert rows() == before
 
-    # A file that is there is somebody's.
-    with pytest.raises(SystemExit):
-        run(monkeypatch, "database", file)
-    assert "exists already; pass a new file" in capsys.readouterr().err
-    assert rows() == before
-
 
 def test_a_database_needs_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apsw", None)
     with pytest.raises(SystemExit, match="pip install apsw sqlite-vec"):
         run(monkeypatch, "database")
-
-
-# ------------------------------------------------------------------------------------------ the paper's example
-
-
-@pytest.mark.slow
-def test_the_most_similar_pair(tmp_path: Path) -> None:
-    said = output("most_similar", tmp_path, "--sentences", 60, "--pairs", 20)
-    assert "| the most similar pair of 60 sentences |" in said
-    assert "all 1,770 pairs (extrapolated)" in said
-    assert all(figure in said for figure in ("| 65 hours |", "| 5 s |", "extrapolated from 20 random pairs"))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_most_similar_pair_of_a_folder(
@@ -279,29 +205,7 @@ def test_the_most_similar_pair_of_a_folder(
     sentences = ["Cats sleep.", "Dogs bark.", "Taxes rise.", "A kitten naps.", "It rains.", "A kitten is napping."]
     assert names["sentences"] == sentences
     assert sorted(names["sample"]) == sorted((a, b) for a, b in combinations(sentences, 2))  # All, and each once.
-    assert [names["pair"](number) for number in range(6)] == [(0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3)]
-    assert names["pair"](10_000 * 9_999 // 2 - 1) == (9_998, 9_999)
     scores = np.triu(cosines(names["model"], sentences, sentences), 1)
     assert names["best"].score == pytest.approx(scores.max(), abs=1e-6)
     said = capsys.readouterr().out
     assert said.splitlines()[1:3] == ["  A kitten naps.", "  A kitten is napping."]
-    assert names["every"] == pytest.approx(names["scoring"])  # Of as many pairs as there are.
-    # The two are of one size, but for the new head.
-    assert 0 < names["parameters"][1] - names["parameters"][0] < 1000
-    for option, number in (("--sentences", 1), ("--pairs", 0)):
-        with pytest.raises(SystemExit):
-            run(monkeypatch, "most_similar", option, number)
-        assert "pass at least 2 sentences and 1 pair" in capsys.readouterr().err
-
-
-def test_amounts_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    amount = run(monkeypatch, "most_similar", "--sentences", 2)["amount"]
-    seconds = (0.0123, 1.5, 119, 121, 65 * 3600, 4e6)
-    assert [amount(each) for each in seconds] == [
-        "12.3 ms",
-        "1.5 s",
-        "119.0 s",
-        "2.0 minutes",
-        "65.0 hours",
-        "1,111.1 hours",
-    ]

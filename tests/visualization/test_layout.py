@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from sbert.visualization.projection import project
+from sbert.visualization.projection import choose, project
 
 
 def groups(rows: int = 60, dim: int = 12) -> tuple[np.ndarray, np.ndarray]:
@@ -70,3 +70,12 @@ def test_what_cannot_be_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(found, project(vectors, method="pca"))
     with pytest.raises(ImportError, match=r'pip install "sbert\[plot\]", or'):
         project(vectors, method="tsne")
+
+
+def test_more_than_50000_texts_are_laid_out_by_pca_with_a_warning() -> None:
+    vectors = np.random.default_rng(0).normal(size=(50_001, 3))
+    with pytest.warns(UserWarning, match=r"the layout is PCA, because 50,001 texts are more than 50,000.*choose tsne"):
+        found = project(vectors)
+    np.testing.assert_array_equal(found, project(vectors, method="pca"))
+    assert choose(50_000) == ("tsne", None)
+    assert choose(50_001, "pca") == ("pca", None)

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -66,6 +65,35 @@ def test_what_cannot_be_drawn() -> None:
         map_page(["a", "b"], np.eye(2), [0, -2])
     with pytest.raises(ValueError, match="labels name 2 clusters, and names 1"):
         map_page(["a", "b"], np.eye(2), [0, 1], ["one"])
+
+
+def parted() -> tuple[np.ndarray, np.ndarray]:
+    """Points of three clusters: the median of the first lies where the second is, and the third is scattered."""
+    random = np.random.default_rng(0)
+    parts = ((70, -6), (3, 0), (70, 6), (100, 0))
+    blobs = [random.normal(size=(n, 2)) * 0.6 + (middle, 0) for n, middle in parts]
+    scattered = random.uniform((-7, -2), (7, 2), (30, 2))
+    labels = np.repeat([0, 0, 0, 1, 2], [70, 3, 70, 100, 30])
+    return np.concatenate([*blobs, scattered]).astype(np.float32), labels
+
+
+def own_share(points: np.ndarray, labels: np.ndarray, label: int, at: Any) -> float:
+    """The part of the 50 points nearest to another that belong to a cluster."""
+    nearest = np.square(points - at).sum(1).argsort()[:50]
+    return float((labels[nearest] == label).mean())
+
+
+def test_labels_stand_at_the_density_peak_of_their_own_cluster() -> None:
+    points, labels = parted()
+    assert own_share(points, labels, 0, np.median(points[labels == 0], axis=0)) < 0.1  # Else any place would do.
+    page = map_page([f"text {i}" for i in range(len(points))], points, labels, ["parted", "middle", "scattered"])
+    peaks = json.loads(Scripts(page).scripts[0])["peaks"]
+    for label in (0, 1):
+        assert labels[peaks[label]] == label
+        assert own_share(points, labels, label, points[peaks[label]]) > 0.5
+    # There is no place where most points are of the third, so no label may say so; and the page says that.
+    assert peaks[2] == -1
+    assert "1 cluster is scattered among others, and named only in the legend." in page
 
 
 # ----------------------------------------------------------------------------------------------------- a browser
@@ -228,31 +256,6 @@ def test_the_legend_shows_one_cluster_and_keys_reach_everything(fresh: browser.B
     assert shown(fresh) == "The Red Fox"
     fresh.run("document.querySelectorAll('#legend button')[1].click()")
     assert fresh.run("hits") == ROWS
-
-
-def test_light_and_dark(fresh: browser.Browser) -> None:
-    grounds, colours = [], []
-    for mode in ("light", "dark"):
-        fresh.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": mode}])
-        fresh.painted()
-        grounds.append(fresh.run("getComputedStyle(document.body).backgroundColor"))
-        colours.append(pixel(fresh, 1))
-    fresh.send("Emulation.setEmulatedMedia", features=[])
-    assert grounds[0] == "rgb(255, 255, 255)"
-    assert grounds[1] != grounds[0]
-    assert colours[0] != colours[1]
-
-
-def test_the_page_draws_one_point_and_none_of_a_cluster(page: browser.Browser, tmp_path: Path) -> None:
-    for texts, points, labels in ((["alone"], [[3.0, 3.0]], None), (["a", "b"], [[1.0, 1.0], [1.0, 1.0]], [0, 2])):
-        path = tmp_path / "small.html"
-        path.write_text(map_page(texts, points, labels), encoding="utf-8")
-        back = page.run("location.href")
-        page.open(path)
-        assert page.run("drawn") == len(texts)
-        page.mouse("mouseMoved", *place(page, 0))
-        assert shown(page) in texts
-        page.open(Path(back.removeprefix("file://")))
 
 
 def test_nothing_went_wrong(page: browser.Browser) -> None:

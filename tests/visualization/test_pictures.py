@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 from itertools import combinations
 from pathlib import Path
@@ -128,3 +129,51 @@ def test_what_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     for draw in (lambda: similarity_heatmap(["a"], [[1]]), lambda: corpus_map(np.eye(2))):
         with pytest.raises(ImportError, match=r'pip install "sbert\[plot\]"'):
             draw()
+
+
+def test_a_corpus_map_writes_the_medoid_of_each_cluster() -> None:
+    """Of a cluster that lies in two parts, the text nearest the middle of the plane is another topic's."""
+    random = np.random.default_rng(0)
+    one, two, other = np.eye(3, 8)
+    # Most of the first cluster points along one, a part of it along two; row 31 stands alone between them.
+    first = np.concatenate([np.tile(one, (20, 1)), np.tile(two, (11, 1)), [0.35 * one + 0.35 * two + other]])
+    vectors = np.concatenate([first, np.tile(other, (20, 1))]) + random.normal(size=(52, 8)) * 0.02
+    vectors *= random.uniform(0.1, 10, (52, 1))  # The length of a vector says nothing of its direction.
+    labels = np.repeat([0, 1], [32, 20])
+    axis = corpus_map(vectors, labels=labels, texts=[f"text {i}" for i in range(52)]).axes[0]
+    directions = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    expected = []
+    for label in (0, 1):
+        rows = np.flatnonzero(labels == label)
+        expected.append(f"text {rows[(directions[rows] @ directions[rows].T).mean(1).argmax()]}")
+    assert [text.get_text() for text in axis.texts] == expected
+    assert axis.get_xlabel() == "t-SNE"
+
+
+DRAWN = (
+    "similarity_heatmap(['a', 'b'], np.eye(2))",
+    "corpus_map(np.eye(3), labels=[0, 1, 1])",
+    "training_curves([{'step': 1, 'loss': 0.5, 'learning_rate': 1e-5}])",
+)
+
+
+# Only a kernel shows what a notebook displays.
+@pytest.mark.slow
+def test_a_notebook_shows_each_picture_once() -> None:
+    """In a kernel of its own: as it is, with pyplot there, and with ``%matplotlib inline``."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    start = "import numpy as np\nfrom sbert.visualization import corpus_map, similarity_heatmap, training_curves"
+    begins = (start, "import matplotlib.pyplot as plt", "%matplotlib inline")
+    cells = [source for begin in begins for source in (begin, *DRAWN, f"picture = {DRAWN[0]}")]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
+    NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(Path(__file__).parents[2])}}
+    ).execute()
+    for cell in notebook.cells:
+        shown = [output["data"]["image/png"] for output in cell.outputs if "image/png" in output.get("data", {})]
+        assert len(shown) == (cell.source in DRAWN), cell.source
+        assert all(base64.b64decode(picture).startswith(b"\x89PNG") for picture in shown)
+    kinds = {output["output_type"] for cell in notebook.cells for output in cell.outputs}
+    assert kinds == {"execute_result"}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sbert.visualization import training_curves
-from sbert.visualization.formats import check_plot
 
 STEPS: list[dict[str, Any]] = [
     {"step": 10, "loss": 0.9, "learning_rate": 2e-5, "gradient_norm": 1.0},
@@ -51,15 +49,6 @@ def test_one_figure_of_merit_is_named_beside_its_axis() -> None:
     assert [text.get_text() for text in figure.axes[1].texts] == ["0.1000"], "the lowest loss is the best"
 
 
-def test_without_evaluations_there_is_one_panel() -> None:
-    assert [axis.get_ylabel() for axis in training_curves(STEPS).axes] == ["loss", "learning rate"]
-
-
-def test_a_single_step_can_be_seen() -> None:
-    (line,) = training_curves(STEPS[:1]).axes[0].get_lines()
-    assert line.get_marker() == "o"
-
-
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_a_file_in_and_a_picture_out(tmp_path: Path, ending: str) -> None:
     path = tmp_path / "history.jsonl"
@@ -82,11 +71,3 @@ def test_what_cannot_be_drawn(tmp_path: Path) -> None:
         path.write_text(f"{json.dumps(STEPS[0])}\n{bad}\n", encoding="utf-8")
         with pytest.raises(ValueError, match=r"bad\.jsonl, line 2 is .*, not an entry of a history"):
             training_curves(path)
-
-
-def test_without_matplotlib_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r'pip install "sbert\[plot\]"'):
-        training_curves(STEPS)
-    with pytest.raises(ImportError, match=r'pip install "sbert\[plot\]"'):
-        check_plot("a.png")
