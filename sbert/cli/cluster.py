@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from sbert.cli.options import add_results, add_texts, at_least, load_several, number, progress, read
+from sbert.cli.options import add_results, add_texts, at_least, load_on_devices, number, progress, read
 from sbert.cli.output import Line, show
 from sbert.inputs.extras import missing
 
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError(f"-k {arguments.clusters} exceeds the {len(texts)} texts; pass at most that")
     from sbert import search
 
-    vectors = load_several(arguments).encode(
+    vectors = load_on_devices(arguments).encode(
         texts, normalize_embeddings=True, show_progress_bar=progress(arguments)
     )  # (texts, dim)
     labels = search.cluster(

@@ -17,7 +17,7 @@ from sbert.cli.options import (
     add_quiet,
     at_least,
     is_input,
-    load_several,
+    load_on_devices,
     names,
     number,
     progress,
@@ -138,7 +138,7 @@ def _encode(arguments: argparse.Namespace, inputs: list[str]) -> None:
     if unused:
         raise ValueError(f"--{unused.replace('_', '-')} is for --ray; add that, or leave it out")
     texts = Texts(inputs, arguments.column, format=arguments.format, keep=arguments.keep)
-    model: Any = load_several(arguments)
+    model: Any = load_on_devices(arguments)
     vectors = model.encode(
         texts,
         out=arguments.output,

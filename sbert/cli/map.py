@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbert.cli.options import add_quiet, add_texts, at_least, load_several, new_file, progress, read
+from sbert.cli.options import add_quiet, add_texts, at_least, load_on_devices, new_file, progress, read
 from sbert.inputs.extras import missing
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
     from sbert.visualization.map_page import map_page
     from sbert.visualization.projection import NAMES, choose, project
 
-    vectors = load_several(arguments).encode(
+    vectors = load_on_devices(arguments).encode(
         texts, normalize_embeddings=True, show_progress_bar=progress(arguments)
     )  # (texts, dim)
     labels = _clusters(vectors, arguments.clusters)

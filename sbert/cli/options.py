@@ -173,7 +173,7 @@ def load(arguments: argparse.Namespace) -> SentenceEncoder:
     return SentenceEncoder(arguments.model, device=arguments.device, dtype=arguments.dtype)
 
 
-def load_several(arguments: argparse.Namespace) -> SentenceEncoder:
+def load_on_devices(arguments: argparse.Namespace) -> SentenceEncoder:
     """Load the model; with several devices, return its pool, which is used in its place and ends with the command.
 
     Raises:

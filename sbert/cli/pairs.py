@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from sbert.cli.options import add_results, add_texts, at_least, load_several, number, progress, read
+from sbert.cli.options import add_results, add_texts, at_least, load_on_devices, number, progress, read
 from sbert.cli.output import Line, shortest, show
 
 # Default number of pairs, without and with a threshold.
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> None:
     texts, rows = read(arguments)
     from sbert.search import paraphrase_mining
 
-    model = load_several(arguments)
+    model = load_on_devices(arguments)
     mined = paraphrase_mining(
         model.encode(texts, convert_to_tensor=True, show_progress_bar=progress(arguments)),
         top_k=arguments.top_k,

@@ -16,7 +16,7 @@ from sbert.cli.options import (
     add_results,
     at_least,
     is_input,
-    load_several,
+    load_on_devices,
     number,
     progress,
     read,
@@ -117,7 +117,7 @@ def _by_vectors(arguments: argparse.Namespace, queries: list[str], texts: list[s
 
     name = os.path.abspath(arguments.model) if os.path.isdir(arguments.model) else arguments.model
     arguments.model = resolve(arguments.model, organisation="sentence-transformers")
-    model = load_several(arguments)
+    model = load_on_devices(arguments)
     place = None
     if not arguments.no_cache:
         kinds = ",".join(sorted({device.type for device in getattr(model, "devices", [model.device])}))

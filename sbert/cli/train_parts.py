@@ -166,7 +166,7 @@ def _values(name: str, file: str, columns: Sequence[str]) -> list[Any]:
     if name == "RetrievalEvaluator":
         return list(read_retrieval(file))
     if name == "RerankingEvaluator":
-        # What a retriever found, where the third column is called so.
+        # The results of a retriever, where the third column is called so.
         keys = ("query", "positive", "documents" if columns[2] == "documents" else "negative")
         return [[dict(zip(keys, row.values(), strict=True)) for row in read_lists(file, columns)]]
     if not columns:

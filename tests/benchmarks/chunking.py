@@ -34,12 +34,12 @@ WORDS = (
 def documents(words: int) -> list[str]:
     """Sentences of random words."""
     random.seed(words)
-    made = []
+    texts = []
     for _ in range(TOTAL // words):
         text = random.choices(WORDS, k=words)
         text[9::10] = [f"{word}." for word in text[9::10]]
-        made.append(" ".join(text))
-    return made
+        texts.append(" ".join(text))
+    return texts
 
 
 def quality(model: SentenceEncoder, given: Retrieval, tokens: int, late: bool) -> float:
@@ -72,12 +72,12 @@ def main() -> None:
             texts = documents(words)
             for tokens in options.tokens:
                 chunks = split(model, texts, tokens)
-                ways = [partial(encode_chunks, model, texts, chunks=chunks, late=late) for late in (False, True)]
+                calls = [partial(encode_chunks, model, texts, chunks=chunks, late=late) for late in (False, True)]
                 times: list[list[float]] = [[], []]
                 for number in range(options.rounds + 1):
-                    for way, own in zip(ways, times, strict=True):
+                    for call, own in zip(calls, times, strict=True):
                         start = time.process_time()
-                        way()
+                        call()
                         if number:  # The first call selects a backend.
                             own.append(time.process_time() - start)
                 ratio = statistics.median(late / plain for plain, late in zip(*times, strict=True))
