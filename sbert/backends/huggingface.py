@@ -263,6 +263,10 @@ def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizer
     """The tokenizer in ``folder``, without the truncation and padding of its file."""
     check_files(folder)
     read_object(folder / "tokenizer_config.json", missing_ok=True)
+    pickled = [path for path in folder.glob("vocab*") if path.suffix in (".pkl", ".bin")]
+    if pickled and not (folder / "tokenizer.json").exists():  # transformers would make a tokenizer without words.
+        reason = "is a pickled vocabulary, which can run code and is not read"
+        raise UnreadableError(pickled[0], reason, "save the tokenizer as tokenizer.json beside it")
     for path in (folder / "tokenizer.json", folder / "vocab.json"):
         if path.exists():
             check_ids(path)

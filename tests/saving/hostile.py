@@ -2,262 +2,56 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import shutil
+import pickle
 import signal
-import socket
 import sys
 import time
 import warnings
-import zipfile
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+
+from tests.saving.edits import (
+    Call,
+    Edit,
+    adapter,
+    both,
+    bound,
+    bytearrays,
+    cast,
+    compressed,
+    declared,
+    empty_dicts,
+    entries,
+    header,
+    kind_of_module,
+    legacy,
+    loop,
+    module,
+    moved,
+    one_cast,
+    padded_vocabulary,
+    path_of_module,
+    pickled,
+    pickled_vocabulary,
+    replaced,
+    sharded,
+    sparse,
+    text,
+    values,
+    vocabulary,
+    weights,
+    with_code,
+    zero,
+)
 
 HUGE = 10**9
 # A folder that takes longer than this ends the program; on a busy machine the time of the clock says little.
 ALARM = 60
-
-
-# ------------------------------------------------------------------------------------------------- what is done
-
-
-Edit = Callable[[Path], Any]
-
-
-def values(name: str, **changed: Any) -> Edit:
-    """Other values in a JSON file; ... takes one away."""
-
-    def edit(folder: Path) -> None:
-        path = folder / name
-        given = json.loads(path.read_text()) if path.exists() else {}
-        path.write_text(json.dumps({key: x for key, x in {**given, **changed}.items() if x is not ...}))
-
-    return edit
-
-
-def text(name: str, content: str) -> Edit:
-    return lambda folder: (folder / name).write_text(content)
-
-
-def replaced(name: str, make: Callable[[Path], Any]) -> Edit:
-    """Something else in the place of a file."""
-
-    def edit(folder: Path) -> None:
-        (folder / name).unlink(missing_ok=True)
-        make(folder / name)
-
-    return edit
-
-
-def zero(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def sparse(path: Path) -> None:
-    """Two gigabytes that take no room on the disk."""
-    with path.open("wb") as file:
-        file.truncate(2 * 10**9)
-
-
-def bound(path: Path) -> None:
-    """A socket, by a short name: those of sockets may have 108 characters."""
-    here = os.getcwd()
-    os.chdir(path.parent)
-    try:
-        with socket.socket(socket.AF_UNIX) as made:
-            made.bind(path.name)
-    finally:
-        os.chdir(here)
-
-
-def loop(path: Path) -> None:
-    path.symlink_to(path.name)
-
-
-def weights(change: Callable[[dict[str, torch.Tensor]], Any], where: str = "") -> Edit:
-    """Other tensors in a model.safetensors."""
-
-    def edit(folder: Path) -> None:
-        path = folder / where / "model.safetensors"
-        tensors = {name: tensor.clone() for name, tensor in load_file(path).items()}
-        save_file(change(tensors) or tensors, path, {"format": "pt"})
-
-    return edit
-
-
-def cast(dtype: torch.dtype) -> Callable[[dict[str, torch.Tensor]], Any]:
-    return lambda tensors: {name: tensor.to(dtype) for name, tensor in tensors.items()}
-
-
-def one_cast(dtype: torch.dtype) -> Callable[[dict[str, torch.Tensor]], Any]:
-    """The first matrix alone."""
-    return lambda tensors: tensors.update({n: t.to(dtype) for n, t in list(tensors.items())[:1]})
-
-
-def header(size: int, content: bytes = b"") -> Callable[[Path], Any]:
-    """A safetensors file that announces a header of some size."""
-    return lambda path: path.write_bytes(size.to_bytes(8, "little") + content)
-
-
-def declared(shape: list[int]) -> Callable[[Path], Any]:
-    """A safetensors file whose header declares more than there is."""
-    content = json.dumps({"linear.weight": {"dtype": "F32", "shape": shape, "data_offsets": [0, 16]}}).encode()
-    return header(len(content), content + bytes(16))
-
-
-def vocabulary(number: int) -> Edit:
-    def edit(folder: Path) -> None:
-        path = folder / "tokenizer.json"
-        tokenizer = json.loads(path.read_text(encoding="utf-8"))
-        tokenizer["model"]["vocab"]["zzyzx"] = number
-        path.write_text(json.dumps(tokenizer), encoding="utf-8")
-
-    return edit
-
-
-class Call:
-    """A pickle that calls something."""
-
-    def __init__(self, function: Any, *arguments: Any) -> None:
-        self.called = function, arguments
-
-    def __reduce__(self) -> Any:
-        return self.called
-
-
-def pickled(value: Any, where: str = "") -> Edit:
-    """A pytorch_model.bin in the place of model.safetensors."""
-
-    def edit(folder: Path) -> None:
-        (folder / where / "model.safetensors").unlink()
-        torch.save(value, folder / where / "pytorch_model.bin")
-
-    return edit
-
-
-def compressed(folder: Path) -> None:
-    """A zip file of some kilobytes with a pickle of a gigabyte."""
-    (folder / "model.safetensors").unlink()
-    content = io.BytesIO()
-    torch.save({"weight": torch.zeros(2)}, content)
-    path = folder / "pytorch_model.bin"
-    with zipfile.ZipFile(content) as given, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
-        for name in given.namelist():
-            if name.endswith("data.pkl"):
-                with made.open(name, "w", force_zip64=True) as file:
-                    for _ in range(100):
-                        file.write(bytes(10**7))
-            else:
-                made.writestr(name, given.read(name))
-
-
-def legacy(folder: Path) -> None:
-    """As torch wrote before version 1.6, with a storage of a terabyte that is not there."""
-    (folder / "model.safetensors").unlink()
-    content = io.BytesIO()
-    torch.save(OrderedDict(weight=torch.zeros(123)), content, _use_new_zipfile_serialization=False)
-    changed = content.getvalue().replace(b"K{", b"J\xff\xff\xff\x7f")
-    assert changed != content.getvalue()
-    (folder / "pytorch_model.bin").write_bytes(changed)
-
-
-def bytearrays(folder: Path) -> None:
-    """An instruction that makes 32 gigabytes of zeros before it reads them."""
-    (folder / "model.safetensors").unlink()
-    wrong = b"\x80\x05\x96" + (32 * 10**9).to_bytes(8, "little") + b"."
-    content = io.BytesIO()
-    torch.save({"weight": torch.zeros(2)}, content)
-    with zipfile.ZipFile(content) as given, zipfile.ZipFile(folder / "pytorch_model.bin", "w") as made:
-        for name in given.namelist():
-            made.writestr(name, wrong if name.endswith("data.pkl") else given.read(name))
-
-
-def empty_dicts(folder: Path) -> None:
-    """A small file whose every byte makes a dict: ten million of them."""
-    (folder / "model.safetensors").unlink()
-    content = io.BytesIO()
-    torch.save({"weight": torch.zeros(2)}, content)
-    with zipfile.ZipFile(content) as given, zipfile.ZipFile(folder / "pytorch_model.bin", "w") as made:
-        for name in given.namelist():
-            made.writestr(name, b"\x80\x02" + b"}" * 10**7 + b"." if name.endswith("data.pkl") else given.read(name))
-
-
-def padded_vocabulary(folder: Path) -> None:
-    """A tokenizer.json of 48 MB, almost all of it spaces, with an id that no table has room for."""
-    vocabulary(2**31)(folder)
-    path = folder / "tokenizer.json"
-    path.write_text(" " * 48 * 10**6 + path.read_text(encoding="utf-8"), encoding="utf-8")
-
-
-def module(where: str, weight: dict[str, torch.Tensor] | None = None, kind: str = "Dense", **config: Any) -> Edit:
-    """One more module, with a configuration and weights."""
-
-    def edit(folder: Path) -> None:
-        listed = json.loads((folder / "modules.json").read_text())
-        listed.append({"idx": 9, "name": "9", "path": where, "type": f"sentence_transformers.models.{kind}"})
-        (folder / "modules.json").write_text(json.dumps(listed))
-        (folder / where).mkdir()
-        name = "lstm_config.json" if kind == "LSTM" else "config.json"
-        (folder / where / name).write_text(json.dumps(config))
-        save_file(weight or {"linear.weight": torch.zeros(4, 16)}, folder / where / "model.safetensors")
-
-    return edit
-
-
-def entries(*listed: dict[str, Any], times: int = 1) -> Edit:
-    """Entries at the end of modules.json."""
-
-    def edit(folder: Path) -> None:
-        given = json.loads((folder / "modules.json").read_text())
-        (folder / "modules.json").write_text(json.dumps(given + list(listed) * times))
-
-    return edit
-
-
-def sharded(*names: str) -> Edit:
-    """Weights that are listed as parts."""
-
-    def edit(folder: Path) -> None:
-        tensors = load_file(folder / "model.safetensors")
-        (folder / "model.safetensors").rename(folder / "part.safetensors")
-        listed = {name: names[i % len(names)] for i, name in enumerate(tensors)}
-        index = {"metadata": {}, "weight_map": listed}
-        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-
-    return edit
-
-
-def both(*edits: Edit) -> Edit:
-    def edit(folder: Path) -> None:
-        for each in edits:
-            each(folder)
-
-    return edit
-
-
-def adapter(**config: Any) -> Edit:
-    """An adapter of peft for a model beside it."""
-
-    def edit(folder: Path) -> None:
-        base = folder.with_name(folder.name + "-base")
-        shutil.copytree(folder, base)
-        (folder / "config.json").unlink()
-        (folder / "model.safetensors").unlink()
-        common = {"peft_type": "LORA", "task_type": "FEATURE_EXTRACTION", "target_modules": ["query"]}
-        given = {"base_model_name_or_path": str(base), "r": 2, "lora_alpha": 4, **common, **config}
-        (folder / "adapter_config.json").write_text(json.dumps(given))
-        name = "base_model.model.encoder.layer.0.attention.self.query.lora_A.weight"
-        save_file({name: torch.zeros(2, 16)}, folder / "adapter_model.safetensors", {"format": "pt"})
-
-    return edit
-
 
 # --------------------------------------------------------------------------------------------------------- the folders
 
@@ -286,8 +80,56 @@ NO_FILES: dict[str, Callable[[Path], Any]] = {"pipe": os.mkfifo, "device": zero,
 DTYPES = (torch.int8, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.int32)
 
 
+ST = "sentence_transformers.models."
+SETTINGS, BERT, DENSE_CONFIG = "config_sentence_transformers.json", "sentence_bert_config.json", "2_Dense/config.json"
+# Settings that make no sense, or that are not supported: the file, other values, and what the error says.
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    (SETTINGS, {"model_type": "SparseEncoder"}, "describes a SparseEncoder, not a sentence encoder"),
+    (SETTINGS, {"similarity_fn_name": "angle"}, "gives similarity_fn_name='angle', not one of"),
+    (SETTINGS, {"prompts": {"query": 1}}, "gives prompts that are not strings"),
+    (SETTINGS, {"default_prompt_name": "query"}, "default_prompt_name='query', which is not among its prompts"),
+    (SETTINGS, {"truncate_dim": 0}, "gives truncate_dim=0 where at least 1"),
+    (BERT, {"max_seq_length": 2}, "gives max_seq_length=2 where at least 3"),
+    (BERT, {"transformer_task": "any-to-any"}, "gives transformer_task='any-to-any'"),
+    (BERT, {"modality_config": {"message": {}}}, "not supported; use a text model"),
+    ("1_Pooling/config.json", {"pooling_mode": "median"}, "gives the pooling mode 'median'"),
+    ("1_Pooling/config.json", {"pooling_mode_cls_token": "yes"}, "pooling_mode_cls_token='yes' where bool"),
+    ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "modules that work together (RuntimeError: mat1"),
+    (DENSE_CONFIG, {"module_input_name": "x"}, "which is not supported"),
+    (DENSE_CONFIG, {"out_features": "16"}, "out_features='16' where int"),
+    (DENSE_CONFIG, {"in_features": ...}, "lacks 'in_features'"),
+    (DENSE_CONFIG, {"out_features": 8}, "size mismatch for linear.weight"),
+    (DENSE_CONFIG, {"activation_function": "os.system"}, "names the activation 'os.system'"),
+    ("config.json", {"intermediate_size": 48}, "gives encoder.layer.0.intermediate.dense.bias the shape (32,), where"),
+    ("config.json", {"model_type": "own", "auto_map": {"AutoConfig": "trap.C"}}, "needs code from its folder"),
+    ("adapter_config.json", {"base_model_name_or_path": "../elsewhere"}, "depends on the working directory"),
+    ("adapter_config.json", {"base_model_name_or_path": "/gone"}, "an adapter of an available model"),
+    ("adapter_config.json", {"base_model_name_or_path": 7}, "base_model_name_or_path=7 where str is expected"),
+]
+KINDS = ("os.system", "trap.Pooling", "trap", "sentence_transformersx.Pooling", f"{ST}Router", f"{ST}trap")
+PATHS = ("/etc", "../elsewhere", "1_Pooling/../../elsewhere", "..\\elsewhere")
+
+
 def cases() -> Iterator[tuple[str, str, Edit, str]]:
-    """A name, the folder that it begins with, what is done to it, and the file that the error has to name."""
+    """A name, the folder that it begins with, what is done to it, and what the error says: a file at least."""
+    for name, changed, said in REFUSED:
+        yield f"{name} {changed}", "bert", values(name, **changed), said
+    for kind in KINDS:
+        yield f"module {kind}", "bert", kind_of_module(kind), f"modules.json names the module type '{kind}'"
+    for path in PATHS:
+        yield f"path {path}", "bert", path_of_module(path), f"modules.json names the path {path!r}, which leaves"
+    yield "a link", "bert", moved("1_Pooling"), "modules.json names the path '1_Pooling', which leaves the folder"
+    phrases = values("0_WordEmbeddings/wordembedding_config.json", tokenizer_class=f"{ST}tokenizer.PhraseTokenizer")
+    yield "phrases", "words", phrases, "wordembedding_config.json names the tokenizer"
+    writers = {"pickle": lambda value, path: path.write_bytes(pickle.dumps(value)), "torch": torch.save}
+    writers["weights"] = lambda value, path: torch.save({"linear.weight": value}, path)
+    for form, write in writers.items():
+        for name in ("pytorch_model.bin", "model.safetensors"):
+            for where in ("", "2_Dense"):
+                yield f"code: {form} {where}/{name}", "bert", with_code(where, name, write), name
+        yield f"code: static {form}", "static", with_code("", "pytorch_model.bin", write), "pytorch_model.bin"
+        yield f"code: pairs {form}", "pairs", with_code("", "pytorch_model.bin", write), "pytorch_model.bin"
+    yield "code: a vocabulary", "bert", pickled_vocabulary, "vocab.pkl is a pickled vocabulary"
     for family in ("bert", "roberta", "distilbert"):
         for key, sizes in SIZES.items():
             key = NAMES.get(family, {}).get(key, key)

@@ -1,11 +1,8 @@
-"""Folders that declare more than they hold, the user's own modules, and what other programs read of a chain."""
+"""What is written: the user's own modules, and what other programs read of a chain."""
 
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,19 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from sbert import (
     LSTM,
-    CrossEncoder,
     Dense,
     Dropout,
     LayerNorm,
     Normalize,
     Pooling,
     SentenceEncoder,
-    StaticEmbedding,
     TokenEmbeddings,
     Trainer,
     TrainingConfig,
@@ -36,10 +30,9 @@ from sbert import (
 from sbert.losses import CosineSimilarityLoss
 from sbert.modules import registry
 from sbert.modules.pooling import POOLINGS
-from tests import pairs, small
+from tests import small
 from tests.backends.test_families import build
-from tests.memory import STATUS
-from tests.saving import hostile
+from tests.saving.edits import values
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")
 WARNING = "not every program reads this model as it is: "
@@ -47,102 +40,12 @@ ROWS = [("a small boat", "lake", 0.5), ("hills", "a fox", 0.1)]
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of each kind, in a folder."""
-    root = tmp_path_factory.mktemp("good")
-    with pytest.warns(UserWarning, match="llama.cpp's converter leaves out Dense"):
-        encoder(Transformer(small.bert(root / "bert")), Pooling(), Dense(16, 16), Normalize()).save(root / "bert")
-    build("roberta", root / "roberta")
-    build("distilbert", root / "distilbert")
-    pairs.folder(root / "pairs")
-    words = small.wordpiece()
-    encoder(StaticEmbedding(words, torch.randn(words.get_vocab_size(), 8))).save(root / "static")
-    for path in list((root / "static/0_StaticEmbedding").iterdir()):
-        path.rename(root / "static" / path.name)
-    small.write(root / "static", {"modules.json": small.modules("StaticEmbedding")})
-    return root
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small.bert(tmp_path_factory.mktemp("bert") / "plain")
 
 
 def encoder(*modules: Any) -> SentenceEncoder:
     return SentenceEncoder(*modules, device="cpu")
-
-
-# ------------------------------------------------------------------------------------------------- hostile folders
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not STATUS.exists(), reason="the system does not say how much of a process is in memory")
-@pytest.mark.skipif(sys.platform != "linux", reason="devices and pipes are those of Linux")
-def test_16_hostile_folders_are_answered(good: Path, tmp_path: Path) -> None:
-    """Each within 2 seconds and 500 MB, by an error that names the file."""
-    shutil.copytree(good, tmp_path / "good")
-    expected = {}
-    for number, (name, family, edit, file) in enumerate(hostile.cases()):
-        folder = tmp_path / "hostile" / f"{family}-{number:03}"
-        shutil.copytree(good / family, folder)
-        edit(folder)
-        expected[folder.name] = name, file
-    assert len(expected) >= 100
-    command = [sys.executable, "-m", "tests.saving.hostile", str(tmp_path)]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent.parent.parent)
-    lines = result.stdout.splitlines()
-    found = {name: json.loads(line) for name, line in zip(lines[::2], lines[1::2], strict=False)}
-    last = expected[lines[-1]][0] if len(lines) % 2 else "none"
-    assert result.returncode == 0, f"the last folder was {last!r}: {result.stderr[-2000:]}"
-    assert found.keys() == expected.keys()
-    wrong = []
-    for folder_name, outcome in found.items():
-        name, file = expected[folder_name]
-        said = outcome["said"]
-        fine = file in said and folder_name in said and "\n" not in said and len(said) < 1000
-        if not fine or outcome["seconds"] > 2 or outcome["bytes"] > 500e6:
-            wrong.append((name, outcome))
-    slowest = max(outcome["seconds"] for outcome in found.values())
-    largest = max(outcome["bytes"] for outcome in found.values())
-    print(f"\n{len(found)} hostile folders: at most {slowest:.2f} s and {largest / 1e6:.0f} MB")
-    assert not wrong, "\n".join(map(str, wrong))
-
-
-@pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_16_unused_weights_are_named_once(good: Path, tmp_path: Path, family: str) -> None:
-    """A model of two layers whose configuration speaks of one reads half of its weights."""
-    folder = shutil.copytree(good / family, tmp_path / "model")
-    hostile.values("config.json", num_hidden_layers=1)(folder)
-    with pytest.warns(
-        UserWarning, match=r"model\.safetensors contains weights .* encoder\.layer\.1\.\S+ and 13 more"
-    ) as found:
-        SentenceEncoder(folder, device="cpu")
-    assert len(found) == 1
-
-
-HEADS = ("cls.predictions.bias", "lm_head.weight", "classifier.weight", "vocab_projector.bias", "qa_outputs.bias")
-
-
-@pytest.mark.parametrize("prefix", ["", "roberta."])
-def test_16_heads_for_other_tasks_are_no_surprise(good: Path, tmp_path: Path, prefix: str) -> None:
-    """As thousands of models on the hub have them, with their tables of positions."""
-    folder = shutil.copytree(good / "roberta", tmp_path / "model")
-    tensors = {f"{prefix}{name}": tensor for name, tensor in load_file(folder / "model.safetensors").items()}
-    tensors |= {name: torch.zeros(2) for name in HEADS}
-    tensors[f"{prefix}embeddings.position_ids"] = torch.arange(64)[None]
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    vectors = SentenceEncoder(folder, device="cpu").encode(small.TEXTS, on_truncate="ignore")
-    np.testing.assert_array_equal(
-        vectors, SentenceEncoder(good / "roberta", device="cpu").encode(small.TEXTS, on_truncate="ignore")
-    )
-
-
-def test_16_pickled_weights_of_all_ages_are_read(good: Path, tmp_path: Path) -> None:
-    """In a zip file and as torch wrote before; weights that share memory; half precision."""
-    expected = SentenceEncoder(good / "roberta", device="cpu").encode("a small boat")
-    for zipped in (True, False):
-        folder = shutil.copytree(good / "roberta", tmp_path / f"zipped {zipped}")
-        tensors: dict[str, Any] = dict(load_file(folder / "model.safetensors"))
-        tensors["lm_head.decoder.weight"] = tensors["embeddings.word_embeddings.weight"]
-        tensors["lm_head.bias"] = nn.Parameter(torch.zeros(3))
-        (folder / "model.safetensors").unlink()
-        torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
-        np.testing.assert_array_equal(SentenceEncoder(folder, device="cpu").encode("a small boat"), expected)
 
 
 # --------------------------------------------------------------------------------------------- the user's own modules
@@ -176,9 +79,9 @@ def first_two(tokens: TokenEmbeddings) -> Tensor:
 
 @pytest.mark.usefixtures("_tables")
 @pytest.mark.parametrize("modes", ["first two", ["mean", "first two"]])
-def test_18_own_pooling_loads_again(good: Path, tmp_path: Path, modes: str | list[str]) -> None:
+def test_own_pooling_loads_again(bert: Path, tmp_path: Path, modes: str | list[str]) -> None:
     register_pooling("first two")(first_two)
-    model = encoder(Transformer(good / "roberta"), Pooling(modes))
+    model = encoder(Transformer(bert), Pooling(modes))
     with pytest.warns(UserWarning, match="first two is known to sbert alone"):
         model.save(tmp_path / "own")
     texts = ["a small boat", "lake"]
@@ -191,8 +94,8 @@ def test_18_own_pooling_loads_again(good: Path, tmp_path: Path, modes: str | lis
 
 
 @pytest.mark.usefixtures("_tables")
-def test_18_own_module_loads_again(good: Path, tmp_path: Path) -> None:
-    model = encoder(Transformer(good / "roberta"), Pooling(), Scaled(3.0))
+def test_own_module_loads_again(bert: Path, tmp_path: Path) -> None:
+    model = encoder(Transformer(bert), Pooling(), Scaled(3.0))
     with torch.no_grad():
         model[2].shift.fill_(0.5)
     with pytest.warns(UserWarning, match="Scaled is known to sbert alone.*put @register_module before the class"):
@@ -208,13 +111,13 @@ def test_18_own_module_loads_again(good: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_tables")
-def test_18_names_stand_for_one_thing(good: Path, tmp_path: Path) -> None:
+def test_names_stand_for_one_thing(bert: Path, tmp_path: Path) -> None:
     """A class of the user's that bears the name of another one would be read as that."""
     other = type("Dense", (nn.Module,), {"forward": lambda self, vectors: -vectors})
     with pytest.raises(ValueError, match=r"the module 'Dense' is already registered, as sbert.modules.dense.Dense"):
         register_module(other)
     with pytest.raises(ValueError, match="the module 'Dense' is already registered"):
-        encoder(Transformer(good / "roberta"), Pooling(), other()).save(tmp_path / "own")
+        encoder(Transformer(bert), Pooling(), other()).save(tmp_path / "own")
     with pytest.raises(ValueError, match="the pooling mode 'mean' is already registered"):
         register_pooling("mean")(first_two)
     with pytest.raises(TypeError, match="is not a class of modules"):
@@ -223,7 +126,7 @@ def test_18_names_stand_for_one_thing(good: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_tables")
-def test_18_an_argument_with_a_default_is_kept_or_missed(good: Path, tmp_path: Path) -> None:
+def test_an_argument_with_a_default_is_kept_or_missed(bert: Path, tmp_path: Path) -> None:
     """A module that was made with another value would load with the default."""
 
     @register_module
@@ -236,7 +139,7 @@ def test_18_an_argument_with_a_default_is_kept_or_missed(good: Path, tmp_path: P
             return self.factor * vectors
 
     with pytest.raises(ValueError, match="Careless cannot be saved without its argument 'factor'"):
-        encoder(Transformer(good / "roberta"), Pooling(), Careless(2.0)).save(tmp_path / "own")
+        encoder(Transformer(bert), Pooling(), Careless(2.0)).save(tmp_path / "own")
 
 
 # ------------------------------------------------------------------------------------------------ what servers read
@@ -274,9 +177,9 @@ CHAINS: dict[str, tuple[list[Any], str | None]] = {
 
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.filterwarnings("ignore:dropout option adds dropout:UserWarning")
-def test_20_one_warning_says_which_servers_read_otherwise(good: Path, tmp_path: Path, name: str) -> None:
+def test_one_warning_says_which_servers_read_otherwise(bert: Path, tmp_path: Path, name: str) -> None:
     modules, expected = CHAINS[name]
-    model = encoder(Transformer(good / "roberta"), *modules)
+    model = encoder(Transformer(bert), *modules)
     if expected is not None:
         with pytest.warns(UserWarning, match=WARNING) as found:
             model.save(tmp_path / "model")
@@ -287,9 +190,9 @@ def test_20_one_warning_says_which_servers_read_otherwise(good: Path, tmp_path: 
     np.testing.assert_allclose(again.encode("a small boat"), model.encode("a small boat"), atol=1e-6)
 
 
-def test_20_training_says_it_once(good: Path, tmp_path: Path) -> None:
+def test_training_says_it_once(bert: Path, tmp_path: Path) -> None:
     """However many checkpoints are written."""
-    model = encoder(Transformer(good / "roberta"), Pooling(), Dense(16, 8))
+    model = encoder(Transformer(bert), Pooling(), Dense(16, 8))
     config = TrainingConfig(steps=4, batch_size=2, checkpoint_every=1, output=str(tmp_path / "out"))
     with pytest.warns(UserWarning, match="leaves out Dense") as found:
         Trainer(model, ROWS, CosineSimilarityLoss(), config).fit()
@@ -303,9 +206,9 @@ FLAGS = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weig
 
 @pytest.mark.filterwarnings(f"ignore:{WARNING}")
 @pytest.mark.parametrize("modes", ["cls", ["mean", "max"], ["max", "mean"], ["mean", "mean"]])
-def test_20_old_flags_of_pooling_are_always_there(good: Path, tmp_path: Path, modes: str | list[str]) -> None:
+def test_old_flags_of_pooling_are_always_there(bert: Path, tmp_path: Path, modes: str | list[str]) -> None:
     """text-embeddings-inference refuses a folder without them."""
-    encoder(Transformer(good / "roberta"), Pooling(modes)).save(tmp_path / "model")
+    encoder(Transformer(bert), Pooling(modes)).save(tmp_path / "model")
     config = json.loads((tmp_path / "model/1_Pooling/config.json").read_text())
     true = {name for name in FLAGS if config[f"pooling_mode_{name}"]}
     assert true == {"cls_token"} if modes == "cls" else {"mean_tokens", "max_tokens"} >= true >= {"mean_tokens"}
@@ -313,18 +216,14 @@ def test_20_old_flags_of_pooling_are_always_there(good: Path, tmp_path: Path, mo
     assert list(model[1].modes) == ([modes] if isinstance(modes, str) else modes)
 
 
-def test_20_no_limit_is_not_written_as_null(tmp_path: Path) -> None:
+def test_no_limit_is_not_written_as_null(tmp_path: Path) -> None:
     """text-embeddings-inference reads a number, and takes the model's own limit where there is no file."""
     build("t5-encoder", tmp_path / "given")
     for name in ("tokenizer_config.json",):
-        hostile.values(name, model_max_length=...)(tmp_path / "given")
+        values(name, model_max_length=...)(tmp_path / "given")
     (tmp_path / "given/sentence_bert_config.json").unlink(missing_ok=True)
     model = SentenceEncoder(tmp_path / "given", device="cpu")
     assert model.max_seq_length is None
     model.save(tmp_path / "model")
     assert not (tmp_path / "model/sentence_bert_config.json").exists()
     assert SentenceEncoder(tmp_path / "model", device="cpu").max_seq_length is None
-
-
-def test_16_cross_encoders_read_the_heads_they_have(good: Path) -> None:
-    assert CrossEncoder(good / "pairs", device="cpu").classes == 1

@@ -1,0 +1,186 @@
+"""Hostile and damaged folders: an error of one line that names the file, at little cost, and no code is run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from sbert import Dense, Normalize, Pooling, SentenceEncoder, StaticEmbedding, Transformer, WordEmbeddings
+from sbert.modules.tokenizer import FastTokenizer
+from tests import pairs, small
+from tests.backends.test_families import build
+from tests.contract.test_damage import replace_value
+from tests.memory import STATUS
+from tests.saving import hostile
+from tests.saving.edits import values
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of each kind, in a folder."""
+    root = tmp_path_factory.mktemp("good")
+    with pytest.warns(UserWarning, match="llama.cpp's converter leaves out Dense"):
+        encoder(Transformer(small.bert(root / "bert")), Pooling(), Dense(16, 16), Normalize()).save(root / "bert")
+    build("roberta", root / "roberta")
+    build("distilbert", root / "distilbert")
+    pairs.folder(root / "pairs")
+    encoder(WordEmbeddings(["red", "fox"], torch.eye(2)), Pooling()).save(root / "words")
+    words = small.wordpiece()
+    encoder(StaticEmbedding(words, torch.randn(words.get_vocab_size(), 8))).save(root / "static")
+    for path in list((root / "static/0_StaticEmbedding").iterdir()):
+        path.rename(root / "static" / path.name)
+    small.write(root / "static", {"modules.json": small.modules("StaticEmbedding")})
+    return root
+
+
+def encoder(*modules: Any) -> SentenceEncoder:
+    return SentenceEncoder(*modules, device="cpu")
+
+
+# ------------------------------------------------------------------------------------------------- hostile folders
+
+
+@pytest.mark.slow  # 190 folders, each loaded in a process whose memory is measured.
+@pytest.mark.skipif(not STATUS.exists(), reason="the system does not say how much of a process is in memory")
+@pytest.mark.skipif(sys.platform != "linux", reason="devices and pipes are those of Linux")
+def test_hostile_folders_are_answered(good: Path, tmp_path: Path) -> None:
+    """Each within 2 seconds and 500 MB, by an error that names the file."""
+    shutil.copytree(good, tmp_path / "good")
+    expected = {}
+    for number, (name, family, edit, file) in enumerate(hostile.cases()):
+        folder = tmp_path / "hostile" / f"{family}-{number:03}"
+        shutil.copytree(good / family, folder)
+        edit(folder)
+        expected[folder.name] = name, file
+    assert len(expected) >= 180
+    command = [sys.executable, "-m", "tests.saving.hostile", str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent.parent.parent)
+    lines = result.stdout.splitlines()
+    assert not (tmp_path / "hostile" / "marker").exists(), "code ran"
+    found = {name: json.loads(line) for name, line in zip(lines[::2], lines[1::2], strict=False)}
+    last = expected[lines[-1]][0] if len(lines) % 2 else "none"
+    assert result.returncode == 0, f"the last folder was {last!r}: {result.stderr[-2000:]}"
+    assert found.keys() == expected.keys()
+    wrong = []
+    for folder_name, outcome in found.items():
+        name, file = expected[folder_name]
+        said = outcome["said"]
+        fine = file in said and folder_name in said and "\n" not in said and len(said) < 1000 and "; " in said
+        if not fine or outcome["seconds"] > 2 or outcome["bytes"] > 500e6:
+            wrong.append((name, outcome))
+    slowest = max(outcome["seconds"] for outcome in found.values())
+    largest = max(outcome["bytes"] for outcome in found.values())
+    print(f"\n{len(found)} hostile folders: at most {slowest:.2f} s and {largest / 1e6:.0f} MB")
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_unused_weights_are_named_once(good: Path, tmp_path: Path, family: str) -> None:
+    """A model of two layers whose configuration speaks of one reads half of its weights."""
+    folder = shutil.copytree(good / family, tmp_path / "model")
+    values("config.json", num_hidden_layers=1)(folder)
+    with pytest.warns(
+        UserWarning, match=r"model\.safetensors contains weights .* encoder\.layer\.1\.\S+ and 13 more"
+    ) as found:
+        SentenceEncoder(folder, device="cpu")
+    assert len(found) == 1
+
+
+HEADS = ("cls.predictions.bias", "lm_head.weight", "classifier.weight", "vocab_projector.bias", "qa_outputs.bias")
+
+
+@pytest.mark.parametrize("prefix", ["", "roberta."])
+def test_heads_for_other_tasks_are_no_surprise(good: Path, tmp_path: Path, prefix: str) -> None:
+    """As thousands of models on the hub have them, with their tables of positions."""
+    folder = shutil.copytree(good / "roberta", tmp_path / "model")
+    tensors = {f"{prefix}{name}": tensor for name, tensor in load_file(folder / "model.safetensors").items()}
+    tensors |= {name: torch.zeros(2) for name in HEADS}
+    tensors[f"{prefix}embeddings.position_ids"] = torch.arange(64)[None]
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    vectors = SentenceEncoder(folder, device="cpu").encode(small.TEXTS, on_truncate="ignore")
+    np.testing.assert_array_equal(
+        vectors, SentenceEncoder(good / "roberta", device="cpu").encode(small.TEXTS, on_truncate="ignore")
+    )
+
+
+def test_pickled_weights_of_all_ages_are_read(good: Path, tmp_path: Path) -> None:
+    """In a zip file and as torch wrote before; weights that share memory; half precision."""
+    expected = SentenceEncoder(good / "roberta", device="cpu").encode("a small boat")
+    for zipped in (True, False):
+        folder = shutil.copytree(good / "roberta", tmp_path / f"zipped {zipped}")
+        tensors: dict[str, Any] = dict(load_file(folder / "model.safetensors"))
+        tensors["lm_head.decoder.weight"] = tensors["embeddings.word_embeddings.weight"]
+        tensors["lm_head.bias"] = nn.Parameter(torch.zeros(3))
+        (folder / "model.safetensors").unlink()
+        torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+        np.testing.assert_array_equal(SentenceEncoder(folder, device="cpu").encode("a small boat"), expected)
+
+
+def test_missing_weights_are_not_made_up(good: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(good / "roberta", tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    del weights["encoder.layer.1.output.dense.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"lacks 1 of the weights .* such as encoder.layer.1.output.dense.weight"):
+        SentenceEncoder(folder, device="cpu")
+
+
+def test_verify_sees_a_flipped_weight(good: Path, tmp_path: Path) -> None:
+    """No reader can tell one weight from another; the reference vectors can."""
+    folder = shutil.copytree(good / "bert", tmp_path / "model")
+    path = folder / "2_Dense/model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 0x04  # in the exponent of the last weight
+    path.write_bytes(content)
+    assert SentenceEncoder(good / "bert", device="cpu").verify()
+    assert not SentenceEncoder(folder, device="cpu").verify()
+
+
+def test_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"holds no config.json, so it is no model"):
+        SentenceEncoder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "message"),
+    [
+        (("model", "vocab", "[UNK]"), ..., r"the tokenizer fails at 'snow .* \(Exception: .*damaged or incomplete"),
+        (
+            ("model", "vocab", "b"),
+            10**6,
+            r"a token of 'a b' has the id 1000000, and the model has vectors for \d+ ids;",
+        ),
+        (
+            ("normalizer",),
+            {"type": "Precompiled", "precompiled_charsmap": "AAAA"},
+            r"tokenizer.json cannot be read as a tokenizer \(PanicException: ",
+        ),
+    ],
+)
+def test_damaged_tokenizers(good: Path, tmp_path: Path, keys: tuple[str, ...], value: Any, message: str) -> None:
+    """What Rust raises is no ValueError, and on a GPU a token without a vector would end the process."""
+    folder = shutil.copytree(good / "bert", tmp_path / "model")
+    tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    (folder / "tokenizer.json").write_text(json.dumps(replace_value(tokenizer, keys, value)), encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        SentenceEncoder(folder, device="cpu").encode(["a b", "snow \u2603 \u6587 \U0010ffff zzz"])
+
+
+def test_a_text_that_no_tokenizer_reads_is_named() -> None:
+    """Also from the middle of many."""
+    tokenizer = small.wordpiece()
+    tokenizer.model.unk_token = "nothing"
+    with pytest.raises(ValueError, match=r"the tokenizer fails at 'fox \u2603'"):
+        FastTokenizer(tokenizer)(["lake", "boat", "fox \u2603", "fox"])
