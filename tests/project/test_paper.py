@@ -9,7 +9,6 @@ import json
 import random
 import sys
 from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -94,25 +93,13 @@ MAKE: dict[str, tuple[Callable[[Any, Any], SentenceEncoder], int]] = {
 
 @pytest.mark.filterwarnings("ignore:not every program reads this model")  # Its pooling is max.
 @pytest.mark.parametrize("name", MAKE)
-def test_systems_make_vectors_that_a_folder_keeps(
-    examples: Any, options: argparse.Namespace, tmp_path: Path, name: str
-) -> None:
-    make, dim = MAKE[name]
-    model = make(examples.systems, options)
-    vectors = model.encode(TEXTS)
-    assert vectors.shape == (len(TEXTS), dim)
-    for text, vector in zip(TEXTS, vectors, strict=True):
-        np.testing.assert_allclose(model.encode(text), vector, atol=1e-6)
-    model.save(tmp_path / "model")
-    np.testing.assert_array_equal(SentenceEncoder(tmp_path / "model").encode(TEXTS), vectors)
-
-
-@pytest.mark.filterwarnings("ignore:not every program reads this model")  # Its pooling is max.
-@pytest.mark.parametrize("name", [name for name in MAKE if name != "average_words"])
-def test_systems_train(examples: Any, options: argparse.Namespace, tmp_path: Path, name: str) -> None:
+def test_systems_make_vectors_and_train(examples: Any, options: argparse.Namespace, tmp_path: Path, name: str) -> None:
     """Every weight that is meant to learn does, also with rows of no known word; and nothing else."""
     make, dim = MAKE[name]
     model = make(examples.systems, options)
+    assert model.encode(TEXTS).shape == (len(TEXTS), dim)
+    if name == "average_words":
+        return  # Nothing in it learns.
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     rows = [(TEXTS[0], TEXTS[1], 0), (TEXTS[3], TEXTS[2], 1), (TEXTS[2], TEXTS[0], 2), (TEXTS[0], TEXTS[3], 0)]
     config = TrainingConfig(output=tmp_path / "out", steps=2, learning_rate=1e-2, warmup=0.0)
@@ -126,33 +113,6 @@ def test_systems_train(examples: Any, options: argparse.Namespace, tmp_path: Pat
     np.testing.assert_array_equal(again.encode(TEXTS), model.encode(TEXTS))
     words = [module for module in again if hasattr(module, "words")]
     assert [module.embedding.weight.requires_grad for module in words] == [name == "averaging_network"] * len(words)
-
-
-def test_a_trained_system_is_kept_and_a_broken_off_one_resumed(
-    examples: Any, options: argparse.Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(examples.systems, "CHECKPOINTS", 1)
-    name = "sbert-nli-mean-u-v-difference"
-    whole = examples.systems.Systems(options).get(name, seed=1)
-    assert not (tmp_path / "models" / f"{name}-1" / "checkpoints").exists()
-    options.output = tmp_path / "again"
-    real, steps = SoftmaxLoss.forward, list[int]()
-
-    @wraps(real)
-    def break_off(self: SoftmaxLoss, *columns: Any, **named: Any) -> Any:
-        steps.append(len(steps) + 1)
-        if steps == [1, 2]:
-            raise KeyboardInterrupt
-        return real(self, *columns, **named)
-
-    monkeypatch.setattr(SoftmaxLoss, "forward", break_off)
-    with pytest.raises(KeyboardInterrupt):
-        examples.systems.Systems(options).get(name, seed=1)
-    resumed = examples.systems.Systems(options).get(name, seed=1)
-    assert steps == [1, 2, 3]
-    np.testing.assert_array_equal(resumed.encode(TEXTS), whole.encode(TEXTS))
-    monkeypatch.setattr(examples.systems.Systems, "_train", lambda *_: pytest.fail("trained twice"))
-    examples.systems.Systems(options).get(name, seed=1)
 
 
 # -------------------------------------------------------------------------------------------------------- tables
