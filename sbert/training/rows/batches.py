@@ -210,17 +210,9 @@ class Batches:
                 # The same random numbers in every process, and after a resume.
                 texts, more = _call(collate, texts, np.random.default_rng([self.config.seed, number]))
                 row_data |= more
-            inputs = TrainingBatch.of(
-                self.model,
-                texts,
-                dataset.rows.signature,
-                labels,
-                deduplicate=self.config.deduplicate,
-                ranks=ranks,
-                prompts=dataset.prompts,
-                max_lengths=dataset.max_lengths,
-                row_data=row_data,
-            )
+            options: dict[str, Any] = {"deduplicate": self.config.deduplicate, "ranks": ranks, "row_data": row_data}
+            options |= {"prompts": dataset.prompts, "max_lengths": dataset.max_lengths}
+            inputs = TrainingBatch.of(self.model, texts, dataset.rows.signature, labels, **options)
             yield PreparedBatch(dataset, rows, texts, inputs)
 
     def mean_losses(self, model: Any) -> dict[str, float]:

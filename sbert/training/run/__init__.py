@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -30,6 +31,7 @@ from sbert.training.run.evaluation import Evaluation
 from sbert.training.run.weights import Weights, shard
 
 
+@dataclass(eq=False, repr=False)
 class Run:
     """One call of ``fit``.
 
@@ -38,7 +40,7 @@ class Run:
         batches: The batches of all epochs.
         config: The settings of the training.
         evaluator: Measures the model, or several evaluators by name; None for no evaluation.
-        callbacks: What is called after steps, evaluations and checkpoints.
+        given_callbacks: What is called after steps, evaluations and checkpoints.
         ranks: The processes that train together.
         resume: Whether to continue from the newest checkpoint, if there is one.
         show_progress_bar: Whether to show a progress bar; None to decide by the terminal.
@@ -47,26 +49,22 @@ class Run:
         ValueError: If there is a checkpoint and ``resume`` is false, or the checkpoint belongs to a different training.
     """
 
-    def __init__(
-        self,
-        weights: Weights,
-        batches: Batches,
-        config: TrainingConfig,
-        evaluator: Evaluate | Mapping[str, Evaluate] | None,
-        callbacks: list[Callback],
-        ranks: Ranks,
-        resume: bool,
-        show_progress_bar: bool | None,
-    ) -> None:
+    weights: Weights
+    batches: Batches
+    config: TrainingConfig
+    evaluator: Evaluate | Mapping[str, Evaluate] | None
+    given_callbacks: list[Callback]
+    ranks: Ranks
+    resume: bool
+    show_progress_bar: bool | None
+
+    def __post_init__(self) -> None:
+        config, ranks, weights = self.config, self.ranks, self.weights
         self.model: Any = weights.model
-        self.weights: Weights = weights
-        self.batches: Batches = batches
-        self.config: TrainingConfig = config
-        self.ranks: Ranks = ranks
         epochs = (config.epochs or 1) / config.accumulation
-        self.total: int = config.steps or max(1, round(len(batches.epoch(0)) * epochs))
-        self.callbacks: Callbacks = Callbacks(callbacks, ranks)
-        self.output: Output = Output(weights, batches, config, self.callbacks.names, ranks, resume)
+        self.total: int = config.steps or max(1, round(len(self.batches.epoch(0)) * epochs))
+        self.callbacks: Callbacks = Callbacks(self.given_callbacks, ranks)
+        self.output: Output = Output(weights, self.batches, config, self.callbacks.names, ranks, self.resume)
         state, tensors = self.output.restore()
         self.step: int = int(state["step"])
         progress = Progress(
@@ -88,10 +86,17 @@ class Run:
         # With gradient caching, the rows of all chunks would take more memory than the whole gradient.
         sparse = ranks.world == 1 and config.chunk_tokens is None
         self.embedding_gradients: EmbeddingGradients = EmbeddingGradients(self.model.modules() if sparse else ())
-        self.evaluation: Evaluation = Evaluation(evaluator, config, ranks, state["best"])
-        self.log = self.output.open_log(self.total, state, show_progress_bar if ranks.first else False)
+        self.evaluation: Evaluation = Evaluation(self.evaluator, config, ranks, state["best"])
+        self.log = self.output.open_log(self.total, state, self.show_progress_bar if ranks.first else False)
         self.texts: int = 0
         self.truncated: int = 0
+        self.options: dict[str, Any] = {  # Of ``backward``.
+            "chunk_tokens": config.chunk_tokens,
+            "cached": config.chunk_tokens is not None,
+            "dtype": getattr(torch, config.dtype),
+            "ranks": ranks,
+            "replicated": not config.sharded,
+        }
 
     def _distribute(self) -> list[nn.Parameter]:
         """Shard the weights over the ranks; or return the parameters in the order in which gradients are summed.
@@ -172,7 +177,7 @@ class Run:
 
     def _accumulate(self, batches: list[PreparedBatch], buckets: GradientBuckets) -> tuple[float, int]:
         """Add up the gradients of the batches; return the mean loss and the number of sentences."""
-        config, value, sentences = self.config, 0.0, 0
+        value, sentences = 0.0, 0
         rows = sum([len(batch.rows) for batch in batches])
         for batch in batches:
             inputs = self.batches.move(batch, self.ranks)
@@ -180,19 +185,10 @@ class Run:
             sentences += inputs.rows * inputs.columns.shape[1]
             self.texts += len(inputs.tokens.truncated)
             self.truncated += int(inputs.tokens.truncated.sum())
-            loss = backward(
-                self.model,
-                batch.dataset.rows.loss,
-                inputs,
-                chunk_tokens=config.chunk_tokens,
-                cached=config.chunk_tokens is not None,
-                dtype=getattr(torch, config.dtype),
-                weight=weight,
-                ranks=self.ranks,
-                replicated=not config.sharded,
-                last_pass=buckets.overlap() if batch is batches[-1] else None,
-            )
-            value += float(loss) * weight
+            last_pass = buckets.overlap() if batch is batches[-1] else None
+            loss = batch.dataset.rows.loss
+            result = backward(self.model, loss, inputs, weight=weight, last_pass=last_pass, **self.options)
+            value += float(result) * weight
         return value, sentences
 
     def _clip(self) -> float:

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,7 @@ def check_same(path: Path, what: str, saved: Any, expected: Any) -> None:
     raise UnreadableError(path, reason, _REMEDY)
 
 
+@dataclass(eq=False, repr=False)
 class Output:
     """The files of a run: checkpoints, the best and the last model, and the history.
 
@@ -138,26 +139,26 @@ class Output:
         ValueError: If there is a checkpoint and ``resume`` is false, or there is no folder and it is true.
     """
 
-    def __init__(
-        self,
-        weights: Weights,
-        batches: Batches,
-        config: TrainingConfig,
-        callbacks: list[str],
-        ranks: Ranks,
-        resume: bool,
-    ) -> None:
-        self._weights, self._batches, self._config, self._ranks = weights, batches, config, ranks
-        self.folder: Path | None = None if config.output is None else Path(config.output)
-        if resume and self.folder is None:
+    weights: Weights
+    batches: Batches
+    config: TrainingConfig
+    callbacks: list[str]
+    ranks: Ranks
+    resume: bool
+
+    def __post_init__(self) -> None:
+        model, output = self.weights.model, self.config.output
+        self.folder: Path | None = None if output is None else Path(output)
+        if self.resume and self.folder is None:
             raise ValueError("resume=True, but TrainingConfig has no output; pass the folder of the checkpoints")
         self.resumed: Path | None = None if self.folder is None else newest(self.folder / "checkpoints")
-        if self.resumed is not None and not resume:
+        if self.resumed is not None and not self.resume:
             raise ValueError(f"{self.resumed} exists already; pass resume=True to continue, or another output")
-        self._base = getattr(weights.model, "name_or_path", "")
+        self._base = getattr(model, "name_or_path", "")
         # The files of a model hold whole weights.
-        self.model: Any = copy.deepcopy(weights.model).to("cpu") if config.sharded else weights.model
-        self.setup: dict[str, Any] = {**_describe_setup(weights, batches, config), "callbacks": callbacks}
+        self.model: Any = copy.deepcopy(model).to("cpu") if self.config.sharded else model
+        self.setup: dict[str, Any] = _describe_setup(self.weights, self.batches, self.config)
+        self.setup["callbacks"] = self.callbacks
 
     def restore(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Restore the weights from the checkpoint, if there is one; return its state and tensors.
@@ -172,26 +173,26 @@ class Output:
             tensors, state = read(self.resumed)
             for what, expected in self.setup.items():
                 check_same(self.resumed, what, state.get(what), expected)
-            present = self._weights.changing()
+            present = self.weights.changing()
             saved = {name: value for name, value in tensors.items() if name.startswith(("model.", "loss."))}
             shapes = [{name: list(value.shape) for name, value in each.items()} for each in (saved, present)]
             check_same(self.resumed, "weight", *shapes)
             with torch.no_grad():
                 for name, value in present.items():
                     value.copy_(saved[name])
-        if self._ranks.world > 1:
-            step, model = int(state["step"]), self._weights.model
-            if self._ranks.all_max(step, model.device) != -self._ranks.all_max(-step, model.device):
+        if self.ranks.world > 1:
+            step, model = int(state["step"]), self.weights.model
+            if self.ranks.all_max(step, model.device) != -self.ranks.all_max(-step, model.device):
                 raise ValueError("the processes found different checkpoints; give them one output folder on one disk")
-            self._ranks.broadcast([*model.parameters(), *model.buffers(), *self._weights.heads.parameters()])
+            self.ranks.broadcast([*model.parameters(), *model.buffers(), *self.weights.heads.parameters()])
         return state, tensors
 
     def open_log(self, total: int, state: Mapping[str, Any], show_progress_bar: bool | None) -> Log:
         """The history of the run, up to the step of a checkpoint; and the file of the names of classes."""
-        config, path = self._config, None
-        if self.folder is not None and self._ranks.first:
+        config, path = self.config, None
+        if self.folder is not None and self.ranks.first:
             path = self.folder / "history.jsonl"
-            datasets = self._batches.datasets.items()
+            datasets = self.batches.datasets.items()
             if names := {name: each.rows.class_names for name, each in datasets if each.rows.class_names}:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 write_json(self.folder / "labels.json", names)
@@ -214,14 +215,14 @@ class Output:
 
     def update_model(self) -> Any:
         """The model that is saved and evaluated, brought up to date if it is a whole copy of sharded weights."""
-        if self._config.sharded:
-            state = self._weights.model.state_dict().items()
+        if self.config.sharded:
+            state = self.weights.model.state_dict().items()
             self.model.load_state_dict({name: gather_whole(value) for name, value in state})
         return self.model
 
     def _describe(self, history: Sequence[Mapping[str, Any]]) -> None:
-        about = self._base, self._batches.datasets, self._config, history
-        self.model.trained = training_card(*about, self._weights.model.device, self._ranks.world)
+        about = self._base, self.batches.datasets, self.config, history
+        self.model.trained = training_card(*about, self.weights.model.device, self.ranks.world)
 
     def save_model(self, name: str, history: Sequence[Mapping[str, Any]]) -> None:
         """Write the model with its card, if there is a folder."""
@@ -233,7 +234,7 @@ class Output:
     def save_final(self, history: Sequence[Mapping[str, Any]]) -> Path | None:
         """Write the model of the end, on all ranks together; return its folder, if there is one."""
         self.update_model()
-        self._ranks.run_on_main(lambda: self.save_model("final", history))
+        self.ranks.run_on_main(lambda: self.save_model("final", history))
         return None if self.folder is None else self.folder / "final"
 
     def save_checkpoint(
@@ -252,9 +253,9 @@ class Output:
             history: What the card tells.
         """
         self.update_model()
-        tensors, numbers = self._weights.optimizer_state(optimizers)
-        tensors |= self._weights.tensors()
-        folder = Path(self._config.output or "") / "checkpoints"
+        tensors, numbers = self.weights.optimizer_state(optimizers)
+        tensors |= self.weights.tensors()
+        folder = Path(self.config.output or "") / "checkpoints"
 
         def save() -> None:
             self._describe(history)
@@ -262,9 +263,9 @@ class Output:
             values = {**self.setup, **state, "stopped": callbacks.progress.stopped}
             values |= {"optimizer": numbers, "callback": of_callbacks}
             with self.explain_failure(f"checkpoints/{_FOLDER.format(state['step'])}"):
-                write(folder, state["step"], self.model, tensors | more, values, self._config.keep)
+                write(folder, state["step"], self.model, tensors | more, values, self.config.keep)
 
-        self._ranks.run_on_main(save)
+        self.ranks.run_on_main(save)
         return folder / _FOLDER.format(state["step"])
 
 

@@ -8,7 +8,7 @@ import math
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ _HOUSEKEEPING = ("output", "timeout", "log_every", "keep", "evaluate_every", "ch
 _ALWAYS = ("batch_size", "learning_rate", "optimizer", "schedule", "warmup", "seed", "dtype")
 
 
+@dataclass(eq=False, repr=False)
 class Log:
     """The history of a training run: one dict every few steps, and one for each evaluation.
 
@@ -42,24 +43,21 @@ class Log:
         metric: Name of the score that the bar shows; None for the first score.
     """
 
-    def __init__(
-        self,
-        path: Path | None,
-        total: int,
-        start: int,
-        every: int,
-        waiting: list[float],
-        show: bool | None,
-        metric: str | None = None,
-    ) -> None:
-        self.waiting: list[float] = waiting
-        self.history: list[dict[str, Any]] = [] if path is None else _reopen(path, start)
-        self._path, self._every, self._metric = path, every, metric
+    path: Path | None
+    total: int
+    start: int
+    every: int
+    waiting: list[float]
+    show: bool | None
+    metric: str | None = None
+
+    def __post_init__(self) -> None:
+        self.history: list[dict[str, Any]] = [] if self.path is None else _reopen(self.path, self.start)
         self._newest = {"loss" in entry: entry for entry in self.history}  # Of the steps, and of the evaluations.
         self._sentences, self._seconds = 0, 0.0
         self._last: dict[str, Any] = {}
-        options: dict[str, Any] = {"total": total, "initial": start, "unit": " steps", "mininterval": _EVERY}
-        self._bar = progress_bar(show, desc="Training", **options)
+        options: dict[str, Any] = {"total": self.total, "initial": self.start, "unit": " steps", "mininterval": _EVERY}
+        self._bar = progress_bar(self.show, desc="Training", **options)
         self._show()
 
     def add_step(self, step: int, figures: dict[str, float], sentences: int, seconds: float, last: bool) -> None:
@@ -70,7 +68,7 @@ class Log:
         self._seconds += seconds
         if self._bar is not None:
             self._bar.update(1)
-        if step % self._every == 0 or last:
+        if step % self.every == 0 or last:
             self.flush()
 
     def flush(self) -> None:
@@ -84,8 +82,8 @@ class Log:
         """Add an entry to the history and to the file."""
         self.history.append(entry)
         self._newest["loss" in entry] = entry
-        if self._path is not None:
-            with self._path.open("a", encoding="utf-8") as file:
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
                 file.write(_as_line(entry))
         self._show(refresh="evaluation" in entry)
 
@@ -99,7 +97,7 @@ class Log:
             parts += [f"loss {step['loss']:.4f}"]
         if evaluation:
             scores = evaluation["evaluation"]
-            name = self._metric if self._metric in scores else next(iter(scores))
+            name = self.metric if self.metric in scores else next(iter(scores))
             parts += [f"{name} {scores[name]:.4f} at step {evaluation['step']}"]
         if step:  # Last, since a narrow terminal cuts the end off.
             parts += [f"{step['sentences_per_second']:,.0f} sentences/s"]
