@@ -79,16 +79,22 @@ def same(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> None:
     torch.testing.assert_close(a[1], b[1], rtol=1e-10, atol=1e-10)
 
 
+@functools.cache
+def of_each_text(number: int) -> tuple[Tensor, Tensor]:
+    """The plain way: no text is shared, and all are in one chunk."""
+    return gradients(LOSSES[number], encoder(), deduplicate=False, chunk_tokens=10_000)
+
+
 @pytest.mark.parametrize("row", LOSSES, ids=str)
 def test_plain_deduplicated_and_cached_are_the_same(row: Row) -> None:
-    plain = gradients(row, encoder(), deduplicate=False, chunk_tokens=10_000)
+    plain = of_each_text(LOSSES.index(row))
     assert plain[1].abs().max() > 1e-4
     same(gradients(row, encoder(), chunk_tokens=10_000), plain)
     same(gradients(row, encoder(), chunk_tokens=CHUNK), plain)
     same(gradients(row, encoder(), chunk_tokens=CHUNK, cached=True), plain)
 
 
-@pytest.mark.parametrize("row", LOSSES, ids=str)
+@pytest.mark.parametrize("row", LOSSES[::9], ids=str)  # It is a matter of chunks, whatever the loss.
 def test_cached_is_the_same_with_dropout(row: Row) -> None:
     training = copy.deepcopy(encoder()).train()
     plain = gradients(row, training, chunk_tokens=CHUNK)
@@ -122,12 +128,11 @@ def from_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return found
 
 
+@pytest.mark.slow  # Two processes import torch; nothing but them shows what ranks exchange.
 @pytest.mark.parametrize("number", range(len(LOSSES)), ids=[str(row) for row in LOSSES])
 def test_two_ranks_are_the_same(number: int, from_two_ranks: list[Any]) -> None:
-    plain = gradients(LOSSES[number], encoder(), deduplicate=False, chunk_tokens=10_000)
-    uncached, cached = from_two_ranks[number]
-    same(uncached, plain)
-    same(cached, plain)
+    for result in from_two_ranks[number]:
+        same(result, of_each_text(number))
 
 
 def one(anchor: Tensor, positive: Tensor) -> Tensor:

@@ -506,12 +506,6 @@ def test_a_guide_in_half_precision_compares_in_float32() -> None:
     assert loss(*vectors, guide=guide) == loss(*vectors, guide=guide.double())
 
 
-def test_one_row_has_nothing_to_rank() -> None:
-    for name in ("MultipleNegativesRankingLoss", "CoSENTLoss", "AnglELoss"):
-        loss, columns, extras = sample(named(name), rows=1)
-        assert not any(tensor.any() for tensor in with_gradients(loss, columns, extras))
-
-
 # Labels, shapes and settings that do not fit.
 
 NAN = math.nan
@@ -565,15 +559,6 @@ def test_labels_that_do_not_fit(name: str, labels: Any, kind: type[Exception], m
 
 
 LABELLED = [row for row in LOSSES if row.name in {name for name, *_ in WRONG}]
-
-
-@pytest.mark.parametrize("row", [row for row in LOSSES if not row.name.startswith("plain")], ids=str)
-def test_good_labels_pass(row: Row) -> None:
-    loss, _, extras = sample(row)
-    if "labels" in extras:
-        loss.check_labels(extras["labels"])
-    else:
-        assert "labels" not in Signature.of(loss).extras
 
 
 @pytest.mark.parametrize("row", LABELLED, ids=str)
@@ -716,22 +701,6 @@ def ranking_with_labels(anchor: Tensor, positive: Tensor, *negatives: Tensor, la
     return ((anchor - positive).square().sum(1) * labels).mean()
 
 
-def ranking_with_weights(anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor | None = None) -> Tensor:
-    return (
-        (anchor - positive).square().mean() if labels is None else ranking_with_labels(anchor, positive, labels=labels)
-    )
-
-
-def test_labels_are_needed_where_one_loss_needs_them() -> None:
-    optional, needed = (ranking_with_weights, 1.0), (ranking_with_labels, 1.0)
-    for pairs in ((optional, needed), (needed, optional)):
-        assert Signature.of(WeightedSum(*pairs)).needs_labels
-    for alone in (WeightedSum(optional), WeightedSum(optional, optional), MatryoshkaLoss(ranking_with_weights, [2])):
-        assert not Signature.of(alone).needs_labels
-        assert "labels" in Signature.of(alone).extras
-        assert alone(torch.eye(2), torch.eye(2)) == 0
-
-
 def test_extras_go_to_those_that_ask() -> None:
     ranking = MultipleNegativesRankingLoss()
     _, vectors, _ = sample(named("MultipleNegativesRankingLoss-1"))
@@ -747,13 +716,6 @@ def test_extras_go_to_those_that_ask() -> None:
         WeightedSum((plain, 1.0), (losses.CoSENTLoss(), 1.0))(*vectors[:2], labels=labels, guide=guide_vectors(2))
     with pytest.raises(TypeError, match="the loss is of type int; pass a function or a module"):
         MatryoshkaLoss(3, [4])  # type: ignore[arg-type]
-
-
-def test_a_guide_is_not_truncated() -> None:
-    ranking, guide = MultipleNegativesRankingLoss(), guide_vectors(2)
-    _, vectors, _ = sample(named("MultipleNegativesRankingLoss"))
-    expected = ranking(*(column[:, :3] for column in vectors), guide=guide)
-    assert MatryoshkaLoss(ranking, [3])(*vectors, guide=guide) == expected
 
 
 def test_only_labels_that_are_vectors_are_truncated() -> None:
@@ -772,13 +734,6 @@ def test_only_labels_that_are_vectors_are_truncated() -> None:
         ValueError, match="labels are vectors of dim 6, but the columns have dim 4; pass labels of that dim"
     ):
         MatryoshkaLoss(losses.MSELoss(), [2])(*vectors, labels=torch.zeros(ROWS, 6))
-
-
-def test_weights_of_losses_within_losses_are_trained() -> None:
-    inner = losses.SoftmaxLoss(DIM, CLASSES)
-    for outer in (MatryoshkaLoss(inner, [DIM]), WeightedSum((plain, 1.0), (inner, 1.0))):
-        assert set(outer.parameters()) == set(inner.parameters())
-        assert {id(module) for module in outer.modules()} >= {id(inner)}
 
 
 def test_a_classifier_in_float32_loses_no_digits_of_float64() -> None:

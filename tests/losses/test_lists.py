@@ -1,8 +1,7 @@
-"""Losses of lists: against sentence-transformers and plain loops, masks, and a cross-encoder with several documents."""
+"""Losses of lists, against sentence-transformers and plain loops; and their masks."""
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sbert import CrossEncoder
 from sbert.losses import LambdaLoss, ListMLELoss, ListNetLoss, LocalizedContrastiveLoss, RankNetLoss, ScoreMarginMSELoss
-from sbert.losses.lambda_loss import WEIGHTINGS
 from sbert.losses.module import Data
-from sbert.training import Signature, TrainingBatch, backward
-from tests import small
 
 COUNTS = [5, 1, 3, 4]  # Documents of each query.
 MASK = torch.arange(5) < torch.tensor(COUNTS)[:, None]
@@ -142,22 +137,11 @@ def test_is_its_formula(loss: Any, binary: bool) -> None:
     assert torch.autograd.gradcheck(lambda matrix: loss(matrix, **given), inside)
 
 
-def test_every_weighting_is_tested() -> None:
-    tested = {loss.weighting for loss, _ in PEERS.values() if isinstance(loss, LambdaLoss)}
-    assert tested | {"lambda_mrr", "arp_loss2"} == set(WEIGHTINGS)
-
-
 def test_a_weighting_of_ones_own() -> None:
     scores, labels = sample()
     own = LambdaLoss(lambda ranking: 2 * (ranking.labels[:, :, None] - ranking.labels[:, None]).abs())
     found = own(scores, labels=labels, mask=MASK)
     torch.testing.assert_close(found, 2 * LambdaLoss("arp_loss2")(scores, labels=labels, mask=MASK))
-
-
-def test_a_teacher_with_a_temperature() -> None:
-    scores, labels = sample()
-    expected = ListNetLoss()(scores, labels=labels / 0.3, mask=MASK)
-    torch.testing.assert_close(ListNetLoss(0.3)(scores, labels=labels, mask=MASK), expected)
 
 
 @pytest.mark.parametrize("loss", [ListNetLoss(), ListMLELoss(True), RankNetLoss(), LambdaLoss(), ScoreMarginMSELoss()])
@@ -210,39 +194,3 @@ def test_what_does_not_fit_is_named() -> None:
     RankNetLoss().check_data(Data(2, 2, torch.eye(2)))
     with pytest.raises(ValueError, match="each query has one document, which teaches ListNetLoss nothing: it compares"):
         ListNetLoss().check_data(Data(2, 2, torch.eye(2)[:, :1]))
-
-
-# ----------------------------------------------------------------------------------- one query and several documents
-
-
-@pytest.fixture(scope="module")
-def reranker(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
-    torch.manual_seed(0)
-    return CrossEncoder(small.bert(tmp_path_factory.mktemp("model") / "bert"), device="cpu").double().eval()
-
-
-@pytest.mark.parametrize(
-    "loss",
-    [ListNetLoss(), ListMLELoss(True), LambdaLoss(), RankNetLoss(), LocalizedContrastiveLoss(), ScoreMarginMSELoss()],
-    ids=lambda loss: type(loss).__name__,
-)
-def test_a_cross_encoder_reads_lists(loss: Any, reranker: CrossEncoder) -> None:
-    """Each document is a column; padding counts for nothing."""
-    words = small.CORPUS[1].split()
-    documents = [[" ".join(words[k : k + 2 + i]) for k in range(3)] for i in range(4)]
-    pairs = [tuple((words[i], document) for document in row) for i, row in enumerate(documents)]
-    pairs[1] = (*pairs[1][:2], pairs[1][0])
-    mask = torch.ones(4, 3, dtype=torch.bool)
-    mask[1, 2] = False
-    labels = torch.tensor([[1, 0, 2], [0, 1, 9], [3, 0, 0], [0, 2, 1]])
-    found = []
-    for options in ({"chunk_tokens": 10_000}, {"chunk_tokens": 20}, {"chunk_tokens": 20, "cached": True}):
-        ours = copy.deepcopy(reranker)
-        signature = Signature.of(loss)
-        given = labels if "labels" in signature.extras else None
-        batch = TrainingBatch.of(ours, pairs, signature, given, prompts=[""] * 3, row_data={"mask": mask})
-        value = backward(ours, loss, batch, **options)
-        found.append([value, torch.cat([p.grad.flatten() for p in ours.parameters() if p.grad is not None])])
-    for other in found[1:]:
-        torch.testing.assert_close(other, found[0], rtol=1e-10, atol=1e-10)
-    assert found[0][1].abs().max() > 1e-4

@@ -327,6 +327,7 @@ def test_lists_in_memory_on_the_disk_and_streamed_train_the_same(bert: Path, tmp
             fit(bert, wrong, LIST)
 
 
+@pytest.mark.slow  # Each run is killed in a process of its own.
 @pytest.mark.parametrize("loss", [IN_BATCH, squares], ids=["lists", "pairs"])
 def test_a_killed_run_goes_on(bert: Path, tmp_path: Path, loss: Any) -> None:
     """With documents drawn from the batch, and gradient caching."""

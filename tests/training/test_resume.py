@@ -88,7 +88,11 @@ def train(output: Path, settings: dict[str, Any], *more: Any, resume: bool = Fal
     return model, loss, [{k: v for k, v in e.items() if k != "sentences_per_second"} for e in history], own
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=list(SETTINGS))
+QUICK = ("adamw", "averaged", "streams")
+EACH = [pytest.param(each, id=name, marks=[] if name in QUICK else pytest.mark.slow) for name, each in SETTINGS.items()]
+
+
+@pytest.mark.parametrize("settings", EACH)  # Twelve runs that are killed: each setting has a state of its own.
 def test_killed_runs_go_on_bit_by_bit(settings: dict[str, Any], tmp_path: Path) -> None:
     whole, loss, history, watchers = train(tmp_path / "whole", settings)
     last = min(history[-1]["step"], 5)
@@ -108,6 +112,7 @@ def test_killed_runs_go_on_bit_by_bit(settings: dict[str, Any], tmp_path: Path) 
         assert train(tmp_path / "killed", settings, resume=True)[2] == history, "it stays as it ended"
 
 
+@pytest.mark.slow  # Four processes, three of which are killed at any point.
 def test_a_run_killed_anywhere_three_times_is_still_the_same(tmp_path: Path) -> None:
     """kill -9 in a step, an evaluation, or while a file is written."""
     settings: dict[str, Any] = {"checkpoint_every": 1, "evaluator": lambda model: float(weights(model).sum())}
@@ -188,6 +193,7 @@ def test_the_best_of_another_metric_is_forgotten(tmp_path: Path) -> None:
     assert not torch.equal(best, weights(load(tmp_path / "out" / "best")))
 
 
+@pytest.mark.slow  # A process of its own, whose files cannot grow.
 @pytest.mark.parametrize(("better", "what"), [(1, "best"), (-1, "step-00000002")])
 def test_a_full_disk_leaves_the_last_checkpoint(better: int, what: str, tmp_path: Path) -> None:
     """Whether the model that is better than those before, or the checkpoint, is the first that cannot be written."""
@@ -234,6 +240,7 @@ def test_half_a_line_of_history_is_dropped(tmp_path: Path) -> None:
     assert sorted(path.name for path in checkpoints.iterdir()) == ["step-00000002", "step-00000004"]
 
 
+@pytest.mark.slow  # The import of peft takes seconds.
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft asks transformers for it.
 @pytest.mark.parametrize("whole", [False, True], ids=["adapters in the transformer", "peft's model around it"])
 def test_adapters_are_trained_and_saved_as_an_ordinary_model(whole: bool, tmp_path: Path) -> None:
@@ -261,6 +268,7 @@ def test_adapters_are_trained_and_saved_as_an_ordinary_model(whole: bool, tmp_pa
     assert torch.equal(weights(twin), weights(model))
 
 
+@pytest.mark.slow  # The imports of peft and sentence-transformers take seconds.
 def test_an_adapter_is_loaded_with_its_model(tmp_path: Path) -> None:
     """As sentence-transformers leaves it."""
     import peft

@@ -150,6 +150,7 @@ def test_checkpointing_gives_the_same_gradients() -> None:
     assert [calls.count(twice) for twice in (0, 1)] == [3, 6], "the layer runs twice in each of three steps"
 
 
+@pytest.mark.slow  # torch compiles for seconds.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # While torch traces.
 def test_compiled_layers_give_nearly_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     one, compiled, graphs = plain(tiny()), plain(tiny()), []  # Masks of dropout are drawn in another order.
