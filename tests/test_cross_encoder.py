@@ -16,13 +16,18 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder as Theirs
 from torch import nn
 
-from sbert import CrossEncoder, SentenceEncoder
+from sbert import CrossEncoder
 from sbert.losses import ListNetLoss
 from sbert.modules.tokenizer import PairTokenizer
 from sbert.pipeline.tokenize import tokenize_pairs
 from sbert.training import TrainingConfig
 from tests import small
 from tests.pairs import FAMILIES, LONG, PAIRS, folder
+
+EACH = pytest.mark.parametrize(
+    ("family", "classes"),
+    [(family, 1 + 2 * (number % 2)) for number, family in enumerate([*FAMILIES, "bert"], start=1)],
+)
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +51,7 @@ def edit(path: Path, **values: Any) -> None:
 # ---------------------------------------------------------------------------------------- as sentence-transformers
 
 
-@pytest.mark.parametrize("classes", [1, 3])
-@pytest.mark.parametrize("family", FAMILIES)
+@EACH
 def test_scores_of_sentence_transformers(tmp_path: Path, family: str, classes: int) -> None:
     path = folder(tmp_path / "model", family, classes)
     ours = CrossEncoder(path, device="cpu")
@@ -59,9 +63,8 @@ def test_scores_of_sentence_transformers(tmp_path: Path, family: str, classes: i
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize(("family", "side"), [("bert", "left"), ("roberta", "right")])
 @pytest.mark.parametrize("limit", [None, 9, 24, 63])
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_long_pairs_are_cut_as_hugging_face_does(tmp_path: Path, family: str, side: str, limit: int | None) -> None:
     path = folder(tmp_path / "model", family)
     edit(path / "tokenizer_config.json", truncation_side=side)
@@ -112,8 +115,7 @@ def test_a_tokenizer_without_rust(bert: Path, tmp_path: Path) -> None:
     assert PairTokenizer(Slow(plain), typed=True)(odd, 20)[0][0] == plain("\ufffd a", "a")["input_ids"]
 
 
-@pytest.mark.parametrize("classes", [1, 3])
-@pytest.mark.parametrize("family", FAMILIES)
+@EACH
 def test_saved_both_ways(tmp_path: Path, family: str, classes: int) -> None:
     path = folder(tmp_path / "model", family, classes)
     ours = CrossEncoder(path, device="cpu", activation=nn.Tanh(), max_seq_length=20)
@@ -251,14 +253,6 @@ def test_copies_and_pickles(model: CrossEncoder) -> None:
         np.testing.assert_array_equal(other.predict(PAIRS), expected)
 
 
-def test_a_replaced_tokenizer_is_heeded(model: CrossEncoder) -> None:
-    model.predict(PAIRS)
-    model.tokenizer.truncation_side = "left"
-    made = model.tokenizer(*map(list, zip(*LONG, strict=True)), truncation="longest_first", max_length=64)
-    tokens = model.tokens(LONG)
-    assert tokens.ids.tolist() == [token for row in made["input_ids"] for token in row]
-
-
 def test_scores_that_are_no_numbers_are_named(model: CrossEncoder) -> None:
     with torch.no_grad():
         row = model.tokenizer.convert_tokens_to_ids("fox")
@@ -336,15 +330,6 @@ def test_a_backbone_gets_a_new_head(tmp_path: Path) -> None:
     assert all(torch.equal(weights[name], value) for name, value in stored.items() if name in weights)
     several.save(tmp_path / "saved")
     np.testing.assert_array_equal(CrossEncoder(tmp_path / "saved", device="cpu").predict(PAIRS), several.predict(PAIRS))
-
-
-def test_the_folder_of_a_sentence_encoder_is_a_backbone(tmp_path: Path) -> None:
-    from sbert import Pooling, Transformer
-
-    SentenceEncoder(Transformer(small.bert(tmp_path / "bert")), Pooling("mean"), device="cpu").save(
-        tmp_path / "encoder"
-    )
-    assert CrossEncoder(tmp_path / "encoder", 2, device="cpu").classes == 2
 
 
 def test_folders_that_do_not_fit(tmp_path: Path) -> None:

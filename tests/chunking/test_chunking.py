@@ -17,8 +17,6 @@ from sbert import (
     Pooling,
     SentenceEncoder,
     StaticEmbedding,
-    TokenBatch,
-    TokenEmbeddings,
     Transformer,
     WordEmbeddings,
 )
@@ -273,15 +271,6 @@ def test_modules_between_transformer_and_pooling_read_the_document() -> None:
     np.testing.assert_allclose(vectors, np.stack([tokens[:5].mean(0), tokens[5:].mean(0)]), atol=1e-6)
 
 
-def test_late_with_a_model_that_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
-    chain = model(Normalize(), limit=64)
-    documents = ["A small boat. Nobody rows it home! The red fox runs."]
-    expected = encode_chunks(chain, documents, 6, late=True)[1]
-    chain.compile()
-    np.testing.assert_allclose(encode_chunks(chain, documents, 6, late=True)[1], expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("part", [4, 32])
 def test_windows_of_a_long_document(encoder: SentenceEncoder, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each passage is pooled from one window, and no window begins or ends close by, but where the document does."""
@@ -320,30 +309,6 @@ def test_a_document_does_not_see_the_others(encoder: SentenceEncoder, monkeypatc
     backwards, others = encode_chunks(encoder, documents, chunks=chunks[::-1], late=True)
     assert backwards == chunks[::-1]
     np.testing.assert_allclose(others[::-1], vectors, atol=1e-6)
-
-
-def test_a_batch_that_does_not_fit_is_halved(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = encode_chunks(encoder, [STORY], 7, late=True)[1]
-    forward = Transformer.forward
-
-    def small_memory(self: Transformer, batch: TokenBatch) -> TokenEmbeddings:
-        if batch.rows > 1:
-            raise torch.OutOfMemoryError("full")
-        return forward(self, batch)
-
-    monkeypatch.setattr(Transformer, "forward", small_memory)
-    np.testing.assert_allclose(encode_chunks(encoder, [STORY], 7, late=True)[1], expected, atol=1e-6)
-
-
-def test_documents_in_any_container(encoder: SentenceEncoder) -> None:
-    documents = [STORY, "", "A fox.", STORY]
-    expected, vectors = encode_chunks(encoder, documents, 7)
-    assert len(expected) > 20
-    for form in (iter(documents), np.array(documents, object)):
-        found, own = encode_chunks(encoder, form, 7)
-        assert found == expected
-        np.testing.assert_array_equal(own, vectors)
-    assert encode_chunks(encoder, "A fox.", 7)[0] == [Chunk(0, 0, 6)]
 
 
 def test_what_cannot_be_chunked(encoder: SentenceEncoder) -> None:

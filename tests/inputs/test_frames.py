@@ -84,6 +84,9 @@ def test_columns_of_texts_are_read(model: SentenceEncoder, tmp_path: Path) -> No
         pyarrow.table(COLUMNS)["text"],
         datasets.Dataset.from_dict(COLUMNS)["text"],
         np.array(TEXTS),
+        np.array(TEXTS, dtype=object),
+        tuple(TEXTS),
+        iter(TEXTS),
     ):
         assert np.array_equal(model.encode(given), expected)
     assert np.array_equal(model.encode(chunked, out=tmp_path / "v.npy"), expected)

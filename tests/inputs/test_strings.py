@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sbert import SentenceEncoder
-from tests import small
 from tests.backends.test_families import build, ours
 
 ANY_TEXT = st.one_of(
@@ -67,8 +65,8 @@ def test_generated_strings(models: dict[str, SentenceEncoder], name: str, texts:
         "\ud83d\ude00 halves of one character",
         "\ufeff\u200b\u202e",
         "lake boat " * 5000,
-        "x" * 1_000_000,
-        "lake boat " * 100_000,
+        "x" * 200_000,
+        "lake boat " * 20_000,
         "[CLS] [SEP] [PAD] <s> </s> <pad>",
     ],
     ids=lambda text: ascii(text)[:16] + f"-{len(text)}",
@@ -103,32 +101,3 @@ def test_what_is_no_string(minilm: SentenceEncoder, value: Any, kind: str) -> No
 def test_what_is_no_list_of_strings(minilm: SentenceEncoder, value: Any) -> None:
     with pytest.raises(TypeError, match=r"sentences is (of type|an array of shape|a dict with the keys)"):
         minilm.encode(value)
-
-
-def test_missing_values_of_pandas(minilm: SentenceEncoder) -> None:
-    with pytest.raises(TypeError, match=r"sentences\[1\] is of type float \(nan\)"):
-        minilm.encode(pd.Series(["boat", None, "fox"], index=[7, 8, 9]))
-
-
-def _dataset(texts: list[str]) -> Any:
-    from datasets import Dataset
-
-    return Dataset.from_dict({"text": texts})["text"]
-
-
-@pytest.mark.parametrize(
-    "container",
-    [
-        tuple,
-        iter,
-        lambda texts: (text for text in texts),
-        lambda texts: np.array(texts),
-        lambda texts: np.array(texts, dtype=object),
-        lambda texts: pd.Series(texts, index=range(5, 5 + len(texts))),
-        lambda texts: pd.Series(texts, dtype=object),
-        _dataset,
-    ],
-    ids=["tuple", "iterator", "generator", "array", "objects", "Series", "Series of objects", "Column"],
-)
-def test_containers(minilm: SentenceEncoder, container: Callable[[list[str]], Any]) -> None:
-    np.testing.assert_array_equal(minilm.encode(container(small.TEXTS)), minilm.encode(small.TEXTS))

@@ -125,23 +125,6 @@ def test_waiting_for_others(gated: Gated) -> None:
         assert time.perf_counter() - start >= 0.05
 
 
-def test_callers_are_expected_back(gated: Gated) -> None:
-    """By default, for a share of the time of the last batch; here for long, so that the test sees it."""
-    gated.gate.set()
-    with Batcher(gated) as batcher:
-        batcher.encode("first")
-        queue = batcher._queue
-        assert queue.expected == 1
-        assert queue.until <= time.perf_counter() + 0.005
-        with queue.changed:
-            queue.expected, queue.until = 2, time.perf_counter() + 600
-        waiting = batcher.submit("second")
-        time.sleep(0.1)
-        assert not waiting.done()
-        assert batcher.encode("third").shape == waiting.result(SECONDS).shape
-    assert gated.batches == [["first"], ["second", "third"]]
-
-
 def test_full_queue(gated: Gated) -> None:
     batcher, _ = running(gated, max_queue=2)
     with batcher:
@@ -206,17 +189,6 @@ def test_single_sentences_do_not_wait_for_large_requests(gated: Gated) -> None:
         assert not any(future.done() for future in large)
         assert [len(future.result(SECONDS)) for future in large] == [400, 400]
     assert max(map(len, gated.batches)) < 64
-
-
-def test_sets_of_options_take_turns(gated: Gated) -> None:
-    batcher, _ = running(gated, max_tokens=8)
-    with batcher:
-        large = batcher.submit(["lake"] * 100)
-        other = batcher.submit("other", normalize_embeddings=True)
-        gated.gate.set()
-        other.result(SECONDS)
-        assert gated.batches.index(["other"]) == 2
-        assert not large.done()
 
 
 def test_an_error_reaches_its_request_alone(gated: Gated) -> None:
@@ -284,12 +256,6 @@ def test_an_error_of_the_thread_reaches_all_who_wait(model: SentenceEncoder, mon
             batcher.submit("three")
 
 
-def test_wrong_settings(model: SentenceEncoder) -> None:
-    for settings in ({"max_wait": -1}, {"max_tokens": 0}, {"max_queue": 0}):
-        with pytest.raises(ValueError, match=next(iter(settings))):
-            Batcher(model, **settings)
-
-
 def test_coroutines_get_the_vectors_of_encode(model: SentenceEncoder) -> None:
     """In one event loop after the other, and in several at a time."""
     expected = model.encode(TEXTS)
@@ -302,21 +268,6 @@ def test_coroutines_get_the_vectors_of_encode(model: SentenceEncoder) -> None:
     with Batcher(model) as batcher, ThreadPoolExecutor(4) as threads:
         for done in [threads.submit(asyncio.run, calls(batcher)) for _ in range(8)]:
             done.result(SECONDS)
-
-
-def test_a_closed_event_loop(gated: Gated) -> None:
-    """What was asked for in it is thrown away, and the next caller is served."""
-    batcher, _ = running(gated)
-    loop = asyncio.new_event_loop()
-    coroutine = batcher.aencode("second")
-    loop.call_soon(coroutine.send, None)
-    loop.call_soon(loop.stop)
-    loop.run_forever()
-    loop.close()
-    with batcher:
-        gated.gate.set()
-        assert batcher.encode("third").shape == (16,)
-    coroutine.close()
 
 
 # ------------------------------------------------------------------------------------------- threads, processes

@@ -122,15 +122,6 @@ def test_processes_give_the_same_in_the_same_order(model: SentenceEncoder, pool:
 
 
 @pytest.mark.slow
-def test_a_pool_that_was_stopped_is_an_error(model: SentenceEncoder) -> None:
-    own = model.start_multi_process_pool(["cpu"])
-    model.encode(TEXTS, pool=own)
-    model.stop_multi_process_pool(own)
-    with pytest.raises(RuntimeError, match="the pool is closed; make a new one"):
-        model.encode(TEXTS, pool=own)
-
-
-@pytest.mark.slow
 def test_a_list_of_devices(model: SentenceEncoder) -> None:
     assert np.array_equal(model.encode(TEXTS, device=["cpu", "cpu"]), model.encode(TEXTS))
     with pytest.raises(ValueError, match="devices is empty"):

