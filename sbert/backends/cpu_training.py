@@ -17,8 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from sbert.backends.fused import filler
 from sbert.backends.layers import Activation, Backbone, Layer, describe
-from sbert.backends.linear import product, rounded, uses_onednn
+from sbert.backends.linear import product, uses_onednn
 from sbert.backends.network import ALL_HOOKS, has_hooks, walk
 from sbert.backends.packed import positions
 from sbert.batch import Ragged, TokenBatch
@@ -72,7 +73,7 @@ class CpuTraining:
                 x = F.linear(x, backbone.widen.weight.to(dtype), backbone.widen.bias.to(dtype))
             tokens = len(x)
             if dtype.itemsize < 4 or tokens > 1024 or uses_onednn(dtype):  # Otherwise MKL multiplies.
-                x = F.pad(x, (0, 0, 0, rounded(tokens) - tokens))
+                x = F.pad(x, (0, 0, 0, filler(tokens)))
             divided = bands(batch, backbone.heads, dtype)
             for layer in backbone.layers:
                 x = _run(layer, x, backbone.activation, divided)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sbert.backends.attention import attend
 from sbert.backends.backend import Compiling
 from sbert.backends.layers import Backbone, Layer, OfLength, describe
-from sbert.backends.linear import linear, reordering, rounded
+from sbert.backends.linear import linear, reordering
 from sbert.backends.network import has_hooks
 from sbert.backends.packed import positions
 from sbert.batch import TokenBatch
@@ -196,13 +196,21 @@ class Fused:
         return x if self._widen is None else self._widen(x)
 
 
+def filler(tokens: int) -> int:
+    """How many tokens are missing to the next of at most 16 numbers per power of two.
+
+    oneDNN compiles for each number of tokens, which takes as long as a small batch and memory that is not released.
+    """
+    return -tokens % (1 << max(0, tokens.bit_length() - 5))
+
+
 def _rounded(batch: TokenBatch) -> TokenBatch:
     """The batch with appended rows of one token, so that few different numbers of tokens occur."""
     tokens = len(batch.ids)
-    filler = rounded(tokens) - tokens
-    ids = F.pad(batch.ids, (0, filler))
-    ends = torch.arange(tokens + 1, tokens + filler + 1)
-    types = None if batch.types is None else F.pad(batch.types, (0, filler))
+    count = filler(tokens)
+    ids = F.pad(batch.ids, (0, count))
+    ends = torch.arange(tokens + 1, tokens + count + 1)
+    types = None if batch.types is None else F.pad(batch.types, (0, count))
     result = TokenBatch(ids, torch.cat([batch.offsets, ends]), batch.longest, types=types)
-    result.__dict__["groups"] = [*batch.groups, (filler, 1)] if filler else batch.groups
+    result.__dict__["groups"] = [*batch.groups, (count, 1)] if count else batch.groups
     return result

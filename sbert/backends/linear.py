@@ -75,14 +75,6 @@ def _plain(weight: Tensor, bias: Tensor, activation: Activation | None, adds: bo
     return lambda x: apply(product(x))
 
 
-def rounded(tokens: int) -> int:
-    """The next of at most 16 numbers per power of two.
-
-    oneDNN compiles for each number of tokens, which takes as long as a small batch and memory that is not released.
-    """
-    return tokens + -tokens % (1 << max(0, tokens.bit_length() - 5))
-
-
 def uses_onednn(dtype: torch.dtype) -> bool:
     """Whether ``product`` calls oneDNN: in float32 on processors of AMD, where MKL takes twice the time.
 

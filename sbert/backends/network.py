@@ -20,7 +20,7 @@ from sbert.batch import start_to_host
 State = TypeVar("State")
 FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 ALL_HOOKS = (*FORWARD_HOOKS, "_backward_hooks", "_backward_pre_hooks")
-_tables = attrgetter("_modules", "_parameters", "_buffers", *FORWARD_HOOKS)
+_tables = attrgetter("_modules", "_parameters", *FORWARD_HOOKS)
 _compared = itemgetter("_modules", "_parameters")
 _version = attrgetter("_version")
 # Elements sampled from each matrix.
@@ -58,7 +58,7 @@ class ModuleTree:
     def __init__(self, model: nn.Module) -> None:
         self.below: list[nn.Module] = _walk(model)[1:]
         tables: list[tuple[Any, ...]] = list(map(_tables, [model, *self.below]))
-        children, parameters, buffers, *hooks = zip(*tables, strict=True)
+        children, parameters, *hooks = zip(*tables, strict=True)
         self.has_hooks: bool = any(map(any, hooks))
         # With hooks, whose functions may refer to the model, this is not kept.
         self.lasts: bool = not self.has_hooks and not any(isinstance(m, torch.jit.ScriptModule) for m in self.below)
@@ -68,7 +68,6 @@ class ModuleTree:
         self._children = [table.values() for table in children if table]
         self._modules = list(chain.from_iterable(self._children))
         self._weights = [table.values() for table in parameters if table]
-        self._buffers = [table.values() for table in buffers if table]
 
     def holds(self, model: nn.Module) -> bool:
         """Whether the model has the modules of before, and none of them has hooks."""
@@ -77,10 +76,14 @@ class ModuleTree:
         tables = chain(_compared(vars(model)), chain.from_iterable(map(_compared, self._attributes)))
         return list(chain.from_iterable(self._children)) == self._modules and all(map(is_, tables, self._compared))
 
-    def tensors(self, buffers: bool = False) -> list[Tensor]:
-        """The weights that the modules have now, and their buffers."""
-        tensors = chain.from_iterable(self._weights + self._buffers if buffers else self._weights)
-        return list(filter(partial(is_not, None), tensors))
+    def version(self) -> object:
+        """What changes when the weights of the modules are assigned or stepped."""
+        weights: list[Tensor] = list(filter(partial(is_not, None), chain.from_iterable(self._weights)))
+        try:
+            versions = list(map(_version, weights))
+        except RuntimeError:  # Tensors that were made in inference mode have none.
+            versions = [-1 if weight.is_inference() else weight._version for weight in weights]
+        return list(map(Tensor.data_ptr, weights)), versions
 
 
 def tree(model: nn.Module) -> ModuleTree:
@@ -135,13 +138,8 @@ def has_hooks(model: nn.Module, kinds: tuple[str, ...] = FORWARD_HOOKS, own: boo
 def version(network: nn.Module) -> object:
     """What changes when weights are assigned or stepped, modules replaced, or hooks registered or removed."""
     current = tree(network)
-    weights = current.tensors()
-    try:
-        versions = list(map(_version, weights))
-    except RuntimeError:  # Tensors that were made in inference mode have none.
-        versions = [-1 if weight.is_inference() else weight._version for weight in weights]
     everywhere: bool = _has_any_global_hook()  # type: ignore[no-untyped-call]
-    return everywhere or current.has_hooks, list(map(Tensor.data_ptr, weights)), versions
+    return everywhere or current.has_hooks, current.version()
 
 
 class Samples:
@@ -160,20 +158,18 @@ class Samples:
         # Reading from another device is so slow that other work should run meanwhile.
         self.deferred: bool = bool(views) and _is_deferred(views[0].device)
         self._lines = [line for view in views for line in _lines(view)] if self.deferred else []
-        self._arrays = [] if self.deferred else [_array(view) for view in views]
-        self._before = self._read_later()() if self.deferred else self._read()
+        arrays = [] if self.deferred else [_array(view) for view in views]
+        self._read = partial(np.concatenate, arrays or [np.zeros(0)], axis=None)
+        self._before = self._read_later()() if self.deferred else self._read().tobytes()
 
     def unchanged(self) -> bool:
         """Whether the weights are those of before; of weights that are not ``deferred``."""
-        return self._read() == self._before
+        return self._read().tobytes() == self._before
 
     def start(self) -> Callable[[], bool]:
         """Start reading the samples; the result says whether they are unchanged, without waiting for later work."""
         read = self._read_later()
         return lambda: read() == self._before
-
-    def _read(self) -> bytes:
-        return np.concatenate(self._arrays, axis=None).tobytes() if self._arrays else b""
 
     def _read_later(self) -> Callable[[], bytes]:
         host, wait = start_to_host(torch.cat(self._lines))

@@ -57,11 +57,6 @@ class CachedBackend(NamedTuple):
     samples: Samples
     weights: torch.dtype
 
-    def is_current(self, network: nn.Module, settings: object) -> bool:
-        """Whether nothing has changed, as far as that can be seen without a wait."""
-        unchanged = self.settings == settings and (self.samples.deferred or self.samples.unchanged())
-        return unchanged and (not isinstance(self.backend, HalfPrecision) or self.backend.is_current(network))
-
 
 class ModelState:
     """What is known of one network; ``state_of(network, ModelState)`` has it, and it does not refer to the network."""
@@ -177,14 +172,16 @@ class _Run:
                 raise
         self._weights: torch.dtype = network.dtype if cached is None else cached.weights
         self._backend = cached.backend if cached else None
-        # What has to be waited for is asked for now, and looked at once the first batch is under way.
-        self._unchanged = cached.samples.start() if cached and cached.samples.deferred and self._backend else None
         self._module: Callable[[TokenBatch], Tensor] | None = None
+        self.forward: Callable[[TokenBatch], Tensor] = self._by_copies
+        if cached is not None and cached.samples.deferred and self._backend is not None:
+            # What has to be waited for is asked for now, and looked at once the first batch is under way.
+            self.forward = partial(self._check_meanwhile, cached.samples.start())
 
-    def forward(self, batch: TokenBatch) -> Tensor:
-        vectors, unchanged = self._by_copies(batch), self._unchanged
-        self._unchanged = None
-        if unchanged is None or unchanged():
+    def _check_meanwhile(self, unchanged: Callable[[], bool], batch: TokenBatch) -> Tensor:
+        self.forward = self._by_copies
+        vectors = self._by_copies(batch)
+        if unchanged():
             return vectors
         state_of(self._network, ModelState).cached.clear()
         self._backend = cached_backend(self._network, self._inference).backend
@@ -226,8 +223,11 @@ def cached_backend(network: Any, inference: Inference) -> CachedBackend:
     settings = inference.dtype, inference.compiling, timed and torch.get_num_threads(), version(network)
     known = state_of(network, ModelState).cached
     cached = known.get(timed)
-    if cached is not None and cached.is_current(network, settings):
-        return cached
+    if cached is not None and cached.settings == settings:
+        # Samples that have to be waited for are looked at while the first batch is under way.
+        unchanged = cached.samples.deferred or cached.samples.unchanged()
+        if unchanged and (not isinstance(cached.backend, HalfPrecision) or cached.backend.is_current(network)):
+            return cached
     with _lock:
         known.pop(timed, None)  # Its copies are not needed while others are made.
         samples = Samples(network)

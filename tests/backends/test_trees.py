@@ -31,13 +31,13 @@ def model() -> nn.Sequential:
 
 def found(model: nn.Module) -> tuple[Any, ...]:
     """What a walk without memory finds."""
-    modules, tensors = set(model.modules()), [*model.parameters(), *model.buffers()]
+    modules, places = set(model.modules()), [weight.data_ptr() for weight in model.parameters()]
     hooked = any(module._forward_hooks or module._forward_pre_hooks for module in modules)
-    return modules, {id(tensor) for tensor in tensors}, hooked
+    return modules, set(places), hooked
 
 
 def remembered(model: nn.Module) -> tuple[Any, ...]:
-    return set(walk(model)), {id(tensor) for tensor in tree(model).tensors(buffers=True)}, has_hooks(model)
+    return set(walk(model)), set(tree(model).version()[0]), has_hooks(model)
 
 
 def hook(*_: object) -> None:
