@@ -58,35 +58,12 @@ sbert encode all-MiniLM-L6-v2 corpus/ --column text --keep id -o vectors/ --ray 
 
 encodes Parquet files to Parquet files on all machines of a Ray cluster. Finished files are skipped, actors that die
 are restarted. For pipelines of your own, there are ``sbert.integrations.ray.Embed``, ``sbert.integrations.dask.embed``
-and ``sbert.integrations.spark.embed``. ``python -m tests.benchmarks.engines`` kills workers of each.
+and ``sbert.integrations.spark.embed``.
 
 ## To a billion texts
 
-``python -m tests.benchmarks.billion`` prints these tables for 10⁹ texts of 17 tokens; ``--rate``, ``--texts`` and
-``--dims`` take your own figures. Hours are texts / rate / 3600, the cost is hours times a price. Rates of cores are
-measured (``--measure``), **those of GPUs are simulated**, as in ``sbert.backends``; prices per hour are assumptions.
-
-| one core or GPU, model | texts/s | hours, one | hours, 64 | cost |
-|---|---|---|---|---|
-| core, sbert-mini, float32 | 2,100 | 132.3 | 2.1 | $5 |
-| core, MiniLM, float32 | 480 | 578.7 | 9.0 | $23 |
-| core, MiniLM, bfloat16 | 790 | 351.6 | 5.5 | $14 |
-| core, BERT-base, bfloat16 | 130 | 2,136.8 | 33.4 | $85 |
-| T4, BERT-base (simulated) | 6,700 | 41.5 | 0.6 | $15 |
-| A100, BERT-base (simulated) | 64,000 | 4.3 | 0.1 | $9 |
-| H100, BERT-base (simulated) | 172,000 | 1.6 | 0.0 | $5 |
-
-A vector takes dimensions times bytes; in an HNSW graph with 32 links per row, as faiss builds it, 272 bytes more
-(``--check`` builds one and compares). Bytes per vector: all vectors, all in a graph:
-
-| dimensions | float32 | float16 | int8 | binary |
-|---|---|---|---|---|
-| 256 | 1,024 B: 1.02 TB, 1.30 TB | 512 B: 512 GB, 784 GB | 256 B: 256 GB, 528 GB | 32 B: 32 GB, 304 GB |
-| 384 | 1,536 B: 1.54 TB, 1.81 TB | 768 B: 768 GB, 1.04 TB | 384 B: 384 GB, 656 GB | 48 B: 48 GB, 320 GB |
-| 768 | 3,072 B: 3.07 TB, 3.34 TB | 1,536 B: 1.54 TB, 1.81 TB | 768 B: 768 GB, 1.04 TB | 96 B: 96 GB, 368 GB |
-| 1024 | 4,096 B: 4.10 TB, 4.37 TB | 2,048 B: 2.05 TB, 2.32 TB | 1,024 B: 1.02 TB, 1.30 TB | 128 B: 128 GB, 400 GB |
-
-The road:
+Hours are texts / rate / 3600, and a vector takes dimensions times bytes: of 10⁹ vectors of 768 dimensions in float32,
+3.07 TB, and in an HNSW graph 0.27 TB more (tables: ``tests/benchmarks/README.md``). The road:
 
 1. Write the corpus as Parquet files of 0.1 to 1 GB with an id, in row groups of 65,536 rows. Remove duplicates now.
 2. Encode a thousandth. Compare float16, int8 and binary with float32 on your queries, and choose dimension and
@@ -98,8 +75,8 @@ The road:
 
 What breaks first, in this order:
 
-- **One reader.** A core tokenizes about 37,000 such texts per second, so a GPU that
-  encodes 172,000 per second needs five cores, and writes 0.5 GB of float32 vectors of 768 dimensions per second.
+- **One reader.** A core tokenizes about 37,000 such texts per second, so a GPU that encodes 172,000 per second needs
+  five cores, and writes 0.5 GB of float32 vectors of 768 dimensions per second.
 - **Small files.** A million files of a thousand rows are a million requests to open one: join them first.
 - **One index in memory.** At 768 dimensions, float32 in a graph takes 3.3 TB: use bits, or many machines.
 - **Ids.** Row numbers of 32 bits end at 2.1 billion, and all change when a row is removed: carry ids of your own.

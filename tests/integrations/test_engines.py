@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -162,7 +163,16 @@ def test_ray_files(ray: Any, corpus: Path, tmp_path: Path, expected: np.ndarray)
 
 @pytest.mark.slow
 def test_ray_with_an_actor_killed(ray: Any, corpus: Path, tmp_path: Path, expected: np.ndarray) -> None:
-    from tests.benchmarks.engines import processes
+    import psutil
+
+    def processes(word: str) -> list[int]:
+        """Those of ours that have a word in their command line and no processes of their own."""
+        found = []
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if word in " ".join(process.cmdline()) and not process.children():
+                    found.append(process.pid)
+        return found
 
     killed = []
 

@@ -27,6 +27,7 @@ from sbert import CrossEncoder, SentenceEncoder, StaticEmbedding
 from sbert.evaluation import SimilarityEvaluator
 from sbert.pipeline import pool as pools
 from sbert.pipeline.pool import Order, Pool, WorkerError
+from sbert.vector_files.manifest import Manifest, PartEntry
 from tests import small
 from tests.pipeline import orders
 
@@ -53,7 +54,8 @@ def pool(model: SentenceEncoder) -> Iterator[Pool]:
 
 
 def ask(pool: Pool, function: Any, *arguments: Any, times: int = 1) -> list[Any]:
-    return list(pool.map(Order(function, arguments, f"rows[{row}]") for row in range(times)))
+    futures = [pool.submit(Order(function, arguments, f"rows[{row}]")) for row in range(times)]
+    return [future.result() for future in futures]
 
 
 def is_alive(process: int) -> bool:
@@ -121,21 +123,29 @@ def test_who_is_done_takes_the_next_window_and_order_is_kept(pool: Pool, tmp_pat
     assert 1 in (done.count(done[0]), done.count(done[1]))  # What took longest was one of the first two, and still is.
 
 
-def test_orders_are_read_as_far_ahead_as_workers_need(pool: Pool) -> None:
+def test_windows_are_read_as_far_ahead_as_workers_need(
+    model: SentenceEncoder, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sbert.vector_files.write._WINDOW", 1024)
     read = 0
 
-    def endless() -> Iterator[Order]:
+    def texts() -> Iterator[str]:
         nonlocal read
-        while True:
+        for row in range(20_000):
             read += 1
-            yield Order(orders.pid, (0.01,), "rows")
+            yield f"{row} one two"
 
-    results = pool.map(endless())
-    for taken in range(30):
-        next(results)
-        time.sleep(0.005)
-        assert read <= taken + 2 + pools.AHEAD * 2
-    results.close()  # type: ignore[attr-defined]
+    add, ahead = Manifest.add, []
+
+    def counted(self: Manifest, part: PartEntry) -> None:
+        ahead.append(read - part.rows)
+        add(self, part)
+
+    monkeypatch.setattr(Manifest, "add", counted)
+    vectors = pool.encode(texts(), out=tmp_path / "v.npy", chunk_size=64)
+    assert np.allclose(vectors[::99], model.encode([f"{row} one two" for row in range(0, 20_000, 99)]), atol=1e-6)
+    assert len(ahead) == 20
+    assert max(ahead[:10]) <= 1024 * 5
 
 
 def test_threads_share_a_pool(model: SentenceEncoder, pool: Pool) -> None:
@@ -193,10 +203,10 @@ def test_weights_are_shared_and_workers_end_with_the_pool() -> None:
         private = ask(own, orders.private_bytes_of)[0]
         assert private < weights.nbytes / 3, f"{private:,} bytes of its own, {weights.nbytes:,} bytes of weights"
         ids = ask(own, orders.pid, 0.1, times=4)
-        waiting = own.map([Order(orders.pid, (60,), "rows")] * 3)
+        waiting = own.submit(Order(orders.pid, (60,), "rows"))
         threading.Timer(0.3, own.close).start()
         with pytest.raises(RuntimeError, match="the pool was closed while it was in use"):
-            next(waiting)
+            waiting.result()
     assert gone(ids)
     with pytest.raises(RuntimeError, match="the pool is closed"):
         own.encode(TEXTS)
@@ -314,9 +324,9 @@ model = SentenceEncoder({folder!r}, device="cpu")
 """
 _BUSY = """
 pool = model.pool(["cpu", "cpu"])
-ids = list(pool.map([Order(orders.pid, (0.3,), "rows")] * 2))
+ids = [future.result() for future in [pool.submit(Order(orders.pid, (0.3,), "rows")) for _ in range(2)]]
 print(*ids, pool._workers.broker.pid, flush=True)
-list(pool.map([Order(orders.pid, (600,), "rows")] * 9))
+pool.submit(Order(orders.pid, (600,), "rows")).result()
 """
 _UNGUARDED = """
 print(model.encode(["one", "two"] * 5, device=["cpu", "cpu"]).shape)

@@ -9,8 +9,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from itertools import count
@@ -121,19 +120,6 @@ class Pool:
     def pending(self) -> int:
         """Number of orders without a result."""
         return len(self._workers._pending)
-
-    def map(self, orders: Iterable[Order]) -> Iterator[Any]:
-        """The results of orders, in their order, which are read a bounded number ahead."""
-        waiting: deque[Future[Any]] = deque()
-        try:
-            for order in orders:
-                waiting.append(self.submit(order))
-                while waiting and (len(waiting) > AHEAD * len(self.devices) or waiting[0].done()):
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            self.cancel(waiting)
 
     def close(self) -> None:
         """End the processes, at once."""

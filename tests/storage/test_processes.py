@@ -69,7 +69,7 @@ def together(*calls: Callable[[], object]) -> None:
     assert not failures, failures
 
 
-# ------------------------------------------------------------------------------------------------ 11: importing
+# ---------------------------------------------------------------------------------------------------- importing
 
 IMPORTING = """
 import json, sys, tempfile, threading, time
@@ -100,12 +100,12 @@ print(json.dumps(failures))
 """
 
 
-def test_11_threads_import_transformers_at_once(folder: Path) -> None:
+def test_threads_import_transformers_at_once(folder: Path) -> None:
     """While one imports it, as any program may, three need it: to save, for the tokenizer and for the model."""
     assert program(IMPORTING, folder) == []
 
 
-def test_11_transformers_is_imported_in_one_way() -> None:
+def test_transformers_is_imported_in_one_way() -> None:
     """Names taken from the package itself are those that another thread may not find."""
     for path in (Path(huggingface.__file__).parent.parent).rglob("*.py"):
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -114,7 +114,7 @@ def test_11_transformers_is_imported_in_one_way() -> None:
         assert not [line for line in taken if not checking or not line.startswith("    from") or line[4] == " "], path
 
 
-# -------------------------------------------------------------------------------------- 12: switches of the process
+# ---------------------------------------------------------------------------------------- switches of the process
 
 
 def switches() -> tuple[Any, ...]:
@@ -122,7 +122,7 @@ def switches() -> tuple[Any, ...]:
     return logging.get_verbosity(), logging.is_progress_bar_enabled(), torch.get_default_dtype(), processes.umask()
 
 
-def test_12_overlapping_calls_leave_logging_as_it_was() -> None:
+def test_overlapping_calls_leave_logging_as_it_was() -> None:
     before = switches()
 
     def one(seconds: float) -> None:
@@ -133,7 +133,9 @@ def test_12_overlapping_calls_leave_logging_as_it_was() -> None:
     assert switches() == before
 
 
-def test_12_concurrent_saves_change_nothing(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_saves_change_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither a switch of the process nor the tokenizer's own limit, which a folder states otherwise."""
     model = SentenceEncoder(folder, device="cpu")
     model.max_seq_length = 20
@@ -154,7 +156,7 @@ def test_12_concurrent_saves_change_nothing(folder: Path, tmp_path: Path, monkey
     assert limits == {20}
 
 
-def test_12_warnings_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warnings_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bars that appear at once leave the filters as they were."""
 
     def slow(*arguments: Any, **options: Any) -> None:
@@ -166,7 +168,7 @@ def test_12_warnings_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     assert warnings.filters == before
 
 
-def test_12_the_umask_stays(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
+def test_the_umask_stays(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
     """Files that are published at once."""
     model, right, before = SentenceEncoder(folder, device="cpu"), os.umask, processes.umask()
 
@@ -185,7 +187,7 @@ def test_12_the_umask_stays(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_p
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o666 & ~before}
 
 
-# --------------------------------------------------------------------------------------------------- 13: forking
+# ------------------------------------------------------------------------------------------------------- forking
 
 FORKING = """
 import json, multiprocessing, os, signal, sys, threading, time
@@ -278,25 +280,18 @@ def forked(folder: Path) -> Any:
     return program(FORKING, folder, threads=2)
 
 
-def test_13_a_forked_child_encodes(forked: Any) -> None:
-    """With as many threads as its parent, which goes on as before."""
+def test_forked_processes_encode(forked: Any) -> None:
+    """With as many threads as their parent, which goes on as before; and they find no lock held.
+
+    Nor does a call that goes on in the parent alone keep the child's model in eval mode.
+    """
     assert forked["fork"] == forked["parent"] == [True, 2]
-
-
-def test_13_a_pool_of_forked_processes_encodes(forked: Any) -> None:
     assert forked["pool"] is True
-
-
-def test_13_datasets_map_encodes(forked: Any) -> None:
     assert forked["map"] is True
-
-
-def test_13_a_child_finds_no_lock_held(forked: Any) -> None:
-    """Nor does a call that goes on in the parent alone keep the child's model in eval mode."""
     assert forked["held"] == [["free", True, True, True], True]
 
 
-def test_13_without_a_way_to_end_threads_a_child_computes_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_way_to_end_threads_a_child_computes_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> Any:
         raise OSError(name)
 
