@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def logged_seconds(folder: Path) -> tuple[int, float]:
     """The rows of all programs so far, and the seconds of a row."""
     lines = [line.split() for line in (folder / "log").read_text().splitlines()]
     times, rows = [float(line[0]) for line in lines], [int(line[1]) for line in lines]
-    gaps = [min(60.0, later - time) for time, later in zip(times, times[1:], strict=False)]
+    gaps = [min(60.0, later - time) for time, later in pairwise(times)]
     return sum(rows), sum(gaps) / max(1, sum(rows[1:]))
 
 

@@ -133,9 +133,7 @@ def test_overlapping_calls_leave_logging_as_it_was() -> None:
     assert switches() == before
 
 
-def test_concurrent_saves_change_nothing(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_saves_change_nothing(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a switch of the process nor the tokenizer's own limit, which a folder states otherwise."""
     model = SentenceEncoder(folder, device="cpu")
     model.max_seq_length = 20
@@ -200,7 +198,7 @@ from sbert.search.index import index
 model = SentenceEncoder(sys.argv[1], device="cpu")
 texts = [f"a small boat number {i} of {i * i} on the quiet lake" for i in range(600)]
 expected = model.encode(texts)
-locks = [huggingface.lock, state._lock, index._BUILDING, eval_mode._lock]
+locks = lambda: [huggingface.lock, state._lock, index._BUILDING, eval_mode._lock]
 
 def same(found):
     return bool(np.abs(found - expected).max() <= 1e-6)
@@ -224,7 +222,7 @@ def child(work):
     os.waitpid(pid, 0)
 
 def locked():
-    for lock in locks:
+    for lock in locks():
         with lock:
             pass
     return "free"
@@ -234,7 +232,8 @@ def held():
     holding, done = threading.Event(), threading.Event()
 
     def hold():
-        with eval_mode.evaluating(model), locks[0], locks[1], locks[2], locks[3]:
+        held = locks()
+        with eval_mode.evaluating(model), held[0], held[1], held[2], held[3]:
             holding.set()
             done.wait()
 
