@@ -138,10 +138,10 @@ class Documents:
         """What the database says about itself."""
         content, crc = self._connection.execute("SELECT content, crc FROM about").fetchone() or (None, 0)
         if not isinstance(content, bytes) or _crc(0, content) != crc:
-            raise self._damage("its description is not what was written")
+            raise self.damage("its description is not what was written")
         about: dict[str, Any] = json.loads(content)
         if (about["format"], about["version"]) != (_FORMAT, _VERSION):
-            raise self._damage(f"it is of version {about['version']}, and this library reads {_VERSION}")
+            raise self.damage(f"it is of version {about['version']}, and this library reads {_VERSION}")
         return about
 
     def write(self, about: dict[str, Any], removed: Iterable[int], new: Iterable[DocumentRecord]) -> None:
@@ -172,16 +172,12 @@ class Documents:
 
     def _check_record(self, fields: Sequence[Any]) -> DocumentRecord:
         record = DocumentRecord(*fields)
-        if not all(isinstance(field, bytes) for field in record[1:-1]) or _crc(*record[:-1]) != record.crc:
-            raise self._damage(f"document {record.row} is not what was written")
+        if {*map(type, record[1:-1])} != {bytes} or _crc(*record[:-1]) != record.crc:
+            raise self.damage(f"document {record.row} is not what was written")
         return record
 
-    def check(self, same: bool) -> None:
-        """Raise an error unless the documents are those that the description counts."""
-        if not same:
-            raise self._damage("documents are missing, or are not those that were written")
-
-    def _damage(self, reason: str) -> UnreadableError:
+    def damage(self, reason: str) -> UnreadableError:
+        """The error that says what is wrong with the database."""
         return UnreadableError(self.path or Path(":memory:"), f"is damaged: {reason}", _REMEDY)
 
     @contextmanager
@@ -193,7 +189,7 @@ class Documents:
             raise ValueError(f"{self.path or 'the index'} is closed; open it again ({error})") from error
         except sqlite3.DatabaseError as error:
             if type(error) is sqlite3.DatabaseError or str(error).startswith("no such"):
-                raise self._damage(str(error)) from error
+                raise self.damage(str(error)) from error
             raise OSError(f"{self.path or 'the index'}: {error}; nothing was changed") from error
 
 

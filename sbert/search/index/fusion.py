@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -69,68 +68,51 @@ def fuse(
     check_choice("method", method, ("reciprocal_rank", "weighted"))
     if check_number("constant", constant) < 0:
         raise ValueError(f"constant={constant} is negative; pass at least 0")
-    queries = _queries(hits)
-    factors = _weights(weights, len(hits))
-    shares = [
-        factor * (_normalized(each.scores) if method == "weighted" else _reciprocal(each.scores, constant))
-        for each, factor in zip(hits, factors, strict=True)
-    ]
-    shares_of: list[dict[Id, list[float]]] = [{} for _ in range(queries)]
-    for each, share in zip(hits, shares, strict=True):
-        for sums, ids, values in zip(shares_of, each.ids.tolist(), share.tolist(), strict=True):
-            for identity, value in zip(ids, values, strict=True):
-                sums.setdefault(identity, []).append(value)
-    columns = min([count, *map(len, shares_of)])
-    # fsum does not depend on the order of the results, so that equal scores are equal.
-    best = [
-        sorted(((-math.fsum(values), identity) for identity, values in sums.items()), key=itemgetter(0))[:columns]
-        for sums in shares_of
-    ]
-    scores = np.array([[-score for score, _ in row] for row in best], np.float32)
-    dtype = next((each.ids.dtype for each in hits if each.ids.size), hits[0].ids.dtype)
-    names: npt.NDArray[Any] = np.array([[identity for _, identity in row] for row in best], dtype)
-    return IndexHits(scores.reshape(queries, columns), names.reshape(queries, columns))
-
-
-def _queries(hits: Sequence[IndexHits]) -> int:
-    """The number of queries, the same in all results."""
     for each in hits:
         if not isinstance(each, IndexHits):
             raise TypeError(f"a result is of type {type(each).__name__}; pass what Index.search or BM25.search returns")
+        if not np.isfinite(each.scores).all():
+            raise ValueError("a score is NaN or infinite; pass the results of a search")
     counts = [len(each.ids) for each in hits]
     if len(set(counts)) != 1:
         raise ValueError(f"{len(hits)} results for {counts} queries were given; pass results for the same queries")
     if len({each.ids.dtype.kind for each in hits if each.ids.size}) > 1:
         raise TypeError("the ids of one result are integers, those of another strings; use the same ids in both")
-    if not all(np.isfinite(each.scores).all() for each in hits):
-        raise ValueError("a score is NaN or infinite; pass the results of a search")
-    return counts[0]
+    factors = [1.0] * len(hits) if weights is None else [check_number("a weight", each) for each in weights]
+    if len(factors) != len(hits) or min(factors) < 0:
+        raise ValueError(f"weights={weights} for {len(hits)} results; pass one of at least 0 for each")
+    return fuse_checked(hits, count, factors, constant if method == "reciprocal_rank" else None)
 
 
-def _weights(weights: Sequence[float] | None, count: int) -> list[float]:
-    checked = [1.0] * count if weights is None else [check_number("a weight", each) for each in weights]
-    if len(checked) != count or min(checked, default=0) < 0:
-        raise ValueError(f"weights={weights} for {count} results; pass one of at least 0 for each")
-    return checked
+def fuse_checked(
+    hits: Sequence[IndexHits], top_k: int, weights: Sequence[float], constant: float | None = None
+) -> IndexHits:
+    """``fuse`` of results that need no check: by the ranks if there is a constant, otherwise by the scores."""
+    scores: list[list[float]] = []
+    names: list[list[Id]] = []
+    for query in range(len(hits[0].ids)):
+        shares: dict[Id, list[float]] = {}
+        for each, weight in zip(hits, weights, strict=True):
+            own = weight * _shares(each.scores[query].astype(float), constant)
+            for identity, share in zip(each.ids[query].tolist(), own.tolist(), strict=True):
+                shares.setdefault(identity, []).append(share)
+        # fsum does not depend on the order of the results, so that equal scores are equal.
+        sums = dict(zip(shares, map(math.fsum, shares.values()), strict=True))
+        names.append(sorted(sums, key=sums.__getitem__, reverse=True)[:top_k])
+        scores.append(list(map(sums.__getitem__, names[-1])))
+    columns = min([top_k, *map(len, names)])
+    shape, dtype = (len(names), columns), next((each.ids.dtype for each in hits if each.ids.size), hits[0].ids.dtype)
+    ids: npt.NDArray[Any] = np.array([row[:columns] for row in names], dtype).reshape(shape)
+    return IndexHits(np.array([row[:columns] for row in scores], np.float32).reshape(shape), ids)
 
 
-def _reciprocal(scores: npt.NDArray[np.float32], constant: float) -> npt.NDArray[np.float64]:
-    """1 / (constant + rank) of each hit. Shape: (queries, k)."""
-    return np.where(_matches(scores), 1 / (constant + 1 + np.arange(scores.shape[1])), 0)
-
-
-def _normalized(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Scores between 0 and 1; 1 if all scores of a query are equal. Shape: (queries, k)."""
-    if not scores.size:
-        return np.zeros(scores.shape)
-    low, high = scores.min(1, keepdims=True).astype(float), scores.max(1, keepdims=True).astype(float)
-    return np.where(_matches(scores), np.where(high > low, (scores - low) / np.where(high > low, high - low, 1), 1), 0)
-
-
-def _matches(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
-    """Whether a hit has something in common with its query. Shape: (queries, k)."""
-    matches: npt.NDArray[np.bool_] = (scores != 0) | (scores.min(1, keepdims=True, initial=0) < 0)
-    return matches
+def _shares(scores: npt.NDArray[np.float64], constant: float | None) -> npt.NDArray[np.float64]:
+    """What each hit of a query adds to the score of its id; 0 if it has nothing in common with the query."""
+    matches = (scores != 0) | (scores.min(initial=0) < 0)
+    if constant is not None:
+        return np.where(matches, 1 / (constant + 1 + np.arange(len(scores))), 0)
+    span = np.ptp(scores) if len(scores) else 0
+    return np.where(matches, (scores - scores.min(initial=np.inf)) / span if span else 1, 0)
 
 
 # ------------------------------------------------------------------------------------------------- reranking

@@ -19,7 +19,7 @@ from sbert.inputs.texts import rows_of
 from sbert.search.index.bm25 import BM25
 from sbert.search.index.documents import DocumentRecord, Documents, as_json, encode_text, metadata_json
 from sbert.search.index.files import Id
-from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, fuse, reranked_scores
+from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, fuse_checked, reranked_scores
 from sbert.search.index.index import IndexHits
 from sbert.search.index.passages import Passages, Where
 from sbert.storage.processes import Lock
@@ -309,7 +309,7 @@ class HybridIndex:
                 hits.append(loaded.search_texts(asked, deepest, allowed))
             if vectors is not None:
                 hits.append(loaded.search_vectors(vectors, deepest, allowed, similarity, passages == "mean"))
-            best = fuse(*hits, top_k=depth, method="weighted", weights=WEIGHTS) if by == "hybrid" else hits[0]
+            best = fuse_checked(hits, depth, WEIGHTS) if by == "hybrid" else hits[0]
             with self._documents.transaction():
                 results = self._results(loaded, best, vectors)
         return results if rerank is None else _rerank(rerank, asked, results, k)
@@ -335,7 +335,8 @@ class HybridIndex:
         rows = loaded.rows[positions].tolist()
         texts = self._documents.texts(dict.fromkeys(rows))
         changed = self._documents.about()["change"] != loaded.about["change"]
-        self._documents.check(changed or len(texts) == len(set(rows)))
+        if not changed and len(texts) < len(set(rows)):
+            raise self._documents.damage("documents are missing")
         results: list[list[Result]] = [[] for _ in hits.scores]
         for number, query in enumerate(query_ids.tolist()):
             text = texts.get(rows[number])

@@ -57,8 +57,9 @@ class Passages:
             if about["removals"] != self.about["removals"] and len(self.rows):
                 self._select(np.isin(self.rows, documents.rows(), assume_unique=True))
             self._read(documents.after(int(self.rows[-1]) if len(self.rows) else -1), about)
-            same = len(self.rows) == about["documents"] and len(self.spans) == about["passages"]
-            documents.check(same and int(self.crcs.sum()) == about["checksum"])
+            counts = len(self.rows), len(self.spans), int(self.crcs.sum())
+            if counts != (about["documents"], about["passages"], about["checksum"]):
+                raise documents.damage("documents are missing, or are not those that were written")
             self.ids.next_id = about["next_id"]
             self.about, self._means = about, None
         if lexical and self.bm25 is None:
@@ -128,39 +129,51 @@ class Passages:
         """The first passage of each document. Shape: (documents,)."""
         return self.counts.cumsum() - self.counts
 
-    def allowed(self, where: Where | None) -> npt.NDArray[np.bool_]:
-        """Which documents have the metadata. Shape: (documents,)."""
+    def allowed(self, where: Where | None) -> npt.NDArray[np.bool_] | None:
+        """Which documents have the metadata, (documents,); None for all."""
         if where is None:
-            return np.ones(len(self.rows), bool)
+            return None
         test = where if callable(where) else lambda metadata: all(_has(metadata, *each) for each in where.items())
         flags = np.zeros(len(self.metadata), bool)
         for kind in np.flatnonzero(np.bincount(self.kinds)).tolist():
             flags[kind] = bool(test(self.metadata[kind]))
         return flags[self.kinds]
 
-    def search_texts(self, queries: list[str], k: int, allowed: npt.NDArray[np.bool_]) -> IndexHits:
+    def search_texts(self, queries: list[str], k: int, allowed: npt.NDArray[np.bool_] | None) -> IndexHits:
         """The best documents by BM25; the ids of the result are positions of documents."""
         assert self.bm25 is not None  # noqa: S101
         hits = self.bm25.search(queries, k, allowed=allowed)
         return IndexHits(hits.scores, np.searchsorted(self.rows, hits.ids))
 
     def search_vectors(
-        self, queries: npt.NDArray[np.float32], k: int, allowed: npt.NDArray[np.bool_], similarity: str, mean: bool
+        self,
+        queries: npt.NDArray[np.float32],
+        k: int,
+        allowed: npt.NDArray[np.bool_] | None,
+        similarity: str,
+        mean: bool,
     ) -> IndexHits:
         """The best documents by their best passage, or the mean of their passages; the ids are their positions."""
-        documents = allowed.nonzero()[0]
+        documents = np.arange(len(self.rows)) if allowed is None else allowed.nonzero()[0]
         if not len(documents):
             return IndexHits(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64))
-        if len(self.spans) == len(self.rows):  # One passage per document.
-            hits = semantic_search(queries, _blocks(self.vectors, documents), k, similarity=similarity)
-            return IndexHits(hits.scores, documents[hits.indices])
-        if mean:
+        vectors, several = self._vectors[: len(self.spans)], len(self.spans) > len(self.rows)
+        if several and not mean:
+            return self._search_passages(queries, k, documents, similarity)
+        if several:
+            vectors = self._mean_vectors(similarity)
             if similarity == "cosine":
-                queries = _directions(queries)
-            hits = semantic_search(queries, _blocks(self._mean_vectors(similarity), documents), k, similarity="dot")
-            return IndexHits(hits.scores, documents[hits.indices])
+                queries, similarity = _directions(queries), "dot"
+        chosen = vectors if allowed is None else _blocks(vectors, documents)
+        hits = semantic_search(queries, chosen, k, similarity=similarity)
+        return IndexHits(hits.scores, documents[hits.indices])
+
+    def _search_passages(
+        self, queries: npt.NDArray[np.float32], k: int, documents: npt.NDArray[np.int64], similarity: str
+    ) -> IndexHits:
+        """The best of some documents by their best passage."""
         owners = np.repeat(np.arange(len(self.rows)), self.counts)
-        passages, wanted = allowed[owners].nonzero()[0], min(k, len(documents))
+        passages, wanted = np.isin(owners, documents).nonzero()[0], min(k, len(documents))
         reach = wanted
         while True:
             hits = semantic_search(queries, _blocks(self.vectors, passages), reach, similarity=similarity)
@@ -212,12 +225,8 @@ def _has(metadata: dict[str, Any], field: str, wanted: object) -> bool:
 
 
 def _blocks(vectors: npt.NDArray[np.float32], rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.float32]]:
-    """Some rows; all of them without a copy."""
-    if len(rows) == len(vectors):
-        yield vectors
-        return
-    for low in range(0, len(rows), _STEP):
-        yield vectors[rows[low : low + _STEP]]
+    """Some rows, copied block by block."""
+    return (vectors[rows[low : low + _STEP]] for low in range(0, len(rows), _STEP))
 
 
 def _directions(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
