@@ -444,13 +444,12 @@ def test_the_line_at_the_end_says_where_the_best_model_is(folder: Path, run: Run
 def test_the_best_score_is_the_greatest_number() -> None:
     scores = [float("nan"), 0.25, 0.75, 0.5]
     history: list[dict[str, Any]] = [{"step": 10 * i, "evaluation": {"spearman": s}} for i, s in enumerate(scores)]
-    steps = [{"step": 30, "loss": 1.0}, {"step": 40, "loss": 0.5}]
+    history += [{"step": 30, "loss": 1.0}, {"step": 40, "loss": 0.5}]
     expected = f"{Path('out/final')}: 40 steps, last loss 0.5000"
     best = f"{expected}; {Path('out/best')}: spearman 0.7500 at step 20"
-    assert _summary([*history, *steps], Path("out"), TrainingConfig()) == best
-    assert _summary([history[0], *steps], Path("out"), TrainingConfig()) == expected
-    losses = [{"step": step, "evaluation": {"loss": step}} for step in (1, 3)]
-    assert "loss 3.0000 at step 3" in _summary([*losses, *steps], Path("out"), TrainingConfig(minimize=False))
+    assert _summary(history, Path("out"), TrainingConfig()) == best
+    assert _summary([history[0], *history[4:]], Path("out"), TrainingConfig()) == expected
+    assert "0.2500 at step 10" in _summary(history, Path("out"), TrainingConfig(minimize=True))
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
