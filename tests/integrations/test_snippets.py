@@ -76,7 +76,7 @@ def params(refused: bool) -> list[Any]:
         pytest.param(
             piece,
             id=f"{piece.group}: {piece.name}",
-            marks=[] if piece.table in ("plain", "refused") else [pytest.mark.slow],
+            marks=[] if refused or piece.group == "encode(sentences)" else [pytest.mark.slow],
         )
         for piece in chosen
     ]

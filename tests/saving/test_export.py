@@ -24,9 +24,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),  # Of torch, about itself.
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-FAMILIES = ["bert", "roberta", "xlm-roberta", "mpnet", "distilbert", "modernbert"]
-FAMILIES += ["albert", "electra", "deberta-v3", "t5-encoder", "qwen3"]
-QUICK = [(family, "torch-export") for family in ("bert", "roberta", "modernbert")]
+FAMILIES = ["bert", "roberta", "mpnet", "modernbert", "deberta-v3", "t5-encoder", "qwen3"]
 CONVERTER = """\
 import sys
 from pathlib import Path
@@ -72,21 +70,15 @@ def check(model: SentenceEncoder, path: Path, kind: str, monkeypatch: pytest.Mon
     assert np.abs(own[0] - own[1]).max() > 1e-3
 
 
-@pytest.mark.parametrize(("family", "kind"), QUICK)
+@pytest.mark.slow  # Tracing takes seconds, and each family has a forward of its own.
+@pytest.mark.parametrize("kind", formats.FORMATS)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_families(family: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = SentenceEncoder(build(family, tmp_path / "model"), device="cpu")
     check(model, tmp_path / "exported", kind, monkeypatch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", formats.FORMATS)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_more_families(family: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if (family, kind) in QUICK:
-        pytest.skip("tested by test_families")
-    test_families(family, kind, tmp_path, monkeypatch)
-
-
 @pytest.mark.parametrize("kind", formats.FORMATS)
 def test_every_module_and_setting(kind: str, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     modes = [mode for mode in POOLINGS if mode in padded.POOLINGS]
@@ -112,14 +104,7 @@ def test_every_module_and_setting(kind: str, bert: Path, tmp_path: Path, monkeyp
     assert "| none |" not in text
 
 
-def test_the_model_stays_as_it_is(bert: Path, tmp_path: Path) -> None:
-    model = SentenceEncoder(bert, device="cpu", dtype="bfloat16")
-    network, before = type(model[0].network), model.encode(small.TEXTS, on_truncate="ignore")
-    export(model, tmp_path / "exported", "torch-export")
-    assert (type(model[0].network), model.dtype) == (network, torch.bfloat16)
-    assert (model.encode(small.TEXTS, on_truncate="ignore") == before).all()
-
-
+@pytest.mark.slow
 def test_large_weights_have_a_file_of_their_own(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "_LARGE", 0)
     check(SentenceEncoder(bert, device="cpu"), tmp_path / "exported", "onnx", monkeypatch)
@@ -135,8 +120,11 @@ def refused(model: SentenceEncoder, tmp_path: Path, message: str, kind: str = "t
     assert not list(tmp_path.iterdir())
 
 
-def test_what_has_no_padded_form(bert: Path, tmp_path: Path) -> None:
+def test_what_has_no_padded_form(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     transformer = Transformer(bert)
+    monkeypatch.setitem(POOLINGS, "sum", POOLINGS["mean"])
+    own = SentenceEncoder(transformer, Pooling("sum"), device="cpu")
+    refused(own, tmp_path, "the pooling mode 'sum' has no padded form")
     words = SentenceEncoder(WordEmbeddings(["red", "fox"], torch.eye(2)), Pooling())
     refused(words, tmp_path, "WordEmbeddings has a tokenization of its own")
     refused(SentenceEncoder(transformer, device="cpu"), tmp_path, "expected behind the Transformer, not the end")
@@ -153,12 +141,6 @@ def test_what_has_no_padded_form(bert: Path, tmp_path: Path) -> None:
     refused(SentenceEncoder(*without, device="cpu"), tmp_path, "format='tflite' is unknown", "tflite")
 
 
-def test_a_pooling_of_the_user(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(POOLINGS, "sum", POOLINGS["mean"])
-    model = SentenceEncoder(Transformer(bert), Pooling("sum"), device="cpu")
-    refused(model, tmp_path, "the pooling mode 'sum' has no padded form")
-
-
 def test_what_gguf_has_no_place_for(bert: Path, tmp_path: Path) -> None:
     transformer = Transformer(bert)
     for rest, message in (
@@ -170,6 +152,7 @@ def test_what_gguf_has_no_place_for(bert: Path, tmp_path: Path) -> None:
     refused(short, tmp_path, "lower_case and truncate_dim", "gguf")
 
 
+@pytest.mark.slow
 def test_other_vectors_leave_no_folder(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, path = SentenceEncoder(bert, device="cpu"), tmp_path / "exported"
     monkeypatch.setattr(folder, "TOLERANCE", -1.0)
@@ -182,8 +165,10 @@ def test_other_vectors_leave_no_folder(bert: Path, tmp_path: Path, monkeypatch: 
     assert not list(tmp_path.iterdir())
 
 
-def test_only_exports_are_replaced(bert: Path, tmp_path: Path) -> None:
-    model, path = SentenceEncoder(bert, device="cpu"), tmp_path / "exported"
+@pytest.mark.slow
+def test_only_exports_are_replaced_and_the_model_stays_as_it_is(bert: Path, tmp_path: Path) -> None:
+    model, path = SentenceEncoder(bert, device="cpu", dtype="bfloat16"), tmp_path / "exported"
+    network, before = type(model[0].network), model.encode(small.TEXTS, on_truncate="ignore")
     path.mkdir()
     (path / "README.md").write_text("mine")
     with pytest.raises(ValueError, match=r"'README.md', which is not part of an exported model"):
@@ -191,6 +176,8 @@ def test_only_exports_are_replaced(bert: Path, tmp_path: Path) -> None:
     (path / "model.gguf").write_bytes(b"GGUF")
     export(model, path, "torch-export")
     assert sorted(file.name for file in path.iterdir()) == ["README.md", "model.pt2", "tokenizer.json"]
+    assert (type(model[0].network), model.dtype) == (network, torch.bfloat16)
+    assert (model.encode(small.TEXTS, on_truncate="ignore") == before).all()
 
 
 @pytest.mark.parametrize("kind", ["onnx", "openvino"])
@@ -226,6 +213,7 @@ def test_gguf(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "not compared" in text
 
 
+@pytest.mark.slow
 def test_command(bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.FORMATS == folder.NAMES
     path = tmp_path / "exported"
