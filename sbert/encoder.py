@@ -152,7 +152,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         self._warned: set[str] = set()
         self.to(device=check_device(device or default_device()), dtype=weights_dtype)
         leave_float16(self, self.device)
-        if folder is not None:  # What loads can encode.
+        if folder is not None and not saving.fit_together(chain):  # What loads can encode.
             with reading(folder, "modules that work together"):
                 output_dims(self, self.device)
 

@@ -40,13 +40,14 @@ True
 from sbert.saving.format import Settings
 from sbert.saving.other_readers import differences
 from sbert.saving.owned_files import check_replaceable, foreign_file
-from sbert.saving.read import read_folder
+from sbert.saving.read import fit_together, read_folder
 from sbert.saving.write import write_folder
 
 __all__ = [
     "Settings",
     "check_replaceable",
     "differences",
+    "fit_together",
     "foreign_file",
     "read_folder",
     "write_folder",

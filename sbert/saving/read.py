@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,14 @@ import torch
 from torch import nn
 
 from sbert.functional import SIMILARITIES
-from sbert.modules import Normalize, Pooling, StaticEmbedding, Transformer
+from sbert.modules import Dense, Normalize, Pooling, StaticEmbedding, Transformer
 from sbert.modules.tokenizer import ReadsText
 from sbert.saving import verification
 from sbert.saving.codecs import ReadOptions, find_class, find_codec
-from sbert.saving.format import MODULES, REFERENCE, SETTINGS, Settings
+from sbert.saving.format import MODULES, POOLING_KEYS, REFERENCE, SETTINGS, Settings
 from sbert.storage.files import JsonObject, UnreadableError, inside, read_json, read_object
 
-_MAX_MODULES = 100
+_MAX_MODULES, _MODES = 100, set(POOLING_KEYS.values())
 
 
 def read_folder(
@@ -104,3 +104,17 @@ def _read_plain_model(folder: Path, options: ReadOptions) -> list[nn.Module]:
     architectures = config.field("architectures", list, None) or [""]
     is_decoder = str(architectures[0]).endswith("ForCausalLM") and config.get("is_causal") is not False
     return [transformer, Pooling("lasttoken" if is_decoder else "mean")]
+
+
+def fit_together(modules: Sequence[nn.Module]) -> bool:
+    """Whether a transformer and built-in modules behind it fit by their dimensions; False if a trial has to tell."""
+    first, *rest = modules
+    if type(first) is not Transformer or not rest or type(rest[0]) is not Pooling or set(rest[0].modes) - _MODES:
+        return False
+    dim = getattr(first, "dim", 0) * len(rest[0].modes)
+    for module in rest[1:]:
+        if isinstance(module, Dense) and module.linear.in_features == dim:
+            dim = module.linear.out_features
+        elif type(module) is not Normalize:
+            return False
+    return dim > 0
