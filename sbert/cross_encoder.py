@@ -19,7 +19,7 @@ from sbert.inputs.arguments import check_positive, known_arguments_or, with_alia
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
 from sbert.inputs.prompts import chosen_prompt, set_prompts
 from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
-from sbert.losses.scores import loss_of_scores
+from sbert.losses.scores import choose_score_loss
 from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
 from sbert.pipeline.encode import Encoding, convert
@@ -379,9 +379,9 @@ class CrossEncoder(ScorerMethods, nn.Module):
             2
         """
         if isinstance(loss, Mapping):
-            chosen: Any = {name: loss_of_scores(self, value) for name, value in loss.items()}
+            chosen: Any = {name: choose_score_loss(self, value) for name, value in loss.items()}
         else:
-            chosen = loss_of_scores(self, loss)
+            chosen = choose_score_loss(self, loss)
         if config is not None and config.output is not None:
             check_activation(self.activation)  # Now, and not when the first checkpoint is written.
         trainer = Trainer(self, data, chosen, config, evaluator=evaluator, columns=columns, label=label)

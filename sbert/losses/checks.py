@@ -25,7 +25,7 @@ def check_margin(margin: float) -> float:
     return margin
 
 
-def same_shape(loss: object, *columns: Tensor) -> list[Tensor]:
+def check_columns(loss: object, *columns: Tensor) -> list[Tensor]:
     """Check that the columns are matrices of one shape, and return them in one dtype, at least float32.
 
     In bfloat16, whose precision near 1 is 1/128, similarities would be too inaccurate.
@@ -33,12 +33,12 @@ def same_shape(loss: object, *columns: Tensor) -> list[Tensor]:
     name = type(loss).__name__
     for column in columns:
         if not isinstance(column, Tensor) or not column.is_floating_point():
-            found = f"{column.dtype} tensor" if isinstance(column, Tensor) else type(column).__name__
-            raise TypeError(f"{name} takes columns of vectors, floating-point tensors (rows, dim), not a {found}")
+            given = f"{column.dtype} tensor" if isinstance(column, Tensor) else type(column).__name__
+            raise TypeError(f"{name} takes columns of vectors, floating-point tensors (rows, dim), not a {given}")
     shapes = [tuple(column.shape) for column in columns]
     if not shapes or len(shapes[0]) != 2 or len(set(shapes)) > 1:
-        found = ", ".join(map(str, shapes)) or "none"
-        raise ValueError(f"{name} takes columns of one shape (rows, dim); found {found}")
+        given = ", ".join(map(str, shapes)) or "none"
+        raise ValueError(f"{name} takes columns of one shape (rows, dim); found {given}")
     if not shapes[0][0]:
         raise ValueError(f"{name} was given no rows; pass at least 1")
     dtype = reduce(torch.promote_types, (column.dtype for column in columns), torch.float32)
@@ -65,13 +65,13 @@ def check_several(loss: object, data: Data, least: int = 2) -> None:
         )
 
 
-def with_labels(loss: object, *columns: Tensor, labels: Tensor) -> list[Tensor]:
-    """The columns, checked by ``same_shape``, and the labels, one number for each row."""
-    columns = tuple(same_shape(loss, *columns))
-    return [*columns, checked_labels(loss, labels, (len(columns[0]),))]
+def check_labelled(loss: object, *columns: Tensor, labels: Tensor) -> list[Tensor]:
+    """The columns, checked by ``check_columns``, and the labels, one number for each row."""
+    columns = tuple(check_columns(loss, *columns))
+    return [*columns, require_labels(loss, labels, (len(columns[0]),))]
 
 
-def checked_labels(loss: object, labels: Tensor | None, shape: tuple[int, ...]) -> Tensor:
+def require_labels(loss: object, labels: Tensor | None, shape: tuple[int, ...]) -> Tensor:
     """Check the labels' shape and, on the CPU, their values: on a GPU this would wait for the device."""
     name = type(loss).__name__
     if labels is None:
@@ -99,8 +99,8 @@ def check_values(loss: object, labels: Tensor, good: Tensor, expected: str) -> N
     place = tuple((~good).nonzero()[0].tolist())
     value = labels[place].item()
     where = ", ".join(map(str, place))
-    found = f"{value:g}" if isinstance(value, float) else str(value)
-    raise ValueError(f"labels[{where}] is {found}; {type(loss).__name__} takes {expected}")
+    given = f"{value:g}" if isinstance(value, float) else str(value)
+    raise ValueError(f"labels[{where}] is {given}; {type(loss).__name__} takes {expected}")
 
 
 def check_finite(loss: object, labels: Tensor, remedy: str = "leave out rows without a label") -> None:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.checks import check_class, check_differ, same_shape, with_labels
+from sbert.losses.checks import check_class, check_columns, check_differ, check_labelled
 from sbert.losses.module import Data, LossModule
 
 FEATURES = ("u", "v", "|u-v|", "u*v")
@@ -54,7 +54,7 @@ class SoftmaxLoss(LossModule):
         self.classifier: nn.Linear = nn.Linear(len(concatenation) * dim, classes)
 
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
-        first, second, labels = with_labels(self, first, second, labels=labels)
+        first, second, labels = check_labelled(self, first, second, labels=labels)
         return F.cross_entropy(self.scores(first, second), labels.long())
 
     def scores(self, first: Tensor, second: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ class SoftmaxLoss(LossModule):
             >>> SoftmaxLoss(dim=2, classes=3).scores(torch.eye(2), torch.eye(2)).shape
             torch.Size([2, 3])
         """
-        first, second = same_shape(self, first, second)
+        first, second = check_columns(self, first, second)
         if first.shape[1] != self.dim:
             raise ValueError(
                 f"vectors have dim {first.shape[1]}, but SoftmaxLoss was made with dim={self.dim};"

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.losses.checks import check_margin, check_several, check_values, with_labels
+from sbert.losses.checks import check_labelled, check_margin, check_several, check_values
 from sbert.losses.distances import check_distance, pairwise_distance
 from sbert.losses.module import Data, LossModule
 
@@ -40,7 +40,7 @@ class ContrastiveLoss(LossModule):
         self.margin: float = check_margin(margin)
 
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
-        first, second, labels = with_labels(self, first, second, labels=labels)
+        first, second, labels = check_labelled(self, first, second, labels=labels)
         similar = labels.to(first.dtype)
         distances = pairwise_distance(first, second, self.distance)  # (rows,)
         return 0.5 * (similar * distances**2 + (1 - similar) * F.relu(self.margin - distances) ** 2).mean()
@@ -95,7 +95,7 @@ class OnlineContrastiveLoss(ContrastiveLoss):
     """
 
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
-        first, second, labels = with_labels(self, first, second, labels=labels)
+        first, second, labels = check_labelled(self, first, second, labels=labels)
         similar = labels == 1
         distances = pairwise_distance(first, second, self.distance)  # (rows,)
         losses = torch.where(similar, distances, F.relu(self.margin - distances)) ** 2

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert.functional import SIMILARITIES, check_similarity
-from sbert.losses.checks import check_several, check_temperature, same_shape
+from sbert.losses.checks import check_columns, check_several, check_temperature
 from sbert.losses.module import Data, LossModule
 
 
@@ -49,7 +49,7 @@ class ContrastiveTensionLoss(LossModule):
         self.log_scale: nn.Parameter = nn.Parameter(torch.tensor(-math.log(check_temperature(temperature))))
 
     def forward(self, sentence: Tensor) -> Tensor:
-        (sentence,) = same_shape(self, sentence)
+        (sentence,) = check_columns(self, sentence)
         if sentence.shape[1] % 2:
             raise ValueError(
                 f"ContrastiveTensionLoss was given vectors of dim {sentence.shape[1]}; pass the vectors of two models"

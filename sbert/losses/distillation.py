@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sbert.functional import check_similarity, pairwise_similarity
-from sbert.losses.checks import check_finite, check_temperature, checked_labels, same_shape
+from sbert.losses.checks import check_columns, check_finite, check_temperature, require_labels
 from sbert.losses.embedding_distillation import EmbeddingDistillationLoss
 from sbert.losses.module import LossModule
 
@@ -81,9 +81,9 @@ class MarginMSELoss(LossModule):
 
     def forward(self, anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor) -> Tensor:
         _check_negatives(self, negatives, "a margin is the positive's score minus a negative's")
-        columns = same_shape(self, anchor, positive, *negatives)
+        columns = check_columns(self, anchor, positive, *negatives)
         flat = len(negatives) == 1 and isinstance(labels, Tensor) and labels.ndim == 1
-        labels = checked_labels(self, labels, (len(anchor),) if flat else (len(anchor), len(negatives)))
+        labels = require_labels(self, labels, (len(anchor),) if flat else (len(anchor), len(negatives)))
         scores = _candidate_scores(columns, self.similarity)  # (rows, 1 + negatives)
         margins = scores[:, :1] - scores[:, 1:]  # (rows, negatives)
         return F.mse_loss(margins, labels.to(margins.dtype).view_as(margins))
@@ -140,14 +140,14 @@ class DistillKLDivLoss(LossModule):
         self, anchor: Tensor, positive: Tensor, *negatives: Tensor, labels: Tensor, mask: Tensor | None = None
     ) -> Tensor:
         _check_negatives(self, negatives, "the distribution over one candidate is always 1")
-        columns = same_shape(self, anchor, positive, *negatives)
-        labels = checked_labels(self, labels, (len(anchor), 1 + len(negatives))).to(columns[0].dtype)
+        columns = check_columns(self, anchor, positive, *negatives)
+        labels = require_labels(self, labels, (len(anchor), 1 + len(negatives))).to(columns[0].dtype)
         student = _candidate_scores(columns, self.similarity) / self.temperature  # (rows, 1 + negatives)
         teacher = labels / self.teacher_temperature
         if mask is not None:
             if mask.dtype != torch.bool or mask.shape != student.shape:
-                found = f"{mask.dtype} of shape {tuple(mask.shape)}"
-                raise ValueError(f"mask is {found}; pass a boolean one of shape {tuple(student.shape)}")
+                given = f"{mask.dtype} of shape {tuple(mask.shape)}"
+                raise ValueError(f"mask is {given}; pass a boolean one of shape {tuple(student.shape)}")
             # Not -inf, as 0 * inf is NaN.
             student, teacher = (each.masked_fill(~mask, torch.finfo(each.dtype).min / 2) for each in (student, teacher))
         student, teacher = student.log_softmax(1), teacher.log_softmax(1)

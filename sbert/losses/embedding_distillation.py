@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.checks import check_finite, checked_labels, same_shape
+from sbert.losses.checks import check_columns, check_finite, require_labels
 from sbert.losses.distances import pairwise_distance
 from sbert.losses.module import LossModule
 
@@ -54,19 +54,19 @@ class EmbeddingDistillationLoss(LossModule):
         self.labels_are_vectors: bool = dim is None
 
     def forward(self, *sentences: Tensor, labels: Tensor) -> Tensor:
-        columns = torch.stack(same_shape(self, *sentences), 1)  # (rows, columns, dim)
+        columns = torch.stack(check_columns(self, *sentences), 1)  # (rows, columns, dim)
         if self.projection is not None:
-            columns = self._projected(columns, self.projection)
+            columns = self._project(columns, self.projection)
         shape = (columns.shape[0], columns.shape[2])
         if isinstance(labels, Tensor) and labels.ndim == 3:
             shape = tuple(columns.shape)  # type: ignore[assignment]
-        teacher = checked_labels(self, labels, shape).to(columns.dtype)
+        teacher = require_labels(self, labels, shape).to(columns.dtype)
         teacher = teacher.view(len(columns), -1, columns.shape[2]).expand_as(columns)
         if self.distance == "mse":
             return F.mse_loss(columns, teacher)
         return pairwise_distance(columns.flatten(0, 1), teacher.flatten(0, 1), self.distance).mean()
 
-    def _projected(self, columns: Tensor, projection: nn.Linear) -> Tensor:
+    def _project(self, columns: Tensor, projection: nn.Linear) -> Tensor:
         if columns.shape[2] != projection.in_features:
             raise ValueError(
                 f"vectors have dim {columns.shape[2]}, but EmbeddingDistillationLoss was made with"

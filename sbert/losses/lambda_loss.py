@@ -83,7 +83,7 @@ class _PairLoss(ListLoss):
         self.k: int | None = k
 
     def forward(self, *scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        matrix, labels, mask = self.checked(scores, labels, mask)
+        matrix, labels, mask = self.check_lists(scores, labels, mask)
         order = matrix.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
         matrix, labels, mask = (each.gather(1, order) for each in (matrix, labels, mask))
         counted = mask[:, :, None] & mask[:, None]  # (queries, documents, documents)

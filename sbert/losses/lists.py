@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.losses.checks import check_finite, check_temperature, checked_labels, same_shape
+from sbert.losses.checks import check_columns, check_finite, check_temperature, require_labels
 from sbert.losses.module import Data, LossModule
 
 
@@ -21,7 +21,7 @@ class ListLoss(LossModule):
     documents are padded; ``mask`` is False at padding, whose scores and labels count for nothing.
     """
 
-    def matrix_and_mask(self, scores: tuple[Tensor, ...], mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def join_scores(self, scores: tuple[Tensor, ...], mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Check the shapes; return the scores, at least float32 and 0 at padding, and the mask.
 
         Shape:
@@ -31,7 +31,7 @@ class ListLoss(LossModule):
             ValueError: If the shapes do not match.
             TypeError: If the mask is not boolean.
         """
-        matrix = torch.cat(same_shape(self, *scores), 1)  # (queries, documents)
+        matrix = torch.cat(check_columns(self, *scores), 1)  # (queries, documents)
         if mask is None:
             return matrix, torch.ones_like(matrix, dtype=torch.bool)
         name = type(self).__name__
@@ -41,7 +41,7 @@ class ListLoss(LossModule):
             raise ValueError(f"{name} takes a mask of shape {tuple(matrix.shape)}, not {tuple(mask.shape)}")
         return matrix.masked_fill(~mask, 0), mask
 
-    def checked(
+    def check_lists(
         self, scores: tuple[Tensor, ...], labels: Tensor | None, mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The same with the labels, in the dtype of the scores and 0 at padding.
@@ -53,10 +53,10 @@ class ListLoss(LossModule):
             ValueError: If the shapes do not match, or the loss rejects a label.
             TypeError: If the mask is not boolean.
         """
-        matrix, mask = self.matrix_and_mask(scores, mask)
+        matrix, mask = self.join_scores(scores, mask)
         if isinstance(labels, Tensor) and labels.shape == matrix.shape:
             labels = labels.masked_fill(~mask, 0)
-        return matrix, checked_labels(self, labels, tuple(matrix.shape)).to(matrix.dtype), mask
+        return matrix, require_labels(self, labels, tuple(matrix.shape)).to(matrix.dtype), mask
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is finite."""
@@ -103,7 +103,7 @@ class ListNetLoss(ListLoss):
         self.temperature: float = check_temperature(temperature)
 
     def forward(self, *scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        matrix, labels, mask = self.checked(scores, labels, mask)
+        matrix, labels, mask = self.check_lists(scores, labels, mask)
         lowest = torch.finfo(matrix.dtype).min  # Not -inf, as 0 * inf is NaN.
         expected = (labels / self.temperature).masked_fill(~mask, lowest).softmax(1) * mask
         return F.cross_entropy(matrix.masked_fill(~mask, lowest), expected)
@@ -143,7 +143,7 @@ class ListMLELoss(ListLoss):
         self.position_aware: bool = position_aware
 
     def forward(self, *scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        matrix, labels, mask = self.checked(scores, labels, mask)
+        matrix, labels, mask = self.check_lists(scores, labels, mask)
         order = labels.masked_fill(~mask, -torch.inf).argsort(dim=1, descending=True, stable=True)
         counts, places = mask.sum(1, keepdim=True), torch.arange(1, matrix.shape[1] + 1, device=matrix.device)
         documents = places <= counts  # (queries, documents): padding last
@@ -211,7 +211,7 @@ class LocalizedContrastiveLoss(ListLoss):
         return [(*row, *added(row[0][0])) for row in texts] if self.in_batch else texts, {}
 
     def forward(self, *scores: Tensor, mask: Tensor | None = None) -> Tensor:
-        matrix, mask = self.matrix_and_mask(scores, mask)
+        matrix, mask = self.join_scores(scores, mask)
         matrix = (matrix / self.temperature).masked_fill(~mask, torch.finfo(matrix.dtype).min)
         return (matrix.logsumexp(1) - matrix[:, 0]).mean()
 
@@ -241,6 +241,6 @@ class ScoreMarginMSELoss(ListLoss):
     """
 
     def forward(self, *scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        matrix, labels, mask = self.checked(scores, labels, mask)
+        matrix, labels, mask = self.check_lists(scores, labels, mask)
         errors = (matrix - labels)[:, :1] - (matrix - labels)[:, 1:]  # (queries, documents - 1)
         return (errors.square() * mask[:, 1:]).sum() / mask[:, 1:].sum().clamp(min=1)

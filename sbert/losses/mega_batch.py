@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sbert.functional import cos_sim, pairwise_similarity
-from sbert.losses.checks import same_shape
+from sbert.losses.checks import check_columns
 from sbert.losses.module import LossModule
 
 # Rows scored at a time in the search for negatives, which needs no gradient.
@@ -55,7 +55,7 @@ class MegaBatchMarginLoss(LossModule):
         self.negative_margin: float = negative_margin
 
     def forward(self, anchor: Tensor, positive: Tensor) -> Tensor:
-        anchor, positive = same_shape(self, anchor, positive)
+        anchor, positive = check_columns(self, anchor, positive)
         near = F.relu(self.positive_margin - pairwise_similarity(anchor, positive))  # (rows,)
         if len(anchor) == 1:
             return near.mean()
@@ -66,9 +66,9 @@ class MegaBatchMarginLoss(LossModule):
     @torch.no_grad()
     def _hardest(anchor: Tensor, positive: Tensor) -> Tensor:
         """The row of each anchor's most similar positive of another row."""
-        found = []
+        hardest = []
         for start in range(0, len(anchor), _ROWS):
             cosines = cos_sim(anchor[start : start + _ROWS], positive)
             cosines.diagonal(start).fill_(-math.inf)
-            found.append(cosines.argmax(1))
-        return torch.cat(found)
+            hardest.append(cosines.argmax(1))
+        return torch.cat(hardest)

@@ -35,7 +35,7 @@ class LossModule(nn.Module):
         needed = [str(one).partition(":")[0] for one in own if one.default is one.empty]  # Such as dims, or *pairs.
 
         @functools.wraps(construct)
-        def checked(self: LossModule, *values: Any, **named: Any) -> None:
+        def refuse_models(self: LossModule, *values: Any, **named: Any) -> None:
             models = [value for value in (*values, *named.values()) if is_model_like(value)]
             if models or "model" in named:
                 given = type(models[0] if models else named["model"]).__name__
@@ -46,7 +46,7 @@ class LossModule(nn.Module):
                 )
             construct(self, *values, **named)
 
-        cls.__init__ = checked  # type: ignore[method-assign]
+        cls.__init__ = refuse_models  # type: ignore[method-assign]
 
     def extra_repr(self) -> str:
         """The settings as ``name=value``."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sbert.functional import SIMILARITIES, check_similarity, cos_sim
-from sbert.losses.checks import check_several, check_temperature, same_shape
+from sbert.losses.checks import check_columns, check_several, check_temperature
 from sbert.losses.module import Data, LossModule
 
 # Rows scored at a time: with thousands of rows, all scores at once would take more memory than the model.
@@ -141,7 +141,7 @@ class MultipleNegativesRankingLoss(LossModule):
         texts: Tensor | None = None,
         guide: Tensor | None = None,
     ) -> Tensor:
-        columns = same_shape(self, anchor, positive, *negatives)
+        columns = check_columns(self, anchor, positive, *negatives)
         self._check_extras(texts, guide, (len(anchor), len(columns)))
         if guide is not None:
             # In bfloat16, the cosines of equal texts would differ by up to 0.01.

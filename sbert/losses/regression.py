@@ -7,7 +7,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sbert.functional import directions, pairwise_similarity
-from sbert.losses.checks import check_between, check_differ, check_finite, check_several, check_temperature, with_labels
+from sbert.losses.checks import (
+    check_between,
+    check_differ,
+    check_finite,
+    check_labelled,
+    check_several,
+    check_temperature,
+)
 from sbert.losses.module import Data, LossModule
 
 
@@ -31,7 +38,7 @@ class CosineSimilarityLoss(LossModule):
     """
 
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
-        first, second, labels = with_labels(self, first, second, labels=labels)
+        first, second, labels = check_labelled(self, first, second, labels=labels)
         return F.mse_loss(pairwise_similarity(first, second), labels.to(first.dtype))
 
     def check_labels(self, labels: Tensor) -> None:
@@ -99,7 +106,7 @@ class CoSENTLoss(_OrderLoss):
     """
 
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
-        first, second, labels = with_labels(self, first, second, labels=labels)
+        first, second, labels = check_labelled(self, first, second, labels=labels)
         return _order_loss(pairwise_similarity(first, second) / self.temperature, labels)
 
 
@@ -149,5 +156,5 @@ class AnglELoss(_OrderLoss):
     """
 
     def forward(self, first: Tensor, second: Tensor, *, labels: Tensor) -> Tensor:
-        first, second, labels = with_labels(self, first, second, labels=labels)
+        first, second, labels = check_labelled(self, first, second, labels=labels)
         return _order_loss(_angle_similarity(first, second) / self.temperature, labels)

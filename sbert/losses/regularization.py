@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sbert.functional import cos_sim
-from sbert.losses.checks import check_several, same_shape
+from sbert.losses.checks import check_columns, check_several
 from sbert.losses.module import Data, LossModule
 
 
@@ -49,7 +49,7 @@ class GlobalOrthogonalRegularizationLoss(LossModule):
         self.second_moment_weight: float = second_moment_weight
 
     def forward(self, *sentences: Tensor) -> Tensor:
-        return torch.stack([self._of_column(column) for column in same_shape(self, *sentences)]).mean()
+        return torch.stack([self._of_column(column) for column in check_columns(self, *sentences)]).mean()
 
     def _of_column(self, column: Tensor) -> Tensor:
         rows, dim = column.shape

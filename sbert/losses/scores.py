@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert.inputs.arguments import check_choice
-from sbert.losses.checks import check_between, check_class, check_differ, check_finite, with_labels
+from sbert.losses.checks import check_between, check_class, check_differ, check_finite, check_labelled
 from sbert.losses.module import Data, LossModule
 from sbert.losses.signature import Loss
 
@@ -17,9 +17,9 @@ from sbert.losses.signature import Loss
 class _ScoreLoss(LossModule):
     """What the losses below share: checks of the scores and of the data."""
 
-    def _checked(self, scores: Tensor, labels: Tensor, classes: int) -> list[Tensor]:
+    def _check_scores(self, scores: Tensor, labels: Tensor, classes: int) -> list[Tensor]:
         """Check the number of scores per row; return the scores, at least float32, and the labels."""
-        scores, labels = with_labels(self, scores, labels=labels)
+        scores, labels = check_labelled(self, scores, labels=labels)
         if scores.shape[1] != classes:
             raise ValueError(
                 f"{type(self).__name__} takes {classes} score{'s' * (classes > 1)} per row, but the model gives"
@@ -56,7 +56,7 @@ class BinaryCrossEntropyLoss(_ScoreLoss):
     """
 
     def forward(self, scores: Tensor, *, labels: Tensor) -> Tensor:
-        scores, labels = self._checked(scores, labels, 1)
+        scores, labels = self._check_scores(scores, labels, 1)
         return F.binary_cross_entropy_with_logits(scores.squeeze(1), labels.to(scores.dtype))
 
     def check_labels(self, labels: Tensor) -> None:
@@ -100,7 +100,7 @@ class SquaredErrorLoss(_ScoreLoss):
         self.activation: Callable[[Tensor], Tensor] | None = activation
 
     def forward(self, scores: Tensor, *, labels: Tensor) -> Tensor:
-        scores, labels = self._checked(scores, labels, 1)
+        scores, labels = self._check_scores(scores, labels, 1)
         predicted = scores if self.activation is None else self.activation(scores)
         return F.mse_loss(predicted.squeeze(1), labels.to(scores.dtype))
 
@@ -145,7 +145,7 @@ class CrossEntropyLoss(_ScoreLoss):
         self.classes = classes
 
     def forward(self, scores: Tensor, *, labels: Tensor) -> Tensor:
-        scores, labels = self._checked(scores, labels, self.classes)
+        scores, labels = self._check_scores(scores, labels, self.classes)
         return F.cross_entropy(scores, labels.long())
 
     def check_labels(self, labels: Tensor) -> None:
@@ -153,7 +153,7 @@ class CrossEntropyLoss(_ScoreLoss):
         check_class(self, labels, self.classes)
 
 
-def loss_of_scores(model: Any, loss: str | Loss | None) -> Loss:
+def choose_score_loss(model: Any, loss: str | Loss | None) -> Loss:
     """The loss that ``CrossEncoder.fit`` was given by name, or the default one for the model's number of scores.
 
     Raises:

@@ -101,7 +101,7 @@ class Signature:
         )
 
     @classmethod
-    def combined(cls, name: str, signatures: Sequence[Signature]) -> Signature:
+    def combine(cls, name: str, signatures: Sequence[Signature]) -> Signature:
         """The signature of a loss that passes the same columns, by position, to several losses.
 
         The names of the columns are those of the loss with the most columns; if several have the most, of the first.
@@ -112,7 +112,7 @@ class Signature:
         Example:
             >>> pair = Signature.of(lambda first, second, labels: first.sum())
             >>> ranking = Signature.of(lambda anchor, positive, *negatives: anchor.sum())
-            >>> str(Signature.combined("both", [pair, ranking]))
+            >>> str(Signature.combine("both", [pair, ranking]))
             'first, second'
         """
         longest = max(signatures, key=lambda signature: len(signature.columns))

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.losses.checks import check_differ, check_margin, check_several, check_whole, same_shape, with_labels
+from sbert.losses.checks import check_columns, check_differ, check_labelled, check_margin, check_several, check_whole
 from sbert.losses.distances import check_distance, distance_matrix, pairwise_distance
 from sbert.losses.module import Data, LossModule
 
@@ -40,7 +40,7 @@ class TripletLoss(LossModule):
         self.margin: float = check_margin(margin)
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        anchor, positive, negative = same_shape(self, anchor, positive, negative)
+        anchor, positive, negative = check_columns(self, anchor, positive, negative)
         near = pairwise_distance(anchor, positive, self.distance)  # (rows,)
         far = pairwise_distance(anchor, negative, self.distance)  # (rows,)
         return F.relu(near - far + self.margin).mean()
@@ -86,7 +86,7 @@ class _PairTriplets(_BatchTriplets):
             The distance of each pair, (pairs, 1); the distance from its anchor to every row, (pairs, rows); and whether
             that row has another label, (pairs, rows).
         """
-        sentence, labels = with_labels(self, sentence, labels=labels)
+        sentence, labels = check_labelled(self, sentence, labels=labels)
         distances, same = distance_matrix(sentence, self.distance), labels[:, None] == labels
         anchors, positives = same.clone().fill_diagonal_(False).nonzero(as_tuple=True)
         return distances[anchors, positives][:, None], distances[anchors], ~same[anchors]
@@ -156,7 +156,7 @@ class BatchHardTripletLoss(_BatchTriplets):
     """
 
     def forward(self, sentence: Tensor, *, labels: Tensor) -> Tensor:
-        sentence, labels = with_labels(self, sentence, labels=labels)
+        sentence, labels = check_labelled(self, sentence, labels=labels)
         distances, same = distance_matrix(sentence, self.distance), labels[:, None] == labels
         others = same.clone().fill_diagonal_(False)
         # 0, not -inf, for a row without a positive: its value must be finite to be masked out below.

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.checks import check_temperature, same_shape
+from sbert.losses.checks import check_columns, check_temperature
 from sbert.losses.module import Data, LossModule, run_check
 from sbert.losses.signature import Loss, Signature
 
@@ -28,7 +28,7 @@ class _Combination(LossModule):
         self.weights: tuple[float, ...] = tuple(weights)
         if not all(0 <= weight < math.inf for weight in self.weights) or not any(self.weights):
             raise ValueError(f"weights={self.weights}; pass numbers of 0 or more, not all of them 0")
-        self.signature: Signature = Signature.combined(type(self).__name__, [Signature.of(loss) for loss in losses])
+        self.signature: Signature = Signature.combine(type(self).__name__, [Signature.of(loss) for loss in losses])
         self.losses: tuple[Loss, ...] = tuple(losses)
         # A tuple can hold functions, but the optimizer finds the losses' weights only in a ModuleList.
         self.registered: nn.ModuleList = nn.ModuleList(loss for loss in losses if isinstance(loss, nn.Module))
@@ -97,7 +97,7 @@ class MatryoshkaLoss(_Combination):
         self.dims: tuple[int, ...] = dims
 
     def forward(self, *columns: Tensor, **extras: Any) -> Tensor:
-        full = same_shape(self, *columns)[0].shape[1]
+        full = check_columns(self, *columns)[0].shape[1]
         if max(self.dims) > full:
             raise ValueError(f"dims contains {max(self.dims)}, but the vectors have dim {full}; pass at most {full}")
         given = self._given(extras)
@@ -121,9 +121,9 @@ class AdaptiveLayerLoss(_Combination):
 
         loss = w_L l(x_L) + mean over l < L of w_l l(x_l) + k t KL( softmax(x_L / t) || softmax(x_l / t) )
 
-    The columns hold the vectors x_1 to x_L of all layers side by side: a loss sees vectors only, and ``sbert.losses``
-    shows the encoder that returns them. The Kullback-Leibler divergence is the mean over all vectors, and has no
-    gradient at x_L, from which the other layers learn.
+    The columns hold the vectors x_1 to x_L of all layers side by side: a loss sees vectors only, and a subclass of
+    ``Transformer`` concatenates them in its ``forward``. The Kullback-Leibler divergence is the mean over all vectors,
+    and has no gradient at x_L, from which the other layers learn.
 
     With a ``MatryoshkaLoss`` as the loss, this is 2d-Matryoshka: vectors that can be truncated, of every layer.
     Here all layers count in every step; the paper draws one.
@@ -176,7 +176,7 @@ class AdaptiveLayerLoss(_Combination):
         self.kl_temperature: float = check_temperature(kl_temperature)
 
     def forward(self, *columns: Tensor, **extras: Any) -> Tensor:
-        given, columns = self._given(extras), tuple(same_shape(self, *columns))
+        given, columns = self._given(extras), tuple(check_columns(self, *columns))
         if columns[0].shape[1] % self.layers:
             raise ValueError(f"vectors of dim {columns[0].shape[1]} are not those of {self.layers} layers side by side")
         layers = list(zip(*(column.chunk(self.layers, 1) for column in columns), strict=True))

@@ -57,9 +57,8 @@ class Progress:
 class Callback:
     """What a ``Trainer`` calls while it trains; a subclass overrides what it needs.
 
-    Of several processes, only the first one calls it. What ``state`` returns is in every checkpoint, so a run that is
-    resumed goes on as if it had not been stopped. ``on_save`` comes after its checkpoint was written, so what changes
-    there is in the next one.
+    Of several processes, only the first one calls it. What ``state`` returns is in every checkpoint, so that a resumed
+    run goes on as if it had not been stopped; what changes in ``on_save`` is in the next one.
 
     Example:
         >>> class Print(Callback):
@@ -274,18 +273,16 @@ class Callbacks:
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The tensors and the other values that a checkpoint holds, by ``callback.NUMBER.NAME``."""
-        tensors, values = {}, {}
+        tensors: dict[str, Tensor] = {}
+        values: dict[str, Any] = {}
         for number, callback in enumerate(self._stateful):
             for key, value in callback.state().items():
-                name = f"callback.{number}.{key}"
-                if isinstance(value, Tensor):
-                    tensors[name] = value
-                    continue
-                values[name] = value
-                try:
-                    json.dumps(value)
-                except TypeError as error:
-                    raise TypeError(f"{name}: {error}; a state is tensors, and values that JSON can hold") from error
+                (tensors if isinstance(value, Tensor) else values)[f"callback.{number}.{key}"] = value
+        for name, value in values.items():
+            try:
+                json.dumps(value)
+            except TypeError as error:
+                raise TypeError(f"{name}: {error}; a state is tensors, and values that JSON can hold") from error
         return tensors, values
 
 
