@@ -233,13 +233,14 @@ def remove(target: Path, check: Callable[[Path], None]) -> None:
 @contextmanager
 def temporary_folder(name: str) -> Iterator[Path]:
     """A folder among the temporary files of the system; those that killed processes have left are removed first."""
-    target = Path(tempfile.gettempdir(), name)
+    target, owner = Path(tempfile.gettempdir(), name), os.getpid()
     remove_left(target)
     with _new(target, folder=True) as work:
         try:
             yield work
         finally:
-            shutil.rmtree(work, ignore_errors=True)
+            if os.getpid() == owner:  # A forked process that ends leaves it to its parent.
+                shutil.rmtree(work, ignore_errors=True)
 
 
 # ------------------------------------------------------------------------------- leftovers of killed processes

@@ -242,8 +242,10 @@ def test_a_forked_process_leaves_the_pool_to_its_parent(pool: Pool) -> None:
     if child == 0:
         pool.close()
         weakref.finalize._exitfunc()  # type: ignore[attr-defined]  # As sys.exit() does.
+        pool._workers._opened.close()  # As the end of the interpreter does.
         os._exit(0)
     os.waitpid(child, 0)
+    assert sorted(os.listdir(pool._workers._folder)) == ["model.pt", "path.pickle"]
     os.kill(ask(pool, orders.pid)[0], signal.SIGKILL)
     assert np.allclose(pool.encode(TEXTS), expected, atol=1e-6)
 
