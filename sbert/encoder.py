@@ -490,6 +490,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 it), or a module of the caller's own cannot be saved.
 
         Example:
+            >>> import tempfile
             >>> with tempfile.TemporaryDirectory() as folder:
             ...     model.save(f"{folder}/minilm")
             ...     SentenceEncoder(f"{folder}/minilm").get_sentence_embedding_dimension()
@@ -541,6 +542,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             ValueError: If the model was neither loaded from nor saved to a folder with reference vectors.
 
         Example:
+            >>> import tempfile
             >>> with tempfile.TemporaryDirectory() as folder:
             ...     model.save(f"{folder}/minilm")
             ...     bool(SentenceEncoder(f"{folder}/minilm").verify())

@@ -270,7 +270,6 @@ def _reset_all() -> None:
         queue.reset()
 
 
-@atexit.register
 def _close_all() -> None:
     """The batches that run end first: a thread that computes while the interpreter ends may crash it."""
     for queue in list(_queues):
@@ -278,3 +277,4 @@ def _close_all() -> None:
 
 
 in_child(_reset_all)
+atexit.register(_close_all)
