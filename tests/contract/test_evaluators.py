@@ -45,6 +45,7 @@ from tests.contract.evaluators import (
     models,
     sets,
 )
+from tests.evaluation import evaluate
 
 Make = Callable[[], Evaluator]
 ROOT = Path(__file__).parent.parent.parent
@@ -146,9 +147,12 @@ def test_no_figure_is_made_of_infinite_scores(scorer: CrossEncoder, monkeypatch:
 def test_two_ranks_find_what_one_does(folder: Path, tmp_path: Path) -> None:
     for ranks in (1, 2):
         (tmp_path / str(ranks)).mkdir()
-        launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"] if ranks > 1 else []
-        words = ["-m", "tests.evaluation.evaluate", folder / "encoder", folder / "scorer", tmp_path / str(ranks)]
-        command = [sys.executable, *launch, *map(str, words)]
+        words = [str(folder / "encoder"), str(folder / "scorer"), str(tmp_path / str(ranks))]
+        if ranks == 1:
+            evaluate.main(*words)
+            continue
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+        command = [*launch, "-m", "tests.evaluation.evaluate", *words]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
     one, first, second = (

@@ -93,15 +93,13 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow  # The only test that runs the training examples; all of them in one process.
 def test_training(tiny: Path, tmp_path: Path) -> None:
-    """On made-up rows: what learns from nothing or from the real model is better after it; a tiny model only runs."""
-    names = ["train_nli", "train_stsb", "distil", "custom_loss", "train_second_language", "train_cross_encoder"]
+    """On made-up rows: what learns from nothing is better after it; a tiny model only runs."""
+    names = ["train_nli", "train_stsb", "train_triplets", "distil", "custom_loss", "train_second_language"]
+    names += ["train_cross_encoder"]
     calls = {name: ["--model", str(tiny), "--output", str(tmp_path / name)] for name in names}
-    limits = {"train_triplets": (0.8, 0.95), "train_korean": (0.7, 0.8)}
-    said = outputs(tmp_path, calls | {name: [] for name in limits})
-    for name, (most, least) in limits.items():
-        before, after = figures(said[name])
-        assert before < most, name
-        assert after > least, name
+    said = outputs(tmp_path, {**calls, "train_korean": []})
+    before, after = figures(said["train_korean"])
+    assert before < 0.7 < 0.8 < after
     for name in names:
         assert all(-1 <= figure <= 1 for figure in figures(said[name])), name
         assert (tmp_path / name / "final").is_dir(), name
