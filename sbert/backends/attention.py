@@ -98,11 +98,11 @@ def attend(
         query, key, value = _as_autocast(query, key, value)
     if bias is None and has_kernel(query.dtype, query.device, query.shape[-1], trained):
         return attend_by_kernel(query, key, value, rows, dropout=dropout, scale=scale, sees=sees)
-    pieces, start = [], 0
+    outputs, start = [], 0
     for count, length in rows.groups:
         end = start + count * length
         if length == 1 and not dropout and key.shape == query.shape:  # A token that sees itself alone.
-            pieces.append(value[start:end])
+            outputs.append(value[start:end])
             start = end
             continue
         q, k, v = (x[start:end].view(count, length, *x.shape[1:]).transpose(1, 2) for x in (query, key, value))
@@ -116,11 +116,11 @@ def attend(
             mask = F.pad(seen, (0, filler), value=-torch.inf)
         shared = key.shape[1] != query.shape[1]
         out = F.scaled_dot_product_attention(q, k, v, mask, dropout, only_causal, scale=scale, enable_gqa=shared)
-        pieces.append(out.transpose(1, 2).flatten(0, 1))
+        outputs.append(out.transpose(1, 2).flatten(0, 1))
         start = end
-    if not pieces:
+    if not outputs:
         return torch.empty_like(query)
-    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
 def _as_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:

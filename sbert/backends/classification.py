@@ -46,8 +46,8 @@ def _reads_first_tokens(model: Any) -> bool:
             with torch.no_grad(), torch.autocast(batch.ids.device.type, enabled=False):
                 expected = Padded(copied).scores(batch)
                 vectors = Padded(copied.base_model).forward(batch)
-                found = _of_first(copied, vectors[batch.offsets[:-1]])
-                error = (found - expected).norm() / expected.norm().clamp(min=1e-12)
+                scores = _of_first(copied, vectors[batch.offsets[:-1]])
+                error = (scores - expected).norm() / expected.norm().clamp(min=1e-12)
             known.reads_first = bool(error <= tolerance(expected.dtype, model.device))
         except Exception as failure:
             if not is_failure(failure):

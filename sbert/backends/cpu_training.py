@@ -201,8 +201,8 @@ class Band:
     def spread(self, x: Tensor, parts: int) -> Tensor:
         """Bring (tokens, parts * dim) to (parts, rows * heads, longest, dim / heads)."""
         rows, heads, longest = self.shape
-        pieces = x[self.tokens].reshape(-1, x.shape[1] // (parts * heads))
-        return pieces.index_select(0, self._orders[parts][0]).view(parts, rows * heads, longest, -1)
+        flat = x[self.tokens].reshape(-1, x.shape[1] // (parts * heads))
+        return flat.index_select(0, self._orders[parts][0]).view(parts, rows * heads, longest, -1)
 
     def collect(self, x: Tensor) -> Tensor:
         """Inverse of ``spread``."""
@@ -260,8 +260,8 @@ def dropout_mask(shape: torch.Size, probability: float, like: Tensor) -> Tensor 
     numbers = math.prod(shape)
     bits = torch.empty(-(-numbers // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:numbers]
     least = threshold - _BITS // 2  # Smallest random number that is kept.
-    kept = bits.clamp_(least - 1, least).sub_(least - 1).view(shape)  # 0 or 1; a comparison takes four times as long.
-    return kept.to(like.dtype).mul_(_BITS / (_BITS - threshold))
+    keep = bits.clamp_(least - 1, least).sub_(least - 1).view(shape)  # 0 or 1; a comparison takes four times as long.
+    return keep.to(like.dtype).mul_(_BITS / (_BITS - threshold))
 
 
 def dropped(x: Tensor, mask: Tensor | None) -> Tensor:
@@ -317,9 +317,9 @@ def _product(a: Tensor, b: Tensor, scale: float, plus: Tensor | None = None, out
     return torch.baddbmm(added, a, b, beta=0 if plus is None else 1, alpha=scale, out=out)
 
 
-def _joined(pieces: list[Tensor], tokens: int) -> Tensor:
+def _joined(parts: list[Tensor], tokens: int) -> Tensor:
     """Concatenate the outputs of bands, with zeros for the remaining tokens."""
-    filler = tokens - sum(map(len, pieces))
+    filler = tokens - sum(map(len, parts))
     if filler:
-        pieces = [*pieces, pieces[0].new_zeros(filler, pieces[0].shape[1])]
-    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        parts = [*parts, parts[0].new_zeros(filler, parts[0].shape[1])]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -51,7 +51,7 @@ class _Layer:
         shares = self.key_heads != self.heads
         self.is_plain = not (layer.rotary or layer.query_norm or layer.window or self.causal or shares)
 
-    def attention(self, x: Tensor, batch: TokenBatch, bias: Tensor | None, places: Tensor | None) -> Tensor:
+    def attention(self, x: Tensor, batch: TokenBatch, bias: Tensor | None, position: Tensor | None) -> Tensor:
         """What attention mixes, before its last product. Shape: (tokens, heads * head dim)."""
         if self.norm_first and self.attention_norm is not None:
             x = self.attention_norm(x)
@@ -66,8 +66,8 @@ class _Layer:
         )  # (tokens, heads, head dim)
         if self.query_norm is not None and self.key_norm is not None:
             query, key = self.query_norm(query), self.key_norm(key)
-        if self.rotary is not None and places is not None:
-            cosines, sines = self.rotary(batch.longest)[:, places, None]  # (tokens, 1, head dim)
+        if self.rotary is not None and position is not None:
+            cosines, sines = self.rotary(batch.longest)[:, position, None]  # (tokens, 1, head dim)
             query, key = (x * cosines + _quarter_turn(x) * sines for x in (query, key))
         return attend(query, key, value, batch, bias=bias, causal=self.causal, window=self.window).flatten(1)
 
@@ -172,9 +172,9 @@ class Fused:
             batch = _rounded(batch)
         x = self._embed(batch)
         bias = None if self._bias is None else self._bias(batch.longest)
-        places = batch.position_of_token if self._is_rotary else None
+        position = batch.position_of_token if self._is_rotary else None
         for layer in self._layers:
-            x = self._rest(layer, layer.attention(x, batch, bias, places), x)
+            x = self._rest(layer, layer.attention(x, batch, bias, position), x)
         if self._final_norm is not None:
             x = self._final_norm(x)
         return x if len(x) == tokens else x[:tokens]
@@ -186,10 +186,10 @@ class Fused:
         if table is not None and batch.rows == 1 and batch.types is None and padding is None and self._is_absolute:
             x = x + table[: len(x)]
         elif table is not None:
-            places = positions(batch, padding) if self._is_absolute else torch.zeros_like(batch.ids)
+            position = positions(batch, padding) if self._is_absolute else torch.zeros_like(batch.ids)
             if batch.types is not None:
-                places = places + self._count * batch.types
-            x = x + F.embedding(places, table)
+                position = position + self._count * batch.types
+            x = x + F.embedding(position, table)
         if self._norm is not None:
             x = self._norm(x)
         x = x.to(self.dtype)

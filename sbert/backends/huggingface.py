@@ -246,8 +246,8 @@ def _read(
         raise
     except Exception as error:
         raise blame(folder, ["config.json", weights.name], error) from error
-    for name, found, asked in sorted(report["mismatched_keys"]):
-        reason = f"gives {name} the shape {tuple(found)}, where config.json asks for {tuple(asked)}"
+    for name, given, expected in sorted(report["mismatched_keys"]):
+        reason = f"gives {name} the shape {tuple(given)}, where config.json asks for {tuple(expected)}"
         raise UnreadableError(weights, reason)
     warn_of_unused(weights, report["unexpected_keys"], model, model.base_model_prefix)
     return model.eval(), sorted(report["missing_keys"])
@@ -336,10 +336,10 @@ def _in_terms_of_transformers(values: dict[str, Any], path: Path) -> dict[str, A
 
 def _gte(values: dict[str, Any]) -> dict[str, Any]:
     """NTK scaling by a factor f, which raises the base to f * base and divides frequencies by f^(2 / head_dim)."""
-    found = {**values, "model_type": "gte"}
+    result = {**values, "model_type": "gte"}
     scaling = values.get("rope_scaling") or {}
     if scaling.get("type") == "ntk":
         factor, heads = scaling["factor"], values["num_attention_heads"]
-        found["rope_theta"] = float(values["rope_theta"]) * factor
-        found["rope_scaling"] = {"rope_type": "linear", "factor": factor ** (2 * heads / values["hidden_size"])}
-    return found
+        result["rope_theta"] = float(values["rope_theta"]) * factor
+        result["rope_scaling"] = {"rope_type": "linear", "factor": factor ** (2 * heads / values["hidden_size"])}
+    return result

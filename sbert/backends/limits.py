@@ -30,9 +30,9 @@ def _positions(network: nn.Module) -> nn.Embedding | None:
         if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
             return part
         # Read for every batch; the table precedes the list of layers.
-        found = None if isinstance(part, nn.ModuleList) else _positions(part)
-        if found is not None:
-            return found
+        table = None if isinstance(part, nn.ModuleList) else _positions(part)
+        if table is not None:
+            return table
     return None
 
 

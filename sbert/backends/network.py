@@ -89,14 +89,14 @@ class ModuleTree:
 def tree(model: nn.Module) -> ModuleTree:
     """What a walk over a model finds now."""
     known = _states.setdefault(model, {})
-    found: ModuleTree | None = known.get(ModuleTree)
-    if found is None or not found.holds(model):
-        found = ModuleTree(model)
-        if found.lasts:
-            known[ModuleTree] = found
+    current: ModuleTree | None = known.get(ModuleTree)
+    if current is None or not current.holds(model):
+        current = ModuleTree(model)
+        if current.lasts:
+            known[ModuleTree] = current
         else:
             known.pop(ModuleTree, None)
-    return found
+    return current
 
 
 def walk(model: nn.Module) -> list[nn.Module]:
@@ -120,9 +120,9 @@ def first_weight(model: nn.Module) -> Tensor | None:
         if weight is not None:
             return weight
     for child in model._modules.values():
-        found = None if child is None else first_weight(child)
-        if found is not None:
-            return found
+        first = None if child is None else first_weight(child)
+        if first is not None:
+            return first
     return None
 
 

@@ -39,15 +39,15 @@ def run(arguments: argparse.Namespace) -> None:
         folder.mkdir(parents=True, exist_ok=True)  # Before the long measurement.
     model = load(arguments)
     if not arguments.gpu:
-        found = facts = diagnose(model)
+        report = facts = diagnose(model)
     else:
         from sbert.cli import gpu_report
 
-        found = gpu_report.measure(model, arguments.model)
-        facts = gpu_report.rows(found)
+        report = gpu_report.measure(model, arguments.model)
+        facts = gpu_report.rows(report)
         if folder is not None:
-            gpu_report.write(found, folder)
-    print(json.dumps(found, ensure_ascii=False, indent=2) if arguments.json else facts_table(facts))
+            gpu_report.write(report, folder)
+    print(json.dumps(report, ensure_ascii=False, indent=2) if arguments.json else facts_table(facts))
 
 
 def _check_gpu(device: str | None) -> None:

@@ -273,29 +273,6 @@ def test_training(tmp_path: Path) -> None:
     assert np.array_equal(trained[0][2], trained[1][2])
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:`is_gradient_checkpointing`:FutureWarning")
-def test_adapters(tmp_path: Path) -> None:
-    """peft finds the layers by name, whether or not anybody has asked for the Hugging Face model before."""
-    from peft import LoraConfig, get_peft_model, inject_adapter_in_model
-
-    config = LoraConfig(r=2, target_modules=["query"], init_lora_weights=False)
-    vectors = []
-    for load in (encoder, full):
-        model = load(bert(tmp_path))
-        torch.manual_seed(0)
-        model[0].auto_model = get_peft_model(model[0].auto_model, config)
-        vectors.append(model.encode(small.TEXTS))
-        model = load(tmp_path)
-        torch.manual_seed(0)
-        inject_adapter_in_model(config, model)
-        vectors.append(model.encode(small.TEXTS))
-        model.train()
-        assert isinstance(model[0].auto_model.encoder.layer[0].attention.self.query.base_layer, torch.nn.Linear)
-    assert np.abs(vectors[0] - vectors[2]).max() <= 1e-6
-    assert np.abs(vectors[1] - vectors[3]).max() <= 1e-6
-    assert np.abs(vectors[0] - encoder(tmp_path).encode(small.TEXTS)).max() > 1e-4
-
-
 def edited(name: str, **values: Any) -> Callable[[Path], None]:
     """Other values in a JSON file; ... takes one away."""
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import json
 import subprocess
 import sys
 import threading
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sbert import Pooling, SentenceEncoder, TokenBatch, Transformer
+from sbert import TokenBatch, Transformer
 from sbert.backends import packed, state
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Padded
@@ -163,23 +161,6 @@ def test_the_users_own_calls_are_as_ever(family: str) -> None:
                 first = x(input_ids=ids, use_cache=True)
                 cache.append(x(input_ids=ids[:, :1], past_key_values=first.past_key_values).last_hidden_state)
             assert torch.equal(*cache)
-
-
-def test_what_is_saved_does_not_know(tmp_path: Path) -> None:
-    model = SentenceEncoder(transformer("bert"), Pooling(), device="cpu")
-    vectors = model.encode(small.TEXTS)
-    model.save(tmp_path / "saved")
-    model[0].auto_model.save_pretrained(tmp_path / "plain")
-    for file in [*tmp_path.glob("saved/**/*.json"), *tmp_path.glob("plain/*.json")]:
-        assert packed.NAME not in file.read_text()
-        json.loads(file.read_text())
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=DeprecationWarning)
-        from sentence_transformers import SentenceTransformer
-
-        peer = SentenceTransformer(str(tmp_path / "saved"), device="cpu", local_files_only=True)
-        assert peer[0].auto_model.config._attn_implementation == "sdpa"
-        assert abs(peer.encode(small.TEXTS) - vectors).max() <= 1e-5
 
 
 @pytest.mark.slow

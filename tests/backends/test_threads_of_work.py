@@ -130,17 +130,6 @@ def test_only_the_calling_thread_has_fewer(tokens: int, machine: Machine) -> Non
         torch.set_num_threads(before)
 
 
-def test_where_it_cannot_be_known_all_threads_work(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine.runs(20)
-    monkeypatch.setattr(threads, "own_number_of_threads", lambda: None)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        assert threads.with_available_threads(lambda batch: torch.get_num_threads() + 0 * len(batch.ids), SMALL) == 2
-    finally:
-        torch.set_num_threads(before)
-
-
 def test_vectors_are_the_same(machine: Machine) -> None:
     """And what was chosen for the caller's number of threads stays."""
     model, before = SentenceEncoder(device="cpu"), torch.get_num_threads()

@@ -17,7 +17,6 @@ from sbert.batch import TokenBatch, start_to_host
 from sbert.distributed.ranks import Ranks
 from sbert.inputs.devices import check_device, default_device
 from sbert.losses import CosineSimilarityLoss, MultipleNegativesRankingLoss
-from sbert.search import Index, semantic_search
 from sbert.storage.files import is_failure, is_out_of_memory
 from tests import small
 from tests.simulated_cuda.simulator import Simulator, simulated
@@ -73,14 +72,6 @@ def test_the_default_device(kind: str, accelerator: Simulator, folder: Path) -> 
         check_device("cuda:7")
 
 
-def test_models_move(kind: str, accelerator: Simulator, folder: Path, expected: np.ndarray, tmp_path: Path) -> None:
-    model = encoder(folder, "cpu")
-    for device in (kind, "cpu", kind):
-        np.testing.assert_allclose(model.to(device).encode(TEXTS), expected, atol=1e-6)
-    model.save(tmp_path / "saved")
-    np.testing.assert_allclose(SentenceEncoder(tmp_path / "saved", device="cpu").encode(TEXTS), expected, atol=1e-6)
-
-
 def test_short_memory_makes_batches_smaller(
     kind: str, accelerator: Simulator, folder: Path, expected: np.ndarray
 ) -> None:
@@ -119,27 +110,6 @@ def test_training_has_the_steps_of_the_cpu(name: str, kind: str, accelerator: Si
         history = Trainer(model, rows, make(), config).fit(show_progress_bar=False)
         histories.append([row["loss"] for row in history if "loss" in row])
     np.testing.assert_allclose(histories[1], histories[0], rtol=1e-4, atol=1e-6)
-
-
-def test_training_with_checkpoints_and_dropout(kind: str, accelerator: Simulator, folder: Path, tmp_path: Path) -> None:
-    model = encoder(folder, kind)
-    config = TrainingConfig(output=tmp_path / "run", batch_size=8, checkpoint_every=1)
-    Trainer(model, LOSSES["ranking"][1], MultipleNegativesRankingLoss(), config).fit(show_progress_bar=False)
-    assert model.device == torch.device(kind, 0)
-    assert np.isfinite(model.encode(TEXTS)).all()
-
-
-def test_search_takes_tensors(kind: str, accelerator: Simulator) -> None:
-    vectors = np.random.default_rng(0).normal(size=(300, 16)).astype(np.float32)
-    tensor = torch.from_numpy(vectors).to(kind)
-    for similarity in ("cosine", "dot", "euclidean"):
-        reference = semantic_search(vectors[:7], vectors, 5, similarity=similarity)
-        hits = semantic_search(tensor[:7], tensor, 5, similarity=similarity)
-        np.testing.assert_array_equal(hits.indices, reference.indices)
-        np.testing.assert_allclose(hits.scores, reference.scores, atol=1e-5)
-    index = Index()
-    index.add(tensor, ids=list(range(300)))
-    assert index.search(tensor[:3], 1).ids[:, 0].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("device", ["xpu", "mps", "cuda"])

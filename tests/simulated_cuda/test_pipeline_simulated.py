@@ -240,11 +240,6 @@ def test_training_has_the_steps_of_the_cpu(name: str, chunk_tokens: int | None, 
     np.testing.assert_allclose(histories["cuda"], histories["cpu"], rtol=1e-4, atol=1e-6)
 
 
-def test_what_is_not_there_is_said(folder: Path) -> None:
-    with simulated(devices=1), pytest.raises((ValueError, RuntimeError), match="cuda:3"):
-        encoder(folder, "cuda:3")
-
-
 def test_what_left_the_range_is_reported_once(folder: Path, tmp_path: Path) -> None:
     """Of a single text, of windows, and of codes; duplicates count as often as they occur."""
     texts = [*TEXTS, *TEXTS[:3]]

@@ -127,20 +127,6 @@ def test_generators_are_those_of_the_device(gpu: Simulator) -> None:
     assert all(torch.equal(a.get_state(), b) for a, b in zip(generators, before, strict=True))
 
 
-@pytest.mark.parametrize("kind", ["cpu", "xpu", "mps"])
-def test_seeds_of_a_step_are_those_of_torch(kind: str) -> None:
-    device = torch.device("cpu") if kind == "cpu" else torch.device(kind, 0)
-    with preserve_random_state(torch.device("cpu")):
-        seed_step(seed=1, step=2, rank=0, device=torch.device("cpu"))
-        state = torch.get_rng_state()
-        torch.manual_seed(torch.initial_seed())
-        assert torch.equal(torch.get_rng_state(), state)
-        if kind != "cpu":
-            with simulated(kind=kind):
-                seed_step(seed=1, step=2, rank=0, device=device)
-                assert torch.equal(torch.get_rng_state(), state)
-
-
 def test_two_models_on_two_devices_in_two_threads(folder: Path, gpu: Simulator) -> None:
     expected, weights = encoder(folder, "cpu").encode(TEXTS), trained(folder, "cuda:0")
     models = [encoder(folder, device, "auto") for device in ("cuda:0", OTHER)]
@@ -165,19 +151,6 @@ def test_two_models_on_two_devices_in_two_threads(folder: Path, gpu: Simulator) 
         thread.join()
     if failures:
         raise failures[0]
-
-
-@pytest.mark.parametrize(("local", "expected"), [("0", "cuda:0"), ("1", "cuda:1"), (None, "cuda:1")])
-def test_a_model_stays_where_it_is_without_local_rank(
-    local: str | None, expected: str, folder: Path, gpu: Simulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if local is None:
-        monkeypatch.delenv("LOCAL_RANK", raising=False)
-    else:
-        monkeypatch.setenv("LOCAL_RANK", local)
-    model = encoder(folder, OTHER)
-    Ranks(1, 2).place(model)
-    assert model.device == torch.device(expected)
 
 
 class OnAStream(Ranks):

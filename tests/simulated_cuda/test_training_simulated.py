@@ -64,21 +64,6 @@ def test_gradient_of_all_rows(dtype: torch.dtype, dim: int, key_heads: int, opti
         assert (ours - theirs).norm() <= 0.01 * theirs.norm()
 
 
-@pytest.mark.parametrize("dropout", [0.1, 0.5])
-def test_share_of_dropped_weights(dropout: float) -> None:
-    """All weights of a row of 64 tokens are 1/64: with unit vectors as values, the output is the weights."""
-    rows, tokens = TokenBatch.from_rows([[1] * 64] * 4), 256
-    with simulated():
-        zeros = torch.zeros(tokens, 2, 64, device="cuda", dtype=torch.bfloat16)
-        value = torch.eye(64, device="cuda", dtype=torch.bfloat16).repeat(4, 1)[:, None].expand(-1, 2, -1).contiguous()
-        torch.manual_seed(0)
-        weights = attend(zeros, zeros, value, rows.to(torch.device("cuda")), dropout=dropout).float().cpu() * 64
-    left = weights > 0
-    torch.testing.assert_close(weights[left], torch.full_like(weights[left], 1 / (1 - dropout)), rtol=0.01, atol=0)
-    # The kernel draws one byte per weight; 32,768 weights are drawn.
-    assert abs(1 - float(left.float().mean()) - dropout) < 1 / 256 + 4 * (dropout * (1 - dropout) / left.numel()) ** 0.5
-
-
 def test_dropout_has_the_gradient_of_its_mask() -> None:
     """By differences along random directions, in float16, whose rounding is small beside them."""
     values, rows = inputs(8, scale=0.7), batch().to(torch.device("cpu"))
