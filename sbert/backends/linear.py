@@ -85,7 +85,7 @@ def uses_onednn(dtype: torch.dtype) -> bool:
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """The product x W' + b, without a graph, of matrices that may be transposed views. Shape: (rows, outputs)."""
-    if uses_onednn(x.dtype):
+    if x.device.type == "cpu" and uses_onednn(x.dtype):
         result: Tensor = _ops()._linear_pointwise(x, weight, bias, "none", [], "")
         return result
     return x @ weight.t() if bias is None else torch.addmm(bias, x, weight.t())
