@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -258,10 +258,6 @@ class Blocks:
         return known
 
 
-@overload
-def opened(name: str, given: str | os.PathLike[str]) -> np.ndarray: ...
-@overload
-def opened(name: str, given: Any) -> np.ndarray | Tensor: ...
 def opened(name: str, given: Any) -> np.ndarray | Tensor:
     """An array or a tensor with two dimensions; a file is mapped into memory.
 
