@@ -21,7 +21,7 @@ from typing import Any
 from chromadb.api.types import Documents, EmbeddingFunction, Embeddings
 from chromadb.utils.embedding_functions import register_embedding_function
 
-from sbert.integrations.loading import loaded
+from sbert.integrations.loading import load_encoder
 
 
 @register_embedding_function
@@ -34,7 +34,7 @@ class SbertEmbeddingFunction(EmbeddingFunction[Documents]):
     """
 
     def __init__(self, model: Any = None, **options: Any) -> None:
-        self._encoder, self._options = loaded(model, **options), options
+        self._encoder, self._options = load_encoder(model, **options), options
 
     def __call__(self, input: Documents) -> Embeddings:  # noqa: A002
         """One vector per document."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from sbert.integrations.loading import loaded_once
+from sbert.integrations.loading import load_encoder_once
 
 
 def embed(
@@ -53,7 +53,7 @@ def embed(
     """
     from pyarrow import FixedSizeListArray, array
 
-    encoder = loaded_once(model, device=device, dtype=dtype)
+    encoder = load_encoder_once(model, device=device, dtype=dtype)
     vectors = encoder.encode(frame[column], show_progress_bar=False, **encode_options)
     listed = FixedSizeListArray.from_arrays(array(vectors.reshape(-1)), vectors.shape[1])
     return frame.assign(vector=import_module("pandas").arrays.ArrowExtensionArray(listed))

@@ -19,7 +19,7 @@ from typing import Any
 
 from haystack import Document, component
 
-from sbert.integrations.loading import loaded
+from sbert.integrations.loading import load_encoder
 
 
 @component
@@ -34,7 +34,7 @@ class SbertTextEmbedder:
     def __init__(self, model: Any = None, options: dict[str, Any] | None = None) -> None:
         self.model: Any = model
         self.options: dict[str, Any] | None = options
-        self._encoder = loaded(model, **(options or {}))
+        self._encoder = load_encoder(model, **(options or {}))
 
     @component.output_types(embedding=list[float])
     def run(self, text: str) -> dict[str, list[float]]:
@@ -58,7 +58,7 @@ class SbertDocumentEmbedder:
         self.model: Any = model
         self.meta_fields_to_embed: list[str] | None = meta_fields_to_embed
         self.options: dict[str, Any] | None = options
-        self._encoder = loaded(model, **(options or {}))
+        self._encoder = load_encoder(model, **(options or {}))
 
     @component.output_types(documents=list[Document])
     def run(self, documents: list[Document]) -> dict[str, list[Document]]:

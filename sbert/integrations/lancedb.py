@@ -21,7 +21,7 @@ from typing import Any
 
 from lancedb.embeddings import TextEmbeddingFunction, register
 
-from sbert.integrations.loading import loaded
+from sbert.integrations.loading import load_encoder
 
 
 @register("sbert")
@@ -38,7 +38,7 @@ class SbertEmbeddingFunction(TextEmbeddingFunction):
 
     @cached_property
     def _encoder(self) -> Any:
-        return loaded(self.name, device=self.device)
+        return load_encoder(self.name, device=self.device)
 
     def ndims(self) -> int:
         """Dimension of the vectors."""

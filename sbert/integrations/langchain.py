@@ -19,7 +19,7 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from sbert.integrations.loading import loaded
+from sbert.integrations.loading import load_encoder
 
 
 class SbertEmbeddings(Embeddings):
@@ -31,7 +31,7 @@ class SbertEmbeddings(Embeddings):
     """
 
     def __init__(self, model: Any = None, **options: Any) -> None:
-        self.model = loaded(model, **options)
+        self.model = load_encoder(model, **options)
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """One vector per text."""

@@ -20,7 +20,7 @@ from typing import Any
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 
-from sbert.integrations.loading import loaded
+from sbert.integrations.loading import load_encoder
 
 
 class SbertEmbedding(BaseEmbedding):
@@ -35,7 +35,7 @@ class SbertEmbedding(BaseEmbedding):
     _model: Any = PrivateAttr()
 
     def __init__(self, model: Any = None, embed_batch_size: int = 2048, **options: Any) -> None:
-        encoder = loaded(model, **options)
+        encoder = load_encoder(model, **options)
         super().__init__(model_name=encoder.name_or_path or "sbert-mini", embed_batch_size=embed_batch_size)
         self._model = encoder
 

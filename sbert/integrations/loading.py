@@ -12,7 +12,7 @@ from sbert.encoder import SentenceEncoder
 _LOCK = Lock()  # Threads of a worker load a model once.
 
 
-def loaded(model: SentenceEncoder | str | os.PathLike[str] | None, **options: Any) -> SentenceEncoder:
+def load_encoder(model: SentenceEncoder | str | os.PathLike[str] | None, **options: Any) -> SentenceEncoder:
     """The encoder itself, or that of a name or folder; None for the model of the library.
 
     Args:
@@ -29,7 +29,7 @@ def loaded(model: SentenceEncoder | str | os.PathLike[str] | None, **options: An
     return SentenceEncoder(**options) if model is None else SentenceEncoder(model, **options)
 
 
-def loaded_once(model: str | None, **options: Any) -> SentenceEncoder:
+def load_encoder_once(model: str | None, **options: Any) -> SentenceEncoder:
     """The encoder of a name or folder, loaded once in each process.
 
     Args:
@@ -37,7 +37,7 @@ def loaded_once(model: str | None, **options: Any) -> SentenceEncoder:
         options: Of ``SentenceEncoder``, such as ``device``.
 
     Example:
-        >>> loaded_once(None, device="cpu") is loaded_once(None, device="cpu")
+        >>> load_encoder_once(None, device="cpu") is load_encoder_once(None, device="cpu")
         True
     """
     with _LOCK:
@@ -46,4 +46,4 @@ def loaded_once(model: str | None, **options: Any) -> SentenceEncoder:
 
 @lru_cache(maxsize=4)
 def _cached(model: str | None, options: tuple[tuple[str, Any], ...]) -> SentenceEncoder:
-    return loaded(model, **dict(options))
+    return load_encoder(model, **dict(options))

@@ -22,7 +22,7 @@ from mteb.models.model_meta import ModelMeta
 from mteb.types import PromptType
 from torch import Tensor
 
-from sbert.integrations.loading import loaded
+from sbert.integrations.loading import load_encoder
 
 
 class MtebModel:
@@ -36,7 +36,7 @@ class MtebModel:
     """
 
     def __init__(self, model: Any = None, name: str = "sbert/model", revision: str = "1", **options: Any) -> None:
-        self.model = loaded(model, **options)
+        self.model = load_encoder(model, **options)
         self.mteb_model_meta = ModelMeta.create_empty({"name": name, "revision": revision})
 
     def encode(self, inputs: Iterable[dict[str, list[str]]], *, prompt_type: Any = None, **_: Any) -> Any:

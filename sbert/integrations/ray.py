@@ -46,7 +46,7 @@ import torch
 from sbert.inputs.devices import inference_dtype
 from sbert.inputs.extras import needed
 from sbert.inputs.texts import rows_of
-from sbert.integrations.loading import loaded
+from sbert.integrations.loading import load_encoder
 from sbert.saving import verification
 from sbert.vector_files.fingerprint import digest_of_model
 
@@ -91,7 +91,7 @@ class Embed:
         if threads is not None:
             os.environ["RAYON_NUM_THREADS"] = str(threads)  # Of the tokenizer.
             torch.set_num_threads(threads)
-        self.model = loaded(model, device=device, dtype=dtype)
+        self.model = load_encoder(model, device=device, dtype=dtype)
         self.column = column
         self.vectors = vectors
         self.options = encode_options

@@ -27,7 +27,7 @@ from setfit.sampler import ContrastiveDataset
 from sklearn.linear_model import LogisticRegression
 
 import sbert
-from sbert.integrations.loading import loaded
+from sbert.integrations.loading import load_encoder
 from sbert.losses import CosineSimilarityLoss
 
 
@@ -37,7 +37,7 @@ class SbertSetFitModel(SetFitModel):
     @classmethod
     def of(cls, model: Any = None, head: Any = None, **settings: Any) -> SbertSetFitModel:
         """A classifier; ``head`` is one of scikit-learn, ``settings`` are of ``SetFitModel``, as ``labels``."""
-        return cls(loaded(model), LogisticRegression() if head is None else head, **settings)
+        return cls(load_encoder(model), LogisticRegression() if head is None else head, **settings)
 
     @classmethod
     def load(cls, folder: str) -> SbertSetFitModel:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from sbert.integrations.loading import loaded
+from sbert.integrations.loading import load_encoder
 
 
 class SentenceVectors(TransformerMixin, BaseEstimator):
@@ -48,7 +48,7 @@ class SentenceVectors(TransformerMixin, BaseEstimator):
 
     def fit(self, texts: Any, labels: Any = None) -> SentenceVectors:  # noqa: ARG002
         """Load the model."""
-        self.encoder_ = loaded(self.model)
+        self.encoder_ = load_encoder(self.model)
         return self
 
     def transform(self, texts: Any) -> npt.NDArray[np.float32]:

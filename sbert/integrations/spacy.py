@@ -25,7 +25,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import minibatch
 
-from sbert.integrations.loading import loaded
+from sbert.integrations.loading import load_encoder
 
 
 class SbertVectors:
@@ -37,7 +37,7 @@ class SbertVectors:
     """
 
     def __init__(self, model: Any = None, **options: Any) -> None:
-        self.model = loaded(model, **options)
+        self.model = load_encoder(model, **options)
 
     def __call__(self, doc: Doc) -> Doc:
         """The document, with a vector."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sbert.integrations.loading import loaded_once
+from sbert.integrations.loading import load_encoder_once
 
 
 def embed(
@@ -48,6 +48,6 @@ def embed(
     Raises:
         TypeError: If a text is not a str.
     """
-    encoder = loaded_once(model, device=device, dtype=dtype)
+    encoder = load_encoder_once(model, device=device, dtype=dtype)
     for frame in frames:
         yield frame.assign(vector=list(encoder.encode(frame[column], show_progress_bar=False, **encode_options)))

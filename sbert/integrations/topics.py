@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sbert.integrations.loading import loaded
+from sbert.integrations.loading import load_encoder
 
 
 def _backend(base: Any, model: Any) -> Any:
@@ -29,7 +29,7 @@ def _backend(base: Any, model: Any) -> Any:
             vectors: npt.NDArray[np.float32] = self.embedding_model.encode(list(documents), show_progress_bar=verbose)
             return vectors
 
-    return SbertBackend(embedding_model=loaded(model))
+    return SbertBackend(embedding_model=load_encoder(model))
 
 
 def keybert_backend(model: Any = None) -> Any:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sbert.integrations.loading import loaded
+from sbert.integrations.loading import load_encoder
 
 
 def transform(model: Any = None, **options: Any) -> Callable[[list[str]], Any]:
@@ -32,7 +32,7 @@ def transform(model: Any = None, **options: Any) -> Callable[[list[str]], Any]:
         >>> transform()(["A cat sleeps."]).shape
         (1, 256)
     """
-    encoder = loaded(model, **options)
+    encoder = load_encoder(model, **options)
 
     def vectors(texts: list[str]) -> Any:
         return encoder.encode(list(texts))

@@ -15,7 +15,7 @@ import pytest
 
 import sbert
 from sbert import SentenceEncoder
-from sbert.integrations.loading import loaded
+from sbert.integrations.loading import load_encoder
 from sbert.integrations.sentence_transformers import SentenceTransformer
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Of the other packages.
@@ -209,10 +209,10 @@ def test_texts_have_the_vectors_of_encode(adapter: Any, model: SentenceEncoder, 
 
 
 def test_a_model_by_its_name_or_loaded(model: SentenceEncoder) -> None:
-    assert loaded(model) is model
-    assert loaded("sbert-mini", truncate_dim=64).truncate_dim == 64
+    assert load_encoder(model) is model
+    assert load_encoder("sbert-mini", truncate_dim=64).truncate_dim == 64
     with pytest.raises(TypeError, match="device given with an encoder that is loaded; pass them to SentenceEncoder"):
-        loaded(model, device="cpu")
+        load_encoder(model, device="cpu")
 
 
 def test_a_pipeline_of_haystack_is_saved_with_the_name_of_the_model() -> None:

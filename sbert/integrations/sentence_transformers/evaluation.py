@@ -39,17 +39,17 @@ class NamedEvaluator(evaluation.Evaluator):
     ``primary_metric`` is the name of the metric that decides, known after the first call.
     """
 
-    def __init__(self, kind: Kind, called: str, options: dict[str, Any]) -> None:
-        self._kind, self._called = kind, called
+    def __init__(self, kind: Kind, label: str, options: dict[str, Any]) -> None:
+        self._kind, self._label = kind, label
         self.name: str = options.pop("name", "")
         self._dim: int | None = options.pop("truncate_dim", None)
-        main, several = options.pop("main", None), options.pop("similarities", None)
-        if several is not None and not isinstance(several, Mapping):
-            several = {similarity_name(each): each for each in several}
-        if several is None and main is not None:
-            several = {main: main}
+        main, similarities = options.pop("main", None), options.pop("similarities", None)
+        if similarities is not None and not isinstance(similarities, Mapping):
+            similarities = {similarity_name(each): each for each in similarities}
+        if similarities is None and main is not None:
+            similarities = {main: main}
         self._main: str | None = main
-        self._similarities: Mapping[str, Any] | None = several or None
+        self._similarities: Mapping[str, Any] | None = similarities or None
         self._options = options
         self.primary_metric: str = ""
         if "{similarity}" not in kind.metric:
@@ -68,12 +68,12 @@ class NamedEvaluator(evaluation.Evaluator):
     ) -> dict[str, float]:
         """The metrics by their names; with ``output_path``, also as a line of a CSV file in that folder."""
         if output is None and output_path is not None:
-            output = os.path.join(output_path, "_".join(filter(None, (self._called, self.name, "results.csv"))))
+            output = os.path.join(output_path, "_".join(filter(None, (self._label, self.name, "results.csv"))))
         return super().__call__(model, output=output, ranks=ranks, show_progress_bar=show_progress_bar)
 
     def measure(self, vectors: evaluation.Vectors) -> dict[str, float]:
         """The metrics by their names, the one that decides first."""
-        model, found = vectors._model, {}
+        model, results = vectors._model, {}
         if self._dim is not None:
             vectors = evaluation.Vectors(model, vectors.ranks, vectors.show_progress_bar)
         default = getattr(model, "similarity_fn_name", "cosine")
@@ -81,18 +81,18 @@ class NamedEvaluator(evaluation.Evaluator):
         with nullcontext() if self._dim is None else model.truncate_embeddings(self._dim):
             for label, similarity in similarities.items():
                 own = {"similarity": similarity_name(similarity)} if "{similarity}" in self._kind.metric else {}
-                measured = self._kind.make(**self._options, **own).measure(vectors)
-                found[label] = {self._kind.renamed.get(name, name): value for name, value in measured.items()}
-        if len(found) > 1:
-            every = list(found.values())
-            found["max"] = {name: max(one[name] for one in every) for name in every[0]}
-        label = self._main or next(reversed(found))
-        named = {self._named(name, each): value for each, one in found.items() for name, value in one.items()}
-        primary = [name for name in found[label] if name.startswith(self._kind.primary)]
-        self.primary_metric = self._named(primary[-1 if self._kind.primary else 0], label)
-        return {self.primary_metric: named.pop(self.primary_metric), **named}
+                metrics = self._kind.make(**self._options, **own).measure(vectors)
+                results[label] = {self._kind.renamed.get(name, name): value for name, value in metrics.items()}
+        if len(results) > 1:
+            every = list(results.values())
+            results["max"] = {name: max(one[name] for one in every) for name in every[0]}
+        label = self._main or next(reversed(results))
+        by_name = {self._metric_name(name, each): value for each, one in results.items() for name, value in one.items()}
+        primary = [name for name in results[label] if name.startswith(self._kind.primary)]
+        self.primary_metric = self._metric_name(primary[-1 if self._kind.primary else 0], label)
+        return {self.primary_metric: by_name.pop(self.primary_metric), **by_name}
 
-    def _named(self, metric: str, label: str) -> str:
+    def _metric_name(self, metric: str, label: str) -> str:
         own = self._kind.metric
         if label == "max" and own == "{similarity}_{name}":
             own = "max_{name}"
@@ -124,16 +124,16 @@ class SequentialEvaluator(evaluation.Evaluator):
 
     def measure(self, vectors: evaluation.Vectors) -> dict[str, float]:
         """The metrics of all, after the score."""
-        measured = [evaluator.measure(vectors) for evaluator in self.evaluators]
-        score = self._main([next(iter(one.values())) for one in measured])
-        return {"sequential_score": score, **{name: value for one in measured for name, value in one.items()}}
+        metrics = [evaluator.measure(vectors) for evaluator in self.evaluators]
+        score = self._main([next(iter(one.values())) for one in metrics])
+        return {"sequential_score": score, **{name: value for one in metrics for name, value in one.items()}}
 
 
 def _paraphrases(texts: Mapping[Any, str], pairs: Iterable[Any] | None = None, known: Any = None, **more: Any) -> Any:
-    places = {name: place for place, name in enumerate(texts)}
+    positions = {name: position for position, name in enumerate(texts)}
     listed = list(pairs or ()) + [(one, other) for one in known or {} for other, same in known[one].items() if same]
     return evaluation.ParaphraseMiningEvaluator(
-        texts.values(), [(places[one], places[other]) for one, other in listed], **more
+        texts.values(), [(positions[one], positions[other]) for one, other in listed], **more
     )
 
 
@@ -166,7 +166,7 @@ def _nanobeir(
 class NanoEvaluator(NamedEvaluator):
     """The suite of NanoBEIR with their names of the metrics: of each data set, and of the mean."""
 
-    def _named(self, metric: str, label: str) -> str:
+    def _metric_name(self, metric: str, label: str) -> str:
         data, _, name = metric.rpartition("_")
         return f"{'NanoBEIR_mean' if data == 'mean' else data}_{label}_{name}"
 
@@ -259,11 +259,11 @@ KINDS = {
 
 def evaluators(kinds: Mapping[str, Kind]) -> dict[str, Any]:
     """The functions under their names that make evaluators."""
-    return factories({name: Form(partial(_named, kind, name), kind.names) for name, kind in kinds.items()})
+    return factories({name: Form(partial(_make_evaluator, kind, name), kind.names) for name, kind in kinds.items()})
 
 
-def _named(kind: Kind, called: str, **options: Any) -> NamedEvaluator:
-    return (NanoEvaluator if kind.make is _nanobeir else NamedEvaluator)(kind, called, options)
+def _make_evaluator(kind: Kind, label: str, **options: Any) -> NamedEvaluator:
+    return (NanoEvaluator if kind.make is _nanobeir else NamedEvaluator)(kind, label, options)
 
 
 globals().update(evaluators(KINDS))

@@ -165,19 +165,19 @@ class SentenceTransformerTrainer:
         """Our trainer with the same settings."""
         data = self.train_dataset if isinstance(self.train_dataset, Mapping) else {"data": self.train_dataset}
         losses = self.loss if isinstance(self.loss, Mapping) else dict.fromkeys(data, self.loss)
-        found = {key: value for one in losses.values() for key, value in settings(one).items()}
+        options = {key: value for one in losses.values() for key, value in settings(one).items()}
         sizes = [math.ceil(len(rows) / self.args.per_device_train_batch_size) for rows in data.values()]
         turns = self.args.multi_dataset_batch_sampler in ("round_robin", MultiDatasetBatchSamplers.ROUND_ROBIN)
-        named = {name: _named(rows, losses[name]) for name, rows in data.items()}
+        columns_of = {name: _columns_of(rows, losses[name]) for name, rows in data.items()}
         return Trainer(
             self.model,
             data,
             losses,
-            _config(self.args, min(sizes) * len(sizes) if turns else sum(sizes), found.get("chunk_tokens")),
+            _config(self.args, min(sizes) * len(sizes) if turns else sum(sizes), options.get("chunk_tokens")),
             evaluator=None if self.args.eval_strategy == "no" else self.evaluator,
-            columns={name: columns for name, (columns, _) in named.items() if columns},
-            label={name: label for name, (_, label) in named.items() if label},
-            guide=found.get("guide"),
+            columns={name: columns for name, (columns, _) in columns_of.items() if columns},
+            label={name: label for name, (_, label) in columns_of.items() if label},
+            guide=options.get("guide"),
         )
 
     def train(self, resume_from_checkpoint: bool | str | None = None) -> SimpleNamespace:
@@ -215,10 +215,10 @@ class NegativeLoss:
 
     def __call__(self, model: Any) -> dict[str, float]:
         """-loss of each data set."""
-        found = {}
+        results = {}
         for name, data in self._data.items():
             loss = self._loss[name] if isinstance(self._loss, Mapping) else self._loss
-            columns, label = _named(data, loss)
+            columns, label = _columns_of(data, loss)
             texts = [list(data[column]) for column in columns]
             options = {} if label is None else {"labels": torch.tensor(list(data[label]), device=model.device)}
             with torch.no_grad():
@@ -227,11 +227,11 @@ class NegativeLoss:
                     vectors = [model.predict(pairs, activation=torch.nn.Identity(), convert_to_tensor=True)]
                 else:
                     vectors = [model.encode(column, convert_to_tensor=True) for column in texts]
-                found[f"{name}_negative_loss".lstrip("_")] = -float(loss(*vectors, **options))
-        return found
+                results[f"{name}_negative_loss".lstrip("_")] = -float(loss(*vectors, **options))
+        return results
 
 
-def _named(data: Any, loss: Any) -> tuple[list[str], str | None]:
+def _columns_of(data: Any, loss: Any) -> tuple[list[str], str | None]:
     """The columns of a data set in its order, and the one of labels if the loss takes them; none of plain rows."""
     names = list(getattr(data, "column_names", None) or ())
     label = next((name for name in names if name in _LABELS), None)

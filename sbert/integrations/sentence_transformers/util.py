@@ -17,9 +17,9 @@ from sbert.inputs.devices import default_device
 from sbert.integrations.sentence_transformers.forms import Form, SimilarityFunction, absent, compare_by, factories, rows
 
 _NAMES = {"cos_sim": "cosine", "dot_score": "dot", "euclidean_sim": "euclidean", "manhattan_sim": "manhattan"}
-cos_sim, dot_score, euclidean_sim, manhattan_sim = (compare_by(name, False, called) for called, name in _NAMES.items())
+cos_sim, dot_score, euclidean_sim, manhattan_sim = (compare_by(name, False, label) for label, name in _NAMES.items())
 pairwise_cos_sim, pairwise_dot_score, pairwise_euclidean_sim, pairwise_manhattan_sim = (
-    compare_by(name, True, f"pairwise_{called}") for called, name in _NAMES.items()
+    compare_by(name, True, f"pairwise_{label}") for label, name in _NAMES.items()
 )
 pytorch_cos_sim = cos_sim
 
@@ -66,8 +66,8 @@ def _negatives(
     pairs = list(zip(*(list(dataset[name]) for name in columns.values()), strict=True))
     seed = None if strategy == "top" else 42
     given = {name: value for name, value in options.items() if value is not None}
-    found = search.mine_hard_negatives(model, pairs, corpus, as_triplets=form == "triplet", seed=seed, **given)
-    return Dataset.from_list([{columns.get(name, name): text for name, text in row.items()} for row in found])
+    mined = search.mine_hard_negatives(model, pairs, corpus, as_triplets=form == "triplet", seed=seed, **given)
+    return Dataset.from_list([{columns.get(name, name): text for name, text in row.items()} for row in mined])
 
 
 def _quantized(embeddings: Any, precision: str, ranges: Any = None, calibration: Any = None) -> Any:

@@ -44,7 +44,7 @@ class Codec(NamedTuple):
     write: Callable[[Any, Path, int], None]
 
 
-def configured(
+def make_codec(
     kind: type[nn.Module],
     arguments: Callable[[JsonObject], dict[str, Any]],
     settings: Callable[[Any, int], dict[str, Any]],
@@ -88,7 +88,7 @@ def _construct(folder: Path, kind: type[nn.Module], arguments: dict[str, Any], p
 
 def user_codec(kind: type[nn.Module]) -> Codec:
     """The codec of a class that a user has defined: its arguments in the attribute ``config``, and its weights."""
-    return configured(kind, dict, _user_settings)
+    return make_codec(kind, dict, _user_settings)
 
 
 def _user_settings(module: nn.Module, _: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from sbert.modules import LSTM, Dense, Dropout, LayerNorm, Normalize, Pooling
 from sbert.modules.dense import ACTIVATIONS
 from sbert.modules.pooling import POOLINGS
-from sbert.saving.codecs.codec import Codec, configured
+from sbert.saving.codecs.codec import Codec, make_codec
 from sbert.saving.format import LSTM_CONFIG, POOLING_KEYS, POOLING_NAMES
 from sbert.storage.files import JsonObject, write_json
 
@@ -96,13 +96,13 @@ def _lstm_settings(module: LSTM, _: int) -> dict[str, Any]:
     }
 
 
-POOLING = configured(Pooling, _pooling_arguments, _pooling_settings)
-DENSE = configured(Dense, _dense_arguments, _dense_settings)
-LAYER_NORM = configured(
+POOLING = make_codec(Pooling, _pooling_arguments, _pooling_settings)
+DENSE = make_codec(Dense, _dense_arguments, _dense_settings)
+LAYER_NORM = make_codec(
     LayerNorm,
     lambda config: {"dim": config.dimension("dimension")},
     lambda module, _: {"dimension": module.norm.normalized_shape[0]},
 )
-DROPOUT = configured(Dropout, _dropout_arguments, lambda module, _: {"dropout": module.p})
+DROPOUT = make_codec(Dropout, _dropout_arguments, lambda module, _: {"dropout": module.p})
 NORMALIZE = Codec(lambda *_: Normalize(), lambda _, folder, __: write_json(folder / "config.json", {}))
-LSTM_LAYERS = configured(LSTM, _lstm_arguments, _lstm_settings, LSTM_CONFIG)
+LSTM_LAYERS = make_codec(LSTM, _lstm_arguments, _lstm_settings, LSTM_CONFIG)
