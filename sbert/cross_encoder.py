@@ -183,12 +183,12 @@ class CrossEncoder(ScorerMethods, nn.Module):
     def _reader(self) -> PairTokenizer:
         """A private copy of the tokenizer, copied again after the tokenizer was replaced or extended."""
         state = (len(self.tokenizer), self.tokenizer.truncation_side)
-        made = self._copy
-        if made is None or made[0] is not self.tokenizer or made[1] != state:
+        copied = self._copy
+        if copied is None or copied[0] is not self.tokenizer or copied[1] != state:
             typed = "token_type_ids" in self.tokenizer.model_input_names
             typed = typed and limits.accepts(self.auto_model, "token_type_ids")
-            made = self._copy = (self.tokenizer, state, PairTokenizer(self.tokenizer, typed))
-        return made[2]
+            copied = self._copy = (self.tokenizer, state, PairTokenizer(self.tokenizer, typed))
+        return copied[2]
 
     def tokens(self, pairs: Sequence[Pair], prompt: str = "") -> Tokens:
         """Tokenize pairs, each as one input, with a prompt before the first text.

@@ -93,9 +93,9 @@ def passages(reader: LocatesTokens, documents: list[str], limit: int, overlap: i
         overlap: Maximum number of tokens that a passage shares with the previous one.
     """
     special = sum(reader.special_tokens)
-    for document, (ids, places) in zip(documents, reader.locate(documents), strict=True):
+    for document, (ids, positions) in zip(documents, reader.locate(documents), strict=True):
         inner = slice(reader.special_tokens[0], len(ids) - reader.special_tokens[1])
-        splitter, budget = _Splitter(document, places[inner]), limit
+        splitter, budget = _Splitter(document, positions[inner]), limit
         while True:
             spans = splitter.spans(budget, min(overlap, budget - 1))
             # A passage on its own may have more tokens than the same characters inside the document.
@@ -112,12 +112,12 @@ class _Splitter:
 
     Args:
         text: The document.
-        places: The (start, end) of each token, in characters.
+        positions: The (start, end) of each token, in characters.
     """
 
-    def __init__(self, text: str, places: list[tuple[int, int]]) -> None:
-        self.text, self.count = text, len(places)
-        self.starts, self.ends = np.maximum.accumulate(np.array(places, np.int64).reshape(-1, 2)).T.tolist()
+    def __init__(self, text: str, positions: list[tuple[int, int]]) -> None:
+        self.text, self.count = text, len(positions)
+        self.starts, self.ends = np.maximum.accumulate(np.array(positions, np.int64).reshape(-1, 2)).T.tolist()
         characters = [i for i in range(1, self.count) if self.starts[i] >= self.ends[i - 1]]
         words = [i for i in characters if text[self.starts[i] - 1].isspace() or text[self.starts[i]].isspace()]
         self.levels = [[*splits, self.count] for splits in (self._sentences(set(characters)), words, characters)]

@@ -134,14 +134,14 @@ def encode_chunks(
     """
     texts = list(rows_of(documents, "documents"))
     if chunks is None:
-        found = split(model, texts, max_tokens, overlap, prompt_name=prompt_name, prompt=prompt)
+        result = split(model, texts, max_tokens, overlap, prompt_name=prompt_name, prompt=prompt)
     elif max_tokens is not None or overlap:
         raise ValueError("chunks and max_tokens or overlap were given; pass either chunks or the other two")
     else:
-        found = _checked(chunks, texts)
+        result = _check(chunks, texts)
     if not late:
         vectors = model.encode(
-            [chunk.text(texts) for chunk in found],
+            [chunk.text(texts) for chunk in result],
             prompt_name=prompt_name,
             prompt=prompt,
             batch_tokens=batch_tokens,
@@ -149,7 +149,7 @@ def encode_chunks(
             truncate_dim=truncate_dim,
             show_progress_bar=show_progress_bar,
         )
-        return found, vectors
+        return result, vectors
     job = Encoding(
         model,
         chosen_prompt(model, prompt_name, prompt),
@@ -157,11 +157,11 @@ def encode_chunks(
         truncate_dim=model.truncate_dim if truncate_dim is None else truncate_dim,
         normalize=normalize_embeddings,
     )
-    with Report(len(found), show_progress_bar, "ignore", model.max_seq_length, "passages", model._warned) as report:
-        return found, late_vectors(job, locating(model[0]), texts, found, report)
+    with Report(len(result), show_progress_bar, "ignore", model.max_seq_length, "passages", model._warned) as report:
+        return result, late_vectors(job, locating(model[0]), texts, result, report)
 
 
-def _checked(chunks: Iterable[tuple[int, int, int]], documents: list[str]) -> list[Chunk]:
+def _check(chunks: Iterable[tuple[int, int, int]], documents: list[str]) -> list[Chunk]:
     """The given passages, each inside its document."""
     passages = [Chunk(*chunk) for chunk in chunks]
     for row, (document, start, end) in enumerate(passages):

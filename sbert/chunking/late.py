@@ -98,8 +98,8 @@ def _batches(
     located = reader.locate([job.prompt + document for document in documents])
     read = [
         window
-        for document, (ids, places), own in zip(documents, located, passages, strict=True)
-        for window in _windows(reader, document, ids, places, own, job.prompt)
+        for document, (ids, positions), own in zip(documents, located, passages, strict=True)
+        for window in _windows(reader, document, ids, positions, own, job.prompt)
     ]
     offsets = np.cumsum([0, *(len(window.ids) for window in read)])
     flat = np.fromiter((token for window in read for token in window.ids), np.int32, int(offsets[-1]))
@@ -118,8 +118,8 @@ def _batches(
 
 def _parts(model: nn.Sequential, device: torch.device) -> tuple[nn.Sequential, nn.Sequential]:
     """The modules up to the last one with one vector per token, and the modules after it."""
-    made = outputs(model, device)
-    count = max((number for number, x in enumerate(made, start=1) if isinstance(x, TokenEmbeddings)), default=0)
+    each = outputs(model, device)
+    count = max((number for number, x in enumerate(each, start=1) if isinstance(x, TokenEmbeddings)), default=0)
     if not count:
         raise ValueError(f"late=True needs token vectors, and {type(model[0]).__name__} gives none; pass late=False")
     modules = list(model)
@@ -136,7 +136,7 @@ def _windows(
     reader: LocatesTokens,
     document: str,
     ids: list[int],
-    places: list[tuple[int, int]],
+    positions: list[tuple[int, int]],
     passages: Sequence[Passage],
     prompt: str,
 ) -> Iterator[Window]:
@@ -147,7 +147,7 @@ def _windows(
     """
     leading, trailing = reader.special_tokens
     last = len(ids) - trailing
-    body = np.array(places[leading:last], np.int64).reshape(-1, 2) - len(prompt)  # (tokens, 2)
+    body = np.array(positions[leading:last], np.int64).reshape(-1, 2) - len(prompt)  # (tokens, 2)
     starts, ends = np.maximum.accumulate(body).T
     # Every window begins with the prompt. A token that spans the end of the prompt belongs to the prompt.
     lead = leading + (int(np.searchsorted(starts, len(prompt.rstrip()) - len(prompt))) if prompt else 0)
@@ -202,10 +202,10 @@ def _own_tokens(tokens: TokenEmbeddings, read: Sequence[Window], prompt_tokens: 
     )  # (passages, 3)
     starts, lengths, firsts = spans.T
     offsets = np.concatenate([[0], np.cumsum(lengths)])  # (passages + 1,)
-    places = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+    positions = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
     device = tokens.values.device
     prompt = None
     if prompt_tokens is not None:  # Only the first passage of a window may contain it.
         prompt = move(torch.from_numpy(np.where(firsts == 0, np.minimum(lengths, prompt_tokens), 0)), device)
-    values = tokens.values[move(torch.from_numpy(places), device)]  # (tokens of the passages, dim)
+    values = tokens.values[move(torch.from_numpy(positions), device)]  # (tokens of the passages, dim)
     return TokenEmbeddings(values, move(torch.from_numpy(offsets), device), int(lengths.max()), prompt)

@@ -106,9 +106,9 @@ def check_device(device: object) -> torch.device:
 
 def _usable() -> str:
     """The devices of this machine, for error messages."""
-    found = default_device().type
-    count = 0 if found == "cpu" else torch.accelerator.device_count()
-    numbered = [found] if found == "mps" else [f"{found}:{number}" for number in range(count)]
+    kind = default_device().type
+    count = 0 if kind == "cpu" else torch.accelerator.device_count()
+    numbered = [kind] if kind == "mps" else [f"{kind}:{number}" for number in range(count)]
     return " or ".join(map(repr, ["cpu", *numbered]))
 
 

@@ -241,11 +241,11 @@ class PairTokenizer:
     def _slow(self, pair: Pair, limit: int | None) -> tuple[list[int], list[int], bool]:
         texts = [without_lone_surrogates(text) for text in pair]
         options = {"return_token_type_ids": True, "padding": False, "verbose": False}
-        made = self._plain(*texts, truncation=False, **options)
-        too_long = limit is not None and len(made["input_ids"]) > limit
+        encoded = self._plain(*texts, truncation=False, **options)
+        too_long = limit is not None and len(encoded["input_ids"]) > limit
         if too_long:
-            made = self._plain(*texts, truncation="longest_first", max_length=limit, **options)
-        return made["input_ids"], made["token_type_ids"], too_long
+            encoded = self._plain(*texts, truncation="longest_first", max_length=limit, **options)
+        return encoded["input_ids"], encoded["token_type_ids"], too_long
 
     def _truncated(self, encoding: tokenizers.Encoding, limit: int | None) -> tuple[list[int], list[int], bool]:
         ids, types = encoding.ids, encoding.type_ids if self.typed else []
@@ -257,8 +257,8 @@ class PairTokenizer:
         gone: set[int] = set()
         for text, keep in zip(texts, longest_first(first, second, limit - len(ids) + first + second), strict=True):
             gone.update(text[: len(text) - keep] if self._truncates_left else text[keep:])
-        kept = [place for place in range(len(ids)) if place not in gone]
-        return [ids[place] for place in kept], [types[place] for place in kept] if self.typed else [], True
+        positions = [place for place in range(len(ids)) if place not in gone]
+        return [ids[place] for place in positions], [types[place] for place in positions] if self.typed else [], True
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
@@ -290,8 +290,8 @@ def unknown_id(tokenizer: tokenizers.Tokenizer, described: str) -> int | None:
     if token is not None:
         number: int | None = tokenizer.model.token_to_id(token)
         return number
-    found = _UNKNOWN.search(described) if type(tokenizer.model).__name__ == "Unigram" else None
-    return None if found is None else int(found[1])
+    match = _UNKNOWN.search(described) if type(tokenizer.model).__name__ == "Unigram" else None
+    return None if match is None else int(match[1])
 
 
 def count_special(mask: list[int]) -> tuple[int, int]:

@@ -73,16 +73,16 @@ def calibrate(vectors: Vectors) -> npt.NDArray[np.float32]:
 def check_ranges(ranges: npt.ArrayLike | None, dim: int | None = None) -> npt.NDArray[np.float32]:
     """Ranges as float32; a ValueError if they are not valid for vectors of this dim."""
     try:
-        found = np.asarray(ranges, np.float32)
+        result = np.asarray(ranges, np.float32)
     except (TypeError, ValueError) as error:
         raise ValueError(f"ranges are {ranges!r:.60}; pass those that calibrate(vectors) returns") from error
-    dim = dim or (found.shape[1] if found.ndim == 2 else 0)
-    if found.shape != (2, dim) or not np.isfinite(found).all() or (found[0] > found[1]).any():
+    dim = dim or (result.shape[1] if result.ndim == 2 else 0)
+    if result.shape != (2, dim) or not np.isfinite(result).all() or (result[0] > result[1]).any():
         raise ValueError(
-            f"ranges of shape {found.shape} do not fit vectors of dim {dim or 'any'}: each dimension needs a finite"
+            f"ranges of shape {result.shape} do not fit vectors of dim {dim or 'any'}: each dimension needs a finite"
             " minimum and maximum, (2, dim); pass those that calibrate(vectors) returns"
         )
-    return found
+    return result
 
 
 @overload
