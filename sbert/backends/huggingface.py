@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sbert.inputs.extras import missing
-from sbert.storage.files import UnreadableError, blame, check_files, is_failure, one_line, read_object, reading
+from sbert.storage.files import UnreadableError, load_error, check_files, is_failure, one_line, read_object, reading
 from sbert.storage.processes import Lock
 from sbert.storage.weight_files import check_ids, read_header, warn_of_unused, weights_file, within
 
@@ -245,7 +245,7 @@ def _read(
     except UnreadableError:
         raise
     except Exception as error:
-        raise blame(folder, ["config.json", weights.name], error) from error
+        raise load_error(folder, ["config.json", weights.name], error) from error
     for name, given, expected in sorted(report["mismatched_keys"]):
         reason = f"gives {name} the shape {tuple(given)}, where config.json asks for {tuple(expected)}"
         raise UnreadableError(weights, reason)
@@ -277,7 +277,7 @@ def load_tokenizer(folder: Path, options: dict[str, Any]) -> PreTrainedTokenizer
     except BaseException as error:
         if not is_failure(error):
             raise
-        raise blame(folder, TOKENIZER_FILES, error) from error
+        raise load_error(folder, TOKENIZER_FILES, error) from error
     if tokenizer is None or not len(tokenizer):
         raise UnreadableError(folder, f"holds no tokenizer ({', '.join(TOKENIZER_FILES[:2])})")
     if tokenizer.is_fast:

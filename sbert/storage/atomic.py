@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from sbert.storage.file_locks import locked, unread
+from sbert.storage.file_locks import locked, wait_for_readers
 from sbert.storage.processes import umask
 
 # Words in the hidden names of work in progress: a new file or folder that is being written; a folder that is exchanged
@@ -165,7 +165,7 @@ def _put(work: Path, target: Path) -> Path | None:
     old = target.with_name(f".{target.name}.{_REPLACING}{work.name[-9:]}")
     os.replace(work, old)
     try:
-        with unread(target):
+        with wait_for_readers(target):
             if not target.exists():  # Another process removed it in the meantime.
                 os.replace(old, target)
                 return None

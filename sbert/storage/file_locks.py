@@ -16,7 +16,7 @@ _PATIENCE = 10.0
 
 
 @contextmanager
-def unread(folder: Path) -> Iterator[None]:
+def wait_for_readers(folder: Path) -> Iterator[None]:
     """Wait until a folder is not being read, or at most ``_PATIENCE``: readers notice a replacement and read again."""
     until = time.monotonic() + _PATIENCE
     while True:

@@ -209,7 +209,7 @@ def inside(folder: Path, relative: str, source: Path) -> Path:
     return path
 
 
-def blame(folder: Path, names: list[str], error: BaseException) -> UnreadableError:
+def load_error(folder: Path, names: list[str], error: BaseException) -> UnreadableError:
     """The error that names the file of a folder on which a library failed."""
     from safetensors import safe_open
     from tokenizers import Tokenizer
