@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sbert.inputs.extras import missing
-from sbert.storage.files import UnreadableError, load_error, check_files, is_failure, one_line, read_object, reading
+from sbert.storage.files import UnreadableError, check_files, is_failure, load_error, one_line, read_object, reading
 from sbert.storage.processes import Lock
 from sbert.storage.weight_files import check_ids, read_header, warn_of_unused, weights_file, within
 
