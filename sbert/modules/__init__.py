@@ -65,7 +65,7 @@ A module with arguments keeps them in an attribute ``config``, a dict; its weigh
 from sbert.modules.dense import Dense, Dropout, LayerNorm, Normalize
 from sbert.modules.lstm import LSTM
 from sbert.modules.pooling import Pooling, register_pooling
-from sbert.modules.registry import register_module
+from sbert.modules.registry import BUILT_IN, register_module
 from sbert.modules.transformer import Transformer
 from sbert.modules.word_embeddings import StaticEmbedding, WordEmbeddings
 
@@ -82,3 +82,10 @@ __all__ = [
     "register_module",
     "register_pooling",
 ]
+
+BUILT_IN.update(
+    {
+        kind.__name__: kind
+        for kind in (Dense, Dropout, LayerNorm, LSTM, Normalize, Pooling, Transformer, StaticEmbedding, WordEmbeddings)
+    }
+)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from torch import nn
 
 Kind = TypeVar("Kind", bound=type[nn.Module])
 
+# Classes of the library, which its package adds, and those of the caller.
+BUILT_IN: dict[str, type[nn.Module]] = {}
 _own: dict[str, type[nn.Module]] = {}
 
 
@@ -60,7 +62,7 @@ def register_module(kind: Kind) -> Kind:
 
 def check_name(kind: type[nn.Module]) -> None:
     """Raise a ValueError if the name of a class is already in use."""
-    check_free("module", kind.__name__, kind, {**_built_in(), **_own})
+    check_free("module", kind.__name__, kind, {**BUILT_IN, **_own})
 
 
 def registered() -> dict[str, type[nn.Module]]:
@@ -70,10 +72,4 @@ def registered() -> dict[str, type[nn.Module]]:
 
 def is_built_in(kind: type[nn.Module]) -> bool:
     """Whether a class belongs to the library."""
-    return _built_in().get(kind.__name__) is kind
-
-
-def _built_in() -> dict[str, Any]:
-    from sbert import modules
-
-    return {name: getattr(modules, name) for name in modules.__all__}
+    return BUILT_IN.get(kind.__name__) is kind
