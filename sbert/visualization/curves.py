@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import cycle
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sbert.data.records import TEXT, read_records
 from sbert.inputs.arguments import known_arguments
-from sbert.visualization.formats import check_plot
+from sbert.visualization.drawing import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,16 +43,14 @@ def training_curves(history: History, path: str | os.PathLike[str] | None = None
         >>> sorted(axis.get_ylabel() for axis in figure.axes)
         ['learning rate', 'loss', 'spearman']
     """
-    check_plot("curves.png" if path is None else path)
-    from sbert.visualization.figure import NotebookFigure
-
+    figure = new_figure(path)
     entries = list(_entries(history))
     steps = [entry for entry in entries if "loss" in entry]
     evaluations = [entry for entry in entries if "evaluation" in entry]
     if not steps and not evaluations:
         raise ValueError("the history has no entries, so there is nothing to draw; train at least one step")
 
-    figure = NotebookFigure(figsize=(8, 6 if evaluations else 4), layout="constrained")
+    figure.set_size_inches(8, 6 if evaluations else 4)
     axes = figure.subplots(2 if evaluations else 1, 1, sharex=True, squeeze=False)[:, 0]
     _draw_steps(axes[0], steps)
     if evaluations:
@@ -66,28 +63,15 @@ def training_curves(history: History, path: str | os.PathLike[str] | None = None
 
 
 def _entries(history: History) -> Iterator[Entry]:
+    located: Iterable[tuple[str, Any]]
     if isinstance(history, (str, os.PathLike)):
-        lines = Path(history).read_text(encoding="utf-8").splitlines()
-        found = [(f"{history}, line {number}", _parsed(line)) for number, line in enumerate(lines, start=1)]
-    elif isinstance(history, Sequence):
-        found = [(f"history[{row}]", entry) for row, entry in enumerate(history)]
+        located = ((where, row[TEXT]) for where, row in read_records(history, None, "jsonl"))
     else:
-        kind = type(history).__name__
-        raise TypeError(f"history is of type {kind}; pass the result of Trainer.fit, or the path of a history.jsonl")
-    for where, entry in found:
+        located = ((f"history[{row}]", entry) for row, entry in enumerate(history))
+    for where, entry in located:
         if not isinstance(entry, Mapping) or "step" not in entry:
-            raise ValueError(
-                f"{where} is {entry!r:.60}, not an entry of a history; pass the result of Trainer.fit, or its"
-                " history.jsonl"
-            )
+            raise ValueError(f"{where} is {entry!r:.60}, not an entry of a history; pass the result of Trainer.fit")
         yield entry
-
-
-def _parsed(line: str) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError:
-        return line
 
 
 def _draw_steps(axis: Any, steps: list[Entry]) -> None:

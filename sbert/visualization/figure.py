@@ -1,4 +1,4 @@
-"""A matplotlib figure that notebooks display."""
+"""Figures of matplotlib that notebooks display."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from sbert.functional import Vectors
 from sbert.inputs.arguments import known_arguments
 from sbert.inputs.texts import texts_of
 from sbert.inputs.vectors import vectors_of
-from sbert.visualization.formats import check_plot
+from sbert.visualization.drawing import new_figure
 from sbert.visualization.text import count_columns, font_families, shorten
 
 if TYPE_CHECKING:
@@ -59,9 +59,7 @@ def similarity_heatmap(
         >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
         ['A cat sleeps.', 'A kitten naps.', 'Taxes rise.']
     """
-    check_plot("heatmap.png" if path is None else path)
-    from sbert.visualization.figure import NotebookFigure
-
+    figure = new_figure(path)
     listed = texts_of(sentences, "sentences")
     if not listed:
         raise ValueError("there are no sentences, so there is nothing to draw; pass at least one")
@@ -70,7 +68,7 @@ def similarity_heatmap(
     few = len(texts) <= _FEW
     size = max(2.0, len(texts) * (0.62 if few else 0.26))
     label_width = (0.072 if few else 0.064) * max(map(count_columns, texts)) + 0.4  # In inches.
-    figure = NotebookFigure(figsize=(size + label_width + 1.2, size + (2.2 if few else 0.6)), layout="constrained")
+    figure.set_size_inches(size + label_width + 1.2, size + (2.2 if few else 0.6))
     axis: Any = figure.subplots()
     # Cosines have the same colour scale in all images.
     cosines = matrix.min() >= -1.001 and matrix.max() <= 1.001
@@ -97,10 +95,7 @@ def _checked_scores(sentences: list[str], scores: Compares | Vectors) -> Scores:
     if isinstance(scores, Compares):
         vectors = scores.encode(sentences)
         scores = scores.similarity(vectors, vectors)
-    try:
-        matrix: Scores = vectors_of("scores", scores).detach().float().cpu().numpy()
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"scores are {scores!r:.60}; pass a model, or numbers ({count}, {count})") from error
+    matrix: Scores = vectors_of("scores", scores).detach().float().cpu().numpy()
     if matrix.shape != (count, count):
         raise ValueError(f"scores have shape {matrix.shape}; pass ({count}, {count}), or a model")
     if not np.isfinite(matrix).all():

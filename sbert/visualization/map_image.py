@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sbert.functional import Vectors
 from sbert.inputs.arguments import known_arguments
 from sbert.inputs.texts import texts_of
-from sbert.visualization.formats import check_plot
+from sbert.visualization.drawing import new_figure
 from sbert.visualization.projection import NAMES, Coordinates, check_vectors, choose, density_peaks, project
 from sbert.visualization.text import font_families, shorten
 
@@ -67,9 +67,7 @@ def corpus_map(
         >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
         ['pets (2)', 'money (1)']
     """
-    check_plot("map.png" if path is None else path)
-    from sbert.visualization.figure import NotebookFigure
-
+    figure = new_figure(path)
     matrix = check_vectors(vectors)
     texts = None if texts is None else texts_of(texts, "texts")
     if isinstance(labels, str) or not (labels is None or isinstance(labels, Iterable)):
@@ -81,7 +79,7 @@ def corpus_map(
     method = None if matrix.shape[1] == 2 else choose(len(matrix))[0]
     points = matrix if method is None else project(matrix)  # (n, 2)
     clusters = _by_cluster(labels, len(points))
-    figure = NotebookFigure(figsize=(9, 7), layout="constrained")
+    figure.set_size_inches(9, 7)
     axis: Any = figure.subplots()
     colours = _draw_points(axis, points, clusters, grey=labels is not None)
     axis.set_aspect("equal", adjustable="datalim")

@@ -10,13 +10,11 @@ import numpy.typing as npt
 import torch
 
 from sbert.functional import Vectors, directions
-from sbert.inputs.arguments import warn
+from sbert.inputs.arguments import check_choice, warn
 from sbert.inputs.extras import missing, needed
 from sbert.inputs.vectors import vectors_of
 
-METHODS = ("auto", "tsne", "pca")
 NAMES = {"tsne": "t-SNE", "pca": "PCA"}
-WITHOUT_SCIKIT_LEARN = str(missing("t-SNE", "scikit-learn", "plot"))
 Coordinates = npt.NDArray[np.float32]
 Labels = Sequence[int] | npt.NDArray[np.integer[Any]]
 # Fewer vectors have no neighbourhoods to preserve, and more would take t-SNE too long.
@@ -25,10 +23,8 @@ _LEAST, _MOST = 10, 50_000
 _COMPONENTS = 50
 # The neighbours of a label, most of which must belong to its cluster.
 _NEAREST = 50
-# Maximum number of cells along one side of the grid on which densities are estimated.
-_CELLS = 200
-# Number of densest cells that are tried for a label.
-_TRIED = 32
+# Number of points that are tried for a label.
+_TRIED = 64
 
 
 def project(vectors: Vectors, dims: int = 2, method: str = "auto") -> Coordinates:
@@ -60,8 +56,7 @@ def project(vectors: Vectors, dims: int = 2, method: str = "auto") -> Coordinate
         >>> project(np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]]), dims=1, method="pca").round(2).tolist()
         [[-2.0], [-1.0], [3.0]]
     """
-    if method not in METHODS:
-        raise ValueError(f"method={method!r} is unknown; pass one of {', '.join(map(repr, METHODS))}")
+    check_choice("method", method, ("auto", *NAMES))
     if dims not in (1, 2, 3):
         raise ValueError(f"dims={dims!r} cannot be drawn; pass 1, 2 or 3")
     matrix = check_vectors(vectors)
@@ -92,22 +87,20 @@ def choose(rows: int, method: str = "auto") -> tuple[str, str | None]:
     if rows < _LEAST:
         return "pca", f"fewer than {_LEAST} texts have no neighbourhoods that t-SNE could keep"
     if rows > _MOST:
-        return "pca", (
-            f"{rows:,} texts are more than {_MOST:,}, and t-SNE would take long; choose tsne and wait, or map a sample"
-        )
+        remedy = "choose tsne and wait, or map a sample"
+        return "pca", f"{rows:,} texts are more than {_MOST:,}, and t-SNE would take long; {remedy}"
     try:
         import sklearn.manifold  # noqa: F401
     except ImportError:
-        return "pca", WITHOUT_SCIKIT_LEARN
+        return "pca", str(missing("t-SNE", "scikit-learn", "plot"))
     return "tsne", None
 
 
 def density_peaks(points: Vectors, labels: Labels, count: int) -> npt.NDArray[np.int64]:
     """For each cluster, the point where its label should be: where the cluster is dense, and others are not.
 
-    Densities are histograms on a grid, smoothed by a Gaussian whose width is about that of 50 points. The peak of a
-    cluster is where its density minus that of all others is greatest. A label is correct only if most points around it
-    belong to the cluster; a cluster that is scattered among others has no such peak.
+    Of up to 64 points of the cluster, this is the one that is nearest to its 50 nearest points, if more than half of
+    these belong to the cluster; a cluster that is scattered among others has no such point.
 
     Args:
         points: Coordinates of the texts.
@@ -123,50 +116,17 @@ def density_peaks(points: Vectors, labels: Labels, count: int) -> npt.NDArray[np
         >>> density_peaks([[0, 0], [0.1, 0], [0, 0.1], [5, 5], [9, 9]], [0, 0, 0, 1, -1], 3).tolist()
         [0, 3, -1]
     """
-    places, given = check_vectors(points), np.asarray(labels)
-    if not len(places):
-        return np.full(count, -1, np.int64)
-    side = max(float(np.ptp(places, axis=0).max()), 1e-12)
-    shares = (places - places.min(0)) / side  # (n, 2), from 0 to 1
-    return np.array([_peak(shares, given == label) for label in range(count)], np.int64)
-
-
-def _peak(places: Coordinates, member: npt.NDArray[np.bool_]) -> int:
-    """The row of ``density_peaks`` for one cluster.
-
-    Shape:
-        places: (n, 2), from 0 to 1. member: (n,) bool.
-    """
-    own = np.flatnonzero(member)
-    if not len(own):
-        return -1
-    near = min(_NEAREST, len(own))
-    radius = (near / (np.pi * len(places))) ** 0.5  # Of a disc that contains ``near`` of n points in a unit square.
-    cells = int(np.clip(4 / radius, 1, _CELLS))
-    corner = np.minimum((places * cells).astype(np.int64), cells - 1)
-    cell = corner[:, 0] * cells + corner[:, 1]
-    sums = np.bincount(cell, np.where(member, 1.0, -1.0), cells**2).reshape(cells, cells)
-    smooth = _gaussian(cells, radius / 2)
-    excess = (smooth @ sums @ smooth).reshape(-1)
-    occupied = np.unique(cell[own])
-    for best in occupied[np.argsort(-excess[occupied], kind="stable")][:_TRIED]:
-        middle = places[own[cell[own] == best]].mean(0)  # (2,)
-        row = int(own[np.square(places[own] - middle).sum(1).argmin()])
-        nearest = np.argpartition(np.square(places - places[row]).sum(1), near - 1)[:near]
-        if 2 * np.count_nonzero(member[nearest]) > near:
-            return row
-    return -1
-
-
-def _gaussian(cells: int, width: float) -> npt.NDArray[np.float64]:
-    """The symmetric matrix that smooths a row of cells by a Gaussian.
-
-    Shape:
-        Output: (cells, cells).
-    """
-    centres = (np.arange(cells) + 0.5) / cells
-    weights: npt.NDArray[np.float64] = np.exp(-0.5 * ((centres[:, None] - centres) / width) ** 2)
-    return weights
+    places, given = torch.from_numpy(check_vectors(points)), torch.as_tensor(np.asarray(labels))
+    peaks = np.full(count, -1, np.int64)
+    for label in given[given >= 0].unique().tolist():
+        own = torch.nonzero(given == label)[:, 0]
+        tried = own[:: -(-len(own) // _TRIED)]
+        distances, nearest = torch.cdist(places[tried], places).topk(min(_NEAREST, len(own)), largest=False)
+        distance = distances.mean(1)  # (tried,)
+        distance[(given[nearest] == label).float().mean(1) <= 0.5] = torch.inf
+        if distance.min().isfinite():
+            peaks[label] = tried[distance.argmin()]
+    return peaks
 
 
 def check_vectors(vectors: Vectors) -> Coordinates:
@@ -213,5 +173,4 @@ def _tsne(matrix: Coordinates, dims: int) -> Coordinates:
     start = components[:, :dims] / max(float(components[:, 0].std()), 1e-12) * 1e-4
     perplexity = min(30.0, (len(matrix) - 1) / 3)
     tsne = TSNE(dims, init=start, perplexity=perplexity, random_state=0)
-    coordinates: Coordinates = tsne.fit_transform(components).astype(np.float32)
-    return coordinates
+    return np.asarray(tsne.fit_transform(components), np.float32)

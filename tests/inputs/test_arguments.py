@@ -25,7 +25,7 @@ from sbert import (
 from sbert.backends.huggingface import load_adapter
 from sbert.data import read_texts
 from sbert.search import Index, cluster
-from sbert.visualization.formats import check_plot
+from sbert.visualization.drawing import new_figure
 from sbert.visualization.projection import project
 from tests import small
 
@@ -50,7 +50,7 @@ def scorer(folder: Path) -> CrossEncoder:
 @pytest.mark.parametrize(
     ("package", "call", "message"),
     [
-        ("matplotlib", lambda: check_plot("a.png"), 'a plot needs matplotlib; run: pip install "sbert[plot]"'),
+        ("matplotlib", lambda: new_figure("a.png"), 'a plot needs matplotlib; run: pip install "sbert[plot]"'),
         ("sklearn", lambda: cluster(np.eye(9), "kmeans", clusters=2), "\"sbert[cluster]\", or pass 'community'"),
         ("sklearn", lambda: project(np.eye(9), method="tsne"), "\"sbert[plot]\", or pass method='pca'"),
         ("faiss", lambda: Index(4, backend="faiss"), 'needs faiss-cpu; run: pip install "sbert[search]"'),
