@@ -29,11 +29,9 @@ SUFFIXES = {
 }
 FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
 SUPPORTED = "sbert reads plain text (one text per line), JSONL, JSON arrays, CSV, TSV and Parquet"
-# Suffixes of files that are certainly not plain text. Plain text may have any other suffix.
+# Suffixes of files that have texts, but not as plain text. Plain text may have any other suffix.
 _UNSUPPORTED = frozenset(
-    ".xlsx .xlsm .xls .ods .numbers .pdf .doc .docx .odt .rtf .ppt .pptx .epub .html .htm .xhtml .xml .yaml .yml .toml"
-    " .ipynb .npy .npz .pkl .pickle .pt .pth .bin .safetensors .h5 .hdf5 .mat .feather .arrow .orc .avro .db .sqlite"
-    " .sqlite3 .duckdb .zip .tar .tgz .7z .rar .bz2 .xz .png .jpg .jpeg .gif .webp .mp3 .wav .mp4".split()
+    ".xlsx .xls .ods .pdf .doc .docx .odt .rtf .epub .html .htm .xml .yaml .yml .toml .ipynb".split()
 )
 
 # What reading a damaged file raises. An OSError with a number is one of the disk instead.
@@ -89,9 +87,7 @@ def read_lines(path: Name) -> Iterator[str]:
                     raise ValueError(f"{path}, line {number}: a NUL byte; convert the text to UTF-8 ({SUPPORTED})")
                 yield text
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}, line {number}: not UTF-8 ({error.reason}); convert the text to UTF-8 ({SUPPORTED})"
-        ) from error
+        raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason}); convert the text to UTF-8") from error
     except DAMAGE as error:
         if getattr(error, "errno", None) is not None:
             raise

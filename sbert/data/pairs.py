@@ -10,6 +10,7 @@ from sbert.data.formats import Name
 from sbert.data.rows import Convert, check_rows, make_converter, to_word
 from sbert.data.tables import read_cells, read_table
 from sbert.data.texts import read_texts
+from sbert.inputs.arguments import check_choice
 
 Rows = list[dict[str, Any]]
 Scale = tuple[float, float] | Literal["auto"] | None
@@ -113,9 +114,8 @@ def read_sts_year(folder: Name, scale: Scale = "auto") -> dict[str, Rows]:
     if not subsets:
         tables = sorted([*Path(folder).glob("*.tsv"), *Path(folder).glob("*.tsv.gz")])
         tables_by_name = {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in tables}
-        subsets = {
-            name: _read_scored(path, scale, drop=("",)) for name, path in tables_by_name.items() if name != "SMT"
-        }
+        tables_by_name.pop("SMT", None)
+        subsets = {name: _read_scored(path, scale, drop=("",)) for name, path in tables_by_name.items()}
     if not subsets:
         raise FileNotFoundError(f"{folder} has no STS.input.NAME.txt and no NAME.tsv; pass the folder of one year")
     _check_auto(folder, scale, [row for rows in subsets.values() for row in rows])
@@ -161,8 +161,7 @@ def read_sick(
         ...     read_sick(file)[0]["label"], read_sick(file, "entailment")[0]["label"]
         (0.625, 0)
     """
-    if label not in _SICK:
-        raise ValueError(f"label={label!r} is unknown; pass one of {', '.join(map(repr, _SICK))}")
+    check_choice("label", label, list(_SICK))
     if label == "relatedness":
         return read_table(path, _PAIR, _SICK[label], _make_converter(scale, _SICK_SCALE), split=split)
     if scale not in ("auto", None):
@@ -258,8 +257,6 @@ def _make_converter(scale: Scale, auto: tuple[float, float] = _STS_SCALE) -> Con
 
 def _read_gold(path: Path, gold: Path, scale: Scale) -> Rows:
     """The pairs of one file with the scores of another, line by line; pairs without a score are left out."""
-    if not gold.exists():
-        raise FileNotFoundError(f"{gold} does not exist, with the scores of {path.name}; put it there")
     pairs = list(read_cells(path, (("sentence1",), ("sentence2",)), positions=(0, 1)))
     scores = list(read_texts(gold, file_format="text"))
     if len(pairs) != len(scores):

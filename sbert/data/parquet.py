@@ -40,9 +40,7 @@ def open_parquet(path: Name) -> Iterator[Any]:
     except (ArrowException, UnicodeDecodeError, *DAMAGE) as error:
         if getattr(error, "errno", None) is not None:
             raise
-        raise ValueError(
-            f"{path}: not a valid Parquet file ({error}); the file is damaged or has another format, download it again"
-        ) from error
+        raise ValueError(f"{path}: not a valid Parquet file ({error}); download it again") from error
 
 
 def read_parquet(path: Name, columns: Sequence[str] | None = None) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -6,7 +6,6 @@ import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from sbert.data.formats import FORMATS, Name, check_exists, choose_format, read_lines
@@ -81,48 +80,39 @@ def _read_text(path: Name, _columns: None) -> Records:
 
 def _read_objects(path: Name, columns: Sequence[str] | None, file_format: str) -> Records:
     for where, value in _read_json(path, file_format):
-        if columns is None:
-            yield where, {TEXT: value}
-            continue
-        for column in columns:
-            if not isinstance(value, dict):
-                raise ValueError(f"{where}: {name_kind(value)}, not an object with the key {column!r}; name no column")
-            if column not in value:
-                raise ValueError(f"{where}: no key {column!r}; the keys are {', '.join(value) or 'none'}")
-        yield where, value
+        if columns is not None and not isinstance(value, dict):
+            raise ValueError(f"{where}: {name_kind(value)}, not an object with the key {columns[0]!r}; name no column")
+        if lacking := [column for column in columns or () if column not in value]:
+            raise ValueError(f"{where}: no key {lacking[0]!r}; the keys are {', '.join(value) or 'none'}")
+        yield where, {TEXT: value} if columns is None else value
 
 
 def _read_json(path: Name, file_format: str) -> Iterator[tuple[str, Any]]:
-    """JSON values: one per line, or the elements of an array for the format json.
+    """JSON values: one per line, or the elements of an array for the format json, which is parsed in memory.
 
     A ``.json`` file without an array is read as JSONL, since many JSONL files have that suffix.
     """
-    lines = read_lines(path)
+    lines: Iterable[str] = read_lines(path)
     if file_format == "json":
-        head = []
-        for line in lines:
-            head.append(line)
-            if line.strip():
-                break
-        lines = chain(head, lines)
-        if head and head[-1].lstrip().startswith("["):  # An array is parsed in memory as a whole.
-            array = _parse("".join(lines), path, None, "a JSON array", "fix it, or pass the format jsonl")
-            for number, value in enumerate(array, start=1):
+        lines = list(lines)
+        if (text := "".join(lines)).lstrip().startswith("["):
+            for number, value in enumerate(_parse(text, path, 1), start=1):
                 yield f"{path}, element {number}", value
             return
     for number, line in enumerate(_without_empty_end(lines), start=1):
-        yield f"{path}, line {number}", _parse(line, path, number, "valid JSON", "fix or remove the line")
+        yield f"{path}, line {number}", _parse(_without_end(line), path, number)
 
 
-def _parse(text: str, path: Name, number: int | None, what: str, remedy: str) -> Any:
-    """Parse JSON: one line, with its number; or several lines, if ``number`` is None."""
+def _parse(text: str, path: Name, first: int) -> Any:
+    """Parse JSON that begins at the line ``first`` of a file."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        reason = str(error)
-        if isinstance(error, json.JSONDecodeError):
-            number, reason = number or error.lineno, f"{error.msg.removesuffix(' at')} at character {error.colno}"
-        raise ValueError(f"{path}, line {number or 1}: not {what} ({reason}); {remedy}") from error
+        line, column = first + getattr(error, "lineno", 1) - 1, getattr(error, "colno", 1)
+        reason = str(getattr(error, "msg", error)).removesuffix(" at")
+        raise ValueError(
+            f"{path}, line {line}: not valid JSON ({reason} at character {column}); fix or remove the line"
+        ) from error
 
 
 def _read_table(path: Name, columns: Sequence[str], file_format: str) -> Records:

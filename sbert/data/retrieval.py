@@ -16,10 +16,10 @@ Files = Mapping[str, list[Path]]
 _BEIR = {"corpus": ("corpus.jsonl", "corpus.tsv"), "queries": ("queries.jsonl", "queries.tsv")}
 # The folders of a repository; that of judgments may have candidates, too.
 _HUB = {
-    "corpus": ("corpus",),
-    "queries": ("queries",),
-    "qrels": ("qrels", "relevance"),
-    "candidates": ("bm25", "relevance"),
+    "corpus": ["corpus"],
+    "queries": ["queries"],
+    "qrels": ["qrels", "relevance"],
+    "candidates": ["bm25", "relevance"],
 }
 _ENDINGS = (".parquet", ".jsonl", ".jsonl.gz", ".json", ".tsv", ".csv")
 # The names of columns.
@@ -75,9 +75,7 @@ def read_retrieval(folder: Name, split: str = "test") -> Retrieval:
     check_folder(folder)
     files = _list_beir(Path(folder), split)
     # A corpus may have millions of documents, so missing files are reported before it is read.
-    if absent := [part for part, paths in files.items() if not paths]:
-        names = _BEIR.get(absent[0], (f"qrels/{split}.tsv",))
-        raise FileNotFoundError(f"{folder} has no {' or '.join(names)}; put one there, or pass another folder")
+    _check_whole(folder, split, files)
     return Retrieval(*_read(files, default_grade=None)[:3])
 
 
@@ -144,16 +142,13 @@ def read_hub_retrieval(folder: Name, sets: Iterable[str] | None = None) -> dict[
     check_folder(folder)
     available = _list_sets(Path(folder))
     if not available:
-        raise FileNotFoundError(
-            f"{folder} has no data sets; download a repository such as sentence-transformers/NanoBEIR-en there, with"
-            " folders corpus, queries and qrels; or several such repositories"
-        )
+        remedy = "download a repository such as sentence-transformers/NanoBEIR-en there, or several"
+        raise FileNotFoundError(f"{folder} has no data sets; {remedy}")
     wanted = list(available) if sets is None else list(dict.fromkeys(sets))
     if absent := [name for name in wanted if name not in available]:
         raise FileNotFoundError(f"{folder} has no {', '.join(absent)}; it has {', '.join(available)}")
     for name in wanted:
-        if lacking := [part for part, paths in available[name].items() if not paths and part != "candidates"]:
-            raise FileNotFoundError(f"{folder} has no {lacking[0]} of {name!r}; download the repository again")
+        _check_whole(folder, name, available[name])
     return {name: _read(available[name], default_grade=1) for name in wanted}
 
 
@@ -164,6 +159,13 @@ def _list_beir(folder: Path, split: str) -> Files:
     judgments = (f"qrels/{split}.tsv", *(["qrels.tsv"] if split == "test" else []))
     paths = {part: locate(folder, names) for part, names in {**_BEIR, "qrels": judgments}.items()}
     return {part: [] if path is None else [path] for part, path in paths.items()}
+
+
+def _check_whole(folder: Name, name: str, files: Files) -> None:
+    """Raise a FileNotFoundError if a part of a data set other than the candidates is missing."""
+    for part, paths in files.items():
+        if not paths and part != "candidates":
+            raise FileNotFoundError(f"{folder} has no {part} of {name!r}; put the files there, or pass another folder")
 
 
 def _list_sets(root: Path) -> dict[str, Files]:
@@ -230,16 +232,14 @@ def _read(files: Files, default_grade: float | None) -> HubRetrieval:
 
 def _check_known(where: str, name: Any, texts: Mapping[str, str], files: list[Path]) -> None:
     if name not in texts:
-        raise ValueError(
-            f"{where}: the id {name!r} is not in {files[0].parent.name}/{files[0].name}; fix or remove the line"
-        )
+        raise ValueError(f"{where}: the id {name!r} is not in {Path(*files[0].parts[-2:])}; fix or remove the line")
 
 
 def _read_texts(paths: Iterable[Path], title: tuple[str, ...] = ()) -> dict[str, str]:
     """Texts by id. A document, which may have a title, may be empty; a query may not."""
     texts: dict[str, str] = {}
     for where, (name, *parts) in (row for path in paths for row in read_cells(path, (_ID, _TEXT), optional=title)):
-        if not isinstance(name, (str, int)) or isinstance(name, bool) or name == "":
+        if not isinstance(name, (str, int)) or name == "":
             raise ValueError(f"{where}: the id {name!r} is not valid; make it a non-empty string or a whole number")
         if str(name) in texts:
             raise ValueError(f"{where}: the id {name!r} occurs twice; fix or remove the line")

@@ -13,8 +13,6 @@ from sbert.data.records import name_kind, read_records
 # Converts a label to a number; the first argument is its location, for errors.
 Convert = Callable[[str, Any], Any]
 _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
-# Number of classes that an error lists.
-_LISTED = 20
 
 
 def read_rows(
@@ -166,11 +164,11 @@ def _make_index_converter(words: list[str]) -> Convert:
     if not words or len(set(words)) < len(words):
         raise ValueError(f"classes={words}; pass one or more words, each once")
     indices = {word: index for index, word in enumerate(words)}
-    known = ", ".join(words[:_LISTED]) + (f" and {len(words) - _LISTED} more" if len(words) > _LISTED else "")
 
     def convert(where: str, value: Any) -> int:
         if (word := to_word(value)) not in indices:
-            raise ValueError(f"{where}: the label {value!r} is not one of the classes {known}; add or drop it")
+            known = ", ".join(words)
+            raise ValueError(f"{where}: the label {value!r} is not one of the classes {known:.200}; add or drop it")
         return indices[word]
 
     return convert
@@ -185,9 +183,7 @@ def _make_scale_converter(low: float, high: float) -> Convert:
         if isinstance(number, list):
             raise ValueError(f"{where}: the label is a list, which scale= does not support; leave scale= out")
         if not low <= number <= high:
-            raise ValueError(
-                f"{where}: the label {number} is not within scale={low:g} to {high:g}; correct one of them"
-            )
+            raise ValueError(f"{where}: the label {number} is not within scale={low:g} to {high:g}; correct one")
         return (number - low) / (high - low)
 
     return convert
@@ -200,9 +196,8 @@ def _to_number(where: str, value: Any) -> int | float | list[float]:
         ValueError: If it is no number, or does not fit int64 and float32.
     """
     if isinstance(value, list):
-        for part in value:
-            if isinstance(part, bool) or not _is_number(part):
-                raise ValueError(f"{where}: the label's list contains {part!r}; use finite numbers only")
+        if wrong := [part for part in value if isinstance(part, bool) or not _is_number(part)]:
+            raise ValueError(f"{where}: the label's list contains {wrong[0]!r}; use finite numbers only")
         return value
     number = value
     if isinstance(value, str):

@@ -82,7 +82,10 @@ def read_cells(
     wanted = [*columns, *([_SPLIT] if split else [])]
     names = [_match(path, each, header) for each in wanted]
     if positions and not any(names) and file_format in ("tsv", "jsonl"):
-        yield from _select_positions(read_values(path, file_format), positions)
+        for where, row in read_values(path, file_format):
+            if not isinstance(row, list) or len(row) <= max(positions):
+                raise ValueError(f"{where}: {row!r:.60} where {max(positions) + 1} or more cells are expected; fix it")
+            yield where, [row[position] for position in positions]
         return
     if None in names:
         listed = ", ".join(header[:20]) or "none"
@@ -118,17 +121,6 @@ def _select_split(path: Name, records: Records, column: str, split: str) -> Reco
             yield where, row
     if split.lower() not in map(str.lower, splits):
         raise ValueError(f"{path} has no rows of the split {split!r}; it has {', '.join(sorted(splits)) or 'none'}")
-
-
-def _select_positions(rows: Iterator[tuple[str, Any]], positions: Sequence[int]) -> Iterator[tuple[str, list[Any]]]:
-    """The cells of a file without column names, by their indices."""
-    for where, row in rows:
-        if not isinstance(row, list) or len(row) <= max(positions):
-            count = f"{len(row)} cells" if isinstance(row, list) else "no array"
-            raise ValueError(
-                f"{where}: {count} where {max(positions) + 1} or more are expected; fix or remove the line"
-            )
-        yield where, [row[position] for position in positions]
 
 
 def _match(path: Name, names: Names, header: Sequence[str]) -> str | None:

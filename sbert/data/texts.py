@@ -85,10 +85,10 @@ class Texts:
         if is_dataset and column is None:
             raise ValueError(f"the {type(source).__name__} has columns; name the one that holds the texts")
         columns = None if column is None else list(dict.fromkeys((column, *keep)))
-        opened = (
-            _open_dataset(source, columns) if columns and is_dataset else _open_files(source, columns, format, keep)
-        )
-        self._start(opened, keep)
+        if columns and is_dataset:
+            self._start(_open_dataset(source, columns), keep)
+        else:
+            self._start(_open_files(source, columns, format, keep), keep)
 
     def _start(self, source: _Source, keep: Iterable[str]) -> None:
         self.keep: tuple[str, ...] = tuple(keep)
@@ -141,9 +141,7 @@ class Texts:
 
     def __len__(self) -> int:
         if self._source.length is None:
-            raise TypeError(
-                "the number of these texts is unknown until they are read; count them: sum(1 for _ in texts)"
-            )
+            raise TypeError("the number of these texts is unknown until they are read: sum(1 for _ in texts)")
         return self._source.length()
 
 
@@ -194,27 +192,21 @@ def _list_files(source: Any) -> Sequence[Name]:
     if isinstance(source, (list, tuple)):
         return [path for each in source for path in _list_files(each)]
     if not isinstance(source, (str, os.PathLike)):
-        raise TypeError(
-            f"source is of type {type(source).__name__}; pass a file, a folder, a list of files, or a Dataset; or,"
-            " for what is in memory, Texts.of(texts, id=ids)"
-        )
+        kind, remedy = type(source).__name__, "for what is in memory, Texts.of(texts, id=ids)"
+        raise TypeError(f"source is of type {kind}; pass a file, a folder, a list of files, or a Dataset; {remedy}")
     path = Path(source)
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if suffix_of(file) in SUFFIXES and file.is_file())
-        listed = [file for file in files if not _is_hidden(file.relative_to(path))]
-        if not listed:
+        files = [file for file in files if not any(part[0] in "._" for part in file.relative_to(path).parts)]
+        if not files:
             raise FileNotFoundError(f"the folder {source} has no file with a known ending; {SUPPORTED}")
-        return listed
+        return files
     if not path.exists() and glob.has_magic(os.fspath(source)):
         matches = sorted(file for file in glob.glob(os.fspath(source), recursive=True) if os.path.isfile(file))
         if not matches:
             raise FileNotFoundError(f"no file matches {source}; pass another pattern, or a folder")
         return matches
     return [source]
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.parts)
 
 
 def _open_dataset(data: Any, columns: list[str]) -> _Source:

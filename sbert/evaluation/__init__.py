@@ -16,7 +16,7 @@ An evaluator holds texts and what is known about them, and measures any model: i
 | ``STSSuite`` | Spearman on STS12 to STS16, STS benchmark and SICK |
 | ``NanoBEIRSuite`` | nDCG, recall, MRR and MAP on the data sets of NanoBEIR, by a search or by reranking candidates |
 
-``SequentialEvaluator`` runs several of them and encodes each text once:
+``SequentialEvaluator`` runs several of them, such as one for each similarity, and encodes each text once:
 
 >>> import tempfile
 >>> from sbert import SentenceEncoder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,13 @@ Numbers = npt.NDArray[np.generic] | Sequence[float]
 def check_numbers(least: int, **given: Numbers) -> list[np.ndarray]:
     """Check that the arguments are one-dimensional, of the same length and without NaN; return them as arrays."""
     arrays = {name: np.asarray(values) for name, values in given.items()}
-    if wrong := [array.shape for array in arrays.values() if array.ndim != 1]:
-        raise ValueError(f"an argument has the shape {wrong[0]}; pass one-dimensional arguments")
-    check_lengths(least, **arrays)
     for name, values in arrays.items():
+        if values.ndim != 1:
+            raise ValueError(f"{name} has the shape {values.shape}; pass one-dimensional arguments")
         missing = np.flatnonzero(values != values)
         if len(missing):
             raise ValueError(f"{name}[{missing[0]}] is NaN, which cannot be compared; leave that row out")
+    check_lengths(least, **arrays)
     return list(arrays.values())
 
 
@@ -37,9 +37,7 @@ def check_finite(name: str, values: np.ndarray) -> None:
     """Raise a ValueError that names the first value that is NaN or infinite, if there is one."""
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
-        raise ValueError(
-            f"{name}[{wrong[0]}] is {values[wrong[0]]}; pass finite numbers, and leave out rows without one"
-        )
+        raise ValueError(f"{name}[{wrong[0]}] is {values[wrong[0]]}; pass finite numbers, and leave out other rows")
 
 
 def check_names(argument: str, given: Iterable[str] | None, known: Sequence[str]) -> list[str]:
@@ -84,8 +82,8 @@ def check_labels(name: str, given: Iterable[float]) -> npt.NDArray[np.int64]:
     return np.array(listed, np.int64)
 
 
-def check_columns(least: int, **given: Iterable[str]) -> list[list[str]]:
-    """Several columns of texts as lists, of the same length, at least ``least``; a TypeError names a wrong text."""
+def check_columns(least: int, given: Mapping[str, Iterable[str]], **known: Sized) -> list[list[str]]:
+    """Columns of texts as lists, as long as what is known of each row, at least ``least``; an error names the text."""
     lists = {name: texts_of(texts, name) for name, texts in given.items()}
-    check_lengths(least, **lists)
+    check_lengths(least, **lists, **known)
     return list(lists.values())

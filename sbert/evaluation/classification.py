@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import torch
 
-from sbert.evaluation.checks import check_labels, check_lengths
+from sbert.evaluation.checks import check_columns, check_labels
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.metrics import accuracy, macro_f1, precision, recall
-from sbert.evaluation.pairs import PairEvaluator, Similarity
+from sbert.evaluation.pairs import compare
 from sbert.evaluation.thresholds import average_precision, best_threshold
 from sbert.evaluation.vectors import Floats, Vectors
-from sbert.inputs.texts import texts_of
+from sbert.functional import check_similarity
 from sbert.losses import SoftmaxLoss
 
 # Pairs whose features are in memory at once.
@@ -57,19 +57,16 @@ class LabelEvaluator(Evaluator):
         *,
         prompt: str | None = None,
     ) -> None:
-        self._first, self._second, self._prompt = texts_of(first, "first"), texts_of(second, "second"), prompt
-        self._labels, self._loss = check_labels("labels", labels), loss
-        check_lengths(1, first=self._first, second=self._second, labels=self._labels)
+        self._labels, self._loss, self._prompt = check_labels("labels", labels), loss, prompt
+        self._first, self._second = check_columns(1, {"first": first, "second": second}, labels=self._labels)
         if loss is not None:
             self._check(loss.classes)
 
     def _check(self, classes: int) -> None:
         row = int(self._labels.argmax())
         if self._labels[row] >= classes:
-            raise ValueError(
-                f"labels[{row}] is {self._labels[row]}, but the classifier has the classes 0 to {classes - 1};"
-                " pass the labels that it was trained with"
-            )
+            label = self._labels[row]
+            raise ValueError(f"labels[{row}] is {label}, but the classifier has the classes 0 to {classes - 1}")
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """Accuracy and macro F1."""
@@ -100,7 +97,7 @@ class LabelEvaluator(Evaluator):
         return torch.cat(parts).numpy()
 
 
-class PairClassificationEvaluator(PairEvaluator):
+class PairClassificationEvaluator(Evaluator):
     """Binary classification of pairs by a threshold on their similarity, such as paraphrase or not.
 
     Average precision needs no threshold. Accuracy and F1 are each at the threshold that is best on these same pairs;
@@ -111,8 +108,7 @@ class PairClassificationEvaluator(PairEvaluator):
         first: The first text of each pair.
         second: The second text of each pair.
         labels: 1 for positive pairs, 0 for negative pairs.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with several, metrics are called
-            ``cosine_accuracy`` and so on.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
         prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
@@ -130,18 +126,19 @@ class PairClassificationEvaluator(PairEvaluator):
         first: Iterable[str],
         second: Iterable[str],
         labels: Iterable[int],
-        similarity: Similarity = "cosine",
+        similarity: str = "cosine",
         *,
         prompt: str | None = None,
     ) -> None:
         self._labels = check_labels("labels", labels)
-        super().__init__(first, second, similarity, prompt, labels=self._labels)
-        classes = set(self._labels.tolist())
-        if classes != {0, 1}:
+        self._first, self._second = check_columns(2, {"first": first, "second": second}, labels=self._labels)
+        self._similarity, self._prompt = check_similarity(similarity), prompt
+        if (classes := set(self._labels.tolist())) != {0, 1}:
             raise ValueError(f"the labels are {sorted(classes)[:5]}; pass 1 for some pairs and 0 for others")
 
-    def metrics(self, similarities: Floats) -> dict[str, float]:
+    def measure(self, vectors: Vectors) -> dict[str, float]:
         """Average precision, and accuracy and F1 at their best thresholds."""
+        similarities = compare(vectors, self._first, self._second, self._similarity, self._prompt)
         accuracy_threshold, best_accuracy = best_threshold(similarities, self._labels, "accuracy")
         f1_threshold, best_f1 = best_threshold(similarities, self._labels, "f1")
         predicted = similarities >= f1_threshold

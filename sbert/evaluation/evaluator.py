@@ -74,8 +74,7 @@ class SequentialEvaluator(Evaluator):
             evaluator decides which model is the best.
 
     Raises:
-        TypeError: If ``evaluators`` is not a dict, or one of them is not an ``Evaluator``.
-        ValueError: If there are none.
+        TypeError: If ``evaluators`` is not a dict of one or more ``Evaluator``.
 
     Example:
         >>> from sbert.evaluation import SimilarityEvaluator
@@ -86,10 +85,8 @@ class SequentialEvaluator(Evaluator):
     """
 
     def __init__(self, evaluators: Mapping[str, Evaluator]) -> None:
-        if not evaluators:
-            raise ValueError("there are no evaluators; pass one or more, by name")
-        if not isinstance(evaluators, Mapping):
-            raise TypeError(f"evaluators is of type {type(evaluators).__name__}; pass a dict of them by name")
+        if not isinstance(evaluators, Mapping) or not evaluators:
+            raise TypeError(f"evaluators is {evaluators!r:.60}; pass a dict of one or more by name")
         for name, evaluator in evaluators.items():
             if not isinstance(evaluator, Evaluator):
                 raise TypeError(f"evaluators[{name!r}] is {evaluator!r:.60}; pass an instance of Evaluator")

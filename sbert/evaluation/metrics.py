@@ -115,6 +115,12 @@ def accuracy(predicted: Numbers, labels: Numbers) -> float:
     return float(np.mean(given == true))
 
 
+def _positives(predicted: Numbers, labels: Numbers) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows are predicted to be positive, and which are. Shape: (rows,) bool each."""
+    given, true = check_numbers(1, predicted=predicted, labels=labels)
+    return check_binary("predicted", given), check_binary("labels", true)
+
+
 def precision(predicted: Numbers, labels: Numbers) -> float:
     """The fraction of predicted positives that are positive; 0 if there are no predicted positives.
 
@@ -134,8 +140,7 @@ def precision(predicted: Numbers, labels: Numbers) -> float:
         >>> precision([1, 1, 0, 0], [1, 0, 1, 1])
         0.5
     """
-    given, true = check_numbers(1, predicted=predicted, labels=labels)
-    positive, right = check_binary("predicted", given), check_binary("labels", true)
+    positive, right = _positives(predicted, labels)
     return float(right[positive].mean()) if positive.any() else 0.0
 
 
@@ -158,8 +163,7 @@ def recall(predicted: Numbers, labels: Numbers) -> float:
         >>> round(recall([1, 1, 0, 0], [1, 0, 1, 1]), 4)
         0.3333
     """
-    given, true = check_numbers(1, predicted=predicted, labels=labels)
-    positive, right = check_binary("predicted", given), check_binary("labels", true)
+    positive, right = _positives(predicted, labels)
     return float(positive[right].mean()) if right.any() else 0.0
 
 
@@ -185,8 +189,7 @@ def f1(predicted: Numbers, labels: Numbers) -> float:
         >>> f1([1, 1, 0, 0], [1, 0, 1, 1])
         0.4
     """
-    given, true = check_numbers(1, predicted=predicted, labels=labels)
-    positive, right = check_binary("predicted", given), check_binary("labels", true)
+    positive, right = _positives(predicted, labels)
     both = int(positive.sum() + right.sum())
     return 2 * int((positive & right).sum()) / both if both else 0.0
 

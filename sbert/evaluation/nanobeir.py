@@ -11,7 +11,6 @@ import numpy as np
 from sbert.data.retrieval import read_hub_retrieval
 from sbert.evaluation.checks import check_names
 from sbert.evaluation.evaluator import Evaluator
-from sbert.evaluation.pairs import Similarity
 from sbert.evaluation.retrieval import RetrievalEvaluator
 from sbert.evaluation.vectors import Vectors
 from sbert.search import semantic_search
@@ -30,7 +29,7 @@ class NanoBEIRSuite(Evaluator):
         sets: Names of data sets, such as ``"NanoNQ"``; by default all that are in the folder.
         rerank: Number of candidates that a reranker ranks.
         retriever: A model with vectors that finds the candidates; by default, BM25's are used.
-        similarity: As in ``RetrievalEvaluator``; the retriever uses the first one.
+        similarity: As in ``RetrievalEvaluator``; of the retriever's vectors, too.
         query_prompt: As in ``RetrievalEvaluator``; or a dict of prompts by the names of data sets.
         document_prompt: The same for documents.
         at: The values of k of the metrics, such as ``ndcg_at=(5, 10)``, as in ``RetrievalEvaluator``.
@@ -63,19 +62,16 @@ class NanoBEIRSuite(Evaluator):
         *,
         rerank: int = 100,
         retriever: Any = None,
-        similarity: Similarity = "cosine",
+        similarity: str = "cosine",
         query_prompt: str | dict[str, str] | None = None,
         document_prompt: str | dict[str, str] | None = None,
         **at: Sequence[int],
     ) -> None:
-        data = read_hub_retrieval(
-            folder, None if sets is None else check_names("sets", sets, ("NanoNQ", "NanoSciFact"))
-        )
-        similarity = similarity if isinstance(similarity, str) else list(similarity)
+        names = None if sets is None else check_names("sets", sets, ("NanoNQ", "NanoSciFact"))
+        data = read_hub_retrieval(folder, names)
         for prompt in (query_prompt, document_prompt):
             if isinstance(prompt, dict) and not prompt.keys() <= data.keys():
                 raise ValueError(f"prompts are for {', '.join(prompt)}, but the data sets are {', '.join(data)}")
-        main = similarity if isinstance(similarity, str) else similarity[0]
         self._searches: dict[str, Evaluator] = {}
         self._rerankings: dict[str, Evaluator] = {}
         for name, (queries, corpus, relevant, candidates) in data.items():
@@ -87,7 +83,7 @@ class NanoBEIRSuite(Evaluator):
             }
             self._searches[name] = RetrievalEvaluator(queries, corpus, relevant, **options)
             if retriever is not None:
-                candidates = _find_candidates(retriever, queries, corpus, rerank, main)
+                candidates = _find_candidates(retriever, queries, corpus, rerank, similarity)
             if candidates:
                 options |= {"candidates": candidates, "rerank": rerank}
                 self._rerankings[name] = RetrievalEvaluator(queries, corpus, relevant, **options)
@@ -96,10 +92,8 @@ class NanoBEIRSuite(Evaluator):
         """The means over the data sets, and then the metrics of each."""
         evaluators = self._rerankings if vectors.is_cross_encoder else self._searches
         if lacking := [name for name in self._searches if name not in evaluators]:
-            raise ValueError(
-                f"there are no candidates of {', '.join(lacking)} for a reranker; pass retriever=, a SentenceEncoder"
-                " that finds them, or a folder with BM25's, such as sentence-transformers/NanoBEIR-en"
-            )
+            remedy = "pass retriever=, a SentenceEncoder, or a folder with BM25's, as sentence-transformers/NanoBEIR-en"
+            raise ValueError(f"there are no candidates of {', '.join(lacking)} for a reranker; {remedy}")
         figures = {name: evaluator.measure(vectors) for name, evaluator in evaluators.items()}
         metrics = next(iter(figures.values()))
         means = {f"mean_{metric}": float(np.mean([own[metric] for own in figures.values()])) for metric in metrics}

@@ -69,12 +69,8 @@ class ParaphraseMiningEvaluator(Evaluator):
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """Average precision; and F1, precision and recall at the best threshold."""
-        pairs = paraphrase_mining(
-            vectors(self._sentences, prompt=self._prompt),
-            top_k=None,
-            max_pairs=self._max_pairs,
-            similarity=self._similarity,
-        )
+        table, similarity = vectors(self._sentences, prompt=self._prompt), self._similarity
+        pairs = paraphrase_mining(table, top_k=None, max_pairs=self._max_pairs, similarity=similarity)
         is_duplicate = np.isin(pairs.first * len(self._sentences) + pairs.second, self._duplicates)
         thresholds, predicted, correct = threshold_counts(pairs.scores, is_duplicate)
         total = len(self._duplicates)

@@ -61,38 +61,35 @@ class RerankingEvaluator(Evaluator):
         query_prompt: str | None = None,
         document_prompt: str | None = None,
     ) -> None:
-        self._prompts = query_prompt, document_prompt
+        self._prompts, samples = (query_prompt, document_prompt), list(samples)
+        if not samples:
+            raise ValueError("there are no samples; pass at least one")
         self._queries: list[str] = []
         self._candidates: list[list[str]] = []
         self._grades: list[list[float]] = []  # Of the candidates.
         self._relevant: list[list[float]] = []  # The grades of all positives, whether they are candidates or not.
-        self._retrieved = False  # Whether the candidates are those of a retriever.
+        self._retrieved = "documents" in samples[0]  # Whether the candidates are those of a retriever.
+        other = "documents" if self._retrieved else "negative"
         for row, sample in enumerate(samples):
-            self._retrieved = "documents" in sample if row == 0 else self._retrieved
-            other = "documents" if self._retrieved else "negative"
             if not {"query", "positive", other} <= {*sample} or {"documents", "negative"} <= {*sample}:
                 raise ValueError(f"samples[{row}] has the keys {list(sample)}; pass query, positive and {other}")
             self._queries += texts_of([sample["query"]], f"samples[{row}]['query']")
             positive, further = _check_texts(row, sample, "positive"), _check_texts(row, sample, other)
             grades = _check_grades(row, sample["positive"], positive)
             if self._retrieved:
-                known, further = dict(zip(positive, grades, strict=True)), list(dict.fromkeys(further))
-                self._add(further, [known.get(text, 0.0) for text in further], list(known.values()))
+                known, candidates = dict(zip(positive, grades, strict=True)), list(dict.fromkeys(further))
+                self._grades.append([known.get(text, 0.0) for text in candidates])
+                grades = list(known.values())
             else:
-                self._add([*positive, *further], [*grades, *[0.0] * len(further)], grades)
-        if not self._queries:
-            raise ValueError("there are no samples; pass at least one")
+                candidates = [*positive, *further]
+                self._grades.append([*grades, *[0.0] * len(further)])
+            self._candidates.append(candidates)
+            self._relevant.append(grades)
         self._k, self._similarity = check_count("k", k), check_similarity(similarity)
-
-    def _add(self, candidates: list[str], grades: list[float], relevant: list[float]) -> None:
-        self._candidates.append(candidates)
-        self._grades.append(grades)
-        self._relevant.append(relevant)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """MAP, MRR and nDCG; with the candidates of a retriever, the same of its own order, and its recall."""
-        similarities = {"": self._similarity}
-        scores = score_candidates(vectors, self._queries, self._candidates, similarities, self._prompts)[""]
+        scores = score_candidates(vectors, self._queries, self._candidates, self._similarity, self._prompts)
         orders = (np.lexsort((np.asarray(grades), -own)) for grades, own in zip(self._grades, scores, strict=True))
         figures = self._rate([[own[i] for i in order] for own, order in zip(self._grades, orders, strict=True)])
         if self._retrieved:

@@ -52,27 +52,17 @@ def _append_json(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def _write_csv(path: Path, record: Mapping[str, Any]) -> None:
-    columns, rows = _read_csv(path)
-    if columns and not set(columns) & set(record):
-        raise ValueError(f"{path} has other columns ({', '.join(columns)[:60]}); pass another file")
-    columns += [name for name in record if name not in columns]
+    try:
+        old = path.read_bytes().decode() if path.exists() else ""
+        header, *rows = list(csv.reader(io.StringIO(old, newline=""), strict=True)) or [[]]
+        if any(len(row) != len(header) for row in rows) or len(set(header)) < len(header):
+            raise ValueError("rows do not match the header")
+        if header and not set(header) & set(record):
+            raise ValueError("it has other columns")
+    except (csv.Error, ValueError) as error:
+        raise ValueError(f"{path} is not a CSV file of these results ({error}); pass another file") from error
+    columns = [*header, *(name for name in record if name not in header)]
+    rows = [row + [""] * (len(columns) - len(header)) for row in rows]
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows([*rows, record])
+    csv.writer(text, lineterminator="\n").writerows([columns, *rows, [record.get(name, "") for name in columns]])
     write_text(path, text.getvalue())
-
-
-def _read_csv(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
-    """The columns and rows of a file of results; none if the file is missing or empty."""
-    if not path.exists() or not path.stat().st_size:
-        return [], []
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file, strict=True)
-        try:
-            columns, rows = list(reader.fieldnames or ()), list(reader)
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} is not a CSV file of results ({error}); pass another file") from error
-    if any(None in row or None in row.values() for row in rows) or len(set(columns)) < len(columns):
-        raise ValueError(f"{path} has rows that do not match its header; correct them, or pass another file")
-    return columns, rows

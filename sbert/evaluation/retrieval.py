@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from sbert.evaluation import ranking
 from sbert.evaluation.evaluator import Evaluator
-from sbert.evaluation.pairs import Similarity, name_similarities, score_candidates
-from sbert.evaluation.vectors import Floats, Vectors
-from sbert.inputs.arguments import check_count
+from sbert.evaluation.pairs import score_candidates
+from sbert.evaluation.vectors import Vectors
+from sbert.functional import check_similarity
+from sbert.inputs.arguments import check_count, check_number
 from sbert.inputs.texts import texts_of
 from sbert.search import semantic_search
 
@@ -52,8 +53,7 @@ class RetrievalEvaluator(Evaluator):
         mrr_at: The values of k for MRR.
         ndcg_at: The values of k for nDCG.
         map_at: The values of k for MAP.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with several, metrics are called
-            ``cosine_ndcg@10`` and so on.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
         block: Number of documents per block.
         candidates: For each query id, the ids of the documents that another search found, best first.
         rerank: Number of candidates of each query that the model ranks.
@@ -87,7 +87,7 @@ class RetrievalEvaluator(Evaluator):
         mrr_at: Sequence[int] = (10,),
         ndcg_at: Sequence[int] = (10,),
         map_at: Sequence[int] = (100,),
-        similarity: Similarity = "cosine",
+        similarity: str = "cosine",
         block: int = 50_000,
         candidates: Mapping[Any, Sequence[Any]] | None = None,
         rerank: int = 100,
@@ -112,67 +112,47 @@ class RetrievalEvaluator(Evaluator):
             None if candidates is None else [_check_candidates(q, candidates, positions, rerank) for q in asked]
         )
         at = (ndcg_at, accuracy_at, precision_recall_at, precision_recall_at, mrr_at, map_at)
-        self._metrics: list[tuple[str, int]] = []  # Each with its k.
-        for name, ks in zip(_METRICS, at, strict=True):
-            if isinstance(ks, (int, str)):
-                raise TypeError(f"the values of k for {name} are {ks!r}; pass a tuple such as (1, 10) or (10,)")
-            self._metrics += [(name, check_count(f"{name}_at", k)) for k in ks]
-        if not self._metrics:
-            raise ValueError("there is no metric to compute; pass ndcg_at=(10,) or another")
-        self._block, self._similarities = check_count("block", block), name_similarities(similarity)
+        # Each with its k.
+        self._metrics = [
+            (name, check_count(f"{name}_at", k)) for name, ks in zip(_METRICS, at, strict=True) for k in ks
+        ]
+        self._block, self._similarity = check_count("block", block), check_similarity(similarity)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """The metrics, each for its values of k."""
         if self._candidates is None:
             return self._rate(self._search(vectors))
-        ranked = self._rerank(vectors, self._candidates)
-        return {**self._rate(ranked), **self._rate({"base_": self._candidates})}
+        return self._rate(self._rerank(vectors, self._candidates)) | self._rate(self._candidates, "base_")
 
-    def _rate(self, positions: Mapping[str, Iterable[Sequence[int]]]) -> dict[str, float]:
-        """The metrics from the indices of the ranked documents of each query, by prefix."""
+    def _rate(self, rankings: list[list[int]], prefix: str = "") -> dict[str, float]:
+        """The metrics from the indices of the ranked documents of each query."""
         relevant = ranking.pad(own.values() for own in self._relevant)  # (queries, most relevant documents)
-        figures = {}
-        for prefix, rankings in positions.items():
-            ranked = ranking.pad(  # (queries, depth)
-                [own.get(position, 0.0) for position in row] for own, row in zip(self._relevant, rankings, strict=True)
-            )
-            for name, k in self._metrics:
-                figures[f"{prefix}{name}@{k}"] = float(_METRICS[name](ranked, k, relevant).mean())
-        return figures
+        ranked = ranking.pad(  # (queries, depth)
+            [own.get(position, 0.0) for position in row] for own, row in zip(self._relevant, rankings, strict=True)
+        )
+        return {f"{prefix}{name}@{k}": float(_METRICS[name](ranked, k, relevant).mean()) for name, k in self._metrics}
 
-    def _search(self, vectors: Vectors) -> dict[str, list[list[int]]]:
-        """The indices of the most similar documents of the corpus, by the prefix of each similarity."""
+    def _search(self, vectors: Vectors) -> list[list[int]]:
+        """The indices of the most similar documents of the corpus for each query."""
         queries = vectors(self._queries, "query", self._prompts[0])  # (queries, dim)
-        depth, start = max(k for _, k in self._metrics), 0
-        best: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # Scores and indices, (queries, depth) each.
-        for block in self._blocks(vectors):
-            for prefix, name in self._similarities.items():
-                scores, indices = semantic_search(queries, block, depth, similarity=name)
-                if prefix in best:
-                    scores = np.concatenate([best[prefix][0], scores], 1)
-                    indices = np.concatenate([best[prefix][1], indices + start], 1)
-                order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]  # Equal scores: earlier documents first.
-                best[prefix] = np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
-            start += len(block)
-        return {prefix: indices.tolist() for prefix, (_, indices) in best.items()}
-
-    def _rerank(self, vectors: Vectors, candidates: list[list[int]]) -> dict[str, list[list[int]]]:
-        """The candidates of each query by descending score, by the prefix of each similarity."""
-        texts = [[self._corpus[position] for position in own] for own in candidates]
-        scores = score_candidates(vectors, self._queries, texts, self._similarities, self._prompts)
-        return {
-            prefix: [
-                np.array(own)[np.argsort(-s, kind="stable")].tolist() for own, s in zip(candidates, each, strict=True)
-            ]
-            for prefix, each in scores.items()
-        }
-
-    def _blocks(self, vectors: Vectors) -> Iterator[Floats]:
-        if len(self._corpus) <= self._block:
-            yield vectors(self._corpus, "document", self._prompts[1])
-            return
+        encode = vectors if len(self._corpus) <= self._block else vectors.encode_uncached
+        depth = max(k for _, k in self._metrics)
+        scores, indices = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
         for start in range(0, len(self._corpus), self._block):
-            yield vectors.encode_uncached(self._corpus[start : start + self._block], "document", self._prompts[1])
+            block = encode(self._corpus[start : start + self._block], "document", self._prompts[1])
+            new = semantic_search(queries, block, depth, similarity=self._similarity)
+            scores = np.concatenate([scores, new.scores], 1)
+            indices = np.concatenate([indices, new.indices + start], 1)
+            order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]  # Equal scores: earlier documents first.
+            scores, indices = np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
+        return [row.tolist() for row in indices]
+
+    def _rerank(self, vectors: Vectors, candidates: list[list[int]]) -> list[list[int]]:
+        """The candidates of each query by descending score."""
+        texts = [[self._corpus[position] for position in own] for own in candidates]
+        scores = score_candidates(vectors, self._queries, texts, self._similarity, self._prompts)
+        orders = (np.argsort(-own, kind="stable") for own in scores)
+        return [[own[i] for i in order] for own, order in zip(candidates, orders, strict=True)]
 
 
 def _check_candidates(
@@ -197,8 +177,5 @@ def _check_grades(
     for name, grade in graded.items():
         if name not in positions:
             raise ValueError(f"relevant[{query!r}] names the document {name!r}, which is not in the corpus")
-        if not isinstance(grade, (int, float, np.number, np.bool_)):
-            raise TypeError(f"relevant[{query!r}] has the grade {grade!r} for {name!r}; pass numbers")
-        if not np.isfinite(grade):
-            raise ValueError(f"relevant[{query!r}] has the grade {grade} for {name!r}; pass finite numbers")
+        check_number(f"relevant[{query!r}][{name!r}]", grade)
     return {positions[name]: grade for name, grade in graded.items() if grade > 0}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -80,9 +79,7 @@ class STSSuite(Evaluator):
         if self.missing and (sets is not None or len(self.missing) == len(wanted)):
             expected = "; ".join(f"{name}: {' or '.join(_paths(name))}" for name in self.missing)
             raise FileNotFoundError(f"{root} has no {', '.join(self.missing)}; the expected paths are {expected}")
-        self.sets: dict[str, dict[str, Pairs]] = {
-            name: _read(name, path) for name, path in paths.items() if path is not None
-        }
+        self.sets = {name: _read(name, path) for name, path in paths.items() if path is not None}
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """The correlation of each task and the mean of its subsets, after the average of the tasks."""
@@ -93,7 +90,7 @@ class STSSuite(Evaluator):
         totals, means = {}, {}
         for name, parts in self.sets.items():
             correlations = [
-                (compare(vectors, first, second, {"": "cosine"}, self._prompt)[""], scores)
+                (compare(vectors, first, second, "cosine", self._prompt), scores)
                 for first, second, scores in parts.values()
             ]
             totals[name] = spearman(*map(np.concatenate, zip(*correlations, strict=True)))
@@ -113,8 +110,11 @@ def _read(name: str, path: Path) -> dict[str, Pairs]:
         parts = read_sts_year(path, None)
     else:
         parts = {name: read_sick(path, scale=None) if name == "SICK-R" else read_sts(path, None)}
-    return {part: _columns(rows) for part, rows in parts.items()}
-
-
-def _columns(rows: list[dict[str, Any]]) -> Pairs:
-    return [row["first"] for row in rows], [row["second"] for row in rows], np.array([row["label"] for row in rows])
+    return {
+        part: (
+            [row["first"] for row in rows],
+            [row["second"] for row in rows],
+            np.array([row["label"] for row in rows]),
+        )
+        for part, rows in parts.items()
+    }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sbert.evaluation.checks import check_columns, check_finite, check_lengths
+from sbert.evaluation.checks import check_finite, check_lengths
 from sbert.evaluation.evaluator import Evaluator
 from sbert.evaluation.vectors import Vectors
 from sbert.inputs.texts import texts_of
@@ -50,22 +50,19 @@ class MSEEvaluator(Evaluator):
         prompt: str | None = None,
     ) -> None:
         read = texts_of(source, "source")
-        self._texts = check_columns(1, source=read, target=read if target is None else target)[1]
+        self._texts, self._prompt = read if target is None else texts_of(target, "target"), prompt
         self._teacher = Vectors(teacher)(read) if hasattr(teacher, "encode") else np.asarray(teacher, np.float32)
         if self._teacher.ndim != 2:
             raise ValueError(f"the teacher's vectors have the shape {self._teacher.shape}; pass (texts, dim)")
-        check_lengths(1, source=read, vectors=self._teacher)
+        check_lengths(1, source=read, target=self._texts, vectors=self._teacher)
         check_finite("teacher", self._teacher.ravel())
-        self._prompt = prompt
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """The negative error, and the mean cosine."""
         student, teacher = vectors(self._texts, prompt=self._prompt).astype(float), self._teacher.astype(float)
         if student.shape != teacher.shape:
-            raise ValueError(
-                f"the student's vectors have dimension {student.shape[1]}, the teacher's {teacher.shape[1]};"
-                " project one of them, as sbert.losses.EmbeddingDistillationLoss does"
-            )
+            dims = f"the student's vectors have dimension {student.shape[1]}, the teacher's {teacher.shape[1]}"
+            raise ValueError(f"{dims}; project one of them, as sbert.losses.EmbeddingDistillationLoss does")
         lengths = np.linalg.norm(student, axis=1) * np.linalg.norm(teacher, axis=1)
         cosines = (student * teacher).sum(1) / np.maximum(lengths, 1e-12)
         return {"negative_mse": 0.0 - float(np.mean((student - teacher) ** 2)), "cosine": float(cosines.mean())}

@@ -8,8 +8,8 @@ import numpy as np
 
 from sbert.evaluation.checks import check_columns
 from sbert.evaluation.evaluator import Evaluator
-from sbert.evaluation.pairs import Similarity, name_similarities
 from sbert.evaluation.vectors import Floats, Vectors
+from sbert.functional import check_similarity
 from sbert.search import semantic_search
 
 
@@ -23,8 +23,7 @@ class TranslationEvaluator(Evaluator):
     Args:
         source: The sentences.
         target: The translation of each sentence.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with several, metrics are called
-            ``cosine_mean_accuracy`` and so on.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
         prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
@@ -43,23 +42,20 @@ class TranslationEvaluator(Evaluator):
         self,
         source: Iterable[str],
         target: Iterable[str],
-        similarity: Similarity = "cosine",
+        similarity: str = "cosine",
         *,
         prompt: str | None = None,
     ) -> None:
-        self._source, self._target = check_columns(1, source=source, target=target)
-        self._similarities, self._prompt = name_similarities(similarity), prompt
+        self._source, self._target = check_columns(1, {"source": source, "target": target})
+        self._similarity, self._prompt = check_similarity(similarity), prompt
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """The accuracy of each direction, and their mean."""
         table, half = vectors([*self._source, *self._target], prompt=self._prompt), len(self._source)
-        source, target, figures = table[:half], table[half:], {}
-        for prefix, name in self._similarities.items():
-            forward = _accuracy(source, target, self._target, name)
-            backward = _accuracy(target, source, self._source, name)
-            figures[f"{prefix}mean_accuracy"] = (forward + backward) / 2
-            figures |= {f"{prefix}source_to_target": forward, f"{prefix}target_to_source": backward}
-        return figures
+        forward = _accuracy(table[:half], table[half:], self._target, self._similarity)
+        backward = _accuracy(table[half:], table[:half], self._source, self._similarity)
+        mean = (forward + backward) / 2
+        return {"mean_accuracy": mean, "source_to_target": forward, "target_to_source": backward}
 
 
 def _accuracy(queries: Floats, corpus: Floats, texts: Sequence[str], similarity: str) -> float:

@@ -8,9 +8,9 @@ import numpy as np
 
 from sbert.evaluation.checks import check_columns
 from sbert.evaluation.evaluator import Evaluator
-from sbert.evaluation.pairs import Similarity, name_similarities, score_pairs
+from sbert.evaluation.pairs import score_pairs
 from sbert.evaluation.vectors import Vectors
-from sbert.functional import pairwise_similarity
+from sbert.functional import check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_number
 
 
@@ -26,8 +26,7 @@ class TripletEvaluator(Evaluator):
         anchors: The anchors.
         positives: One text for each anchor.
         negatives: One text for each anchor.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with several, the accuracies are called
-            ``cosine_accuracy`` and so on.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
         margin: Minimum difference between the two similarities.
         query_prompt: The prompt before every anchor, instead of the model's prompt for queries: the name of a prompt,
             a text, or ``""`` for none.
@@ -50,28 +49,25 @@ class TripletEvaluator(Evaluator):
         anchors: Iterable[str],
         positives: Iterable[str],
         negatives: Iterable[str],
-        similarity: Similarity = "cosine",
+        similarity: str = "cosine",
         margin: float = 0.0,
         *,
         query_prompt: str | None = None,
         document_prompt: str | None = None,
     ) -> None:
         self._anchors, self._positives, self._negatives = check_columns(
-            1, anchors=anchors, positives=positives, negatives=negatives
+            1, {"anchors": anchors, "positives": positives, "negatives": negatives}
         )
         self._prompts = query_prompt, document_prompt
-        self._similarities, self._margin = name_similarities(similarity), check_number("margin", margin)
+        self._similarity, self._margin = check_similarity(similarity), check_number("margin", margin)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
-        """The accuracy of each similarity."""
+        """The accuracy."""
         others, half = [*self._positives, *self._negatives], len(self._anchors)
         if vectors.is_cross_encoder:
-            scores = {"": score_pairs(vectors, [*self._anchors, *self._anchors], others)}
+            scores = score_pairs(vectors, [*self._anchors, *self._anchors], others)
         else:
             anchors = vectors(self._anchors, "query", self._prompts[0])
             pairs = np.concatenate([anchors, anchors]), vectors(others, "document", self._prompts[1])
-            scores = {prefix: pairwise_similarity(*pairs, name) for prefix, name in self._similarities.items()}
-        return {
-            f"{prefix}accuracy": float(np.mean(own[:half] > own[half:] + self._margin))
-            for prefix, own in scores.items()
-        }
+            scores = pairwise_similarity(*pairs, self._similarity)
+        return {"accuracy": float(np.mean(scores[:half] > scores[half:] + self._margin))}

@@ -37,10 +37,8 @@ class Vectors:
 
     def __init__(self, model: Any, ranks: Ranks = ALONE, show_progress_bar: bool | None = None) -> None:
         if not any(callable(getattr(model, name, None)) for name in ("encode", "predict")):
-            raise TypeError(
-                f"the model is of type {type(model).__name__}; pass a SentenceEncoder, or any object with a method"
-                " encode(list of str) that returns one vector per text"
-            )
+            kind, remedy = type(model).__name__, "a SentenceEncoder, or any object with a method encode(list of str)"
+            raise TypeError(f"the model is of type {kind}; pass {remedy}")
         self._model = model
         self.ranks: Ranks = ranks
         self.show_progress_bar: bool | None = show_progress_bar if ranks.first else False  # One bar: that of rank 0.
@@ -83,27 +81,21 @@ class Vectors:
     def encode_uncached(self, texts: Sequence[str], kind: str = "text", prompt: str | None = None) -> Floats:
         """The same without the cache, for large corpora that are needed only once."""
         if self.is_cross_encoder:
-            raise TypeError(
-                f"a {type(self._model).__name__} gives scores of pairs, but this evaluator needs vectors; pass a"
-                " SentenceEncoder"
-            )
-        options = self._options
-        if prompt is not None:
-            argument = "prompt" if kind == "text" else f"{kind}_prompt"
-            options["prompt"] = prompt_text(self._model, prompt, argument)
-        else:
+            name = type(self._model).__name__
+            raise TypeError(f"a {name} gives scores of pairs, but this evaluator needs vectors; pass a SentenceEncoder")
+        options, encode = self._options, self._model.encode
+        if prompt is None:
             self._check_prompt(kind)
-        encode = self._model.encode
+        else:
+            options["prompt"] = prompt_text(self._model, prompt, "prompt" if kind == "text" else f"{kind}_prompt")
         if kind != "text":
             encode = getattr(self._model, f"encode_{kind}", encode)
 
         def vectors(part: Sequence[str]) -> Floats:
             encoded = _to_array(encode(list(part), **options))
             if encoded.ndim != 2 or len(encoded) != len(part):
-                raise ValueError(
-                    f"{type(self._model).__name__}.encode returns the shape {encoded.shape} for {len(part)} texts;"
-                    " return (texts, dim)"
-                )
+                name, shape = type(self._model).__name__, encoded.shape
+                raise ValueError(f"{name}.encode returns the shape {shape} for {len(part)} texts; return (texts, dim)")
             return encoded
 
         return self._share(texts, vectors)

@@ -118,7 +118,7 @@ def density_peaks(points: Vectors, labels: Labels, count: int) -> npt.NDArray[np
     """
     places, given = torch.from_numpy(check_vectors(points)), torch.as_tensor(np.asarray(labels))
     peaks = np.full(count, -1, np.int64)
-    for label in given[given >= 0].unique().tolist():
+    for label in sorted({*given.tolist()} - {-1}):
         own = torch.nonzero(given == label)[:, 0]
         tried = own[:: -(-len(own) // _TRIED)]
         distances, nearest = torch.cdist(places[tried], places).topk(min(_NEAREST, len(own)), largest=False)

@@ -84,11 +84,10 @@ def test_a_sequence_shares_and_names(model: SentenceEncoder, monkeypatch: pytest
     assert {name.replace("b_c_", "b_"): value for name, value in found.items()} == expected
     assert next(iter(found)) == "a_spearman"
     assert sorted(encoded) == sorted({*FIRST, *SECOND})
-    with pytest.raises(ValueError, match="there are no evaluators"):
-        SequentialEvaluator({})
-    wrong: Any = [one, two]
-    with pytest.raises(TypeError, match="evaluators is of type list; pass a dict of them by name"):
-        SequentialEvaluator(wrong)
+    wrong: Any
+    for wrong in ({}, [one, two]):
+        with pytest.raises(TypeError, match="pass a dict of one or more by name"):
+            SequentialEvaluator(wrong)
     wrong = {"a": one, "b": len}
     with pytest.raises(TypeError, match=r"evaluators\['b'\] is <built-in function len>; pass an instance"):
         SequentialEvaluator(wrong)
@@ -142,12 +141,12 @@ def test_lines_of_csv_get_new_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"model,f1\na,0.1,7\n", "rows that do not match its header"),
-        (b"model,f1\na\n", "rows that do not match its header"),
-        (b"model,f1,f1\na,1,2\n", "rows that do not match its header"),
+        (b"model,f1\na,0.1,7\n", "rows do not match the header"),
+        (b"model,f1\na\n", "rows do not match the header"),
+        (b"model,f1,f1\na,1,2\n", "rows do not match the header"),
         (b"Dear diary\n", "other columns"),
-        (b'model\n"a\n', "is not a CSV file of results"),
-        (b"\xff\xfe\x00", "is not a CSV file of results"),
+        (b'model\n"a\n', "is not a CSV file of these results"),
+        (b"\xff\xfe\x00", "is not a CSV file of these results"),
     ],
 )
 def test_a_file_that_is_something_else_stays_as_it_is(tmp_path: Path, content: bytes, message: str) -> None:

@@ -15,6 +15,7 @@ from sbert.evaluation import (
     ParaphraseMiningEvaluator,
     RerankingEvaluator,
     RetrievalEvaluator,
+    SequentialEvaluator,
     SimilarityEvaluator,
     TranslationEvaluator,
     TripletEvaluator,
@@ -63,7 +64,7 @@ def test_similarity_equals_theirs(model: SentenceEncoder, peer: Any) -> None:
 
     columns = sentences(60, 0), sentences(60, 1), np.random.default_rng(0).integers(0, 6, 60).astype(float)
     names = list(SIMILARITIES)
-    found = SimilarityEvaluator(*columns, names)(model)
+    found = SequentialEvaluator({name: SimilarityEvaluator(*columns, name) for name in names})(model)
     expected = EmbeddingSimilarityEvaluator(*columns, similarity_fn_names=names)(peer)
     same(found, expected, {f"{n}_{f}": f"{f}_{n}" for n in names for f in ("spearman", "pearson")})
 
@@ -72,7 +73,8 @@ def test_pair_classification_equals_theirs(model: SentenceEncoder, peer: Any) ->
     from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator
 
     columns = sentences(60, 0), sentences(60, 1), np.random.default_rng(0).integers(0, 2, 60).tolist()
-    found = PairClassificationEvaluator(*columns, ["cosine", "dot"])(model)
+    each = {name: PairClassificationEvaluator(*columns, name) for name in ("cosine", "dot")}
+    found = SequentialEvaluator(each)(model)
     expected = BinaryClassificationEvaluator(*columns, similarity_fn_names=["cosine", "dot"])(peer)
     figures = ("accuracy", "accuracy_threshold", "f1", "f1_threshold", "precision", "recall")
     names = {f"{n}_{f}": f"{n}_{f}" for n in ("cosine", "dot") for f in figures}
@@ -86,7 +88,8 @@ def test_triplets_equal_theirs(margin: float, model: SentenceEncoder, peer: Any)
     columns = [sentences(40, seed) for seed in range(3)]
     expected = Theirs(*columns, margin=margin, similarity_fn_names=list(SIMILARITIES))(peer)
     names = [f"{name}_accuracy" for name in SIMILARITIES]
-    same(TripletEvaluator(*columns, SIMILARITIES, margin)(model), expected, dict(zip(names, names, strict=True)))
+    found = SequentialEvaluator({name: TripletEvaluator(*columns, name, margin) for name in SIMILARITIES})(model)
+    same(found, expected, dict(zip(names, names, strict=True)))
 
 
 @pytest.mark.parametrize("block", [30, 50_000])
