@@ -20,7 +20,7 @@ from multiprocessing import active_children, get_context
 from statistics import median, quantiles
 from typing import Any
 
-from sbert.cli.options import add_format, add_model, at_least, names
+from sbert.cli.options import READING, add_options, at_least, names
 from sbert.cli.output import peak_memory, table
 from sbert.data import read_texts
 from sbert.inputs.arguments import warn
@@ -36,14 +36,14 @@ _WORDS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sbert benchmark``."""
-    add_model(parser)
-    parser.add_argument("--data", metavar="FILE", help="texts; default: synthetic sentences of about 17 tokens")
-    add_format(parser)
-    about = "such as float32,bfloat16 (default: that of each library)"
-    parser.add_argument("--dtypes", type=names, default=["auto"], metavar="A,B", help=about)
-    parser.add_argument("--rounds", type=at_least(1), default=3, metavar="N", help="rounds (3)")
-    parser.add_argument("--sample", type=at_least(4), default=2000, metavar="N", help="texts per round (2000)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add = parser.add_argument
+    add_options(parser, "model", "--device", *READING, "--json")
+    add("--data", metavar="FILE", help="texts; default: synthetic sentences of about 17 tokens")
+    add(
+        "--dtypes", type=names, default=["auto"], metavar="A,B", help="such as float32,bfloat16; default: the library's"
+    )
+    add("--rounds", type=at_least(1), default=3, metavar="N", help="rounds (3)")
+    add("--sample", type=at_least(4), default=2000, metavar="N", help="texts per round (2000)")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -55,11 +55,10 @@ def run(arguments: argparse.Namespace) -> None:
     """
     rounds = make_rounds(arguments)
     libraries = ["sbert", *([_OTHER] if find_spec("sentence_transformers") else [])]
-    contenders = [(library, dtype) for library in libraries for dtype in arguments.dtypes]
     figures: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
         processes = {}
-        for library, dtype in contenders:
+        for library, dtype in [(library, dtype) for library in libraries for dtype in arguments.dtypes]:
             name = library if dtype == "auto" else f"{library} {dtype}"
             process = stack.enter_context(start_process())
             try:
@@ -73,11 +72,10 @@ def run(arguments: argparse.Namespace) -> None:
         for number, texts in enumerate(rounds):
             order = list(processes)
             for name in order[number % len(order) :] + order[: number % len(order)]:
-                seconds, singles, peak = processes[name].submit(_measure, texts).result()
+                seconds, singles, figures[name]["peak"] = processes[name].submit(_measure, texts).result()
                 if number:  # The first round is for warming up.
                     figures[name]["texts"].append(len(texts) / seconds)
                     figures[name]["single"] += singles
-                figures[name]["peak"] = peak
     results = [_summarize(name, each) for name, each in figures.items()]
     print(json.dumps(results, indent=2) if arguments.json else _format(results, arguments))
 
@@ -93,7 +91,7 @@ def make_rounds(arguments: argparse.Namespace) -> list[list[str]]:
         draw = random.Random(0)  # noqa: S311
         texts = [" ".join(draw.choices(_WORDS, k=draw.randint(6, 23))) for _ in range(sum(counts))]
     else:
-        given = list(read_texts(arguments.data, arguments.column, arguments.format))
+        given = read_texts(arguments.data, arguments.column, arguments.format)
         texts = list(dict.fromkeys(text for text in given if text.strip()))
         if not texts:
             raise ValueError(f"{arguments.data} has no texts; pass a file with at least one")
@@ -108,12 +106,7 @@ def make_rounds(arguments: argparse.Namespace) -> list[list[str]]:
 @contextmanager
 def start_process() -> Iterator[ProcessPoolExecutor]:
     """A process that ends with the block, at once after an error or Ctrl-C, which only this process handles."""
-    executor = ProcessPoolExecutor(1, get_context("spawn"))
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # The process inherits it.
-    try:
-        executor.submit(os.getpid).result()
-    finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+    executor = ProcessPoolExecutor(1, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN))
     try:
         yield executor
     except BaseException:
@@ -124,22 +117,17 @@ def start_process() -> Iterator[ProcessPoolExecutor]:
         executor.shutdown(cancel_futures=True)
 
 
-class _Contender:
-    """The model of this process."""
-
-    encoder: Any = None
-    options: dict[str, Any] = {}  # noqa: RUF012
+_loaded: dict[str, Any] = {}  # The model of this process, and the options of its encode.
 
 
 def _load(library: str, model: str, device: str | None, dtype: str) -> float:
     """Import a library and load the model: seconds until the first vector."""
     begin = time.perf_counter()
-    _Contender.options = {"show_progress_bar": False}
     if library == "sbert":
         from sbert.encoder import SentenceEncoder
 
-        _Contender.encoder = SentenceEncoder(model, device=device, dtype=dtype)
-        _Contender.options["on_truncate"] = "ignore"
+        encoder: Any = SentenceEncoder(model, device=device, dtype=dtype)
+        options = {"on_truncate": "ignore"}
     else:
         from sentence_transformers import SentenceTransformer
         from transformers.utils import logging
@@ -147,7 +135,8 @@ def _load(library: str, model: str, device: str | None, dtype: str) -> float:
         logging.disable_progress_bar()
         known = os.fspath(hub.resolve(model)) if model == hub.OWN else model  # Others do not know its name.
         more = {} if dtype == "auto" else {"dtype": dtype}
-        _Contender.encoder = SentenceTransformer(known, device=device, model_kwargs=more)
+        encoder, options = SentenceTransformer(known, device=device, model_kwargs=more), {}
+    _loaded.update(encoder=encoder, options={"show_progress_bar": False, **options})
     _encode(["one text"])
     return time.perf_counter() - begin
 
@@ -155,7 +144,7 @@ def _load(library: str, model: str, device: str | None, dtype: str) -> float:
 def _encode(texts: Sequence[str]) -> float:
     """Encode texts in one call: seconds."""
     begin = time.perf_counter()
-    _Contender.encoder.encode(texts, **_Contender.options)
+    _loaded["encoder"].encode(texts, **_loaded["options"])
     return time.perf_counter() - begin
 
 
@@ -163,7 +152,7 @@ def _measure(texts: Sequence[str]) -> tuple[float, list[float], int]:
     """Seconds of texts in one call and of some of them one by one, as others; and the peak memory in bytes."""
     seconds = _encode(texts)
     singles = [_encode([f"alone {text}"]) for text in texts[:_SINGLE]]
-    return seconds, singles, peak_memory(_Contender.encoder.device)
+    return seconds, singles, peak_memory(_loaded["encoder"].device)
 
 
 # ------------------------------------------------------------------------------------------------------ the results
@@ -184,15 +173,9 @@ def _summarize(name: str, figures: dict[str, Any]) -> dict[str, Any]:
 def _format(results: list[dict[str, Any]], arguments: argparse.Namespace) -> str:
     """A table; the ratio is to the first row of sentence-transformers, else to the first of all."""
     reference = next((each for each in results if each["name"].startswith(_OTHER)), results[0])["texts_per_second"]
-    rows = [
-        (
-            each["name"],
-            f"{each['texts_per_second']:,.0f}",
-            f"{each['texts_per_second'] / reference:.2f}",
-            *(f"{each[name]:.2f}" for name in ("single_ms_p50", "single_ms_p95", "first_vector_seconds")),
-            f"{each['peak_bytes'] / 1e6:,.0f}",
-        )
-        for each in results
-    ]
     header = [f"{arguments.model}, {arguments.sample:,} texts", "texts/s", "ratio", "one: ms", "p95", "first s", "MB"]
+    rows = []
+    for name, rate, *seconds, peak in (each.values() for each in results):
+        cells = [f"{rate:,.0f}", f"{rate / reference:.2f}", *(f"{each:.2f}" for each in seconds), f"{peak / 1e6:,.0f}"]
+        rows.append([name, *cells])
     return table(rows, header)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from sbert.cli.options import add_results, add_texts, at_least, load_on_devices, number, progress, read
+from sbert.cli.options import RESULTS, ROWS, TEXTS, add_options, at_least, load_on_devices, number, progress, read
 from sbert.cli.output import Line, show
 from sbert.inputs.extras import missing
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 # For each method, what it takes, in words.
 _METHODS = {
     "community": "--threshold and --min-size, and no -k",
-    "kmeans": "the number of clusters, -k, and no --threshold",
-    "agglomerative": "either the number of clusters, -k, or --threshold",
+    "kmeans": "the number of clusters, -k, and no --threshold or --min-size",
+    "agglomerative": "either the number of clusters, -k, or --threshold, and no --min-size",
 }
 
 
@@ -31,28 +31,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         >>> parser.parse_args(["texts.txt", "--method", "kmeans", "-k", "8"]).clusters
         8
     """
-    parser.epilog = (
-        "Clusters are numbered by size, the largest first; within a cluster the texts nearest to its mean come first."
-        " Rows are numbered from 1, without a header; empty ones are skipped."
-    )
-    add_texts(parser)
+    parser.epilog = f"The largest cluster comes first, and in each the texts nearest to its mean. {ROWS}"
+    add = parser.add_argument
+    add_options(parser, *TEXTS, *RESULTS)
     method = "community (the default) leaves single texts out; kmeans and agglomerative need scikit-learn"
-    parser.add_argument("--method", choices=_METHODS, default="community", metavar="NAME", help=method)
-    count = "number of clusters (kmeans, agglomerative)"
-    parser.add_argument("-k", "--clusters", type=at_least(1), metavar="N", help=count)
-    threshold = "minimum cosine with the centre of a community (0.75), or between clusters that are merged"
-    parser.add_argument("--threshold", type=_cosine, metavar="X", help=threshold)
-    parser.add_argument("--min-size", type=at_least(1), metavar="N", help="minimum size of a community (10)")
-    parser.add_argument("--words", type=at_least(1), default=5, metavar="N", help="topic words per cluster (5)")
-    parser.add_argument("--show", type=at_least(0), metavar="N", help="texts to print per cluster (default: all)")
-    add_results(parser)
-
-
-def _cosine(text: str) -> float:
-    value = number(text)
-    if not -1 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a cosine; pass -1 to 1")
-    return value
+    add("--method", choices=_METHODS, default="community", metavar="NAME", help=method)
+    add("-k", "--clusters", type=at_least(1), metavar="N", help="number of clusters (kmeans, agglomerative)")
+    add(
+        "--threshold", type=number, metavar="X", help="minimum cosine: with a community's centre (0.75), or of clusters"
+    )
+    add("--min-size", type=at_least(1), metavar="N", help="minimum size of a community (10)")
+    add("--words", type=at_least(1), default=5, metavar="N", help="topic words per cluster (5)")
+    add("--show", type=at_least(0), metavar="N", help="texts to print per cluster (default: all)")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -65,8 +55,6 @@ def run(arguments: argparse.Namespace) -> None:
     """
     _check_options(arguments)
     texts, rows = read(arguments)
-    if arguments.clusters is not None and arguments.clusters > len(texts):
-        raise ValueError(f"-k {arguments.clusters} exceeds the {len(texts)} texts; pass at most that")
     from sbert import search
 
     vectors = load_on_devices(arguments).encode(
@@ -97,13 +85,12 @@ def _check_options(arguments: argparse.Namespace) -> None:
     """Raise an error for options that contradict each other, before the file is read."""
     method, k, threshold = arguments.method, arguments.clusters, arguments.threshold
     fits = {"community": k is None, "kmeans": k is not None and threshold is None}
-    if not fits.get(method, (k is None) != (threshold is None)):
+    fits_size = arguments.min_size is None or method == "community"
+    if not fits_size or not fits.get(method, (k is None) != (threshold is None)):
         raise ValueError(f"--method {method} takes {_METHODS[method]}")
-    if method == "community":
-        return
-    if arguments.min_size is not None:
-        raise ValueError(f"--min-size is for communities; leave it out for --method {method}")
-    if find_spec("sklearn") is None:
+    if threshold is not None and not -1 <= threshold <= 1:
+        raise ValueError(f"--threshold {threshold} is not a cosine; pass -1 to 1")
+    if method != "community" and find_spec("sklearn") is None:
         raise missing(f"--method {method}", "scikit-learn", "cluster")
 
 

@@ -7,21 +7,16 @@ import json
 from pathlib import Path
 
 from sbert.cli.diagnosis import diagnose
-from sbert.cli.options import add_dtype, add_model, load
+from sbert.cli.options import LOADING, add_options, load
 from sbert.cli.output import facts_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sbert doctor``."""
-    add_model(parser)
-    add_dtype(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    about = (
-        "compare all backends on a CUDA device with float32, row by row, and measure how fast the device and encode are"
-    )
+    add_options(parser, "model", *LOADING, "--json")
+    about = "compare all backends on a CUDA device with float32, row by row, and measure how fast they are"
     parser.add_argument("--gpu", action="store_true", help=about)
-    about = "with --gpu: also write gpu.json, and gpu.md, a table to paste into an issue"
-    parser.add_argument("--report", metavar="FOLDER", help=about)
+    parser.add_argument("--report", metavar="FOLDER", help="with --gpu: also write gpu.json, and gpu.md for an issue")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -34,9 +29,8 @@ def run(arguments: argparse.Namespace) -> None:
         _check_gpu(arguments.device)
     elif arguments.report is not None:
         raise ValueError("--report writes what --gpu measures; pass --gpu as well")
-    folder = None if arguments.report is None else Path(arguments.report)
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)  # Before the long measurement.
+    if arguments.report is not None:
+        Path(arguments.report).mkdir(parents=True, exist_ok=True)  # Before the long measurement.
     model = load(arguments)
     if not arguments.gpu:
         report = facts = diagnose(model)
@@ -45,8 +39,8 @@ def run(arguments: argparse.Namespace) -> None:
 
         report = gpu_report.measure(model, arguments.model)
         facts = gpu_report.rows(report)
-        if folder is not None:
-            gpu_report.write(report, folder)
+        if arguments.report is not None:
+            gpu_report.write(report, Path(arguments.report))
     print(json.dumps(report, ensure_ascii=False, indent=2) if arguments.json else facts_table(facts))
 
 
@@ -54,9 +48,6 @@ def _check_gpu(device: str | None) -> None:
     import torch
 
     if not torch.cuda.is_available():
-        raise ValueError(
-            f"--gpu needs a CUDA device, and torch {torch.__version__} finds none; install the driver of the GPU and a"
-            " build of torch with CUDA (pytorch.org/get-started), or leave --gpu out"
-        )
+        raise ValueError("--gpu needs a CUDA device; install its driver and a build of torch with CUDA")
     if device is not None and torch.device(device).type != "cuda":
         raise ValueError(f"--gpu measures a CUDA device, not --device {device}; pass --device cuda, or leave it out")

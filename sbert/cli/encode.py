@@ -10,11 +10,9 @@ from typing import Any
 
 from sbert.cli.options import (
     INPUT,
-    add_device,
-    add_devices,
-    add_dtype,
-    add_format,
-    add_quiet,
+    LOADING,
+    READING,
+    add_options,
     at_least,
     is_input,
     load_on_devices,
@@ -36,7 +34,11 @@ One shard per job, numbered from 0, on one machine or many; a finished shard is 
   sbert encode --status -o vectors.npy
   sbert merge vectors.npy
 """
-# Options that have a meaning only with --ray, or none with it.
+# The arguments of ``encode`` in all processes; options that have a meaning only with --ray, or none with it.
+_OPTIONS = (
+    *("prompt", "prompt_name", "batch_size", "batch_tokens", "normalize_embeddings", "truncate_dim", "precision"),
+    *("on_truncate", "deterministic"),
+)
 _RAY = ("actors", "gpus_per_actor", "cpus_per_actor")
 _NOT_RAY = ("shard", "no_resume", "devices", "format")
 
@@ -53,52 +55,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [options] [MODEL] FILE [FILE ...] -o OUTPUT"
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
-    words = f"folder or name of a model (default: {OWN}); then files, folders or patterns: {INPUT}"
-    parser.add_argument("words", nargs="*", metavar="[MODEL] FILE", help=words)
-    output = "where to write the vectors: FILE.npy, FILE.parquet, or FOLDER/ for many .npy files"
-    parser.add_argument("-o", "--output", required=True, help=output)
-    add_device(parser)
-    add_dtype(parser)
-    add_format(parser)
-    keep = "columns to copy to Parquet, separated by commas; lines of text are the column text"
-    parser.add_argument("--keep", type=names, default=[], metavar="NAMES", help=keep)
-    parser.add_argument("--prompt", metavar="TEXT", help="text inserted before each text")
-    parser.add_argument("--prompt-name", metavar="NAME", help="one of the model's prompts")
-    parser.add_argument("--batch-size", type=int, metavar="N", help="texts per batch")
-    tokens = "maximum number of tokens per batch"
-    parser.add_argument("--batch-tokens", type=at_least(1), metavar="N", help=tokens)
-    parser.add_argument("--normalize", action="store_true", help="scale vectors to length 1")
-    parser.add_argument("--truncate-dim", type=int, metavar="N", help="keep the first N dimensions")
-    precision = "float32, float16, binary or ubinary"
-    parser.add_argument("--precision", default="float32", metavar="NAME", help=precision)
-    truncated = "warn, ignore or error, for texts that are truncated"
-    parser.add_argument("--on-truncate", default="warn", metavar="ACTION", help=truncated)
-    same = "the same vector for a text to the last bit, whatever its batch, order and process"
-    parser.add_argument("--deterministic", action="store_true", help=same)
-    add_quiet(parser)
-    _add_scale(parser.add_argument_group("large inputs"))
-
-
-def _add_scale(group: argparse._ActionsContainer) -> None:
-    """Add the options for several devices and machines."""
-    group.add_argument("--no-resume", action="store_true", help="start anew after an interruption")
-    add_devices(group)
-    status = "print how much of OUTPUT is finished; exit with 1 unless all is"
-    group.add_argument("--status", action="store_true", help=status)
-    group.add_argument("--shard", type=_shard, metavar="I/N", help="encode part I of N, from 0/N to N-1/N")
-    ray = "Parquet files to a folder of Parquet files, with Ray Data"
-    group.add_argument("--ray", action="store_true", help=ray)
-    group.add_argument("--actors", type=at_least(1), metavar="N", help="with --ray: processes (default: all that fit)")
-    group.add_argument("--gpus-per-actor", type=number, metavar="X", help="with --ray: GPUs of each process (0)")
-    group.add_argument("--cpus-per-actor", type=number, metavar="X", help="with --ray: CPUs of each process (1)")
+    add = parser.add_argument
+    add("words", nargs="*", metavar="[MODEL] FILE", help=f"a model (default: {OWN}); then files, folders: {INPUT}")
+    add("-o", "--output", required=True, help="FILE.npy, FILE.parquet, or FOLDER/ for many .npy files")
+    add_options(parser, *LOADING, "--devices", *READING, "--quiet")
+    add("--keep", type=names, default=[], metavar="NAMES", help="columns to copy to Parquet; lines are the column text")
+    add("--prompt", metavar="TEXT", help="text inserted before each text")
+    add("--prompt-name", metavar="NAME", help="one of the model's prompts")
+    add("--batch-size", type=int, metavar="N", help="texts per batch")
+    add("--batch-tokens", type=at_least(1), metavar="N", help="maximum number of tokens per batch")
+    add("--normalize", dest="normalize_embeddings", action="store_true", help="scale vectors to length 1")
+    add("--truncate-dim", type=int, metavar="N", help="keep the first N dimensions")
+    add("--precision", default="float32", metavar="NAME", help="float32, float16, binary or ubinary")
+    add("--on-truncate", default="warn", metavar="ACTION", help="warn, ignore or error, for texts that are truncated")
+    add("--deterministic", action="store_true", help="the same vector to the last bit, whatever the batch and process")
+    add = parser.add_argument_group("large inputs").add_argument
+    add("--no-resume", action="store_true", help="start anew after an interruption")
+    add("--status", action="store_true", help="print how much of OUTPUT is finished; exit with 1 unless all is")
+    add("--shard", type=_shard, metavar="I/N", help="encode part I of N, from 0/N to N-1/N")
+    add("--ray", action="store_true", help="Parquet files to a folder of Parquet files, with Ray Data")
+    add("--actors", type=at_least(1), metavar="N", help="with --ray: processes (default: all that fit)")
+    add("--gpus-per-actor", type=number, metavar="X", help="with --ray: GPUs of each process (0)")
+    add("--cpus-per-actor", type=number, metavar="X", help="with --ray: CPUs of each process (1)")
 
 
 def _shard(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d+)/(\d+)", text)
     if not found or int(found[1]) >= int(found[2]):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a valid shard; shards are counted from 0: 0/4, 1/4, 2/4 and 3/4 are all of four"
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid shard; shards are counted from 0: 0/4, 1/4, ...")
     return int(found[1]), int(found[2])
 
 
@@ -117,10 +101,16 @@ def run(arguments: argparse.Namespace) -> int:
         return _status(arguments.output)
     if not arguments.words:
         raise ValueError("there is no file of texts; pass [MODEL] FILE; see sbert encode --help")
-    has_model = len(arguments.words) > 1 and not _is_source(arguments.words[0])
+    first = arguments.words[0]
+    has_model = len(arguments.words) > 1 and not (is_input(first) or glob.has_magic(first))
     arguments.model, *inputs = arguments.words if has_model else [OWN, *arguments.words]
+    for name in _NOT_RAY if arguments.ray else _RAY:
+        if getattr(arguments, name) not in (None, False):
+            remedy = "has no meaning with --ray; leave it out" if arguments.ray else "is for --ray; add that"
+            raise ValueError(f"--{name.replace('_', '-')} {remedy}")
+    options = {name: getattr(arguments, name) for name in _OPTIONS}
     try:
-        (_with_ray if arguments.ray else _encode)(arguments, inputs)
+        (_with_ray if arguments.ray else _encode)(arguments, inputs, options)
         return 0
     except ValueError as error:
         raise ValueError(str(error).replace("resume=False", "--no-resume")) from error
@@ -129,14 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise KeyboardInterrupt(f"to go on, run the same command again{without}") from None
 
 
-def _is_source(word: str) -> bool:
-    return is_input(word) or glob.has_magic(word)
-
-
-def _encode(arguments: argparse.Namespace, inputs: list[str]) -> None:
-    unused = next((name for name in _RAY if getattr(arguments, name) is not None), None)
-    if unused:
-        raise ValueError(f"--{unused.replace('_', '-')} is for --ray; add that, or leave it out")
+def _encode(arguments: argparse.Namespace, inputs: list[str], options: dict[str, Any]) -> None:
     texts = Texts(inputs, arguments.column, format=arguments.format, keep=arguments.keep)
     model: Any = load_on_devices(arguments)
     vectors = model.encode(
@@ -145,7 +128,7 @@ def _encode(arguments: argparse.Namespace, inputs: list[str]) -> None:
         resume=not arguments.no_resume,
         shard=arguments.shard,
         show_progress_bar=progress(arguments),
-        **_options(arguments),
+        **options,
     )
     if not len(vectors) and arguments.shard is None:
         warnings.warn(f"{inputs[0]} contains no texts, so {arguments.output} contains no vectors", stacklevel=2)
@@ -154,39 +137,13 @@ def _encode(arguments: argparse.Namespace, inputs: list[str]) -> None:
         print(f"{arguments.output}{shard}: {vectors.shape[0]} vectors of {vectors.shape[1]} {vectors.dtype}")
 
 
-def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of ``encode`` that a process of Ray takes as well."""
-    return {
-        "prompt": arguments.prompt,
-        "prompt_name": arguments.prompt_name,
-        "batch_size": arguments.batch_size,
-        "batch_tokens": arguments.batch_tokens,
-        "normalize_embeddings": arguments.normalize,
-        "truncate_dim": arguments.truncate_dim,
-        "precision": arguments.precision,
-        "on_truncate": arguments.on_truncate,
-        "deterministic": arguments.deterministic,
-    }
-
-
-def _with_ray(arguments: argparse.Namespace, inputs: list[str]) -> None:
-    unused = next((name for name in _NOT_RAY if getattr(arguments, name)), None)
-    if unused:
-        raise ValueError(f"--{unused.replace('_', '-')} has no meaning with --ray; leave one of them out")
+def _with_ray(arguments: argparse.Namespace, inputs: list[str], options: dict[str, Any]) -> None:
     from sbert.integrations.ray import encode_files
 
-    options = {name: value for name in _RAY if (value := getattr(arguments, name)) is not None}
-    written = encode_files(
-        inputs,
-        arguments.output,
-        arguments.model,
-        column=arguments.column or "text",
-        keep=arguments.keep,
-        device=arguments.device,
-        dtype=arguments.dtype,
-        **options,
-        **_options(arguments),
-    )
+    options |= {name: value for name in _RAY if (value := getattr(arguments, name)) is not None}
+    options |= {"column": arguments.column or "text", "keep": arguments.keep}
+    options |= {"device": arguments.device, "dtype": arguments.dtype}
+    written = encode_files(inputs, arguments.output, arguments.model, **options)
     if not arguments.quiet:
         print(f"{arguments.output}: {len(written)} Parquet {'file' if len(written) == 1 else 'files'}")
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sbert.cli.options import add_devices, add_dtype, add_model, check_devices, names, progress
+from sbert.cli.options import LOADING, add_options, check_devices, names, progress
+from sbert.cli.output import table
 from sbert.data import read_retrieval
 from sbert.data.retrieval import is_retrieval
 from sbert.data.tables import check_folder
@@ -75,7 +76,8 @@ SUITES: Mapping[str, tuple[Callable[[argparse.Namespace], Evaluator], str]] = {
     ),
 }
 # The suites that use each option.
-_USED = {"prompt": {"sts"}, "query_prompt": {"retrieval", "nanobeir"}, "document_prompt": {"retrieval", "nanobeir"}}
+_SEARCHES = {"retrieval", "nanobeir"}
+_USED = {"prompt": {"sts"}, "query_prompt": _SEARCHES, "document_prompt": _SEARCHES, "retriever": {"nanobeir"}}
 
 
 # ------------------------------------------------------------------------------------------------------- command
@@ -91,33 +93,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ['sts', 'retrieval']
     """
     parser.formatter_class = argparse.RawDescriptionHelpFormatter  # Keeps the lines of the table.
-    suites = [
-        textwrap.fill(f"  {name:11}{about}", 79, subsequent_indent=" " * 13) for name, (_, about) in SUITES.items()
-    ]
+    lines = [f"  {name:11}{about}" for name, (_, about) in SUITES.items()]
+    suites = [textwrap.fill(line, 79, subsequent_indent=" " * 13) for line in lines]
     processes = "several processes: torchrun --nproc-per-node 2 -m sbert evaluate ..."
     parser.epilog = "\n".join(["suites, and their files in DIR:", *suites, "", f"{_TRANSFER}.", "", processes])
-    add_model(parser)
-    add_devices(parser)
-    add_dtype(parser)
-    parser.add_argument("--suite", required=True, type=_parse_suites, metavar="A,B", help="suites, see below")
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the data")
-    parser.add_argument("--cross-encoder", action="store_true", help="a cross-encoder (sts and nanobeir)")
-    parser.add_argument("--retriever", metavar="MODEL", help="finds what a cross-encoder reranks (nanobeir)")
-    parser.add_argument("--rerank", type=int, default=100, metavar="K", help="documents that it reranks (100)")
-    parser.add_argument("--prompt", help="prompt of the texts of sts: a name or a text")
-    parser.add_argument("--query-prompt", metavar="PROMPT", help="prompt of the queries of retrieval and nanobeir")
-    parser.add_argument("--document-prompt", metavar="PROMPT", help="prompt of the documents of retrieval and nanobeir")
-    parser.add_argument("--output", metavar="FILE", help="append the results to this file: .csv, else JSONL")
-    parser.add_argument("--json", action="store_true", help="print JSON, with fractions instead of percent")
-    parser.add_argument("--quiet", action="store_true", help="no progress bars")
+    add = parser.add_argument
+    add_options(parser, "model", *LOADING, "--devices", "--json", "--quiet")
+    add("--suite", required=True, type=_parse_suites, metavar="A,B", help="suites, see below")
+    add("--data", required=True, metavar="DIR", help="folder of the data")
+    add("--cross-encoder", action="store_true", help="a cross-encoder (sts and nanobeir)")
+    add("--retriever", metavar="MODEL", help="finds what a cross-encoder reranks (nanobeir)")
+    add("--rerank", type=int, default=100, metavar="K", help="documents that it reranks (100)")
+    add("--prompt", help="prompt of the texts of sts: a name or a text")
+    add("--query-prompt", metavar="PROMPT", help="prompt of the queries of retrieval and nanobeir")
+    add("--document-prompt", metavar="PROMPT", help="prompt of the documents of retrieval and nanobeir")
+    add("--output", metavar="FILE", help="append the results to this file: .csv, else JSONL")
 
 
 def _parse_suites(text: str) -> list[str]:
     suites = list(dict.fromkeys(names(text)))
     for name in suites:
         if name not in SUITES:
-            remedy = _TRANSFER if name in ("transfer", "nli") else f"pass one or more of {', '.join(SUITES)}"
-            raise argparse.ArgumentTypeError(f"{name!r} is unknown; {remedy}")
+            raise argparse.ArgumentTypeError(
+                f"{name!r} is unknown; pass one or more of {', '.join(SUITES)}; {_TRANSFER}"
+            )
     return suites
 
 
@@ -150,14 +149,12 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _check_options(arguments: argparse.Namespace) -> None:
     """Raise a ValueError for a prompt, or a retriever, that no suite uses."""
-    if arguments.retriever is not None and not (arguments.cross_encoder and "nanobeir" in arguments.suite):
-        raise ValueError("--retriever finds what a cross-encoder reranks: pass --suite nanobeir --cross-encoder, too")
     for option, suites in _USED.items():
-        name = f"--{option.replace('_', '-')}"
-        if getattr(arguments, option) is not None and arguments.cross_encoder:
-            raise ValueError(f"a cross-encoder uses its own default prompt; leave {name} out")
-        if getattr(arguments, option) is not None and not suites & {*arguments.suite}:
-            raise ValueError(f"none of the suites {', '.join(arguments.suite)} uses {name}; leave it out")
+        kind = option == "retriever"
+        if getattr(arguments, option) and not (arguments.cross_encoder is kind and suites & {*arguments.suite}):
+            models = "cross-encoders" if kind else "encoders"
+            names = ", ".join(sorted(suites))
+            raise ValueError(f"--{option.replace('_', '-')} is for {models} and --suite {names}; leave it out")
 
 
 def _load_vectors(arguments: argparse.Namespace) -> Vectors:
@@ -181,19 +178,20 @@ def _report(figures: Mapping[str, float], missing: Mapping[str, list[str]], fold
     """The results in percent: one block per suite, under its name."""
     blocks = []
     for suite, absent in missing.items():
-        own = {name.removeprefix(f"{suite}_"): 100 * x for name, x in figures.items() if name.startswith(f"{suite}_")}
-        width = max(map(len, own))
-        lines = _tabulate(own) if suite == "nanobeir" else [f"{name:{width}} {x:6.2f}" for name, x in own.items()]
-        blocks.append("\n".join([suite, *lines, *([f"not in {folder}: {', '.join(absent)}"] if absent else [])]))
+        own = {
+            name.removeprefix(f"{suite}_"): f"{100 * value:.2f}"
+            for name, value in figures.items()
+            if name.startswith(f"{suite}_")
+        }
+        block = _tabulate(own) if suite == "nanobeir" else table(own.items(), (suite, "percent"))
+        blocks.append(block + (f"\nnot in {folder}: {', '.join(absent)}" if absent else ""))
     return "\n\n".join(blocks)
 
 
-def _tabulate(figures: Mapping[str, float]) -> list[str]:
+def _tabulate(figures: Mapping[str, str]) -> str:
     """The figures of NanoBEIR: one line per data set, and their mean."""
     columns = [metric for metric in _SHOWN if f"mean_{metric}" in figures]
-    sets = dict.fromkeys(name.rpartition("_")[0].removesuffix("_base") for name in figures)
-    width = max(map(len, sets))
-    rows = {name: [f"{figures[f'{name}_{column}']:14.2f}" for column in columns] for name in sets}
-    rows["mean"] = rows.pop("mean")  # It is last.
-    head = " " * width + "".join(f"{column:>14}" for column in columns)
-    return [head, *(f"{name:{width}}" + "".join(row) for name, row in rows.items())]
+    sets = {name.rpartition("_")[0].removesuffix("_base"): None for name in figures}
+    names = [*(name for name in sets if name != "mean"), "mean"]
+    rows = [[name, *(figures[f"{name}_{column}"] for column in columns)] for name in names]
+    return table(rows, ("nanobeir", *columns))

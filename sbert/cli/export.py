@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from sbert.cli.options import add_options
+
 FORMATS = ("onnx", "openvino", "torch-export", "gguf")  # Listed here as well, since the library is imported late.
 
 
@@ -13,9 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("format", choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
     parser.add_argument("model", metavar="MODEL", help="folder, or name on the hub")
     parser.add_argument("folder", metavar="DIR", help="folder to write: the model, its tokenizer, and how to run it")
-    about = "for gguf: folder of llama.cpp with convert_hf_to_gguf.py (default: $LLAMA_CPP)"
-    parser.add_argument("--llama-cpp", metavar="FOLDER", help=about)
-    parser.add_argument("--quiet", action="store_true", help="no summary")
+    parser.add_argument("--llama-cpp", metavar="FOLDER", help="for gguf: folder of llama.cpp (default: $LLAMA_CPP)")
+    add_options(parser, "--quiet")
 
 
 def run(arguments: argparse.Namespace) -> None:

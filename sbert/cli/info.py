@@ -6,15 +6,13 @@ import argparse
 import json
 from dataclasses import asdict
 
-from sbert.cli.options import add_dtype, add_model, load
+from sbert.cli.options import LOADING, add_options, load
 from sbert.cli.output import facts_table, one_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sbert info``."""
-    add_model(parser)
-    add_dtype(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_options(parser, "model", *LOADING, "--json")
 
 
 def run(arguments: argparse.Namespace) -> None:

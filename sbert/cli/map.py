@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbert.cli.options import add_quiet, add_texts, at_least, load_on_devices, new_file, progress, read
+from sbert.cli.options import TEXTS, add_options, at_least, load_on_devices, new_file, progress, read
 from sbert.inputs.extras import missing
 
 if TYPE_CHECKING:
@@ -31,14 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         >>> parser.parse_args(["texts.txt", "-o", "map.html"]).method
         'auto'
     """
-    add_texts(parser)
-    where = "where to write the page"
-    parser.add_argument("-o", "--output", type=new_file, required=True, metavar="FILE.html", help=where)
-    colours = "number of colours (default: 2 to 12), 0 for none"
-    parser.add_argument("--clusters", type=at_least(0), metavar="N", help=colours)
-    parser.add_argument("--method", default="auto", choices=("auto", "tsne", "pca"), help="layout (auto)")
-    parser.add_argument("--title", help="title of the page (default: the file name)")
-    add_quiet(parser)
+    add = parser.add_argument
+    add_options(parser, *TEXTS, "--quiet")
+    add("-o", "--output", type=new_file, required=True, metavar="FILE.html", help="where to write the page")
+    add("--clusters", type=at_least(0), metavar="N", help="number of colours (default: 2 to 12), 0 for none")
+    add("--method", default="auto", choices=("auto", "tsne", "pca"), help="layout (auto)")
+    add("--title", help="title of the page (default: the file name)")
 
 
 def run(arguments: argparse.Namespace) -> None:

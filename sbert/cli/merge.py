@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
+from sbert.cli.options import add_options
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sbert merge``."""
-    about = "what the shards were written with as -o: FILE.npy, FILE.parquet or a folder; the shards are kept"
-    parser.add_argument("output", metavar="OUTPUT", help=about)
-    parser.add_argument("--quiet", action="store_true", help="no summary")
+    parser.add_argument("output", metavar="OUTPUT", help="the -o of the shards, which are kept")
+    add_options(parser, "--quiet")
 
 
 def run(arguments: argparse.Namespace) -> None:

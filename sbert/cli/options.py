@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sbert.data import FORMATS, read_texts
 from sbert.storage.hub import OWN
@@ -14,76 +14,6 @@ if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
 
 INPUT = "text, JSONL, JSON, CSV, TSV or Parquet file, optionally .gz or .zst; - for standard input"
-
-
-# ------------------------------------------------------------------------------------------------------- options
-
-
-def add_device(parser: argparse._ActionsContainer) -> None:
-    """Add the option for the device of the model."""
-    parser.add_argument("--device", help="cpu, cuda, cuda:1, xpu, mps")
-
-
-def add_devices(parser: argparse._ActionsContainer) -> None:
-    """Add the option for several devices."""
-    about = "one process for each: cuda:0,cuda:1 or cpu,cpu"
-    parser.add_argument("--devices", type=names, metavar="NAMES", help=about)
-
-
-def add_dtype(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the dtype of the model."""
-    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16 or float16")
-
-
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add the argument for the model, and the option for its device.
-
-    Example:
-        >>> parser = argparse.ArgumentParser()
-        >>> add_model(parser)
-        >>> parser.parse_args([]).model
-        'sbert-mini'
-    """
-    about = f"folder, or name on the hub (default: {OWN})"
-    parser.add_argument("model", nargs="?", default=OWN, metavar="MODEL", help=about)
-    add_device(parser)
-
-
-def add_format(parser: argparse.ArgumentParser) -> None:
-    """Add the options for reading a file of texts."""
-    parser.add_argument("--column", metavar="NAME", help="column or key of the texts")
-    parser.add_argument(
-        "--format", choices=FORMATS, metavar="NAME", help=f"{', '.join(FORMATS)} (default: by the file extension)"
-    )
-
-
-def add_texts(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for a model and a file of texts, and their options.
-
-    Example:
-        >>> parser = argparse.ArgumentParser()
-        >>> add_texts(parser)
-        >>> parser.parse_args(["texts.csv", "--column", "body"]).column
-        'body'
-    """
-    add_model(parser)
-    add_devices(parser)
-    add_dtype(parser)
-    parser.add_argument("texts", metavar="FILE", help=INPUT)
-    add_format(parser)
-
-
-def add_quiet(parser: argparse.ArgumentParser) -> None:
-    """Add the option that hides progress and summary."""
-    parser.add_argument("--quiet", action="store_true", help="no progress bar and no summary")
-
-
-def add_results(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the destination and the form of the results."""
-    parser.add_argument("--json", action="store_true", help="print one line of JSON per result")
-    about = "write to this file instead of standard output"
-    parser.add_argument("-o", "--output", type=new_file, metavar="FILE", help=about)
-    add_quiet(parser)
 
 
 # --------------------------------------------------------------------------------------------- types of their values
@@ -142,6 +72,40 @@ def new_file(path: str) -> str:
     if os.path.isdir(path):
         raise argparse.ArgumentTypeError(f"{path} is a folder; name a file")
     return path
+
+
+# ------------------------------------------------------------------------------------------------------- options
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "model": {"nargs": "?", "default": OWN, "metavar": "MODEL", "help": f"folder, or name on the hub (default: {OWN})"},
+    "texts": {"metavar": "FILE", "help": INPUT},
+    "--device": {"metavar": "NAME", "help": "cpu, cuda, cuda:1, xpu, mps"},
+    "--devices": {"type": names, "metavar": "NAMES", "help": "one process for each: cuda:0,cuda:1 or cpu,cpu"},
+    "--dtype": {"default": "auto", "metavar": "NAME", "help": "auto, float32, bfloat16 or float16"},
+    "--column": {"metavar": "NAME", "help": "column or key of the texts"},
+    "--format": {"choices": FORMATS, "metavar": "NAME", "help": f"{', '.join(FORMATS)} (default: by the extension)"},
+    "--json": {"action": "store_true", "help": "print JSON, for programs"},
+    "--output": {"type": new_file, "metavar": "FILE", "help": "write to this file instead of standard output"},
+    "--quiet": {"action": "store_true", "help": "no progress bar and no summary"},
+}
+LOADING = ("--device", "--dtype")
+READING = ("--column", "--format")
+TEXTS = ("model", "--devices", *LOADING, "texts", *READING)
+RESULTS = ("--json", "--output", "--quiet")
+ROWS = "Rows are numbered from 1, without a header; empty ones are skipped."
+
+
+def add_options(parser: argparse._ActionsContainer, *options: str) -> None:
+    """Add arguments and options that several commands have.
+
+    Example:
+        >>> parser = argparse.ArgumentParser()
+        >>> add_options(parser, *TEXTS)
+        >>> parser.parse_args(["texts.csv", "--column", "body"]).column
+        'body'
+    """
+    for option in options:
+        parser.add_argument(*(["-o"] if option == "--output" else []), option, **_OPTIONS[option])
 
 
 # ---------------------------------------------------------------------------------------- what they read and load

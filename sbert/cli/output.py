@@ -39,18 +39,17 @@ def show(arguments: argparse.Namespace, lines: Iterable[Line], records: Iterable
         lines: The results as text.
         records: The same results for JSON.
     """
-    is_file = arguments.output is not None
-    encoding = "utf-8" if is_file else sys.stdout.encoding or "utf-8"
-    width = _UNLIMITED if is_file else _width()
+    encoding = "utf-8" if arguments.output else sys.stdout.encoding or "utf-8"
+    width = _UNLIMITED if arguments.output else _width()
     if arguments.json:
         # JSON only has \u escapes, not all of those that "backslashreplace" writes.
         ascii_only = not encoding.lower().startswith("utf")
         written = (json.dumps(record, ensure_ascii=ascii_only) for record in records)
     else:
-        written = (_fitted(line, width) for line in lines)
+        written = ((start + shorten(one_line(text), width - len(start))).rstrip() for start, text in lines)
     # A lone surrogate, which JSON may contain, cannot be encoded; escaped, it is valid JSON again.
     encodable = (line.encode(encoding, "backslashreplace").decode(encoding) for line in written)
-    if not is_file:
+    if not arguments.output:
         for line in encodable:
             print(line)
         return
@@ -72,10 +71,6 @@ def _width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _UNLIMITED
 
 
-def _fitted(line: Line, width: int) -> str:
-    return (line.start + shorten(one_line(line.text), width - len(line.start))).rstrip()
-
-
 def one_line(text: str) -> str:
     r"""Remove line breaks, terminal control characters, and characters that change the text direction.
 
@@ -85,14 +80,9 @@ def one_line(text: str) -> str:
         >>> one_line("one\n two\x1b[31m \u202ethree")
         'one two�[31m three'
     """
-    return "".join(map(_shown, " ".join(text.split())))
-
-
-def _shown(character: str) -> str:
-    category = unicodedata.category(character)
-    if category == "Cf" and character not in _JOINERS:
-        return ""
-    return "\ufffd" if category == "Cc" else character
+    kinds = ((character, unicodedata.category(character)) for character in " ".join(text.split()))
+    shown = ((character, kind) for character, kind in kinds if kind != "Cf" or character in _JOINERS)
+    return "".join("\ufffd" if kind == "Cc" else character for character, kind in shown)
 
 
 def shorten(text: str, width: int) -> str:
@@ -110,10 +100,8 @@ def shorten(text: str, width: int) -> str:
     return text[: sum(1 for _ in takewhile(lambda so_far: so_far < width, columns))].rstrip() + "…" if width > 0 else ""
 
 
-def table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
-    """Align the columns of a table: without a header, two columns of text; otherwise a text and figures.
-
-    On a terminal, the longer text of each row is wrapped in its column. Elsewhere, lines are as long as necessary.
+def table(rows: Iterable[Sequence[str]], header: Sequence[str]) -> str:
+    """Align the columns of a table: a text, then figures.
 
     Example:
         >>> print(table([["sbert", "1,024"], ["other", "64"]], header=["library", "texts/s"]))
@@ -121,33 +109,15 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
         sbert        1,024
         other           64
     """
-    from sbert.visualization.text import count_columns
-
-    listed = [*([header] if header else []), *rows]
-    wraps = 0 if header else 1  # The column that is wrapped.
-    widths = [
-        max(count_columns(line) for cell in column for line in cell.split("\n")) for column in zip(*listed, strict=True)
-    ]
-    if not header:
-        widths[0] = max(widths[0], _NAMES)
-    others = sum(widths) - widths[wraps] + 2 * (len(widths) - 1)
-    widths[wraps] = min(widths[wraps], max(_LEAST, _width() - others))
-    lines = []
-    for row in listed:
-        parts = [part for line in row[wraps].split("\n") for part in textwrap.wrap(line, widths[wraps]) or [""]]
-        for number, part in enumerate(parts):
-            cells = [part if column == wraps else cell * (not number) for column, cell in enumerate(row)]
-            spaces = [" " * (width - count_columns(cell)) for cell, width in zip(cells, widths, strict=True)]
-            aligned = [
-                space + cell if header and column else cell + space
-                for column, (cell, space) in enumerate(zip(cells, spaces, strict=True))
-            ]
-            lines.append("  ".join(aligned).rstrip())
-    return "\n".join(lines)
+    listed = [header, *rows]
+    first, *others = (max(map(len, column)) for column in zip(*listed, strict=True))
+    return "\n".join(
+        "  ".join([name.ljust(first), *map(str.rjust, figures, others)]).rstrip() for name, *figures in listed
+    )
 
 
 def facts_table(facts: Mapping[str, object]) -> str:
-    """Align names and values; lists have a line for each element.
+    """Align names and values; lists have a line for each element. On a terminal, long values are wrapped.
 
     Example:
         >>> print(facts_table({"dim": 256, "modules": ["Transformer", "Pooling"], "prompts": []}))
@@ -156,8 +126,14 @@ def facts_table(facts: Mapping[str, object]) -> str:
                              Pooling
         prompts              none
     """
-    written = {name: "\n".join(value) if isinstance(value, list) else value for name, value in facts.items()}
-    return table((name, str(value or "none")) for name, value in written.items())
+    start = max(_NAMES, *map(len, facts)) + 2
+    width, lines = max(_width(), start + _LEAST), []
+    for name, value in facts.items():
+        values = value if isinstance(value, list) and value else [value or "none"]
+        for number, each in enumerate(values):
+            first = (name if number == 0 else "").ljust(start)
+            lines.append(textwrap.fill(str(each), width, initial_indent=first, subsequent_indent=" " * start))
+    return "\n".join(lines)
 
 
 def peak_memory(device: torch.device) -> int:

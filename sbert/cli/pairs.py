@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from sbert.cli.options import add_results, add_texts, at_least, load_on_devices, number, progress, read
+from sbert.cli.options import RESULTS, ROWS, TEXTS, add_options, at_least, load_on_devices, number, progress, read
 from sbert.cli.output import Line, shortest, show
 
 # Default number of pairs, without and with a threshold.
@@ -22,14 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         >>> parser.parse_args(["texts.txt", "--threshold", "0.9"]).threshold
         0.9
     """
-    parser.epilog = "Rows are numbered from 1, without a header; empty ones are skipped."
-    add_texts(parser)
-    parser.add_argument("--threshold", type=number, metavar="X", help="minimum score of a pair")
-    most = f"maximum number of pairs ({_FEW}; with --threshold {_MANY:,})"
-    parser.add_argument("--max-pairs", type=at_least(1), metavar="N", help=most)
-    considered = "consider only the N most similar texts of each text (100)"
-    parser.add_argument("--top-k", type=at_least(1), default=100, metavar="N", help=considered)
-    add_results(parser)
+    parser.epilog, add = ROWS, parser.add_argument
+    add_options(parser, *TEXTS, *RESULTS)
+    add("--threshold", type=number, metavar="X", help="minimum score of a pair")
+    add("--max-pairs", type=at_least(1), metavar="N", help=f"most pairs ({_FEW}; with --threshold {_MANY:,})")
+    add("--top-k", type=at_least(1), default=100, metavar="N", help="only the N most similar texts of each text (100)")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sbert.cli.options import add_device
+from sbert.cli.options import add_options
 from sbert.cli.train import train
 from sbert.cli.train_settings import STORED, gather
 
@@ -20,8 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'nli'
     """
     parser.add_argument("folder", metavar="DIR", help="the --output of the run")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar; print errors only")
-    add_device(parser)
+    add_options(parser, "--device", "--quiet")
 
 
 def run(arguments: argparse.Namespace) -> None:

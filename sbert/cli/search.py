@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from sbert.cli.options import (
     INPUT,
-    add_device,
-    add_devices,
-    add_dtype,
-    add_format,
-    add_results,
+    LOADING,
+    READING,
+    RESULTS,
+    ROWS,
+    add_options,
     at_least,
     is_input,
     load_on_devices,
@@ -41,32 +41,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [options] [MODEL] FILE QUERY [QUERY ...]"
     parser.epilog = (
         "If the first argument is a file, or -, the default model is used. The vectors of the texts are stored in"
-        " the user's cache (~/.cache/sbert/vectors), and computed again if texts, model or options change. Rows are"
-        " numbered from 1, without a header; empty ones are skipped."
+        f" the user's cache (~/.cache/sbert/vectors), and computed again if texts, model or options change. {ROWS}"
     )
-    words = f"folder or name of a model (default: {OWN}); {INPUT}; then the queries, or - for lines of standard input"
-    parser.add_argument("words", nargs="+", metavar="[MODEL] FILE QUERY", help=words)
-    add_device(parser)
-    add_devices(parser)
-    add_dtype(parser)
-    add_format(parser)
-    parser.add_argument("--top-k", type=at_least(1), default=10, metavar="N", help="results per query (10)")
-    parser.add_argument("--threshold", type=number, metavar="X", help="minimum score")
-    parser.add_argument(
-        "--precision",
-        choices=("float32", "int8", "binary"),
-        default="float32",
-        help="of the stored vectors: 4 bytes, 1 byte or 1 bit per dimension",
-    )
-    ways = parser.add_mutually_exclusive_group()
+    add = parser.add_argument
+    words = f"a model (default: {OWN}); {INPUT}; then the queries, or - for lines of standard input"
+    add("words", nargs="+", metavar="[MODEL] FILE QUERY", help=words)
+    add_options(parser, *LOADING, "--devices", *READING, *RESULTS)
+    add("--top-k", type=at_least(1), default=10, metavar="N", help="results per query (10)")
+    add("--threshold", type=number, metavar="X", help="minimum score")
+    about = "of the stored vectors: 4 bytes, 1 byte or 1 bit per dimension"
+    add("--precision", choices=("float32", "int8", "binary"), default="float32", help=about)
+    add("--language", metavar="NAME", help="of --hybrid and --words, for stop words and stems: english, german, ...")
+    add("--no-cache", action="store_true", help="neither read nor store vectors")
+    add = parser.add_mutually_exclusive_group().add_argument
     about = "rank by vectors and by words (BM25); scores are 0 to 1"
-    ways.add_argument("--hybrid", dest="way", action="store_const", const="hybrid", help=about)
-    about = "rank by words alone, without a model"
-    ways.add_argument("--words", dest="way", action="store_const", const="words", help=about)
-    about = "of --hybrid and --words: leave out its stop words and compare stems (english, german, ...)"
-    parser.add_argument("--language", metavar="NAME", help=about)
-    parser.add_argument("--no-cache", action="store_true", help="neither read nor store vectors")
-    add_results(parser)
+    add("--hybrid", dest="way", action="store_const", const="hybrid", help=about)
+    add("--words", dest="way", action="store_const", const="words", help="rank by words alone, without a model")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -78,10 +68,8 @@ def run(arguments: argparse.Namespace) -> None:
     """
     queries = _understand(arguments)
     texts, rows = read(arguments)
-    if queries == ["-"]:
-        queries = [line for line in read_texts("-") if line.strip()]
-        if not queries:
-            raise ValueError("standard input contains no query; pass at least one line")
+    if queries == ["-"] and not (queries := [line for line in read_texts("-") if line.strip()]):
+        raise ValueError("standard input contains no query; pass at least one line")
     hits = _hits(arguments, queries, texts)
     results = [
         [
@@ -99,15 +87,16 @@ def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -
     from sbert.search import BM25, IndexHits, fuse
     from sbert.search.index.fusion import CANDIDATES, WEIGHTS
 
+    top_k = max(arguments.top_k, CANDIDATES) if arguments.way == "hybrid" else arguments.top_k
+    if arguments.way is not None:
+        bm25 = BM25(language=arguments.language)
+        bm25.add(texts)
+        lexical = bm25.search(queries, top_k)
+        if arguments.way == "words":
+            return lexical
+    dense = IndexHits(*_by_vectors(arguments, queries, texts, top_k))
     if arguments.way is None:
-        return IndexHits(*_by_vectors(arguments, queries, texts, arguments.top_k))
-    candidates = arguments.top_k if arguments.way == "words" else max(arguments.top_k, CANDIDATES)
-    bm25 = BM25(language=arguments.language)
-    bm25.add(texts)
-    lexical = bm25.search(queries, candidates)
-    if arguments.way == "words":
-        return lexical
-    dense = IndexHits(*_by_vectors(arguments, queries, texts, candidates))
+        return dense
     return fuse(lexical, dense, top_k=arguments.top_k, method="weighted", weights=WEIGHTS)
 
 
@@ -118,12 +107,10 @@ def _by_vectors(arguments: argparse.Namespace, queries: list[str], texts: list[s
     name = os.path.abspath(arguments.model) if os.path.isdir(arguments.model) else arguments.model
     arguments.model = resolve(arguments.model, organisation="sentence-transformers")
     model = load_on_devices(arguments)
-    place = None
-    if not arguments.no_cache:
-        kinds = ",".join(sorted({device.type for device in getattr(model, "devices", [model.device])}))
-        options = arguments.precision, arguments.dtype, kinds, arguments.column, arguments.format
-        place = cache_path(arguments.texts, name, *options)
-    documents = document_vectors(model, texts, arguments.precision, place, progress(arguments))
+    kinds = ",".join(sorted({device.type for device in getattr(model, "devices", [model.device])}))
+    options = arguments.precision, arguments.dtype, kinds, arguments.column, arguments.format
+    path = None if arguments.no_cache else cache_path(arguments.texts, name, *options)
+    documents = document_vectors(model, texts, arguments.precision, path, progress(arguments))
     return semantic_search(
         model.encode_query(queries, show_progress_bar=False),
         documents.vectors,
@@ -139,14 +126,14 @@ def _understand(arguments: argparse.Namespace) -> list[str]:
     words: list[str] = arguments.words
     place = next((place for place, word in enumerate(words[:2]) if is_input(word)), None)
     if place is None:
-        missing = [word for word in words[:2] if not os.path.isdir(word)] or words
-        raise FileNotFoundError(f"{' and '.join(map(repr, missing))}: file not found; pass [MODEL] FILE QUERY")
+        missing = next((word for word in words[:2] if not os.path.isdir(word)), words[0])
+        raise FileNotFoundError(f"{missing!r}: file not found; pass [MODEL] FILE QUERY")
     arguments.model = words[0] if place else OWN
     arguments.texts, *queries = words[place:]
     if arguments.way == "words" and place:
-        raise ValueError(f"--words compares words alone, without {words[0]}; leave out the model, or pass --hybrid")
+        raise ValueError("--words compares words alone; leave out the model, or pass --hybrid")
     if arguments.language is not None and arguments.way is None:
-        raise ValueError(f"--language {arguments.language} is for words; pass --hybrid or --words, too")
+        raise ValueError("--language is for words; pass --hybrid or --words, too")
     if not queries:
         raise ValueError(f"there is no query after {arguments.texts}; pass one, or - for lines of standard input")
     if "-" in queries and (len(queries) > 1 or arguments.texts == "-"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from sbert.cli.options import add_device, add_dtype, load
+from sbert.cli.options import LOADING, add_options, load
 from sbert.storage.hub import OWN
 
 
@@ -14,8 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [options] [MODEL] TEXT TEXT [TEXT ...]"
     about = "two texts, for one score; or a model and two or more texts, for a matrix"
     parser.add_argument("words", nargs="+", metavar="TEXT", help=about)
-    add_device(parser)
-    add_dtype(parser)
+    add_options(parser, *LOADING)
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -50,7 +50,7 @@ def document_vectors(
     model: SentenceEncoder,
     texts: list[str],
     precision: str,
-    place: Path | None,
+    path: Path | None,
     show_progress_bar: bool | None = None,
 ) -> CachedVectors:
     """The vectors of documents: from the cache if texts and model are unchanged, otherwise encoded and stored.
@@ -59,48 +59,40 @@ def document_vectors(
         model: The encoder.
         texts: The documents.
         precision: One of ``PRECISIONS``.
-        place: The file of the cache; None for no cache.
+        path: The file of the cache; None for no cache.
         show_progress_bar: As in ``encode``.
     """
-    for resume in (True, False) if place else ():
+
+    def encode(path: Path | None, resume: bool) -> CachedVectors:
+        options: dict[str, Any] = {"show_progress_bar": show_progress_bar, "precision": PRECISIONS[precision]}
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            options |= {"out": path, "shard": (0, 1), "resume": resume}  # A shard has a manifest that stays.
+        ranges = _ranges(model, texts, path, resume) if precision == "int8" else None
+        return CachedVectors(model.encode_document(texts, ranges=ranges, **options), ranges)
+
+    for resume in (True, False) if path else ():
         try:
-            return _encode(model, texts, precision, show_progress_bar, place, resume)
+            return encode(path, resume)
         except ValueError:  # It is of other texts or of another model, or damaged.
             continue
         except (OSError, RuntimeError) as error:
             reason = files.one_line(error)
-            warnings.warn(f"{place} cannot be written ({reason}), so the vectors are not stored", stacklevel=2)
+            warnings.warn(f"{path} cannot be written ({reason}), so the vectors are not stored", stacklevel=2)
             break
-    return _encode(model, texts, precision, show_progress_bar)
+    return encode(None, False)
 
 
-def _encode(
-    model: SentenceEncoder,
-    texts: list[str],
-    precision: str,
-    show_progress_bar: bool | None,
-    place: Path | None = None,
-    resume: bool = True,
-) -> CachedVectors:
-    options: dict[str, Any] = {"show_progress_bar": show_progress_bar, "precision": PRECISIONS[precision]}
-    if place is not None:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        options |= {"out": place, "shard": (0, 1), "resume": resume}  # A shard has a manifest that stays.
-    ranges = _ranges(model, texts, place, resume) if precision == "int8" else None
-    return CachedVectors(model.encode_document(texts, ranges=ranges, **options), ranges)
-
-
-def _ranges(model: SentenceEncoder, texts: list[str], place: Path | None, resume: bool) -> npt.NDArray[np.float32]:
+def _ranges(model: SentenceEncoder, texts: list[str], path: Path | None, resume: bool) -> npt.NDArray[np.float32]:
     """The ranges that are stored beside the vectors, whose manifest has their hash; or those of a sample."""
     import numpy as np
 
     from sbert.pipeline.quantization import calibrate
 
-    path = place and place.with_suffix(".ranges")
-    stored: npt.NDArray[np.float32]
-    with suppress(OSError, ValueError):
-        if path and resume:
-            stored = np.frombuffer(path.read_bytes(), np.float32).reshape(2, -1).copy()
+    path = path and path.with_suffix(".ranges")
+    if path and resume:
+        with suppress(OSError, ValueError):
+            stored: npt.NDArray[np.float32] = np.frombuffer(path.read_bytes(), np.float32).reshape(2, -1).copy()
             return stored
     sample = texts[:: -(-len(texts) // _SAMPLE)]
     sample = sample if len(sample) > 1 else sample * 2  # The ranges of a single vector would be empty.

@@ -80,7 +80,7 @@ def test_the_first_word_is_a_model_unless_it_is_an_input(
     run: Run, monkeypatch: pytest.MonkeyPatch, words: str, model: str, inputs: list[str]
 ) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr("sbert.cli.encode._encode", lambda arguments, files: seen.append((arguments.model, files)))
+    monkeypatch.setattr("sbert.cli.encode._encode", lambda arguments, files, _: seen.append((arguments.model, files)))
     assert run("encode", *words.split(), "-o", "v.npy") == (0, "", "")
     assert seen == [(model, inputs)]
 

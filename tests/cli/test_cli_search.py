@@ -328,7 +328,7 @@ def test_words_alone(run: Run, corpus: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert {each["text"] for each in found} == {text for text in TEXTS if "three" in text.split()}
     assert run(corpus, "unheard", "--words")[1] == "nothing found\n"
     for options, message in (
-        (["--language", "english"], "--language english is for words; pass --hybrid or --words, too"),
+        (["--language", "english"], "--language is for words; pass --hybrid or --words, too"),
         (["--words", "--language", "x"], "language='x' is unknown; pass one of 'arabic'"),
         (["--words", "--hybrid"], "argument --hybrid: not allowed with argument --words"),
     ):
