@@ -26,7 +26,7 @@ import torch
 from sbert import CrossEncoder, SentenceEncoder, StaticEmbedding
 from sbert.evaluation import SimilarityEvaluator
 from sbert.pipeline import pool as pools
-from sbert.pipeline.pool import Order, Pool, WorkerError
+from sbert.pipeline.pool import Pool, WorkerError
 from sbert.vector_files.manifest import Manifest, PartEntry
 from tests import small
 from tests.pipeline import orders
@@ -54,7 +54,7 @@ def pool(model: SentenceEncoder) -> Iterator[Pool]:
 
 
 def ask(pool: Pool, function: Any, *arguments: Any, times: int = 1) -> list[Any]:
-    futures = [pool.submit(Order(function, arguments, f"rows[{row}]")) for row in range(times)]
+    futures = [pool.submit(function, arguments, f"rows[{row}]") for row in range(times)]
     return [future.result() for future in futures]
 
 
@@ -203,7 +203,7 @@ def test_weights_are_shared_and_workers_end_with_the_pool() -> None:
         private = ask(own, orders.private_bytes_of)[0]
         assert private < weights.nbytes / 3, f"{private:,} bytes of its own, {weights.nbytes:,} bytes of weights"
         ids = ask(own, orders.pid, 0.1, times=4)
-        waiting = own.submit(Order(orders.pid, (60,), "rows"))
+        waiting = own.submit(orders.pid, (60,), "rows")
         threading.Timer(0.3, own.close).start()
         with pytest.raises(RuntimeError, match="the pool was closed while it was in use"):
             waiting.result()
@@ -321,14 +321,13 @@ print("started")
 sys.path.insert(0, {root!r})
 from sbert import SentenceEncoder
 from tests.pipeline import orders
-from sbert.pipeline.pool import Order
 model = SentenceEncoder({folder!r}, device="cpu")
 """
 _BUSY = """
 pool = model.pool(["cpu", "cpu"])
-ids = [future.result() for future in [pool.submit(Order(orders.pid, (0.3,), "rows")) for _ in range(2)]]
+ids = [future.result() for future in [pool.submit(orders.pid, (0.3,), "rows") for _ in range(2)]]
 print(*ids, pool._workers.broker.pid, flush=True)
-pool.submit(Order(orders.pid, (600,), "rows")).result()
+pool.submit(orders.pid, (600,), "rows").result()
 """
 _UNGUARDED = """
 print(model.encode(["one", "two"] * 5, device=["cpu", "cpu"]).shape)

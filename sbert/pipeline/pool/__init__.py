@@ -16,7 +16,7 @@ from itertools import count
 from multiprocessing.spawn import get_executable
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -35,14 +35,6 @@ class WorkerError(Exception):
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
-
-
-class Order(NamedTuple):
-    """A function that a worker is to call with the model and some arguments; and what they are, for errors."""
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    what: str
 
 
 class Pool:
@@ -103,14 +95,19 @@ class Pool:
         if self._version != version(model):
             raise ValueError("the weights have changed since the pool was made; make a new one")
 
-    def submit(self, order: Order) -> Future[Any]:
-        """A future of the result of an order.
+    def submit(self, function: Callable[..., Any], arguments: tuple[Any, ...], what: str) -> Future[Any]:
+        """A future of what a worker's function returns.
+
+        Args:
+            function: It is called with the model and the arguments.
+            arguments: The other arguments.
+            what: What they are, for errors.
 
         Raises:
             RuntimeError: If the pool is closed, or belongs to the parent of a forked process; from the future, if the
-                order has ended several workers.
+                function has ended several workers.
         """
-        return self._workers.submit(order)
+        return self._workers.submit(pickle.dumps((function, arguments), 5), what)
 
     def cancel(self, futures: Iterable[Future[Any]]) -> None:
         """Forget orders: those that no worker has begun are not begun."""
@@ -149,17 +146,16 @@ class _Workers:
         self._pending: dict[int, tuple[Future[Any], bytes, str]] = {}
         self._deaths: int = 0  # Of brokers, without a reply between them.
 
-    def submit(self, order: Order) -> Future[Any]:
+    def submit(self, content: bytes, what: str) -> Future[Any]:
         if self._parent != os.getpid():
             raise RuntimeError("the pool belongs to the process that made it; make one in this process")
         future: Future[Any] = Future()
-        content = pickle.dumps(order[:2], 5)
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed; make a new one with model.pool(devices)")
             number = next(self._numbers)
-            self._pending[number] = future, content, order.what
-            self._send(number, content, order.what)
+            self._pending[number] = future, content, what
+            self._send(number, content, what)
         return future
 
     def cancel(self, futures: set[Future[Any]]) -> None:
@@ -223,13 +219,10 @@ def _resolve(future: Future[Any], reply: bytes) -> None:
     try:
         result, error, trace = pickle.loads(reply)  # noqa: S301  # From our own process.
         if error is not None:
-            error.__cause__ = WorkerError(trace) if trace else None
-    except Exception as unreadable:
-        result, error = None, unreadable
-    if error is not None:
-        future.set_exception(error)
-    else:
+            raise error from (WorkerError(trace) if trace else None)
         future.set_result(result)
+    except Exception as error:
+        future.set_exception(error)
 
 
 def _all_devices() -> list[str]:
@@ -263,8 +256,8 @@ def _assign_cores(devices: list[torch.device]) -> list[tuple[str, int, list[int]
         if device.type != "cpu":
             places.append((str(device), 0, []))
             continue
-        first, last = ([whole * at // workers for whole in (threads, len(cores))] for at in (number, number + 1))
-        own = cores[first[1] : last[1]] if len(cores) >= workers else []
-        places.append((str(device), max(1, last[0] - first[0]), own))
+        first, last = number * len(cores) // workers, (number + 1) * len(cores) // workers
+        share = (number + 1) * threads // workers - number * threads // workers
+        places.append((str(device), max(1, share), cores[first:last] if len(cores) >= workers else []))
         number += 1
     return places

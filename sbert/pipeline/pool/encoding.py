@@ -16,7 +16,7 @@ from torch import Tensor
 from sbert.inputs.arguments import check_positive, warn
 from sbert.pipeline.batching import Rows, plan, unique
 from sbert.pipeline.encode import Encoding, SavedRows
-from sbert.pipeline.pool import AHEAD, Order, Pool
+from sbert.pipeline.pool import AHEAD, Pool
 from sbert.pipeline.progress import Counts, Report
 from sbert.pipeline.run import RowsOfTensor
 
@@ -110,36 +110,32 @@ class PooledEncoding(Encoding):
 
     def each(self, runs: Iterable[list[Any]], report: Report, saved: SavedRows | None = None) -> Iterator[Tensor]:
         """The vectors of each list of texts, in order; the workers are at work on later lists meanwhile."""
-        source, failed = iter(runs), list[Exception]()
-        coming: deque[tuple[list[Any], Sent | None]] = deque()
+        failed: list[Exception] = []
+        coming: deque[tuple[list[Any], Sent]] = deque()
 
-        def read() -> bool:
+        def read() -> Iterator[list[Any]]:
             try:
-                texts = next(source, None)
+                yield from runs
             except Exception as error:
                 failed.append(error)  # What was read before is encoded.
-                return False
-            if texts is not None:
-                coming.append((texts, None))
-            return texts is not None
 
         def send_ahead() -> None:
-            rows = report.rows + len(now) + sum(len(texts) for texts, _ in coming)
-            while self._pool.pending < AHEAD * len(self._pool.devices) and not failed and read():
-                texts, _ = coming.pop()
+            rows = report.rows + len(now or ()) + sum(len(texts) for texts, _ in coming)
+            while self._pool.pending < AHEAD * len(self._pool.devices) and (texts := next(source, None)) is not None:
                 different, first, inverse = unique(texts)
                 counts = np.bincount(inverse, minlength=len(different))
                 coming.append((texts, self._send(different, first, counts, report, rows)))
                 rows += len(texts)
 
-        self._send_ahead = send_ahead
+        source, self._send_ahead = read(), send_ahead
+        now = next(source, None)
         try:
-            while coming or (not failed and read()):
-                now, self._sent = coming.popleft()
+            while now is not None:
                 yield self.vectors(now, report, saved)
+                now, self._sent = coming.popleft() if coming else (next(source, None), None)
         finally:
             for _, sent in coming:
-                self._pool.cancel(future for _, future in sent or [])
+                self._pool.cancel(future for _, future in sent)
         if failed:
             raise failed[0]
 
@@ -174,23 +170,25 @@ class PooledEncoding(Encoding):
     ) -> Sent:
         """Send different texts to the workers, the longest first."""
         lengths = np.array([len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts], np.int64)
-        sent = []
-        for rows in plan(lengths, self._chunk_characters(int(lengths.sum())), self._size):
-            if done is None or not done[rows].all():
-                arguments = [_plain(texts[row]) for row in rows], first[rows], counts[rows]
-                sent.append((rows, self._submit(encode_rows, arguments, report, before, first[rows])))
-        return sent
-
-    def _chunk_characters(self, characters: int) -> int:
         batches = 1 if self.device.type == "cpu" else _BATCHES_ACCELERATOR
-        return max(1, min(_CHARACTERS * batches * self.batch_tokens, characters // (2 * len(self._pool.devices))))
+        share = int(lengths.sum()) // (2 * len(self._pool.devices))
+        chunks = plan(lengths, max(1, min(_CHARACTERS * batches * self.batch_tokens, share)), self._size)
+        return [
+            (rows, self._submit(encode_rows, texts, rows, report, before, first[rows], counts[rows]))
+            for rows in chunks
+            if done is None or not done[rows].all()
+        ]
 
     def _submit(
-        self, method: Callable[..., Any], arguments: tuple[Any, ...], report: Report, before: int, rows: Rows
+        self, method: Callable[..., Any], texts: list[Any], rows: Rows, report: Report, before: int, *more: Rows
     ) -> Future[Any]:
-        what = f"{report.what}[{before + int(rows.min())}:{before + int(rows.max()) + 1}]"
-        reporting = before, report.on_truncate, report.limit, report.what
-        return self._pool.submit(Order(encode_chunk, (method, self._settings, arguments, reporting), what))
+        """Send some texts; ``more`` are their indices in the window, if others are left out, and their counts."""
+        places = more[0] if more else rows
+        what = f"{report.what}[{before + int(places.min())}:{before + int(places.max()) + 1}]"
+        start = before if more else before + int(rows[0])
+        reporting = start, report.on_truncate, report.limit, report.what
+        arguments = [_plain(texts[row]) for row in rows], *more
+        return self._pool.submit(encode_chunk, (method, self._settings, arguments, reporting), what)
 
     def _receive(self, future: Future[Any], report: Report) -> Any:
         result, counts, messages = future.result()
@@ -206,12 +204,7 @@ class PooledEncoding(Encoding):
         result: list[Tensor] = []
         size = self._size or max(1, min(_TEXTS, len(texts) // (2 * len(self._pool.devices))))
         chunks = [np.arange(start, min(len(texts), start + size)) for start in range(0, len(texts), size)]
-        futures = [
-            self._submit(
-                Encoding.token_embeddings, ([_plain(texts[row]) for row in rows],), report, int(rows[0]), rows - rows[0]
-            )
-            for rows in chunks
-        ]
+        futures = [self._submit(Encoding.token_embeddings, texts, rows, report, 0) for rows in chunks]
         try:
             for rows, future in zip(chunks, futures, strict=True):
                 parts = self._receive(future, report)
