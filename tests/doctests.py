@@ -23,3 +23,20 @@ def _example_names(request: pytest.FixtureRequest) -> None:
     minilm = get_model_path()
     names.update(np=np, torch=torch, minilm=minilm, model=sbert.SentenceEncoder(minilm))
     names["scorer"] = sbert.CrossEncoder(minilm, classes=3)
+
+
+# Examples that start processes, trace a model or train one: more than four seconds.
+SLOW = {
+    "sbert.cross_encoder.CrossEncoder.fit",
+    "sbert.losses",
+    "sbert.pipeline",
+    "sbert.pipeline.pool.Pool",
+    "sbert.saving.export.folder.export",
+    "sbert.training",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.DoctestItem) and item.name in SLOW:
+            item.add_marker("slow")

@@ -675,7 +675,7 @@ SETTINGS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] 
 ]
 
 
-@pytest.mark.parametrize(("make", "values", "options", "message"), SETTINGS, ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize(("make", "values", "options", "message"), SETTINGS)
 def test_settings_that_do_not_fit(
     make: Callable[..., Any], values: tuple[Any, ...], options: dict[str, Any], message: str
 ) -> None:

@@ -100,6 +100,7 @@ print(json.dumps(failures))
 """
 
 
+@pytest.mark.slow
 def test_threads_import_transformers_at_once(folder: Path) -> None:
     """While one imports it, as any program may, three need it: to save, for the tokenizer and for the model."""
     assert program(IMPORTING, folder) == []
@@ -279,6 +280,7 @@ def forked(folder: Path) -> Any:
     return program(FORKING, folder, threads=2)
 
 
+@pytest.mark.slow
 def test_forked_processes_encode(forked: Any) -> None:
     """With as many threads as their parent, which goes on as before; and they find no lock held.
 

@@ -469,7 +469,7 @@ def nothing(rows: Rows, batch_size: int, generator: np.random.Generator) -> list
         ({"max_lengths": {"anchor": 0}}, r"max_lengths\['anchor'\]=0 is too small"),
         ({"max_lengths": {"a": {"anchor": 3}}}, "max_lengths names 'a', but the data sets are 'data'"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else ",".join(value),
 )
 def test_settings_that_do_not_fit(settings: dict[str, Any], words: str, model: SentenceEncoder) -> None:
     model.prompts = {"query": ""}

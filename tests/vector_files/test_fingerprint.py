@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from sbert import Pooling, SentenceEncoder
@@ -55,6 +56,7 @@ def test_the_hash_of_modules_of_the_callers_own() -> None:
     assert len(set(first)) == len(made)
 
 
+@pytest.mark.slow
 def test_the_hash_of_a_model_is_the_same_in_each_process_and_another_for_another_model() -> None:
     """Of the library's model, whose folder has no pooler: that is random in each process."""
     program = (

@@ -54,6 +54,7 @@ def killed_at(step: int, work: Callable[[], object]) -> bool:
     return ended == signal.SIGKILL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [
