@@ -235,6 +235,11 @@ class Encoding:
 
     def finish(self, output: Tensor) -> Tensor:
         """Rows of the result from an output of the model: truncated and normalized. Shape: (rows, dim)."""
+        if not isinstance(output, Tensor):
+            raise ValueError(
+                "the modules give one vector per token and none per text; add a Pooling behind them, or pass"
+                " output_value='token_embeddings'"
+            )
         vectors = output.float()
         if self.truncate_dim is not None:
             vectors = truncate(vectors, self.truncate_dim)

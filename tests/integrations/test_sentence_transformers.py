@@ -66,7 +66,6 @@ def test_small_functions() -> None:
     """What no piece of ``snippets.md`` has."""
     for st in BOTH:
         assert st.util.dot_score([[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]).tolist() == [[11.0, 17.0]]
-        assert st.util.batch_to_device({"a": torch.ones(2)}, "cpu")["a"].device.type == "cpu"
         assert st.SimilarityFunction.possible_values()[:4] == ["cosine", "dot", "euclidean", "manhattan"]
         vectors = torch.eye(3)
         assert torch.equal(st.SimilarityFunction.to_similarity_fn("dot")(vectors, vectors), vectors)
@@ -209,18 +208,6 @@ LOSSES: list[tuple[str, int, Any, Any]] = [
         [[1.0, 2.0], [0.3, 0.1], [2.0, 5.0], [0.0, 1.0]],
         lambda losses: {"student_temperature": 0.5, "teacher_temperature": 2.0},
     ),
-    (
-        "MultipleNegativesRankingLoss",
-        TRIPLE,
-        None,
-        lambda losses: {"directions": ("query_to_doc", "query_to_query", "doc_to_query", "doc_to_doc")},
-    ),
-    (
-        "MultipleNegativesRankingLoss",
-        TRIPLE,
-        None,
-        lambda losses: {"hardness_mode": "all_negatives", "hardness_strength": 5.0},
-    ),
 ]
 
 
@@ -256,12 +243,8 @@ def test_other_losses() -> None:
     assert losses.MultipleNegativesRankingLoss(model, similarity_fct=ours.util.dot_score).similarity == "dot"
     with pytest.raises(ValueError, match="compares by cosine"):
         losses.CoSENTLoss(model, similarity_fct=ours.util.pairwise_dot_score)
-    hard = losses.MultipleNegativesRankingLoss(model, hardness_mode="hard_negatives", hardness_strength=5.0)
-    assert (hard.hardness, hard.hardness_mode) == (5.0, "hard")
-    with pytest.raises(ValueError, match=r"directions=\('query_to_doc', 'doc_to_doc'\) and partition_mode='per_dir"):
-        losses.MultipleNegativesRankingLoss(
-            model, directions=("query_to_doc", "doc_to_doc"), partition_mode="per_direction"
-        )
+    with pytest.raises(ValueError, match=r"directions=\('query_to_doc', 'doc_to_doc'\).*pass contrast=, symmetric="):
+        losses.MultipleNegativesRankingLoss(model, directions=("query_to_doc", "doc_to_doc"))
     distilled = losses.DistillKLDivLoss(model, temperature=2.0, student_temperature=0.5)
     assert (distilled.temperature, distilled.teacher_temperature) == (0.5, 2.0)
     with pytest.raises(TypeError, match="takes model, scale"):
@@ -355,7 +338,7 @@ def test_arguments() -> None:
         arguments("out", learning_rat=1)
     with pytest.raises(ValueError, match="lr_scheduler_type='cosine'"):
         arguments("out", lr_scheduler_type="cosine")
-    with pytest.raises(ValueError, match=r"history\.jsonl"):
+    with pytest.raises(ValueError, match="report_to='wandb': only 'none' is supported"):
         arguments("out", report_to="wandb")
     with pytest.raises(TypeError, match="callbacks"):
         ours.SentenceTransformerTrainer(None, callbacks=[1])
@@ -393,7 +376,7 @@ def test_old_fit_of_pairs_without_labels(folder: str) -> None:
     first, second = (ours.SentenceTransformer(folder, device="cpu") for _ in range(2))
     loader = ours.datasets.NoDuplicatesDataLoader([ours.InputExample(texts=row) for row in rows()], batch_size=4)
     first.fit([(loader, losses.MultipleNegativesRankingLoss(first))], epochs=2, warmup_steps=0, weight_decay=0.1)
-    config = sbert.TrainingConfig(steps=4, batch_size=4, warmup=0.0, weight_decay=0.1, sampler="no_duplicates")
+    config = sbert.TrainingConfig(steps=4, batch_size=4, warmup=0.0, weight_decay=0.1, seed=42, sampler="no_duplicates")
     sbert.Trainer(second, rows(), sbert.losses.MultipleNegativesRankingLoss(), config).fit()
     for one, other in zip(weights(first), weights(second), strict=True):
         assert torch.equal(one, other)

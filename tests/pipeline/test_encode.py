@@ -285,6 +285,14 @@ def test_chain_errors() -> None:
         SentenceEncoder("./no/such/place")
 
 
+def test_a_chain_without_pooling_gives_token_embeddings_alone(tmp_path: Path) -> None:
+    model = SentenceEncoder(Transformer(small.bert(tmp_path)), device="cpu")
+    assert model.encode("A boat.", output_value="token_embeddings").ndim == 2
+    for texts in ("A boat.", ["A boat.", "A lake."]):
+        with pytest.raises(ValueError, match="one vector per token and none per text; add a Pooling"):
+            model.encode(texts)
+
+
 def test_token_embeddings_are_checked(tmp_path: Path) -> None:
 
     model = SentenceEncoder(Transformer(small.bert(tmp_path / "bert")), Pooling("mean"), device="cpu")

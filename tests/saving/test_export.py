@@ -16,7 +16,8 @@ from sbert import LSTM, Dense, LayerNorm, Normalize, Pooling, SentenceEncoder, T
 from sbert.cli import export as command
 from sbert.cli.main import main
 from sbert.modules.pooling import POOLINGS
-from sbert.saving.export import export, folder, formats, padded
+from sbert.saving.export import export, folder, formats
+from sbert.saving.format import POOLING_KEYS
 from tests import small
 from tests.backends.test_families import build
 
@@ -81,7 +82,7 @@ def test_families(family: str, kind: str, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", formats.FORMATS)
 def test_every_module_and_setting(kind: str, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    modes = [mode for mode in POOLINGS if mode in padded.POOLINGS]
+    modes = [mode for mode in POOLINGS if mode in POOLING_KEYS.values()]
     assert len(modes) == 6
     torch.manual_seed(0)
     dim = 16 * len(modes)

@@ -48,39 +48,26 @@ __all__ = [
     "mine_hard_negatives",
     "quantize_embeddings",
 ]
-# Their paths of imports, older and newer ones, and the modules here that have their names.
+# The modules here, and the paths from which theirs are imported, older and newer ones.
 _PATHS = {
-    "datasets": "readers",
-    "quantization": "util",
-    "similarity_functions": "util",
-    "trainer": "training",
-    "training_args": "training",
-    "model": "encoders",
-    "base.sampler": "training",
-    "base.training_args": "training",
-    "base.evaluation": "evaluation",
-    "cross_encoder.trainer": "training",
-    "cross_encoder.training_args": "training",
-    "cross_encoder.model": "encoders",
-    "util.similarity": "util",
-    "util.retrieval": "util",
-    "util.quantization": "util",
-    "sentence_transformer": "",
-    **{f"sentence_transformer.{name}": name for name in ("losses", "evaluation", "readers", "training")},
-    "sentence_transformer.modules": "models",
-    "sentence_transformer.datasets": "readers",
-    "sentence_transformer.model": "encoders",
-    "sentence_transformer.trainer": "training",
-    "sentence_transformer.training_args": "training",
-    "evaluation.SentenceEvaluator": "evaluation",
-    "readers.InputExample": "readers",
+    "encoders": "model sentence_transformer.model cross_encoder.model",
+    "util": "quantization similarity_functions util.similarity util.retrieval util.quantization",
+    "models": "sentence_transformer.modules",
+    "losses": "sentence_transformer.losses",
+    "evaluation": "base.evaluation sentence_transformer.evaluation evaluation.SentenceEvaluator",
+    "readers": "datasets sentence_transformer.readers sentence_transformer.datasets readers.InputExample",
+    "cross_encoder": "",
+    "training": "trainer training_args base.sampler base.training_args cross_encoder.trainer"
+    " cross_encoder.training_args sentence_transformer.training sentence_transformer.trainer"
+    " sentence_transformer.training_args",
 }
 __getattr__ = forms.absent(__name__, "Training")
 mine_hard_negatives: Any = util.mine_hard_negatives
 quantize_embeddings: Any = util.quantize_embeddings
-for _name in ("util", "models", "losses", "evaluation", "readers", "cross_encoder"):
-    import_module(f"{__name__}.{_name}")
-for _path, _name in _PATHS.items():
-    sys.modules[f"{__name__}.{_path}"] = import_module(f"{__name__}.{_name}" if _name else __name__)
-    if "." not in _path and _name:
-        globals()[_path] = sys.modules[f"{__name__}.{_path}"]
+sys.modules[f"{__name__}.sentence_transformer"] = sys.modules[__name__]
+for _name, _paths in _PATHS.items():
+    _module = import_module(f"{__name__}.{_name}")
+    for _path in _paths.split():
+        sys.modules[f"{__name__}.{_path}"] = _module
+        if "." not in _path:
+            globals()[_path] = _module

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torch import nn
-
 import sbert.evaluation as own_evaluation
 import sbert.losses as own_losses
 from sbert.integrations.sentence_transformers.encoders import CrossEncoder
@@ -14,23 +12,10 @@ from sbert.integrations.sentence_transformers.evaluation import COMMON, Kind, ev
 from sbert.integrations.sentence_transformers.forms import Form, absent, factories, make_module
 from sbert.integrations.sentence_transformers.training import CrossEncoderTrainer, CrossEncoderTrainingArguments
 
-
-def _crossentropy(model: Any) -> nn.Module:
-    return own_losses.CrossEntropyLoss(model.classes)
-
-
-def _binary(model: Any) -> nn.Module:
-    return own_losses.BinaryCrossEntropyLoss()
-
-
-def _squared(model: Any, activation: Any = None) -> nn.Module:
-    return own_losses.SquaredErrorLoss(activation)
-
-
 FORMS = {
-    "BinaryCrossEntropyLoss": Form(_binary, "model activation_fn! pos_weight!"),
-    "CrossEntropyLoss": Form(_crossentropy, "model activation_fn!"),
-    "MSELoss": Form(_squared, "model activation_fn=activation"),
+    "BinaryCrossEntropyLoss": Form(own_losses.BinaryCrossEntropyLoss, "model=- activation_fn! pos_weight!"),
+    "CrossEntropyLoss": Form(lambda model: own_losses.CrossEntropyLoss(model.classes), "model activation_fn!"),
+    "MSELoss": Form(own_losses.SquaredErrorLoss, "model=- activation_fn=activation"),
 }
 
 

@@ -13,10 +13,12 @@ from torch.utils.data import SequentialSampler
 
 from sbert import cross_encoder, encoder
 from sbert.integrations.sentence_transformers.forms import Form, arguments
-from sbert.integrations.sentence_transformers.losses import settings
-from sbert.integrations.sentence_transformers.training import default_loss, load_best
+from sbert.integrations.sentence_transformers.training import (
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+    default_loss,
+)
 from sbert.losses.signature import Signature
-from sbert.training import Trainer, TrainingConfig
 
 
 class SentenceTransformer(encoder.SentenceEncoder):
@@ -49,61 +51,48 @@ class CrossEncoder(cross_encoder.CrossEncoder):
 
 _FORM = Form(
     dict,
-    "epochs steps_per_epoch scheduler! warmup_steps optimizer_class=- optimizer_params=optimizer weight_decay"
-    " evaluation_steps=evaluate_every output_path save_best_model=best max_grad_norm=max_gradient_norm use_amp=mixed"
-    " callback! show_progress_bar=shown checkpoint_path checkpoint_save_steps=checkpoint_every"
-    " checkpoint_save_total_limit=keep activation_fct!",
+    "epochs=num_train_epochs steps_per_epoch scheduler! warmup_steps optimizer_class=- optimizer_params weight_decay"
+    " evaluation_steps=eval_steps output_path save_best_model=load_best_model_at_end max_grad_norm use_amp=bf16"
+    " callback! show_progress_bar checkpoint_path=output_dir checkpoint_save_steps=save_steps"
+    " checkpoint_save_total_limit=save_total_limit activation_fct!",
+    {"num_train_epochs": 1, "warmup_steps": 10_000, "weight_decay": 0.01, "load_best_model_at_end": True},
 )
 
 
 def _fit(model: Any, objectives: list[tuple[Any, Any]], evaluator: Any, **options: Any) -> None:
-    """Train a model with data loaders and losses, as the method ``fit`` of theirs.
+    """Train a model with data loaders and losses by our trainer of theirs, as the method ``fit``.
 
     Raises:
         ValueError: If the data loaders have different batch sizes, or an option without an equivalent is given.
     """
     given = arguments("fit", _FORM, (), options)
-    chosen = [default_loss(model) if loss is None else loss for _, loss in objectives]
-    losses = {str(i): loss for i, loss in enumerate(chosen)}
-    data = {str(i): _rows(loader, losses[str(i)]) for i, (loader, _) in enumerate(objectives)}
-    more = {key: value for loss in losses.values() for key, value in settings(loss).items()}
-    output, temporary = given.get("checkpoint_path"), None
-    if output is None and evaluator is not None and given.get("best", True):
-        temporary = tempfile.TemporaryDirectory()
-        output = temporary.name
-    config = _config(given, [loader for loader, _ in objectives], output, more.get("chunk_tokens"))
-    trainer = Trainer(model, data, losses, config, evaluator=evaluator, guide=more.get("guide"))
-    trainer.fit(show_progress_bar=given.get("shown"))
-    if evaluator is not None and given.get("best", True):
-        load_best(model, output)
-    if temporary is not None:
-        temporary.cleanup()
-    if given.get("output_path") is not None:
-        model.save(given["output_path"])
-
-
-def _config(given: dict[str, Any], loaders: list[Any], output: Any, chunk_tokens: int | None) -> TrainingConfig:
+    loaders = [loader for loader, _ in objectives]
     sizes = {loader.batch_size for loader in loaders}
     if len(sizes) > 1:
         raise ValueError(f"the data loaders have the batch sizes {sorted(sizes)}; pass loaders of one batch size")
-    each = given.get("steps_per_epoch") or min(-(-len(loader.dataset) // min(sizes)) for loader in loaders)
-    total = round(each * len(loaders) * given.get("epochs", 1))
-    rate = (given.get("optimizer") or {}).get("lr", 2e-5)
-    return TrainingConfig(
-        output=output,
-        steps=total,
-        batch_size=min(sizes),
-        learning_rate=rate,
-        warmup=min(1.0, given.get("warmup_steps", 10_000) / total),
-        weight_decay=given.get("weight_decay", 0.01),
-        max_gradient_norm=given.get("max_gradient_norm", 1.0),
-        dtype="bfloat16" if given.get("mixed") else "float32",
-        evaluate_every=given.get("evaluate_every") or None,
-        checkpoint_every=given.get("checkpoint_every"),
-        keep=given.get("keep") or 2,
-        sampler=_sampler(loaders[0]),
-        chunk_tokens=chunk_tokens,
-    )
+    each = given.pop("steps_per_epoch", None) or min(-(-len(loader.dataset) // min(sizes)) for loader in loaders)
+    folder, shown = given.pop("output_path", None), given.pop("show_progress_bar", None)
+    rate = (given.pop("optimizer_params", None) or {}).get("lr", 2e-5)
+    best = given.pop("load_best_model_at_end") and evaluator is not None
+    losses = {str(i): default_loss(model) if loss is None else loss for i, (_, loss) in enumerate(objectives)}
+    data = {name: _rows(loader, losses[name]) for name, loader in zip(losses, loaders, strict=True)}
+    with tempfile.TemporaryDirectory() as temporary:
+        output = given.pop("output_dir", None) or (temporary if best else None)
+        args = SentenceTransformerTrainingArguments(
+            output,
+            **given,
+            max_steps=round(each * len(loaders) * given["num_train_epochs"]),
+            per_device_train_batch_size=min(sizes),
+            learning_rate=rate,
+            load_best_model_at_end=best,
+            batch_sampler=_sampler(loaders[0]),
+            eval_strategy="steps" if given.get("eval_steps") else "epoch",
+            save_strategy="no" if output is None else "steps" if given.get("save_steps") else "epoch",
+            disable_tqdm=None if shown is None else not shown,
+        )
+        SentenceTransformerTrainer(model, args, data, loss=losses, evaluator=evaluator).train()
+    if folder is not None:
+        model.save(folder)
 
 
 def _sampler(loader: Any) -> str | Callable[..., Any]:

@@ -21,7 +21,7 @@ class Kind(NamedTuple):
     Args:
         make: Our evaluator, or a function that makes it.
         names: Their parameters, as in ``Form``.
-        metric: Their name of a metric, as a format of ``name`` and ``similarity``.
+        metric: Their name of a metric, as a format of ``similarity`` and ``name``, or its ``part`` and ``last``.
         primary: The metric that decides, by our name.
         renamed: Metrics whose name is another one.
     """
@@ -39,7 +39,7 @@ class NamedEvaluator(evaluation.Evaluator):
     ``primary_metric`` is the name of the metric that decides, known after the first call.
     """
 
-    def __init__(self, kind: Kind, label: str, options: dict[str, Any]) -> None:
+    def __init__(self, kind: Kind, label: str, **options: Any) -> None:
         self._kind, self._label = kind, label
         self.name: str = options.pop("name", "")
         self._dim: int | None = options.pop("truncate_dim", None)
@@ -96,7 +96,9 @@ class NamedEvaluator(evaluation.Evaluator):
         own = self._kind.metric
         if label == "max" and own == "{similarity}_{name}":
             own = "max_{name}"
-        return "_".join(filter(None, (self.name, own.format(name=metric, similarity=label))))
+        part, _, last = metric.rpartition("_")
+        part = "NanoBEIR_mean" if part == "mean" else part
+        return "_".join(filter(None, (self.name, own.format(name=metric, similarity=label, part=part, last=last))))
 
 
 class SequentialEvaluator(evaluation.Evaluator):
@@ -161,20 +163,6 @@ def _nanobeir(
     known = {name.lower(): f"Nano{name}" for name in _NANOBEIR.split()}
     sets = None if dataset_names is None else [known.get(name.lower(), name) for name in dataset_names]
     return evaluation.NanoBEIRSuite(folder, sets, similarity=similarity, **more)
-
-
-class NanoEvaluator(NamedEvaluator):
-    """The suite of NanoBEIR with their names of the metrics: of each data set, and of the mean."""
-
-    def _metric_name(self, metric: str, label: str) -> str:
-        data, _, name = metric.rpartition("_")
-        return f"{'NanoBEIR_mean' if data == 'mean' else data}_{label}_{name}"
-
-
-def _labels(dataloader: Any, loss: Any = None) -> evaluation.Evaluator:
-    examples = list(dataloader.dataset)
-    first, second = ([example.texts[i] for example in examples] for i in (0, 1))
-    return evaluation.LabelEvaluator(first, second, [example.label for example in examples], loss)
 
 
 def _listed(similarity: str, **options: Any) -> evaluation.Evaluator:
@@ -250,20 +238,15 @@ KINDS = {
         " precision_recall_at_k=precision_recall_at map_at_k=map_at show_progress_bar=- batch_size=- write_csv=-"
         " truncate_dim score_functions=similarities main_score_function=main aggregate_fn! aggregate_key!"
         " query_prompts=query_prompt corpus_prompts=document_prompt write_predictions!",
-        "{similarity}_{name}",
+        "{part}_{similarity}_{last}",
         "mean_ndcg@",
     ),
-    "LabelAccuracyEvaluator": Kind(_labels, "dataloader name softmax_model=loss write_csv=-", "{name}", "accuracy"),
 }
 
 
 def evaluators(kinds: Mapping[str, Kind]) -> dict[str, Any]:
     """The functions under their names that make evaluators."""
-    return factories({name: Form(partial(_make_evaluator, kind, name), kind.names) for name, kind in kinds.items()})
-
-
-def _make_evaluator(kind: Kind, label: str, **options: Any) -> NamedEvaluator:
-    return (NanoEvaluator if kind.make is _nanobeir else NamedEvaluator)(kind, label, options)
+    return factories({name: Form(partial(NamedEvaluator, kind, name), kind.names) for name, kind in kinds.items()})
 
 
 globals().update(evaluators(KINDS))

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -89,7 +88,7 @@ class SimilarityFunction(Enum):
     @staticmethod
     def to_similarity_pairwise_fn(similarity: Any) -> Callable[[Any, Any], Tensor]:
         """The function of a name: of the rows of both in turn."""
-        return partial(_pairwise, name=similarity_name(similarity))
+        return compare_by(similarity_name(similarity), pairwise=True)
 
 
 class DistanceMetric:
@@ -102,15 +101,13 @@ class DistanceMetric:
     eucledian_distance = euclidean_distance = EUCLIDEAN
 
 
-def _pairwise(a: Any, b: Any, name: str) -> Tensor:
-    return pairwise_similarity(rows(a), rows(b), name)
-
-
 def compare_by(name: str, pairwise: bool = False, label: str = "") -> Callable[[Any, Any], Tensor]:
     """The function of a similarity that gives tensors: (rows of a, rows of b), or (rows,) if pairwise."""
 
     def similarity(a: Any, b: Any) -> Tensor:
-        return _pairwise(a, b, name) if pairwise else SIMILARITIES[name](rows(a), rows(b))
+        a, b = rows(a), rows(b)
+        scores: Tensor = pairwise_similarity(a, b, name) if pairwise else SIMILARITIES[name](a, b)
+        return scores
 
     similarity.__name__ = similarity.__qualname__ = label or f"{name}_sim"
     return similarity
@@ -158,9 +155,7 @@ def factory(name: str, form: Form) -> Callable[..., Any]:
         return form.make(**arguments(name, form, args, options))
 
     make.__name__ = make.__qualname__ = name
-    make.__doc__ = (
-        f"``{getattr(form.make, '__name__', name).lstrip('_')}`` with the arguments {', '.join(form.parameters())}."
-    )
+    make.__doc__ = f"Ours with the arguments {', '.join(form.parameters())}."
     return make
 
 

@@ -17,18 +17,13 @@ from sbert.integrations.sentence_transformers.forms import DistanceMetric, Form,
 _CHUNKS = " mini_batch_size=chunk mini_batch_num_tokens=chunk_tokens show_progress_bar=-"
 _GATHER = " gather_across_devices=-"  # The trainer always does.
 _SCALED = "scale=temperature similarity_fct=similarity"
-_MODES = f"{_GATHER} directions partition_mode=partition hardness_mode hardness_strength"
+_MODES = f"{_GATHER} directions! partition_mode! hardness_mode! hardness_strength!"
 _DISTANCE = "distance_metric=distance margin"
 _GUIDED = "guide temperature"
 _CONTRAST = f" margin_strategy=strategy margin=guide_margin contrast_anchors contrast_positives{_GATHER}"
 
 
-_DIRECTIONS = {
-    "query_to_query": ["anchor-anchor"],
-    "doc_to_query": ["positive-anchor"],
-    "doc_to_doc": ["positive-positive", "positive-negative"],
-}
-_HARDNESS = {"in_batch_negatives": "in_batch", "hard_negatives": "hard", "all_negatives": "all"}
+_Ranking = losses.MultipleNegativesRankingLoss
 
 
 def for_trainer(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,25 +46,6 @@ def settings(loss: Any) -> dict[str, Any]:
     """The ``for_trainer`` of a loss and of those inside it."""
     inner = loss.modules() if isinstance(loss, nn.Module) else ()
     return {name: value for one in inner for name, value in getattr(one, "for_trainer", {}).items()}
-
-
-def _ranking(
-    directions: Any = ("query_to_doc",),
-    partition: str = "joint",
-    hardness_mode: str | None = None,
-    hardness_strength: float = 0.0,
-    **options: Any,
-) -> nn.Module:
-    symmetric = partition == "per_direction" and set(directions) == {"query_to_doc", "doc_to_query"}
-    others = [] if symmetric else [name for name in directions if name != "query_to_doc"]
-    if others and (partition != "joint" or "query_to_doc" not in directions):
-        raise ValueError(
-            f"directions={tuple(directions)} and partition_mode={partition!r} are not supported; write a loss of your"
-            " own"
-        )
-    contrast = [pair for name in others for pair in _DIRECTIONS[name]]
-    hardness = {"hardness": hardness_strength, "hardness_mode": _HARDNESS[hardness_mode]} if hardness_mode else {}
-    return losses.MultipleNegativesRankingLoss(**{"symmetric": symmetric, "contrast": contrast, **hardness, **options})
 
 
 def _guided(
@@ -115,11 +91,11 @@ FORMS = {
         " concatenation_sent_difference=difference concatenation_sent_multiplication=product loss_fct!"
         " embedding_dimension=dim",
     ),
-    "MultipleNegativesRankingLoss": _form(_ranking, _SCALED + _MODES),
-    "CachedMultipleNegativesRankingLoss": _form(_ranking, _SCALED + _CHUNKS + _MODES, chunk=32),
-    "MultipleNegativesSymmetricRankingLoss": _form(_ranking, _SCALED + _GATHER, symmetric=True),
+    "MultipleNegativesRankingLoss": _form(_Ranking, _SCALED + _MODES),
+    "CachedMultipleNegativesRankingLoss": _form(_Ranking, _SCALED + _CHUNKS + _MODES, chunk=32),
+    "MultipleNegativesSymmetricRankingLoss": _form(_Ranking, _SCALED + _GATHER, symmetric=True),
     "CachedMultipleNegativesSymmetricRankingLoss": _form(
-        _ranking, _SCALED + _CHUNKS + _GATHER, symmetric=True, chunk=32
+        _Ranking, _SCALED + _CHUNKS + _GATHER, symmetric=True, chunk=32
     ),
     "GISTEmbedLoss": _form(_guided, _GUIDED + _CONTRAST, temperature=0.01),
     "CachedGISTEmbedLoss": _form(_guided, _GUIDED + _CHUNKS + _CONTRAST, temperature=0.01, chunk=32),

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from torch import Tensor, nn
+import torch
+from torch import nn
 
 from sbert import modules
 from sbert.integrations.sentence_transformers.forms import Form, absent, factories
@@ -39,12 +40,8 @@ def _pooling(dim: int, mode: str | Sequence[str] = "mean", include_prompt: bool 
     return _sized(modules.Pooling(modes if len(modes) > 1 else modes[0], include_prompt), dim * len(modes))
 
 
-def _dense(in_features: int, out_features: int, weight: Any = None, shift: Any = None, **more: Any) -> nn.Module:
-    dense = modules.Dense(in_features, out_features, **more)
-    for parameter, values in ((dense.linear.weight, weight), (dense.linear.bias, shift)):
-        if values is not None:
-            parameter.data.copy_(values)
-    return _sized(dense, out_features)
+def _dense(in_features: int, out_features: int, **more: Any) -> nn.Module:
+    return _sized(modules.Dense(in_features, out_features, **more), out_features)
 
 
 def _lstm(
@@ -55,9 +52,8 @@ def _lstm(
 
 def _static(tokenizer: Any, weights: Any = None, dim: int | None = None) -> nn.Module:
     if weights is None:
-        table = nn.EmbeddingBag(tokenizer.get_vocab_size(), dim or 0).weight.data
-    else:
-        table = weights if isinstance(weights, Tensor) else Tensor(weights)
+        weights = nn.EmbeddingBag(tokenizer.get_vocab_size(), dim or 0).weight.detach()
+    table = torch.as_tensor(weights)
     fast = getattr(tokenizer, "backend_tokenizer", tokenizer)
     return _sized(modules.StaticEmbedding(fast, table), table.shape[1])
 
@@ -76,8 +72,7 @@ FORMS = {
     ),
     "Dense": Form(
         _dense,
-        "in_features out_features bias activation_function=activation init_weight=weight init_bias=shift"
-        " use_residual=residual",
+        "in_features out_features bias activation_function=activation init_weight! init_bias! use_residual=residual",
     ),
     "Normalize": Form(modules.Normalize),
     "Dropout": Form(modules.Dropout, "dropout=p"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,9 +50,6 @@ class NoDuplicatesDataLoader:
 
     def __len__(self) -> int:
         return len(self.dataset) // self.batch_size
-
-    def __iter__(self) -> Iterator[InputExample]:
-        return iter(self.dataset)
 
 
 __all__ = ["InputExample", "NoDuplicatesDataLoader", "SentenceLabelDataset", "SentencesDataset"]

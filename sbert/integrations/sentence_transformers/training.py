@@ -32,12 +32,12 @@ _SAME = Form(
 _READ = (
     "num_train_epochs max_steps warmup_steps warmup_ratio fp16 bf16 gradient_checkpointing batch_sampler"
     " multi_dataset_batch_sampler eval_strategy eval_steps save_strategy save_steps save_total_limit"
-    " load_best_model_at_end metric_for_best_model"
+    " load_best_model_at_end metric_for_best_model disable_tqdm"
 ).split()
 # Those that change no result here.
 _IGNORED = (
-    "per_device_eval_batch_size run_name disable_tqdm gradient_checkpointing_kwargs remove_unused_columns tf32 optim"
-    " logging_strategy logging_first_step log_level report_to overwrite_output_dir do_train do_eval save_only_model"
+    "per_device_eval_batch_size run_name gradient_checkpointing_kwargs remove_unused_columns tf32 optim"
+    " logging_strategy logging_first_step log_level overwrite_output_dir do_train do_eval save_only_model"
     " dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers dataloader_prefetch_factor"
     " greater_is_better logging_dir eval_on_start"
 ).split()
@@ -45,6 +45,7 @@ _DEFAULTS = {
     "batch_sampler": "batch_sampler",
     "multi_dataset_batch_sampler": "proportional",
     "prompts": None,
+    "report_to": "none",  # history.jsonl in output_dir has all.
     "warmup_ratio": 0.0,
     "router_mapping": None,
     "learning_rate_mapping": None,
@@ -88,15 +89,10 @@ class SentenceTransformerTrainingArguments(SimpleNamespace):
                 raise ValueError(
                     f"{name}={value!r:.60}: only {known[name]!r} is supported; sbert.TrainingConfig has all settings"
                 )
-        if options.get("report_to") not in (None, "none", [], ["none"]):
-            raise ValueError(
-                f"report_to={options['report_to']!r} is not supported; history.jsonl in output_dir has all"
-            )
         super().__init__(**{**known, **options, "output_dir": output_dir})
 
 
-class CrossEncoderTrainingArguments(SentenceTransformerTrainingArguments):
-    """The same for a ``CrossEncoder``."""
+CrossEncoderTrainingArguments = SentenceTransformerTrainingArguments
 
 
 def _config(args: Any, batches: int, chunk_tokens: int | None) -> TrainingConfig:
@@ -183,7 +179,10 @@ class SentenceTransformerTrainer:
     def train(self, resume_from_checkpoint: bool | str | None = None) -> SimpleNamespace:
         """Train, and return the number of steps, the last loss and the history."""
         trainer = self.trainer()
-        history = trainer.fit(resume=bool(resume_from_checkpoint))
+        history = trainer.fit(
+            resume=bool(resume_from_checkpoint),
+            show_progress_bar=None if self.args.disable_tqdm is None else not self.args.disable_tqdm,
+        )
         self.state.log_history = history
         self.state.global_step = max((line["step"] for line in history), default=0)
         if self.args.load_best_model_at_end:
@@ -202,8 +201,7 @@ class SentenceTransformerTrainer:
         self.model.save(output_dir or self.args.output_dir)
 
 
-class CrossEncoderTrainer(SentenceTransformerTrainer):
-    """The same for a ``CrossEncoder``."""
+CrossEncoderTrainer = SentenceTransformerTrainer
 
 
 class NegativeLoss:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from tqdm.auto import tqdm
 
 from sbert import search
 from sbert.functional import truncate
-from sbert.inputs.devices import default_device
 from sbert.integrations.sentence_transformers.forms import Form, SimilarityFunction, absent, compare_by, factories, rows
 
 _NAMES = {"cos_sim": "cosine", "dot_score": "dot", "euclidean_sim": "euclidean", "manhattan_sim": "manhattan"}
@@ -21,7 +19,7 @@ cos_sim, dot_score, euclidean_sim, manhattan_sim = (compare_by(name, False, labe
 pairwise_cos_sim, pairwise_dot_score, pairwise_euclidean_sim, pairwise_manhattan_sim = (
     compare_by(name, True, f"pairwise_{label}") for label, name in _NAMES.items()
 )
-pytorch_cos_sim = cos_sim
+pytorch_cos_sim, truncate_embeddings = cos_sim, truncate
 
 
 def _search(queries: Any, corpus: Any, top_k: int = 10, similarity: str = "cosine") -> list[list[dict[str, Any]]]:
@@ -114,23 +112,6 @@ def normalize_embeddings(embeddings: Tensor) -> Tensor:
     return functional.normalize(embeddings, dim=1)
 
 
-def truncate_embeddings(embeddings: Any, truncate_dim: int | None) -> Any:
-    """The first dimensions of each vector."""
-    return truncate(embeddings, truncate_dim)
-
-
-def batch_to_device(batch: Any, target_device: Any) -> Any:
-    """A dict with its tensors, or a ``TokenBatch``, on a device."""
-    if not isinstance(batch, Mapping):
-        return batch.to(target_device)
-    return {name: value.to(target_device) if isinstance(value, Tensor) else value for name, value in batch.items()}
-
-
-def get_device_name() -> str:
-    """The device that models are loaded to."""
-    return default_device().type
-
-
 class LoggingHandler(logging.Handler):
     """Writes log messages above progress bars."""
 
@@ -142,9 +123,8 @@ class LoggingHandler(logging.Handler):
 __all__ = [
     *FORMS,
     *_NAMES,
-    *(f"pairwise_{name}" for name in _NAMES),
     SimilarityFunction.__name__,
-    *"LoggingHandler batch_to_device get_device_name pytorch_cos_sim".split(),
-    *"normalize_embeddings truncate_embeddings".split(),
+    *(f"pairwise_{name}" for name in _NAMES),
+    *"LoggingHandler normalize_embeddings pytorch_cos_sim truncate_embeddings".split(),
 ]
 __getattr__ = absent(__name__, "util")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,13 +101,6 @@ def _user_settings(module: nn.Module, _: int) -> dict[str, Any]:
                 f"{kind.__name__} cannot be saved without its argument {parameter.name!r};"
                 " give it an attribute `config`, a dict of all the arguments it was made with"
             )
-    try:
-        json.dumps(config)
-    except TypeError as error:
-        raise ValueError(
-            f"the attribute `config` of {kind.__name__} cannot be written as JSON ({error}); use only str, numbers,"
-            " bool, None, lists and dicts"
-        ) from error
     return config
 
 

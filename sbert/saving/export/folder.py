@@ -223,7 +223,7 @@ def _python_use(model: Any, chosen: Format, inputs: Sequence[str]) -> str:
         names=", ".join(f"`{name}`" for name in inputs),
         output=OUTPUT,
         dim=model.get_sentence_embedding_dimension(),
-        package=chosen.package,
+        package=chosen.packages[-1],
         texts=[default_prompt(model) + text for text in ("A cat sleeps.", "Taxes go up.")],
         values="".join(f'    "{name}": {value},\n' for name, value in values.items()),
         recipe=chosen.recipe,

@@ -30,8 +30,7 @@ class Format(NamedTuple):
 
     Args:
         file: Name of its main file.
-        packages: The packages beside torch that write it and run it.
-        package: The package that runs it.
+        packages: The packages that write it and, as the last one, run it.
         write: Called with the traced encoder, the names of its inputs and the path.
         load: The model in a file, as a function of named arrays.
         recipe: Python code that computes ``vectors`` from ``inputs``, a dict by names.
@@ -41,7 +40,6 @@ class Format(NamedTuple):
 
     file: str
     packages: tuple[str, ...]
-    package: str
     write: Callable[[ExportedProgram, Sequence[str], Path], None]
     load: Callable[[Path], Run]
     recipe: str
@@ -107,7 +105,6 @@ FORMATS: dict[str, Format] = {
     "onnx": Format(
         "model.onnx",
         ("onnx", "onnxscript", "onnxruntime"),
-        "onnxruntime",
         _write_onnx,
         _load_onnx,
         'vectors = onnxruntime.InferenceSession("model.onnx").run(None, inputs)[0]',
@@ -115,7 +112,6 @@ FORMATS: dict[str, Format] = {
     "openvino": Format(
         "model.xml",
         ("openvino",),
-        "openvino",
         _write_openvino,
         _load_openvino,
         'model = openvino.compile_model("model.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})\n'
@@ -124,8 +120,7 @@ FORMATS: dict[str, Format] = {
     ),
     "torch-export": Format(
         "model.pt2",
-        (),
-        "torch",
+        ("torch",),
         _write_program,
         _load_program,
         'vectors = torch.export.load("model.pt2").module()(**inputs).numpy()',

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,43 +9,23 @@ from torch import Tensor, nn
 
 from sbert.backends import huggingface, limits
 from sbert.modules import Dense, Dropout, LayerNorm, Normalize, Pooling, Transformer
+from sbert.saving.format import POOLING_KEYS
 
 
-def _mean(tokens: Tensor, mask: Tensor) -> Tensor:
-    return tokens.sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
-
-
-def _mean_sqrt_len(tokens: Tensor, mask: Tensor) -> Tensor:
-    return tokens.sum(1) / mask.sum(1, keepdim=True).clamp(min=1).sqrt()
-
-
-def _weighted_mean(tokens: Tensor, mask: Tensor) -> Tensor:
-    weights = mask.cumsum(1) * mask  # (rows, longest)
-    return (tokens * weights[:, :, None]).sum(1) / weights.sum(1, keepdim=True).clamp(min=1)
-
-
-def _max(tokens: Tensor, mask: Tensor) -> Tensor:
-    return tokens.masked_fill(mask[:, :, None] == 0, -torch.inf).amax(1)
-
-
-def _cls(tokens: Tensor, mask: Tensor) -> Tensor:
-    return tokens[:, 0]
-
-
-def _last_token(tokens: Tensor, mask: Tensor) -> Tensor:
-    last = (mask.sum(1).long() - 1).clamp(min=0)  # (rows,)
-    return tokens.gather(1, last[:, None, None].expand(-1, 1, tokens.shape[2])).squeeze(1)
-
-
-# As those of ``Pooling``, from tokens (rows, longest, dim), 0 at padding, and a mask (rows, longest) of 0.0 and 1.0.
-POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "cls": _cls,
-    "max": _max,
-    "mean": _mean,
-    "mean_sqrt_len": _mean_sqrt_len,
-    "weightedmean": _weighted_mean,
-    "lasttoken": _last_token,
-}
+def _pool(tokens: Tensor, mask: Tensor, mode: str) -> Tensor:
+    """One vector per text, as ``Pooling`` gives: (rows, dim) from (rows, longest, dim) and a mask of 0.0 and 1.0."""
+    if mode == "max":
+        return tokens.masked_fill(mask[:, :, None] == 0, -torch.inf).amax(1)
+    positions = mask.cumsum(1) * mask  # (rows, longest): from 1 on, and 0 at padding.
+    counts = mask.sum(1, keepdim=True).clamp(min=1)
+    weights = {
+        "cls": (positions == 1).to(mask.dtype),
+        "mean": mask / counts,
+        "mean_sqrt_len": mask / counts.sqrt(),
+        "weightedmean": positions / positions.sum(1, keepdim=True).clamp(min=1),
+        "lasttoken": (positions == counts).to(mask.dtype),
+    }
+    return (tokens * weights[mode][:, :, None]).sum(1)
 
 
 class UnitLength(nn.Module):
@@ -90,7 +69,7 @@ class PaddedEncoder(nn.Module):
         tokens = self.network(input_ids=input_ids, attention_mask=attention_mask, **options).last_hidden_state
         tokens = tokens.masked_fill(attention_mask[:, :, None] == 0, 0)  # (rows, longest, dim)
         mask = attention_mask.to(tokens.dtype)
-        pooled = torch.cat([POOLINGS[mode](tokens, mask) for mode in self.modes], dim=1)  # (rows, modes * dim)
+        pooled = torch.cat([_pool(tokens, mask, mode) for mode in self.modes], dim=1)  # (rows, modes * dim)
         pooled = pooled.masked_fill(attention_mask.sum(1, keepdim=True) == 0, 0)
         vectors: Tensor = self.rest(pooled)
         return vectors[:, : self.truncate_dim]
@@ -107,7 +86,7 @@ def why_not(model: Any) -> str | None:
     if kinds[:1] != [Pooling]:
         return f"a Pooling is expected behind the Transformer, not {kinds[0].__name__ if kinds else 'the end'}"
     unknown = [kind.__name__ for kind in kinds[1:] if kind not in (Normalize, Dense, LayerNorm, Dropout)]
-    unknown += [f"the pooling mode {mode!r}" for mode in rest[0].modes if mode not in POOLINGS]
+    unknown += [f"the pooling mode {mode!r}" for mode in rest[0].modes if mode not in POOLING_KEYS.values()]
     if unknown:
         return f"{unknown[0]} has no padded form"
     if not rest[0].include_prompt and any(model.prompts.values()):
