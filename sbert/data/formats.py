@@ -16,7 +16,7 @@ from sbert.inputs.extras import needed
 
 Name = str | os.PathLike[str]
 
-# The format of each suffix; ``READERS`` in ``sbert.data.records`` has the reader of each format.
+# The format of each suffix; ``read_records`` in ``sbert.data.records`` reads each format.
 SUFFIXES = {
     ".txt": "text",
     ".jsonl": "jsonl",

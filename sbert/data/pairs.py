@@ -250,8 +250,6 @@ def _check_auto(path: Name, scale: Scale, rows: Rows) -> None:
 
 def _make_converter(scale: Scale, auto: tuple[float, float] = _STS_SCALE) -> Convert:
     """The function that converts a score to a number; ``"auto"`` is the known scale of the data set."""
-    if isinstance(scale, str) and scale != "auto":
-        raise ValueError(f"scale={scale!r} is unknown; pass 'auto', two numbers such as (0, 5), or None")
     return make_converter(None, auto if scale == "auto" else scale)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sbert.data.formats import FORMATS, Name, check_exists, choose_format, read_lines
@@ -33,7 +32,12 @@ def read_records(path: Name, columns: Sequence[str] | None, file_format: str | N
         OSError: If the file cannot be opened.
         ValueError: If a column is missing or occurs twice, or a line is invalid.
     """
-    return READERS[check_source(path, columns, file_format)](path, columns)
+    chosen = check_source(path, columns, file_format)
+    if chosen == "text":
+        return _read_text(path)
+    if chosen == "parquet":
+        return read_parquet(path, columns)
+    return _read_objects(path, columns, chosen) if "json" in chosen else _read_table(path, columns or (), chosen)
 
 
 def check_source(path: Name, columns: Sequence[str] | None, file_format: str | None = None) -> str:
@@ -73,7 +77,7 @@ def name_kind(value: object) -> str:
     return names.get(type(value), "a number" if isinstance(value, (int, float)) else f"a {type(value).__name__}")
 
 
-def _read_text(path: Name, _columns: None) -> Records:
+def _read_text(path: Name) -> Records:
     for number, line in enumerate(read_lines(path), start=1):
         yield f"{path}, line {number}", {TEXT: _without_end(line)}
 
@@ -157,13 +161,3 @@ def _without_empty_end(lines: Iterable[str]) -> Iterator[str]:
         yield from empty
         yield line
         empty.clear()
-
-
-READERS: dict[str, Callable[..., Records]] = {
-    "text": _read_text,
-    "jsonl": partial(_read_objects, file_format="jsonl"),
-    "json": partial(_read_objects, file_format="json"),
-    "csv": partial(_read_table, file_format="csv"),
-    "tsv": partial(_read_table, file_format="tsv"),
-    "parquet": read_parquet,
-}

@@ -61,12 +61,11 @@ def read_rows(
             raise TypeError(f"{name}={value!r} is one string; pass a list of them")
     names = list(columns)
     wanted = names if label is None else [*names, label]
-    if not names or len(set(wanted)) < len(wanted):
-        raise ValueError(f"columns={names} and label={label!r}; name at least one column, and none twice")
+    results = names if label is None else [*names, "label"]  # The names in the rows.
+    if not names or len(set(wanted)) < len(wanted) or len(set(results)) < len(results):
+        raise ValueError(f"columns={names} and label={label!r}; name at least one column, and none twice or 'label'")
     if label is None and (classes is not None or scale is not None or drop):
         raise ValueError("classes, scale and drop apply to labels; name their column as label, too")
-    if label is not None and "label" in names:
-        raise ValueError(f"the rows would call both {label!r} and a text column 'label'; rename one in the file")
     convert = make_converter(classes, scale)
     records = read_records(path, wanted, file_format)
     cells = ((where, [record[name] for name in wanted]) for where, record in records)

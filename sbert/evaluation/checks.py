@@ -70,15 +70,12 @@ def check_labels(name: str, given: Iterable[float]) -> npt.NDArray[np.int64]:
         Output: (rows,) int64.
 
     Raises:
-        TypeError: If a label is not a number; the message names it.
-        ValueError: If a label is not an integer, or below 0.
+        ValueError: If a label is not an integer, or below 0; the message names it.
     """
     listed = list(given)
     for row, label in enumerate(listed):
-        if not isinstance(label, (int, float, np.number, np.bool_)):
-            raise TypeError(f"{name}[{row}] is {label!r}; number the classes from 0, as read_rows(classes=...) does")
-        if not (label >= 0 and label == np.floor(label) and label < 2**31):
-            raise ValueError(f"{name}[{row}] is {label}; pass whole numbers from 0, and leave out rows without a label")
+        if not isinstance(label, (int, float, np.number, np.bool_)) or not (0 <= label < 2**31 and label == int(label)):
+            raise ValueError(f"{name}[{row}] is {label!r}; number the classes from 0, as read_rows(classes=...) does")
     return np.array(listed, np.int64)
 
 

@@ -35,7 +35,7 @@ class LabelEvaluator(Evaluator):
 
     Raises:
         ValueError: If the lengths differ, a label is not a valid class, or there is no classifier.
-        TypeError: If a text is not a str, or a label not a number.
+        TypeError: If a text is not a str.
 
     References:
         Conneau et al., 2017, section 3.1. https://arxiv.org/abs/1705.02364
@@ -113,7 +113,7 @@ class PairClassificationEvaluator(Evaluator):
 
     Raises:
         ValueError: If the lengths differ, a label is not 0 or 1, all labels are equal, or the similarity is unknown.
-        TypeError: If a text is not a str, or a label not a number.
+        TypeError: If a text is not a str.
 
     Example:
         >>> evaluator = PairClassificationEvaluator(["A cat.", "A cat."], ["A kitten.", "Taxes rise."], [1, 0])

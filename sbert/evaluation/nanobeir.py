@@ -69,18 +69,15 @@ class NanoBEIRSuite(Evaluator):
     ) -> None:
         names = None if sets is None else check_names("sets", sets, ("NanoNQ", "NanoSciFact"))
         data = read_hub_retrieval(folder, names)
-        for prompt in (query_prompt, document_prompt):
+        prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
+        for prompt in prompts.values():
             if isinstance(prompt, dict) and not prompt.keys() <= data.keys():
                 raise ValueError(f"prompts are for {', '.join(prompt)}, but the data sets are {', '.join(data)}")
         self._searches: dict[str, Evaluator] = {}
         self._rerankings: dict[str, Evaluator] = {}
         for name, (queries, corpus, relevant, candidates) in data.items():
-            options: dict[str, Any] = {
-                **at,
-                "similarity": similarity,
-                "query_prompt": query_prompt.get(name) if isinstance(query_prompt, dict) else query_prompt,
-                "document_prompt": document_prompt.get(name) if isinstance(document_prompt, dict) else document_prompt,
-            }
+            own = {key: each.get(name) if isinstance(each, dict) else each for key, each in prompts.items()}
+            options: dict[str, Any] = {**at, **own, "similarity": similarity}
             self._searches[name] = RetrievalEvaluator(queries, corpus, relevant, **options)
             if retriever is not None:
                 candidates = _find_candidates(retriever, queries, corpus, rerank, similarity)

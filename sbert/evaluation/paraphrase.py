@@ -30,8 +30,8 @@ class ParaphraseMiningEvaluator(Evaluator):
         prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
-        ValueError: If there are fewer than two sentences or no duplicates, a pair is not two different valid indices,
-            or another argument is invalid.
+        ValueError: If there are no duplicates, a pair is not two different valid indices, or another argument is
+            invalid.
         TypeError: If a sentence is not a str.
 
     Example:
@@ -51,8 +51,6 @@ class ParaphraseMiningEvaluator(Evaluator):
     ) -> None:
         self._sentences, self._prompt = texts_of(sentences, "sentences"), prompt
         count = len(self._sentences)
-        if count < 2:
-            raise ValueError(f"there are {count} sentences; pass at least 2")
         known = set()
         for row, pair in enumerate(duplicates):
             try:

@@ -27,9 +27,7 @@ def _ranked(ranked: Grades, k: int | None) -> np.ndarray:
     if not grades.ndim:
         raise ValueError("ranked is a single number; pass the grades of each ranking in ranked order")
     if not np.all(np.isfinite(grades)) or np.any(grades < 0):
-        raise ValueError(
-            "a grade is negative, infinite or NaN; pass 0 for results that are not relevant, and more for others"
-        )
+        raise ValueError("a grade is negative, infinite or NaN; pass 0 for what is not relevant, and more for others")
     return grades[..., : check_positive("k", k)]
 
 

@@ -160,10 +160,8 @@ def _check_candidates(
 ) -> list[int]:
     """The indices of a query's first candidates in the corpus."""
     own = candidates.get(query)
-    if not own or isinstance(own, str):
-        raise ValueError(f"candidates[{query!r}] is {own!r}; pass a list of one or more document ids for each query")
-    if unknown := [name for name in own if name not in positions]:
-        raise ValueError(f"candidates[{query!r}] names the document {unknown[0]!r}, which is not in the corpus")
+    if not own or isinstance(own, str) or not positions.keys() >= {*own}:
+        raise ValueError(f"candidates[{query!r}] is {own!r:.60}; pass a list of one or more ids of the corpus")
     return [positions[name] for name in dict.fromkeys(own)][:most]
 
 

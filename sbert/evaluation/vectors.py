@@ -42,6 +42,9 @@ class Vectors:
         self._model = model
         self.ranks: Ranks = ranks
         self.show_progress_bar: bool | None = show_progress_bar if ranks.first else False  # One bar: that of rank 0.
+        # Keyword arguments for the model's methods; none for models of other libraries.
+        own = hasattr(model, "is_cross_encoder")
+        self._options: dict[str, Any] = {"show_progress_bar": self.show_progress_bar} if own else {}
         # For each kind and prompt, the row of each text in a table of vectors, and the table.
         self._cache: dict[tuple[str, str | None], tuple[dict[str, int], Floats]] = {}
 
@@ -49,11 +52,6 @@ class Vectors:
     def is_cross_encoder(self) -> bool:
         """Whether the model gives scores of pairs instead of vectors."""
         return bool(getattr(self._model, "is_cross_encoder", not hasattr(self._model, "encode")))
-
-    @property
-    def _options(self) -> dict[str, Any]:
-        """Keyword arguments for the model's methods; none for models of other libraries."""
-        return {"show_progress_bar": self.show_progress_bar} if hasattr(self._model, "is_cross_encoder") else {}
 
     def __call__(self, texts: Sequence[str], kind: str = "text", prompt: str | None = None) -> Floats:
         """The vectors of texts, from the cache if they were encoded before.
@@ -83,7 +81,7 @@ class Vectors:
         if self.is_cross_encoder:
             name = type(self._model).__name__
             raise TypeError(f"a {name} gives scores of pairs, but this evaluator needs vectors; pass a SentenceEncoder")
-        options, encode = self._options, self._model.encode
+        options, encode = dict(self._options), self._model.encode
         if prompt is None:
             self._check_prompt(kind)
         else:
@@ -104,11 +102,10 @@ class Vectors:
         """Raise a ValueError if the default prompt, which is for all texts, would be used for a query or document."""
         default, known = default_prompt(self._model), getattr(self._model, "prompts", None) or {}
         if default and kind in ROLES and not any(name in known for name in ROLES[kind]):
-            raise ValueError(
-                f"the model has the default prompt {self._model.default_prompt_name!r} ({default!r}) and no prompt"
-                f" {' or '.join(map(repr, ROLES[kind]))}, so the prompt of a {kind} is unknown; pass {kind}_prompt=:"
-                " the name of a prompt, its text, or '' for none"
+            lacking = (
+                f"the model has the default prompt {default!r} and no prompt {' or '.join(map(repr, ROLES[kind]))}"
             )
+            raise ValueError(f"{lacking} for a {kind}; pass {kind}_prompt=: a prompt's name, its text, or '' for none")
 
     def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> Floats:
         """The scores of pairs of texts by a cross-encoder; each different pair is scored once.
@@ -146,8 +143,6 @@ def _check_finite(values: Floats, items: Sequence[Any]) -> Floats:
     """Raise if a value is not finite: comparisons with NaN are false, so the metrics would look valid."""
     wrong = np.flatnonzero(~np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
     if len(wrong):
-        raise ValueError(
-            f"the model gives NaN or infinity for {items[wrong[0]]!r:.80}; check whether its weights are finite, and"
-            " pass dtype='float32' if it was loaded with another dtype"
-        )
+        remedy = "check whether its weights are finite, and pass dtype='float32' if it was loaded with another dtype"
+        raise ValueError(f"the model gives NaN or infinity for {items[wrong[0]]!r:.80}; {remedy}")
     return values

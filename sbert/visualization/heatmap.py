@@ -117,7 +117,7 @@ def _write_few(axis: Any, texts: list[str], matrix: Scores, dark: float) -> None
 def _write_many(axis: Any, texts: list[str]) -> None:
     """Label the rows with sentences and numbers, and the columns with the numbers."""
     positions, numbers = range(len(texts)), range(1, len(texts) + 1)
-    rows = [f"{text}  {number}" for number, text in zip(numbers, texts, strict=True)]
+    rows = [f"{text}  {number}" for number, text in enumerate(texts, start=1)]
     axis.set_yticks(positions, rows, parse_math=False, fontfamily=font_families(), fontsize=8)
     axis.set_xticks(positions, numbers, fontsize=8, rotation=90)
     axis.xaxis.tick_top()

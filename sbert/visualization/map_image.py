@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -70,8 +70,6 @@ def corpus_map(
     figure = new_figure(path)
     matrix = check_vectors(vectors)
     texts = None if texts is None else texts_of(texts, "texts")
-    if isinstance(labels, str) or not (labels is None or isinstance(labels, Iterable)):
-        raise TypeError(f"labels must be a list, the cluster of each vector, not {labels!r:.60}")
     labels = None if labels is None else list(labels)
     for name, given in (("labels", labels), ("texts", texts)):
         if given is not None and len(given) != len(matrix):

@@ -58,10 +58,8 @@ def map_page(
     if places.shape != (len(texts), 2):
         raise ValueError(f"points have shape {places.shape}; pass ({len(texts)}, 2), one point per text")
     clusters = np.full(len(texts), -1) if labels is None else np.asarray(labels)
-    if clusters.shape != (len(texts),) or clusters.dtype.kind not in "iu":
-        raise ValueError(f"labels have shape {clusters.shape} and hold {clusters.dtype}; pass {len(texts)} integers")
-    if clusters.min() < -1:
-        raise ValueError(f"labels contain {clusters.min()}; pass -1 for texts without cluster, otherwise 0 or more")
+    if clusters.shape != (len(texts),) or clusters.dtype.kind not in "iu" or clusters.min() < -1:
+        raise ValueError(f"labels are {clusters!r:.60}; pass {len(texts)} integers, -1 for texts without cluster")
     count = int(clusters.max(initial=-1)) + 1
     names = [f"cluster {number + 1}" for number in range(count)] if names is None else list(names)
     if len(names) < count:

@@ -165,7 +165,7 @@ def test_wrong_content(tmp_path: Path, name: str, content: str, options: dict[st
         (["t"], "y", {"classes": "abc"}, TypeError, "classes='abc' is one string"),
         ([], None, {}, ValueError, "name at least one column, and none twice"),
         (["t", "y"], "y", {}, ValueError, "none twice"),
-        (["t", "label"], "y", {}, ValueError, "the rows would call both 'y' and a text column"),
+        (["t", "label"], "y", {}, ValueError, "none twice or 'label'"),
         (["t"], None, {"classes": NLI}, ValueError, "name their column as label"),
         (["t"], "y", {"classes": NLI, "scale": (0, 5)}, ValueError, "pass one of them"),
         (["t"], "y", {"classes": []}, ValueError, "one or more words, each once"),

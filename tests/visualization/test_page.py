@@ -57,11 +57,11 @@ def test_what_cannot_be_drawn() -> None:
         map_page(["a", "b"], np.zeros((2, 3)))
     with pytest.raises(ValueError, match=r"vectors\[1\] is not finite"):
         map_page(["a", "b"], [[0, 0], [np.nan, 0]])
-    with pytest.raises(ValueError, match=r"labels have shape \(1,\) and hold int64; pass 2 integers"):
+    with pytest.raises(ValueError, match=r"labels are array\(\[0\]\); pass 2 integers"):
         map_page(["a", "b"], np.eye(2), [0])
-    with pytest.raises(ValueError, match=r"hold float64; pass 2 integers"):
+    with pytest.raises(ValueError, match=r"labels are array\(\[0., 1.\]\); pass 2 integers"):
         map_page(["a", "b"], np.eye(2), np.array([0.0, 1.0]))
-    with pytest.raises(ValueError, match="labels contain -2; pass -1"):
+    with pytest.raises(ValueError, match=r"labels are array\(\[ 0, -2\]\); pass 2 integers, -1 for"):
         map_page(["a", "b"], np.eye(2), [0, -2])
     with pytest.raises(ValueError, match="labels name 2 clusters, and names 1"):
         map_page(["a", "b"], np.eye(2), [0, 1], ["one"])
