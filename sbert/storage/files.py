@@ -67,13 +67,6 @@ _VOCABULARY, _SETTINGS = 50_000_000, 10_000_000
 _VOCABULARIES = re.compile(
     r"tokenizer\.json|vocab\.(json|txt)|merges\.txt|added_tokens\.json|.*\.model|whitespacetokenizer_config\.json"
 )
-_KINDS = {
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFDIR: "a directory",
-}
 
 
 def _longest(name: str) -> int | None:
@@ -95,8 +88,7 @@ def check_file(path: Path) -> None:
     except OSError as error:  # For example, a link to itself.
         raise UnreadableError(path, f"cannot be read ({one_line(error)})") from error
     if not stat.S_ISREG(status.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
-        raise UnreadableError(path, f"is {kind}, where a regular file is expected", "do not trust the folder")
+        raise UnreadableError(path, "is a folder, a pipe or a device, and no regular file", "do not trust the folder")
     limit = _longest(path.name)
     if limit is not None and status.st_size > limit:
         raise UnreadableError(path, f"is {status.st_size} bytes long, where at most {limit} are expected")
@@ -199,13 +191,11 @@ def inside(folder: Path, relative: str, source: Path) -> Path:
         ValueError: If the path leads outside the folder.
     """
     path = folder / relative
-    parts = Path(relative).parts
-    leaves = os.path.isabs(relative) or ".." in parts or "\\" in relative or "\0" in relative
-    if len(relative) > 1000:  # Longer than any file system allows.
-        raise UnreadableError(source, f"names a path of {len(relative)} characters, {relative[:40]!r}…")
-    # Files in the hub's cache are links that lead outside, which is allowed; a folder that is such a link is not.
-    if leaves or not path.resolve().is_relative_to(folder.resolve()):
-        raise UnreadableError(source, f"names the path {relative!r}, which leaves the folder", "do not trust it")
+    leaves = os.path.isabs(relative) or ".." in Path(relative).parts or "\\" in relative or "\0" in relative
+    # Longer than any file system allows. Files in the hub's cache are links that lead outside, which is allowed; a
+    # folder that is such a link is not.
+    if leaves or len(relative) > 1000 or not path.resolve().is_relative_to(folder.resolve()):
+        raise UnreadableError(source, f"names the path {relative[:200]!r}, which leaves the folder", "do not trust it")
     return path
 
 

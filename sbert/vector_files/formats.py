@@ -49,7 +49,7 @@ class Npy:
 
     def __init__(self, dim: int, dtype: np.dtype[np.generic]) -> None:
         self.dim, self.dtype = dim, dtype
-        self.head: bytes = _npy_header(0, dim, dtype)
+        self.head: bytes = npy_header(0, dim, dtype)
 
     def block(self, vectors: Array, columns: list[Any]) -> memoryview:  # noqa: ARG002
         """The rows as they are."""
@@ -59,7 +59,7 @@ class Npy:
     def complete(self, manifest: Manifest) -> Iterator[Path]:
         """Write the number of rows, and rename the file."""
         with manifest.partial.open("r+b") as file:
-            file.write(_npy_header(manifest.rows, self.dim, self.dtype))
+            file.write(npy_header(manifest.rows, self.dim, self.dtype))
             file.flush()
             os.fsync(file.fileno())
         yield manifest.partial
@@ -67,37 +67,12 @@ class Npy:
         flush_entry(manifest.output.parent)
 
 
-def _npy_header(rows: int, dim: int, dtype: np.dtype[np.generic]) -> bytes:
+def npy_header(rows: int, dim: int, dtype: np.dtype[np.generic]) -> bytes:
     """The header; its length is the same for any number of rows: NumPy reserves space for the longest."""
     file = io.BytesIO()
     shape, kind = (rows, dim), np.lib.format.dtype_to_descr(dtype)
     np.lib.format.write_array_header_1_0(file, {"descr": kind, "fortran_order": False, "shape": shape})
     return file.getvalue()
-
-
-@contextmanager
-def npy_file(path: Path, dim: int, dtype: np.dtype[np.generic]) -> Iterator[Any]:
-    """A function that appends rows to a .npy file, which appears under its name when the block ends without an error.
-
-    Temporary files of killed processes are removed when the next file of the same name is written.
-
-    Args:
-        path: The file.
-        dim: Dimension of the rows.
-        dtype: Dtype of the rows.
-    """
-    rows = 0
-
-    def append(vectors: Array) -> None:
-        nonlocal rows
-        file.write(np.ascontiguousarray(vectors, dtype).data)
-        rows += len(vectors)
-
-    with replacing_file(path) as file:
-        file.write(_npy_header(0, dim, dtype))
-        yield append
-        file.seek(0)
-        file.write(_npy_header(rows, dim, dtype))
 
 
 # ------------------------------------------------------------------------------------------------- Parquet

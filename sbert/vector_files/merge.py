@@ -16,7 +16,7 @@ import numpy as np
 from sbert.storage.atomic import replacing_file
 from sbert.storage.file_locks import locked
 from sbert.storage.files import one_line
-from sbert.vector_files.formats import VectorFiles, npy_file, write_parquet
+from sbert.vector_files.formats import VectorFiles, npy_header, write_parquet
 from sbert.vector_files.manifest import (
     DamagedError,
     beside,
@@ -157,10 +157,9 @@ def _check(shards: list[Path]) -> int:
     done = [manifest.output for manifest in manifests if manifest.ending and manifest.output.exists()]
     missing = [shard.name for shard in shards if shard not in done]
     if missing:
-        more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+        listed = ", ".join(missing[:8]) + (", …" if len(missing) > 8 else "")
         raise FileNotFoundError(
-            f"{len(missing)} of {len(shards)} shards are missing or not finished: {', '.join(missing[:8])}{more};"
-            " encode them first"
+            f"{len(missing)} of {len(shards)} shards are missing or not finished: {listed}; encode them first"
         )
     first = manifests[0]
     stripe: int = first.header["stripe"]
@@ -181,9 +180,10 @@ def _check(shards: list[Path]) -> int:
 def _join_npy(shards: list[Path], whole: Path, stripe: int) -> None:
     vectors = VectorFiles(shards)
     stripes = [np.split(part, range(stripe, len(part), stripe)) for part in vectors.parts()]
-    with npy_file(whole, vectors.shape[1], vectors.dtype) as append:
+    with replacing_file(whole) as file:
+        file.write(npy_header(*vectors.shape, vectors.dtype))
         for rows in _in_turn(stripes):
-            append(rows)
+            file.write(np.ascontiguousarray(rows, vectors.dtype).data)
 
 
 def _join_parquet(shards: list[Path], whole: Path, stripe: int) -> None:

@@ -66,13 +66,8 @@ class Window:
     input: str = ""
 
     def __add__(self, other: Window) -> Window:
-        return Window(
-            self.texts + other.texts,
-            self.columns + other.columns,
-            self.characters + other.characters,
-            other.read,
-            other.input,
-        )
+        texts, columns = self.texts + other.texts, self.columns + other.columns
+        return Window(texts, columns, self.characters + other.characters, other.read, other.input)
 
 
 class Reader:

@@ -24,6 +24,7 @@ import threading
 import traceback
 import warnings
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -44,9 +45,6 @@ PROGRAM = (
     " from sbert.pipeline.pool.broker import main; main()"
 )
 TRIES = 3  # Workers that one order may end.
-_REMEDY = (
-    "put classes and functions of your own into a module that can be imported, not into a notebook or the script itself"
-)
 _TOKENIZING = "TOKENIZERS_PARALLELISM"
 
 _model: Any = None  # That of this worker, or the error that kept it from being loaded.
@@ -74,8 +72,7 @@ def main() -> NoReturn:
     if method == "fork":
         torch.set_num_threads(max(threads for _, threads, _ in places))
         _model = _load(folder)
-        if not isinstance(_model, Exception):
-            _prepare(_model)
+        _prepare(_model)
         gc.collect()
         gc.freeze()  # The collector would write to the memory that is shared.
     _Broker(folder, places, method, events, replies).run()
@@ -160,12 +157,21 @@ class _Broker:
 def _load(folder: Path) -> Any:
     """The model, or the error that keeps it from being loaded."""
     try:
-        # The file is one that the parent has just written.
-        return torch.load(folder / "model.pt", map_location="cpu", weights_only=False, mmap=True)
+        with _explain("load the model"):  # The file is one that the parent has just written.
+            return torch.load(folder / "model.pt", map_location="cpu", weights_only=False, mmap=True)
+    except RuntimeError as error:
+        return error
+
+
+@contextlib.contextmanager
+def _explain(what: str) -> Iterator[None]:
+    try:
+        yield
     except Exception as error:
-        failure = RuntimeError(f"a worker cannot load the model ({type(error).__name__}: {error}); {_REMEDY}")
-        failure.__cause__ = error
-        return failure
+        raise RuntimeError(
+            f"a worker cannot {what} ({type(error).__name__}: {error}); put classes and functions of your own into a"
+            " module that can be imported, not into a notebook or the script itself"
+        ) from error
 
 
 def _prepare(model: Any) -> None:
@@ -200,9 +206,7 @@ def _start_worker(folder: str, places: Any, replies: int | None) -> None:
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
+    multiprocessing.parent_process().join()  # type: ignore[union-attr]
     os._exit(0)  # Even while texts are being encoded.
 
 
@@ -226,11 +230,8 @@ def _answer(order: bytes) -> bytes:
     try:
         if isinstance(_model, Exception):
             raise _model
-        try:
+        with _explain("read its texts"):
             function, arguments = pickle.loads(order)  # noqa: S301  # From the parent.
-        except Exception as error:
-            message = f"a worker cannot read its texts ({type(error).__name__}: {error}); {_REMEDY}"
-            raise RuntimeError(message) from error
         return pickle.dumps((function(_model, *arguments), None, ""), 5)
     except Exception as error:
         return pickle.dumps((None, _picklable(error), traceback.format_exc()))
