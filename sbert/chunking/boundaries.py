@@ -59,13 +59,9 @@ def token_limit(reader: LocatesTokens, max_tokens: int | None, prompt: str) -> i
     leading, trailing = reader.special_tokens
     before = prompt_length(reader, prompt) if prompt else leading
     room = reader.max_seq_length - before - trailing
-    if room < 1:
-        raise ValueError(f"the prompt fills max_seq_length={reader.max_seq_length}; pass a shorter one")
-    if limit is not None and limit > room:
-        raise ValueError(
-            f"max_tokens={limit} exceeds the {room} that max_seq_length={reader.max_seq_length} leaves for text,"
-            f" after special tokens and prompt; pass at most {room}"
-        )
+    if (limit or 1) > room:
+        left = f"the {room} that max_seq_length={reader.max_seq_length} leaves after special tokens and prompt"
+        raise ValueError(f"max_tokens={limit} exceeds {left}; pass at most that, or a shorter prompt")
     return limit or room
 
 

@@ -10,12 +10,11 @@ import numpy.typing as npt
 from sbert.chunking.boundaries import Chunk, groups, locating, passages, token_limit
 from sbert.chunking.late import late_vectors
 from sbert.encoder import SentenceEncoder
+from sbert.inputs.arguments import whole
 from sbert.inputs.prompts import chosen_prompt
 from sbert.inputs.texts import rows_of
 from sbert.pipeline.encode import Encoding
 from sbert.pipeline.progress import Report
-
-__all__ = ["Chunk", "encode_chunks", "split"]
 
 
 def split(
@@ -58,14 +57,12 @@ def split(
     texts = rows_of(documents, "documents")
     reader = locating(model[0])
     limit = token_limit(reader, max_tokens, chosen_prompt(model, prompt_name, prompt))
-    if isinstance(overlap, bool) or not isinstance(overlap, (int, np.integer)):
-        raise TypeError(f"overlap is {overlap!r}; pass a whole number of tokens")
-    if not 0 <= overlap < limit:
+    if not 0 <= whole("overlap", overlap) < limit:
         raise ValueError(f"overlap={overlap} does not fit passages of {limit} tokens; pass 0 to {limit - 1}")
     return [
         Chunk(number, start, end)
         for first, group in groups(texts)
-        for number, spans in enumerate(passages(reader, group, limit, int(overlap)), start=first)
+        for number, spans in enumerate(passages(reader, group, limit, overlap), start=first)
         for start, end in spans
     ]
 
@@ -165,11 +162,6 @@ def _check(chunks: Iterable[tuple[int, int, int]], documents: list[str]) -> list
     """The given passages, each inside its document."""
     passages = [Chunk(*chunk) for chunk in chunks]
     for row, (document, start, end) in enumerate(passages):
-        if not 0 <= document < len(documents):
-            raise ValueError(f"chunks[{row}] is in document {document}, but there are {len(documents)} documents")
-        if not 0 <= start < end <= len(documents[document]):
-            raise ValueError(
-                f"chunks[{row}] runs from {start} to {end} in a document of {len(documents[document])} characters;"
-                " pass non-empty passages that lie inside their documents"
-            )
+        if not 0 <= document < len(documents) or not 0 <= start < end <= len(documents[document]):
+            raise ValueError(f"chunks[{row}]={tuple(passages[row])} is no part of the {len(documents)} documents")
     return passages

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,7 @@ _ONE_TOKEN = ("cls", "lasttoken")
 Passage = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """One input of the transformer: a document, or as much of it as fits.
 
     Args:
@@ -125,10 +124,7 @@ def _parts(model: nn.Sequential, device: torch.device) -> tuple[nn.Sequential, n
     modules = list(model)
     modes = [mode for module in modules[count:] if isinstance(module, Pooling) for mode in module.modes]
     if one := next((mode for mode in modes if mode in _ONE_TOKEN), None):
-        raise ValueError(
-            f"late=True needs a pooling over all tokens, and the model's pooling is {one!r}, which takes one token of"
-            " the whole text; pass late=False, or use a model with mean pooling"
-        )
+        raise ValueError(f"late=True needs a pooling such as mean, and the model's pooling is {one!r}; pass late=False")
     return nn.Sequential(*modules[:count]), nn.Sequential(*modules[count:])
 
 
@@ -159,13 +155,9 @@ def _windows(
     for row, start, end in passages:
         first = 0 if start <= visible[0] else int(np.searchsorted(ends, start, side="right"))
         behind = count if end >= visible[1] else int(np.searchsorted(starts, end))
-        if behind <= first:
-            raise ValueError(f"chunks[{row}] has no tokens; remove it")
-        if behind - first > room:
-            raise ValueError(
-                f"chunks[{row}] has {behind - first} tokens, and the model can read {room} at once; pass shorter"
-                " passages"
-            )
+        if not 0 < behind - first <= room:
+            given = max(0, behind - first)
+            raise ValueError(f"chunks[{row}] has {given} tokens, and the model can read {room} at once")
         pending.append((row, first, behind))
     pending.sort(key=lambda passage: passage[1:])
     while pending:

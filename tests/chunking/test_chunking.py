@@ -150,11 +150,11 @@ def _alone(encoder: SentenceEncoder, text: str, row: int, limit: int, overlap: i
 
 
 def test_numbers_that_do_not_fit(encoder: SentenceEncoder) -> None:
-    with pytest.raises(ValueError, match=r"max_tokens=23 exceeds the 22 that max_seq_length=24 leaves .* at most 22"):
+    with pytest.raises(ValueError, match="max_tokens=23 exceeds the 22 that max_seq_length=24 leaves"):
         split(encoder, ["a"], 23)
     with pytest.raises(ValueError, match="exceeds the 20 that"):
         split(encoder, ["a"], 22, prompt="one two ")
-    with pytest.raises(ValueError, match="the prompt fills max_seq_length=24"):
+    with pytest.raises(ValueError, match="that max_seq_length=24 leaves after special tokens and prompt"):
         split(encoder, ["a"], prompt="one " * 30)
     with pytest.raises(ValueError, match="overlap=8 does not fit passages of 8 tokens; pass 0 to 7"):
         split(encoder, ["a"], 8, 8)
@@ -313,18 +313,18 @@ def test_a_document_does_not_see_the_others(encoder: SentenceEncoder, monkeypatc
 
 def test_what_cannot_be_chunked(encoder: SentenceEncoder) -> None:
     for mode in ("cls", "lasttoken", ["mean", "cls"]):
-        with pytest.raises(ValueError, match=r"pooling is '(cls|lasttoken)', which takes one token .* mean pooling"):
+        with pytest.raises(ValueError, match=r"pooling such as mean, and the model's pooling is '(cls|lasttoken)'"):
             encode_chunks(model(pooling=mode), [STORY], late=True)
     with pytest.raises(ValueError, match="StaticEmbedding gives none; pass late=False"):
         encode_chunks(of_kind(small.wordpiece()), [STORY], 8, late=True)
-    with pytest.raises(ValueError, match=r"chunks\[1\] has no tokens"):
+    with pytest.raises(ValueError, match=r"chunks\[1\] has 0 tokens"):
         encode_chunks(encoder, ["A  fox"], chunks=[(0, 0, 1), (0, 1, 2)], late=True)
     with pytest.raises(ValueError, match=r"chunks\[0\] has \d+ tokens, and the model can read 22 at once"):
         encode_chunks(encoder, [STORY], chunks=[(0, 0, len(STORY))], late=True)
-    with pytest.raises(ValueError, match=r"chunks\[0\] is in document 1, but there are 1 documents"):
+    with pytest.raises(ValueError, match=r"chunks\[0\]=\(1, .* is no part of the 1 documents"):
         encode_chunks(encoder, ["A fox"], chunks=[(1, 0, 1)])
     for start, end in ((0, 6), (3, 3), (-1, 2)):
-        with pytest.raises(ValueError, match=rf"chunks\[0\] runs from {start} to {end} in a document of 5"):
+        with pytest.raises(ValueError, match=rf"chunks\[0\]=\(0, {start}, {end}\) is no part"):
             encode_chunks(encoder, ["A fox"], chunks=[(0, start, end)])
     with pytest.raises(ValueError, match="pass either chunks"):
         encode_chunks(encoder, ["A fox"], 4, chunks=[(0, 0, 5)])

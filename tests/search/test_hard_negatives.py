@@ -168,7 +168,7 @@ def test_errors(encoder: SentenceEncoder) -> None:
         (PAIRS, {"negatives": 0}, ValueError, "negatives=0"),
         (PAIRS, {"negatives": 5, "range_min": 6, "range_max": 10}, ValueError, "leave no room for 5 negatives"),
         (PAIRS, {"range_min": -1}, ValueError, "range_min=-1"),
-        (PAIRS, {"range_max": 9.5}, TypeError, "whole numbers"),
+        (PAIRS, {"range_max": 9.5}, TypeError, "range_max is 9.5; pass a whole number"),
         (PAIRS, {"margin": float("nan")}, ValueError, "margin=nan"),
         (PAIRS, {"max_score": float("nan")}, ValueError, "max_score=nan"),
         (PAIRS, {"similarity": "x"}, ValueError, "similarity 'x' is unknown"),

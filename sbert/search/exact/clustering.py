@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from sbert.inputs.arguments import (
     check_seed,
     check_threshold,
     known_arguments,
+    whole,
 )
 from sbert.inputs.extras import needed
 from sbert.inputs.texts import rows_of
@@ -76,8 +76,8 @@ def _counts(rows: Rows, limit: float) -> npt.NDArray[np.int64]:
     """The number of neighbours of each row, itself included. Shape: (rows,)."""
     total = len(rows.values)
     counts = (rows.norms > 0).long() if limit >= 0 else torch.ones_like(rows.norms, dtype=torch.int64)
-    for tile in tiles(rows):
-        _, first, second = tile.pairs_above(limit)
+    for pairs_above in tiles(rows):
+        _, first, second = pairs_above(limit)
         counts += torch.bincount(first, minlength=total) + torch.bincount(second, minlength=total)
     return counts.cpu().numpy()
 
@@ -233,7 +233,9 @@ def topic_words(texts: Iterable[str], labels: Iterable[int], top_k: int = 5) -> 
         >>> topic_words(texts, [0, 0, 1, 1], top_k=1)
         {0: ['cat'], 1: ['taxes']}
     """
-    listed, given = list(rows_of(texts, "texts")), _integer_labels(labels)
+    if isinstance(labels, str) or not isinstance(labels, Iterable):
+        raise TypeError(f"labels are {labels!r:.60}; pass one label per text, as cluster() returns them")
+    listed, given = list(rows_of(texts, "texts")), [whole(f"labels[{row}]", each) for row, each in enumerate(labels)]
     count = check_count("top_k", top_k)
     if len(listed) != len(given):
         raise ValueError(f"there are {len(listed)} texts and {len(given)} labels; pass one label per text")
@@ -241,9 +243,7 @@ def topic_words(texts: Iterable[str], labels: Iterable[int], top_k: int = 5) -> 
     for text, label in zip(listed, given, strict=True):
         if label >= 0:
             words[label].update(re.findall(r"\w\w+", text.lower()))
-    overall: Counter[str] = Counter()
-    for own in words.values():
-        overall.update(own)
+    overall = sum(words.values(), Counter[str]())
     total = overall.total()
     result = {}
     for label, own in words.items():
@@ -255,14 +255,3 @@ def topic_words(texts: Iterable[str], labels: Iterable[int], top_k: int = 5) -> 
         }
         result[label] = sorted(weights, key=lambda word: (-weights[word], word))[:count]
     return result
-
-
-def _integer_labels(labels: Any) -> list[int]:
-    """The labels as integers, or a TypeError."""
-    if isinstance(labels, str) or not isinstance(labels, Iterable):
-        raise TypeError(f"labels are {labels!r:.60}; pass one label per text, as cluster() returns them")
-    listed = list(labels)
-    for row, label in enumerate(listed):
-        if not isinstance(label, (int, np.integer)) and not (hasattr(label, "is_integer") and label.is_integer()):
-            raise TypeError(f"labels[{row}] is {label!r:.60}; pass integers, as cluster() returns them")
-    return [int(label) for label in listed]

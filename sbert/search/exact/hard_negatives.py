@@ -11,7 +11,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from sbert.functional import check_similarity
-from sbert.inputs.arguments import check_count, check_model, check_number, check_seed, known_arguments, warn
+from sbert.inputs.arguments import check_count, check_model, check_number, check_seed, known_arguments, warn, whole
 from sbert.inputs.texts import records_of, rows_of
 from sbert.search.exact.semantic_search import in_memory, scores_of_rows, semantic_search
 
@@ -86,7 +86,8 @@ def mine_hard_negatives(
     """
     check_model("model", model, "pairs", "encode_query")
     count = check_count("negatives", negatives)
-    _check_ranks(range_min, range_max, count)
+    if whole("range_min", range_min) < 0 or whole("range_max", range_max) - range_min < count:
+        raise ValueError(f"range_min={range_min} and range_max={range_max} leave no room for {count} negatives")
     suits = _conditions(min_score, max_score, margin, relative_margin)
     generator = None if seed is None else np.random.default_rng(check_seed(seed))
     similarity = check_similarity(similarity or model.similarity_fn_name)
@@ -114,27 +115,12 @@ def mine_hard_negatives(
     required = 1 if as_triplets or as_lists else count
     short = sum(len(chosen[anchor]) < required for anchor, _ in rows)
     if short:
-        warn(
-            f"{short} of {len(rows)} rows have fewer than {required} negatives and are left out; widen the range or the"
-            " limits of scores, or pass a larger corpus"
-        )
+        warn(f"{short} of {len(rows)} rows have fewer than {required} negatives and are left out; pass a larger corpus")
     if as_lists:
         return [
-            _list(anchor, [texts[number] for number in sorted(own)], chosen[anchor])
-            for anchor, own in positives.items()
-            if chosen[anchor]
+            _list(anchor, [texts[at] for at in sorted(positives[anchor])], own) for anchor, own in chosen.items() if own
         ]
     return list(_with_negatives(rows, chosen, count, as_triplets))
-
-
-def _check_ranks(range_min: int, range_max: int, count: int) -> None:
-    """Raise an error unless the ranks are whole numbers, with room for as many negatives."""
-    if any(isinstance(end, bool) or not isinstance(end, (int, np.integer)) for end in (range_min, range_max)):
-        raise TypeError(f"range_min={range_min!r} and range_max={range_max!r} must be whole numbers")
-    if range_min < 0 or range_max - range_min < count:
-        raise ValueError(
-            f"range_min={range_min} and range_max={range_max} leave no room for {count} negatives; widen the range"
-        )
 
 
 def _conditions(
@@ -144,13 +130,10 @@ def _conditions(
     for name, value in (("margin", margin), ("relative_margin", relative_margin)):
         if value is not None and check_number(name, value) < 0:
             raise ValueError(f"{name}={value} is negative; pass 0 or more, or None")
-    for name, value in (("max_score", max_score), ("min_score", min_score)):
-        if value is not None and value not in (math.inf, -math.inf):
-            check_number(name, value)
     # Rounded like the scores, so that a score equal to a limit satisfies it.
     with np.errstate(over="ignore"):
-        lowest = np.float32(-math.inf if min_score is None else min_score)
-        highest = np.float32(math.inf if max_score is None else max_score)
+        lowest = np.float32(-math.inf if min_score is None else check_number("min_score", min_score))
+        highest = np.float32(math.inf if max_score is None else check_number("max_score", max_score))
 
     def suits(scores: np.ndarray, positive: float) -> np.ndarray:
         satisfied: np.ndarray = (scores <= highest) & (scores >= lowest)

@@ -142,7 +142,12 @@ def paraphrase_mining(
         >>> pairs.first.tolist(), pairs.second.tolist()
         ([0], [2])
     """
-    _check_sentences(vectors_or_model, sentences)
+    if sentences is not None:
+        check_model("vectors_or_model", vectors_or_model, "sentences")
+        if isinstance(sentences, (str, bytes)):
+            raise TypeError(f"sentences={sentences!r:.60} is one sentence; pass a list of two or more")
+    elif is_model(vectors_or_model):
+        raise TypeError("the model has no sentences to encode; pass paraphrase_mining(model, sentences)")
     if similarity is None:
         similarity = "cosine" if sentences is None else vectors_or_model.similarity_fn_name
     check_similarity(similarity)
@@ -168,19 +173,6 @@ def paraphrase_mining(
     return _by_rows(rows, neighbours, count, limit)
 
 
-def _check_sentences(vectors_or_model: Any, sentences: Any) -> None:
-    """Raise a TypeError unless the arguments are vectors alone, or a model and sentences."""
-    if sentences is None and is_model(vectors_or_model):
-        raise TypeError("the model has no sentences to encode; pass paraphrase_mining(model, sentences)")
-    if sentences is None:
-        return
-    if isinstance(vectors_or_model, (np.ndarray, Tensor)):
-        raise TypeError("vectors and sentences were both given; pass the vectors alone, or a model and the sentences")
-    check_model("vectors_or_model", vectors_or_model, "sentences")
-    if isinstance(sentences, (str, bytes)):
-        raise TypeError(f"sentences={sentences!r:.60} is one sentence; pass a list of two or more")
-
-
 def _best_of_all(rows: Rows, count: int, limit: float) -> Pairs:
     """The top pairs of all with a score above a limit; a higher limit, from a sample, is tried first."""
     estimate = max(limit, _estimate_limit(rows, count))
@@ -194,8 +186,8 @@ def _search(rows: Rows, count: int, limit: float, all_or_none: bool = False) -> 
     With ``all_or_none``, the search stops, and there are no pairs, once it is clear that there are more.
     """
     parts, collected, complete = [_NONE], 0, True
-    for tile in tiles(rows):
-        above = tile.pairs_above(limit)
+    for pairs_above in tiles(rows):
+        above = pairs_above(limit)
         if len(above[0]):
             parts.append(Pairs(*(each.cpu().numpy() for each in above)))
             collected += len(parts[-1])

@@ -14,8 +14,8 @@ requires, minus this error, cannot exceed the limit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -390,28 +390,22 @@ def scores_above(prefilter: Prefilter, rows: Rows, limit: float) -> tuple[Tensor
     return scores[above], row_ids[above], query_ids[above]
 
 
-class Tile(NamedTuple):
-    """A part of the matrix of all pairs of rows: queries from row ``low`` on, and rows from row ``start`` on."""
+def tiles(rows: Rows) -> Iterator[Callable[[float], tuple[Tensor, Tensor, Tensor]]]:
+    """For each tile of the upper triangle of the matrix of all pairs, a function that gives its pairs above a limit.
 
-    prefilter: Prefilter
-    low: int
-    rows: Rows
-    start: int
-
-    def pairs_above(self, limit: float) -> tuple[Tensor, Tensor, Tensor]:
-        """The scores above a limit and the rows of each pair, ``first < second``. Shape of each: (pairs,)."""
-        scores, second, first = scores_above(self.prefilter, self.rows, limit)
-        first, second = first + self.low, second + self.start
-        if self.start < self.low + TILE_QUERIES:  # On the diagonal, there are pairs of both orders.
-            ordered = nonzero((first < second)[None])[1]
-            scores, first, second = scores[ordered], first[ordered], second[ordered]
-        return scores, first, second
-
-
-def tiles(rows: Rows) -> Iterator[Tile]:
-    """Tiles of the upper triangle of the matrix of pairs."""
+    It returns their scores and their rows, ``first < second``. Shape of each: (pairs,).
+    """
     total = len(rows.values)
     for low in range(0, total, TILE_QUERIES):
         prefilter = Prefilter(rows.part(slice(low, low + TILE_QUERIES)))
         for start in range(low, total, TILE_ROWS):
-            yield Tile(prefilter, low, rows.part(slice(start, start + TILE_ROWS)), start)
+            yield partial(_pairs_above, prefilter, low, rows.part(slice(start, start + TILE_ROWS)), start)
+
+
+def _pairs_above(prefilter: Prefilter, low: int, rows: Rows, start: int, limit: float) -> tuple[Tensor, Tensor, Tensor]:
+    scores, second, first = scores_above(prefilter, rows, limit)
+    first, second = first + low, second + start
+    if start < low + TILE_QUERIES:  # On the diagonal, there are pairs of both orders.
+        ordered = nonzero((first < second)[None])[1]
+        scores, first, second = scores[ordered], first[ordered], second[ordered]
+    return scores, first, second

@@ -95,18 +95,16 @@ def semantic_search(
     if rescore is None:
         if oversample is not None:
             raise ValueError(f"oversample={oversample} needs rescore; pass rescore=, or remove oversample")
-        return _search(Blocks(queries, corpus, precision, ranges), k, similarity)
+        return search_blocks(Blocks(queries, corpus, precision, ranges), k, similarity)
     finer = opened("rescore", rescore)
     blocks = Blocks(queries, corpus, precision, ranges, ranges_optional=finer.dtype in (np.int8, torch.int8))
-    hits = _search(blocks, k * (check_positive("oversample", oversample) or _OVERSAMPLE), similarity)
+    hits = search_blocks(blocks, k * (check_positive("oversample", oversample) or _OVERSAMPLE), similarity)
     if len(hits.scores) and blocks.count != len(finer):
-        raise ValueError(
-            f"rescore has {len(finer)} rows, and the corpus {blocks.count}; pass the same rows in a higher precision"
-        )
+        raise ValueError(f"rescore has {len(finer)} rows, and the corpus {blocks.count}; pass the same rows in both")
     return rescored(queries, hits, finer, k, similarity, ranges)
 
 
-def _search(blocks: Blocks, k: int, similarity: str) -> Hits:
+def search_blocks(blocks: Blocks, k: int, similarity: str) -> Hits:
     """The top k rows of a corpus for its queries."""
     queries, buffer = prepare(blocks.queries, "queries", similarity, exact=True), None
     if not len(queries.values):
@@ -196,10 +194,7 @@ class Blocks:
         ranges_optional: bool = False,
         name: str = "corpus",
     ) -> None:
-        if isinstance(corpus, Iterator):
-            self._wholes: Iterator[Any] = map(partial(opened, name), corpus)
-        else:
-            self._wholes = iter([opened(name, corpus)])
+        self._wholes: Iterator[Any] = map(partial(opened, name), corpus if isinstance(corpus, Iterator) else [corpus])
         asked = tensor_of(matrix("queries", queries)).detach()
         self.device = torch.device("cpu")
         for given in (asked, corpus):
@@ -251,10 +246,8 @@ class Blocks:
         expected = -(-self._dim // 8) if known.endswith("binary") and not self._coded else self._dim
         if whole.shape[1] != expected:
             fits = f"of dim {self._dim}" if known == "float32" else f"{known} codes of {expected} bytes"
-            raise ValueError(
-                f"{self._name} has shape {tuple(whole.shape)}, and the queries are {fits}; encode both with the same"
-                " model and truncate_dim"
-            )
+            shape = tuple(whole.shape)
+            raise ValueError(f"{self._name} has shape {shape}, and the queries are {fits}; encode both with one model")
         return known
 
 
@@ -273,22 +266,16 @@ def opened(name: str, given: Any) -> np.ndarray | Tensor:
     return matrix(name, _map_file(name, os.fspath(given)) if isinstance(given, (str, os.PathLike)) else given)
 
 
-def _map_file(name: str, path: str) -> np.ndarray:
+def _map_file(name: str, path: str) -> Any:
     """The array in a file, mapped, or an error that says what is wrong with the file."""
     try:
-        mapped = np.load(path, mmap_mode="r")
+        return np.load(path, mmap_mode="r")
     except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"{name}={path!r} is not a file; pass the path of a .npy file, or vectors: model.encode gives those of"
-            " texts"
-        ) from error
+        raise FileNotFoundError(f"{name}={path!r} is not a file; pass the path of a .npy file, or vectors") from error
     except Exception as error:  # For a damaged header, NumPy passes on errors of the Python parser.
         if not is_failure(error):
             raise
         raise ValueError(f"{path} cannot be read as an array ({one_line(error)}); write it again") from error
-    if not isinstance(mapped, np.ndarray):
-        raise ValueError(f"{path} holds several arrays; pass a .npy file")
-    return mapped
 
 
 def in_memory(name: str, given: Any) -> Tensor:
@@ -303,18 +290,14 @@ def _exact_device(device: torch.device) -> torch.device:
     return torch.device("cpu") if without else device
 
 
-def _release(whole: np.ndarray | Tensor, low: int, high: int) -> None:
+def _release(whole: Any, low: int, high: int) -> None:
     """Free the memory of mapped rows after reading; the system reads them from the file again when needed."""
     owner: Any = whole
     while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
         owner = owner.base
-    # Changes to a map in mode "c" exist in memory only.
-    if not isinstance(owner, np.memmap) or owner.mode == "c":
-        return
     mapped: Any = getattr(owner, "_mmap", None)
-    if not isinstance(mapped, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED") or not isinstance(whole, np.ndarray):
-        return
-    if not whole.flags.c_contiguous:
+    # Changes to a map in mode "c" exist in memory only.
+    if mapped is None or owner.mode == "c" or not whole.flags.c_contiguous or not hasattr(mmap, "MADV_DONTNEED"):
         return
     first = whole.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
     begin, end = first + low * whole.strides[0], first + min(high, len(whole)) * whole.strides[0]

@@ -133,9 +133,7 @@ class BM25:
         self._ids.select(remaining)
 
     @known_arguments
-    def search(
-        self, queries: str | Sequence[str], top_k: int = 10, *, allowed: npt.NDArray[np.bool_] | None = None
-    ) -> IndexHits:
+    def search(self, queries: str | Sequence[str], top_k: int = 10) -> IndexHits:
         """The ``top_k`` best texts for each query.
 
         A text with a word of the query has a score above 0. If there are fewer than ``top_k`` of them, others follow
@@ -144,37 +142,34 @@ class BM25:
         Args:
             queries: A query, or several.
             top_k: Number of texts per query; all texts if there are fewer.
-            allowed: Which texts may be found; default: all. Scores do not depend on it.
 
         Shape:
-            allowed: (texts,) in the order of addition. Each output: (queries, min(top_k, number of allowed texts)).
+            Each output: (queries, min(top_k, number of texts)).
 
         Raises:
             TypeError: If a query is not a str.
-            ValueError: If ``allowed`` has another shape or dtype.
         """
-        k = check_count("top_k", top_k)
-        asked = list(rows_of(queries, "queries"))
-        rows = np.arange(len(self)) if allowed is None else self._rows(allowed)
-        shape = len(asked), min(k, len(rows))
+        hits = self.search_positions(list(rows_of(queries, "queries")), check_count("top_k", top_k))
+        return IndexHits(hits.scores, self._ids.array()[hits.ids])
+
+    def search_positions(self, queries: list[str], k: int, allowed: npt.NDArray[np.bool_] | None = None) -> IndexHits:
+        """``search`` of some texts, whose positions in the order of addition are the ids of the result.
+
+        Shape:
+            allowed: (texts,); default: all. Scores do not depend on it.
+        """
+        rows = np.arange(len(self._ids.ids)) if allowed is None else allowed.nonzero()[0]
+        shape = len(queries), min(k, len(rows))
         scores, texts = np.empty(shape, np.float32), np.empty(shape, np.int64)
-        for query, terms in enumerate(terms_of(asked, self.language)):
+        for query, terms in enumerate(terms_of(queries, self.language)):
             own = self._score(terms)[rows]
             top = _top_positions(own, k)
             scores[query], texts[query] = own[top], rows[top]
-        return IndexHits(scores, self._ids.array()[texts])
-
-    def _rows(self, allowed: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        mask = np.asarray(allowed)
-        if mask.shape != (len(self),) or mask.dtype != bool:
-            raise ValueError(
-                f"allowed is an array of {mask.dtype} of shape {mask.shape}; pass one of bool of shape ({len(self)},)"
-            )
-        return mask.nonzero()[0]
+        return IndexHits(scores, texts)
 
     def _score(self, terms: list[str]) -> npt.NDArray[np.float32]:
         """The score of each text. Shape: (texts,)."""
-        result = np.zeros(len(self), np.float32)
+        result = np.zeros(len(self._ids.ids), np.float32)
         if not self._numbers:
             return result
         with _BUILDING:

@@ -8,7 +8,7 @@ import sqlite3
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ class DocumentRecord(NamedTuple):
         metadata: JSON.
         spans: (passages, 2) int32, the characters of each passage.
         vectors: (passages, dim) float32.
-        text: UTF-8.
+        text: UTF-8, with ``"surrogatepass"``: a str may have half of a surrogate pair.
         crc: Checksum of the others.
     """
 
@@ -67,16 +67,6 @@ def _crc(row: int, *fields: bytes) -> int:
     return zlib.crc32(b"\0".join(fields), row & 0xFFFFFFFF)
 
 
-def encode_text(text: str) -> bytes:
-    """UTF-8 of any str, also of one that has half of a surrogate pair."""
-    return text.encode("utf-8", "surrogatepass")
-
-
-def decode_text(text: bytes) -> str:
-    """The inverse of ``encode_text``."""
-    return text.decode("utf-8", "surrogatepass")
-
-
 class Documents:
     """The database of an index, in a folder or in memory.
 
@@ -93,12 +83,12 @@ class Documents:
         self.path: Path | None = None if folder is None else folder / _FILE
         if folder is not None and self.path is not None and not self.path.exists():
             check_own(folder, "an index", partial(foreign, is_known=set[str]().__contains__))
-            with creating(folder) as work, self._translate_errors():
-                connection = sqlite3.connect(work / _FILE, isolation_level=None)
-                try:
-                    _create(connection, about)
-                finally:
-                    connection.close()
+            with (
+                creating(folder) as work,
+                self._translate_errors(),
+                closing(sqlite3.connect(work / _FILE, isolation_level=None)) as connection,
+            ):
+                _create(connection, about)
         self._connect()
         if folder is None:
             _create(self._connection, about)
@@ -167,7 +157,7 @@ class Documents:
         for row in rows:
             fields = self._connection.execute("SELECT * FROM documents WHERE row = ?", [row]).fetchone()
             if fields is not None:
-                texts[row] = decode_text(self._check_record(fields).text)
+                texts[row] = self._check_record(fields).text.decode("utf-8", "surrogatepass")
         return texts
 
     def _check_record(self, fields: Sequence[Any]) -> DocumentRecord:
@@ -230,10 +220,7 @@ def metadata_json(metadata: Iterable[Mapping[str, Any]], count: int) -> list[byt
         except (TypeError, ValueError, RecursionError):
             same = False
         if not same:
-            raise ValueError(
-                f"metadata[{row}]={each!r:.60} is not a dict that JSON can hold; pass str as keys, and str, finite"
-                " numbers, bool, None, lists and dicts as values"
-            )
+            raise ValueError(f"metadata[{row}]={each!r:.60} is not a dict that JSON can hold; pass str as keys")
     if len(notes) != count:
         raise ValueError(f"{len(notes)} metadata and {count} documents were given; pass one dict for each document")
     return notes

@@ -156,22 +156,16 @@ class Ids:
             if isinstance(next(iter(self.ids), None), str):
                 raise ValueError(f"the ids of this index are strings; pass ids=, one for each {self._noun}")
             if self.next_id + rows > _INT64_END:
-                raise ValueError(
-                    f"{rows} ids from {self.next_id} on do not fit 64 bits; pass ids=, one for each {self._noun}"
-                )
+                raise ValueError(f"{rows} ids from {self.next_id} on do not fit 64 bits; pass ids=")
             return list(range(self.next_id, self.next_id + rows))
         checked = _check_ids(ids)
         if len(checked) != rows:
-            raise ValueError(
-                f"{len(checked)} ids and {rows} {self._noun}s were given; pass one id for each {self._noun}"
-            )
+            raise ValueError(f"{len(checked)} ids and {rows} {self._noun}s were given; pass one id for each")
         example = next(chain(self.ids, checked), 0)
         seen: set[Id] = set()
         for position, name in enumerate(checked):
             if isinstance(name, str) != isinstance(example, str):
-                raise TypeError(
-                    f"ids[{position}]={name!r}, but other ids are like {example!r}; pass only one type of ids"
-                )
+                raise TypeError(f"ids[{position}]={name!r}, but other ids are like {example!r}; pass one type of ids")
             if name in self.ids or name in seen:
                 where = "given twice" if name in seen else "in the index already; remove it first"
                 raise ValueError(f"ids[{position}]={name!r} is {where}; nothing was added")

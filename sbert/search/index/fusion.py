@@ -68,11 +68,8 @@ def fuse(
     check_choice("method", method, ("reciprocal_rank", "weighted"))
     if check_number("constant", constant) < 0:
         raise ValueError(f"constant={constant} is negative; pass at least 0")
-    for each in hits:
-        if not isinstance(each, IndexHits):
-            raise TypeError(f"a result is of type {type(each).__name__}; pass what Index.search or BM25.search returns")
-        if not np.isfinite(each.scores).all():
-            raise ValueError("a score is NaN or infinite; pass the results of a search")
+    if not all(isinstance(each, IndexHits) and np.isfinite(each.scores).all() for each in hits):
+        raise TypeError("a result is no IndexHits of finite scores; pass what Index.search or BM25.search returns")
     counts = [len(each.ids) for each in hits]
     if len(set(counts)) != 1:
         raise ValueError(f"{len(hits)} results for {counts} queries were given; pass results for the same queries")
@@ -132,7 +129,11 @@ class Reranker(Protocol):
 def reranked_scores(
     rerank: Reranker, queries: list[str], texts: list[list[str]], first: list[npt.NDArray[np.float32]]
 ) -> list[npt.NDArray[np.float32]]:
-    """The scores of each query's results by a reranker, fused with those of the search.
+    """The scores of each query's results by a reranker, fused with those of the search if it has a weight.
+
+        score = (1 - weight) * first + weight * second
+
+    where both go from 0 for the least to 1 for the greatest.
 
     Args:
         rerank: Gives the second scores.
@@ -148,27 +149,12 @@ def reranked_scores(
     if second.shape != (len(pairs),):
         raise ValueError(f"rerank gives scores of shape {second.shape} for {len(pairs)} pairs; pass one with one each")
     parts = np.split(second, np.cumsum([len(own) for own in texts])[:-1])
-    return [fused_scores(old, new, rerank) for old, new in zip(first, parts, strict=True)]
-
-
-def fused_scores(
-    first: npt.NDArray[np.float32], second: npt.NDArray[np.float32], rerank: Reranker
-) -> npt.NDArray[np.float32]:
-    """The scores of one query's results.
-
-        score = (1 - weight) * first + weight * second
-
-    where both go from 0 for the least to 1 for the greatest; the second as they are if the reranker has no weight.
-
-    Shape:
-        first, second, output: (results,).
-    """
     weight = getattr(rerank, "weight", None)
-    return second if weight is None else (1 - weight) * _scaled(first) + weight * _scaled(second)
+    if weight is None:
+        return parts
+    return [(1 - weight) * _scaled(old) + weight * _scaled(new) for old, new in zip(first, parts, strict=True)]
 
 
 def _scaled(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    if not len(scores):
-        return scores
-    least, span = scores.min(), np.ptp(scores)
-    return np.asarray((scores - least) / (span or 1), np.float32)
+    span = np.ptp(scores) if len(scores) else 0
+    return np.asarray((scores - scores.min(initial=np.inf)) / (span or 1), np.float32)

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sbert.chunking.encode import Chunk, split
+from sbert.chunking.boundaries import Chunk
+from sbert.chunking.encode import split
 from sbert.encoder import SentenceEncoder
 from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
 from sbert.search.index.bm25 import BM25
-from sbert.search.index.documents import DocumentRecord, Documents, as_json, encode_text, metadata_json
+from sbert.search.index.documents import DocumentRecord, Documents, as_json, metadata_json
 from sbert.search.index.files import Id
 from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, fuse_checked, reranked_scores
 from sbert.search.index.index import IndexHits
@@ -202,7 +203,8 @@ class HybridIndex:
             names, replaced = loaded.new_ids(given, len(texts), replaces)
             kinds = loaded.kinds[replaced].tolist()
             notes = notes or [as_json(loaded.metadata[kind]) for kind in kinds] or [b"{}"] * len(texts)
-            fields = zip(map(as_json, names), notes, spans, vectors, map(encode_text, texts), strict=True)
+            encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+            fields = zip(map(as_json, names), notes, spans, vectors, encoded, strict=True)
             new = [DocumentRecord.of(row, *each) for row, each in enumerate(fields, start=loaded.about["next_row"])]
             self._write(loaded, replaced, new, names)
 
@@ -256,7 +258,6 @@ class HybridIndex:
         where: Where | None = None,
         rerank: Reranker | None = None,
         candidates: int = 100,
-        passages: str = "best",
     ) -> list[list[Result]]:
         """The best documents for each query.
 
@@ -271,8 +272,6 @@ class HybridIndex:
             rerank: A ``CrossEncoder``, ``LateInteraction``, or another object with ``predict``; it sorts the best
                 documents by a score of the query and the best passage.
             candidates: How many documents per query are reranked, at least ``top_k``.
-            passages: In a dense search, the score of a document is that of its ``"best"`` passage, or the ``"mean"`` of
-                all.
 
         Returns:
             For each query a list of results, the best first.
@@ -285,16 +284,10 @@ class HybridIndex:
         k = check_count("top_k", top_k)
         depth = k if rerank is None else max(k, check_count("candidates", candidates))
         check_choice("by", by, ("hybrid", "lexical", "dense"))
-        check_choice("passages", passages, ("best", "mean"))
-        similarity = self.model.similarity_fn_name
-        if passages == "mean" and similarity not in ("cosine", "dot"):
-            raise ValueError(f"passages='mean' needs cosine or dot, and the model has {similarity}; pass 'best'")
         if not (where is None or callable(where) or isinstance(where, Mapping)):
             raise TypeError(f"where is of type {type(where).__name__}; pass a dict or a function of the metadata")
         if rerank is not None and not callable(getattr(rerank, "predict", None)):
-            raise TypeError(
-                f"rerank is of type {type(rerank).__name__}, without predict; pass a CrossEncoder or LateInteraction"
-            )
+            raise TypeError(f"rerank is of type {type(rerank).__name__}, without predict; pass a CrossEncoder")
         asked = list(rows_of(queries, "queries"))
         if not asked:
             return []
@@ -305,10 +298,10 @@ class HybridIndex:
             allowed = loaded.allowed(where)
             hits = []
             deepest = max(depth, CANDIDATES) if by == "hybrid" else depth
-            if by != "dense":
-                hits.append(loaded.search_texts(asked, deepest, allowed))
+            if by != "dense" and loaded.bm25 is not None:
+                hits.append(loaded.bm25.search_positions(asked, deepest, allowed))
             if vectors is not None:
-                hits.append(loaded.search_vectors(vectors, deepest, allowed, similarity, passages == "mean"))
+                hits.append(loaded.search(vectors, deepest, allowed, self.model.similarity_fn_name))
             best = fuse_checked(hits, depth, WEIGHTS) if by == "hybrid" else hits[0]
             with self._documents.transaction():
                 results = self._results(loaded, best, vectors)

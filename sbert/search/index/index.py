@@ -18,7 +18,7 @@ from sbert.inputs.arguments import check_choice, check_count, check_positive, kn
 from sbert.inputs.extras import needed
 from sbert.pipeline.quantization import PRECISIONS, check_coding, check_ranges, quantize
 from sbert.search.exact.scores import Hits
-from sbert.search.exact.semantic_search import in_memory, opened, rescored, semantic_search
+from sbert.search.exact.semantic_search import Blocks, in_memory, opened, rescored, search_blocks
 from sbert.search.index.files import Id, Ids, Kind, append_block, joined, unreadable
 from sbert.storage.files import reading
 from sbert.storage.processes import Lock
@@ -187,29 +187,19 @@ class Index:
         if self.backend != "exact" and len(values) and len(self):
             hits = self._approximate(values, k)
         else:
-            hits = semantic_search(
-                values,
-                iter(self._blocks),
-                k,
-                similarity=self.similarity,
-                precision=self.precision,
-                ranges=self.ranges,
-            )
+            hits = search_blocks(Blocks(values, iter(self._blocks), self.precision, self.ranges), k, self.similarity)
         return IndexHits(hits.scores, self._ids.array()[hits.indices])
 
     def _check_dim(self, name: str, values: Tensor) -> None:
         """Raise a ValueError if there are vectors, and they have another dim than those in the index."""
         if len(values) and self.dim not in (None, values.shape[1]):
-            raise ValueError(
-                f"the {name} have dim {values.shape[1]}, the index {self.dim}; encode both with the same model and"
-                " truncate_dim"
-            )
+            raise ValueError(f"the {name} have dim {values.shape[1]}, the index {self.dim}; encode both with one model")
 
     def _approximate(self, values: Tensor, k: int) -> Hits:
         candidates = self._build_graph().search(values.float().cpu().numpy(), min(len(self), k * _OVERSAMPLE))
         # A graph may reach fewer rows than requested, and exact search reports values that are not finite.
         if not values.isfinite().all() or (candidates < 0).any():
-            return semantic_search(values, joined(self._blocks), k, similarity=self.similarity)
+            return search_blocks(Blocks(values, joined(self._blocks)), k, self.similarity)
         hits = Hits(np.empty(candidates.shape, np.float32), candidates)
         return rescored(values, hits, joined(self._blocks), k, self.similarity)
 
@@ -333,7 +323,7 @@ class Graph:
         """The approximate nearest rows of each query; ``count`` must not exceed the number of rows.
 
         Shape:
-            queries: (queries, dim) float32. Output: (queries, count) int64, padded with -1.
+            queries: (queries, dim) float32. Output: (queries, count) int64, with -1 if a query has fewer.
         """
         queries = np.ascontiguousarray(self._scaled(queries))
         if self.backend == "faiss":
@@ -342,13 +332,8 @@ class Graph:
             return neighbours
         self._graph.expansion_search = max(_MIN_SEARCH_LIST, count)
         matches = self._graph.search(queries, count)
-        rows: np.ndarray = np.atleast_2d(matches.keys).astype(np.int64)
-        # usearch leaves the entries behind a query's count undefined.
-        counts = np.asarray(getattr(matches, "counts", rows.shape[1])).reshape(-1, 1)
-        rows = np.where(np.arange(rows.shape[1]) < counts, rows, -1)
-        if rows.shape[1] < count:
-            rows = np.pad(rows, ((0, 0), (0, count - rows.shape[1])), constant_values=-1)
-        return rows
+        complete = matches.keys.size == len(queries) * count and np.all(getattr(matches, "counts", count) == count)
+        return matches.keys.astype(np.int64).reshape(-1, count) if complete else np.full((len(queries), count), -1)
 
     def save(self, path: Path) -> None:
         """Write the graph to a file."""

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from sbert.functional import directions
-from sbert.search.exact.semantic_search import scores_of_rows, semantic_search
+from sbert.search.exact.semantic_search import Blocks, scores_of_rows, search_blocks
 from sbert.search.index.bm25 import BM25
-from sbert.search.index.documents import DocumentRecord, Documents, decode_text
+from sbert.search.index.documents import DocumentRecord, Documents
 from sbert.search.index.files import Id, Ids
 from sbert.search.index.index import IndexHits
 
@@ -21,6 +19,8 @@ Where = Mapping[str, object] | Callable[[dict[str, Any]], bool]
 
 # Vectors that are copied at once when only some are searched.
 _STEP = 1 << 16
+# Equal to no value.
+_MISSING = object()
 
 
 class Passages:
@@ -35,12 +35,12 @@ class Passages:
         self.ids = Ids("document")
         self.rows, self.crcs = np.empty(0, np.int64), np.empty(0, np.int64)
         self.kinds, self.counts = np.empty(0, np.int64), np.empty(0, np.int64)
+        self.starts = np.empty(0, np.int64)  # The first passage of each document.
         self.spans = np.empty((0, 2), np.int32)
         self.metadata: list[dict[str, Any]] = []  # Without repetition: ``kinds`` says which belongs to a document.
         self.bm25: BM25 | None = None
         self._known: dict[bytes, int] = {}
         self._vectors = np.empty((0, 1), np.float32)  # There may be free rows at the end.
-        self._means: npt.NDArray[np.float32] | None = None
         self._language = language
 
     # ------------------------------------------------------------------------------------- following the database
@@ -61,7 +61,7 @@ class Passages:
             if counts != (about["documents"], about["passages"], about["checksum"]):
                 raise documents.damage("documents are missing, or are not those that were written")
             self.ids.next_id = about["next_id"]
-            self.about, self._means = about, None
+            self.about, self.starts = about, self.counts.cumsum() - self.counts
         if lexical and self.bm25 is None:
             self.bm25 = BM25(language=self._language)
             for block in documents.after(-1):
@@ -106,7 +106,8 @@ class Passages:
 
     def _add_texts(self, block: list[DocumentRecord]) -> None:
         if self.bm25 is not None:
-            self.bm25.add([decode_text(each.text) for each in block], [each.row for each in block])
+            texts = [each.text.decode("utf-8", "surrogatepass") for each in block]
+            self.bm25.add(texts, [each.row for each in block])
 
     def new_ids(self, given: Iterable[Id] | None, count: int, replaces: bool) -> tuple[list[Id], npt.NDArray[np.int64]]:
         """The ids of new documents, checked, and the positions of the documents that they replace."""
@@ -124,11 +125,6 @@ class Passages:
         """Shape: (passages, dim)."""
         return self._vectors[: len(self.spans)]
 
-    @property
-    def starts(self) -> npt.NDArray[np.int64]:
-        """The first passage of each document. Shape: (documents,)."""
-        return self.counts.cumsum() - self.counts
-
     def allowed(self, where: Where | None) -> npt.NDArray[np.bool_] | None:
         """Which documents have the metadata, (documents,); None for all."""
         if where is None:
@@ -139,58 +135,34 @@ class Passages:
             flags[kind] = bool(test(self.metadata[kind]))
         return flags[self.kinds]
 
-    def search_texts(self, queries: list[str], k: int, allowed: npt.NDArray[np.bool_] | None) -> IndexHits:
-        """The best documents by BM25; the ids of the result are positions of documents."""
-        assert self.bm25 is not None  # noqa: S101
-        hits = self.bm25.search(queries, k, allowed=allowed)
-        return IndexHits(hits.scores, np.searchsorted(self.rows, hits.ids))
-
-    def search_vectors(
-        self,
-        queries: npt.NDArray[np.float32],
-        k: int,
-        allowed: npt.NDArray[np.bool_] | None,
-        similarity: str,
-        mean: bool,
+    def search(
+        self, queries: npt.NDArray[np.float32], k: int, allowed: npt.NDArray[np.bool_] | None, similarity: str
     ) -> IndexHits:
-        """The best documents by their best passage, or the mean of their passages; the ids are their positions."""
+        """The best documents by their best passage; the ids of the result are their positions."""
         documents = np.arange(len(self.rows)) if allowed is None else allowed.nonzero()[0]
         if not len(documents):
             return IndexHits(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64))
-        vectors, several = self._vectors[: len(self.spans)], len(self.spans) > len(self.rows)
-        if several and not mean:
+        if len(self.spans) > len(self.rows):
             return self._search_passages(queries, k, documents, similarity)
-        if several:
-            vectors = self._mean_vectors(similarity)
-            if similarity == "cosine":
-                queries, similarity = _directions(queries), "dot"
-        chosen = vectors if allowed is None else _blocks(vectors, documents)
-        hits = semantic_search(queries, chosen, k, similarity=similarity)
+        chosen = self.vectors if allowed is None else _blocks(self.vectors, documents)
+        hits = search_blocks(Blocks(queries, chosen), k, similarity)
         return IndexHits(hits.scores, documents[hits.indices])
 
     def _search_passages(
         self, queries: npt.NDArray[np.float32], k: int, documents: npt.NDArray[np.int64], similarity: str
     ) -> IndexHits:
-        """The best of some documents by their best passage."""
+        """The best of some documents of several passages."""
         owners = np.repeat(np.arange(len(self.rows)), self.counts)
         passages, wanted = np.isin(owners, documents).nonzero()[0], min(k, len(documents))
         reach = wanted
         while True:
-            hits = semantic_search(queries, _blocks(self.vectors, passages), reach, similarity=similarity)
+            hits = search_blocks(Blocks(queries, _blocks(self.vectors, passages)), reach, similarity)
             owned = owners[passages[hits.indices]]  # (queries, reach)
             first = [np.sort(np.unique(row, return_index=True)[1])[:wanted] for row in owned]
             if reach >= len(passages) or all(len(each) == wanted for each in first):
                 columns = np.array(first, np.int64).reshape(len(owned), wanted)
                 return IndexHits(np.take_along_axis(hits.scores, columns, 1), np.take_along_axis(owned, columns, 1))
             reach = min(4 * reach, len(passages))
-
-    def _mean_vectors(self, similarity: str) -> npt.NDArray[np.float32]:
-        """The mean score of passages is the score of their mean. Shape: (documents, dim)."""
-        if self._means is None:
-            vectors = _directions(self.vectors) if similarity == "cosine" else self.vectors
-            self._means = np.add.reduceat(vectors, self.starts)
-            self._means /= self.counts[:, None]
-        return self._means
 
     def best_passages(
         self,
@@ -216,9 +188,7 @@ class Passages:
 
 def _has(metadata: dict[str, Any], field: str, wanted: object) -> bool:
     """Whether a field has the value, or one of the values of a set."""
-    if field not in metadata:
-        return False
-    value = metadata[field]
+    value = metadata.get(field, _MISSING)
     if isinstance(wanted, (set, frozenset)):
         return not isinstance(value, (list, dict)) and value in wanted
     return bool(value == wanted)
@@ -227,8 +197,3 @@ def _has(metadata: dict[str, Any], field: str, wanted: object) -> bool:
 def _blocks(vectors: npt.NDArray[np.float32], rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.float32]]:
     """Some rows, copied block by block."""
     return (vectors[rows[low : low + _STEP]] for low in range(0, len(rows), _STEP))
-
-
-def _directions(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    scaled: npt.NDArray[np.float32] = directions(torch.from_numpy(vectors)).numpy()
-    return scaled
