@@ -57,9 +57,8 @@ def run(arguments: argparse.Namespace) -> None:
     texts, rows = read(arguments)
     from sbert import search
 
-    vectors = load_on_devices(arguments).encode(
-        texts, normalize_embeddings=True, show_progress_bar=progress(arguments)
-    )  # (texts, dim)
+    model = load_on_devices(arguments)
+    vectors = model.encode(texts, normalize_embeddings=True, show_progress_bar=progress(arguments))  # (texts, dim)
     labels = search.cluster(
         vectors,
         arguments.method,

@@ -8,18 +8,7 @@ import re
 import warnings
 from typing import Any
 
-from sbert.cli.options import (
-    INPUT,
-    LOADING,
-    READING,
-    add_options,
-    at_least,
-    is_input,
-    load_on_devices,
-    names,
-    number,
-    progress,
-)
+from sbert.cli.options import INPUT, SOURCES, add_options, at_least, is_input, load_on_devices, names, number, progress
 from sbert.data import Texts
 from sbert.storage.hub import OWN
 
@@ -58,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("words", nargs="*", metavar="[MODEL] FILE", help=f"a model (default: {OWN}); then files, folders: {INPUT}")
     add("-o", "--output", required=True, help="FILE.npy, FILE.parquet, or FOLDER/ for many .npy files")
-    add_options(parser, *LOADING, "--devices", *READING, "--quiet")
+    add_options(parser, *SOURCES, "--quiet")
     add("--keep", type=names, default=[], metavar="NAMES", help="columns to copy to Parquet; lines are the column text")
     add("--prompt", metavar="TEXT", help="text inserted before each text")
     add("--prompt-name", metavar="NAME", help="one of the model's prompts")

@@ -151,7 +151,9 @@ def _check_options(arguments: argparse.Namespace) -> None:
     """Raise a ValueError for a prompt, or a retriever, that no suite uses."""
     for option, suites in _USED.items():
         kind = option == "retriever"
-        if getattr(arguments, option) and not (arguments.cross_encoder is kind and suites & {*arguments.suite}):
+        if getattr(arguments, option) is not None and not (
+            arguments.cross_encoder is kind and suites & {*arguments.suite}
+        ):
             models = "cross-encoders" if kind else "encoders"
             names = ", ".join(sorted(suites))
             raise ValueError(f"--{option.replace('_', '-')} is for {models} and --suite {names}; leave it out")

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.benchmark import Timer
 
 from sbert.backends.fused import Fused
 from sbert.backends.half_precision import cast_weights
@@ -28,13 +29,12 @@ from sbert.modules.transformer import Transformer
 from sbert.storage.atomic import write_text
 from sbert.storage.files import one_line
 
-Report = dict[str, Any]
-_SIDE, _REPEATS = 8192, 10  # Of the matrix products.
+_SIDE = 8192  # Of the matrix products.
 _TEXTS, _SINGLES = 4096, 200  # Of a measurement of encode, and those that are encoded one by one.
 _WORDS = "the a cat dog man woman plays sleeps eats reads house garden street car book old new red two on in".split()
 
 
-def measure(model: SentenceEncoder, name: str) -> Report:
+def measure(model: SentenceEncoder, name: str) -> dict[str, Any]:
     """Compare all backends of a model on its GPU, and measure how fast it is.
 
     Args:
@@ -42,22 +42,23 @@ def measure(model: SentenceEncoder, name: str) -> Report:
         name: Of the model; of a folder, only the last part is kept.
     """
     dtype = inference_dtype(model.dtype, model.automatic_dtype, model.device)[0]
-    facts = {**_attempt(diagnose, model), "cuda": f"torch is built for CUDA {torch.version.cuda}"}
     transformer = next((module for module in model if isinstance(module, Transformer)), None)
+    kinds = (Padded, Packed, Fused) if transformer else ()
     with torch.cuda.device(model.device):
-        kinds = (Padded, Packed, Fused) if transformer else ()
-        compared = {kind.name: _attempt(_compare, kind, transformer, dtype) for kind in kinds}
-        figures = {
-            "matrix product": _attempt(_product, dtype, model.device),
-            "encode, 17 tokens": _attempt(_throughput, model, 15),
-            "encode, 256 tokens": _attempt(_throughput, model, 254),
-            "one text": _attempt(_latency, model),
+        return {
+            "model": Path(name).resolve().name if Path(name).is_dir() else name,
+            "facts": {**_attempt(diagnose, model), "cuda": f"torch is built for CUDA {torch.version.cuda}"},
+            "parity": {kind.name: _attempt(_compare, kind, transformer, dtype) for kind in kinds},
+            "figures": {
+                "matrix product": _attempt(_product, dtype, model.device),
+                "encode, 17 tokens": _attempt(_throughput, model, 15),
+                "encode, 256 tokens": _attempt(_throughput, model, 254),
+                "one text": _attempt(_latency, model),
+            },
         }
-    name = Path(name).resolve().name if Path(name).is_dir() else name
-    return {"model": name, "facts": facts, "parity": compared, "figures": figures}
 
 
-def rows(report: Report) -> dict[str, str]:
+def rows(report: dict[str, Any]) -> dict[str, str]:
     """What a report says, by line of its table."""
     lines = {"model": report["model"], **report["facts"]}
     for backend, result in report["parity"].items():
@@ -68,7 +69,7 @@ def rows(report: Report) -> dict[str, str]:
     return lines
 
 
-def write(report: Report, folder: Path) -> None:
+def write(report: dict[str, Any], folder: Path) -> None:
     """Write gpu.json, and gpu.md with a table to paste into an issue; each file is complete or not there."""
     cells = [("", "result"), ("---", "---"), *rows(report).items()]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in cells]
@@ -100,7 +101,8 @@ def _compare(kind: Any, transformer: Transformer, dtype: torch.dtype) -> dict[st
         return {"reason": f"not used: {refusal}"}
     backend = Fused(copy_without_hooks(network), dtype) if kind is Fused else kind(cast_weights(network, dtype))
     exact, allowed = Padded(cast_weights(network, torch.float32)), tolerance(dtype, network.device)
-    longest, errors = transformer.max_seq_length or 512, []
+    longest = transformer.max_seq_length or 512
+    errors = []
     for lengths in ((longest, 1, longest // 3, 0, 1), (longest,), (1,), tuple(range(2, min(longest, 512), 8))):
         batch = probe_of(lengths, transformer.vocab_size or 100, network.device)
         with torch.no_grad():
@@ -113,13 +115,7 @@ def _compare(kind: Any, transformer: Transformer, dtype: torch.dtype) -> dict[st
 def _product(dtype: torch.dtype, device: torch.device) -> dict[str, float]:
     """TFLOP/s of a product of squares, which has 2 side^3 operations."""
     a, b = (torch.randn(_SIDE, _SIDE, device=device).to(dtype) for _ in range(2))
-    for repeats in (1, _REPEATS):  # The first time loads the libraries.
-        torch.cuda.synchronize(device)
-        start = time.perf_counter()
-        for _ in range(repeats):
-            torch.mm(a, b)
-        torch.cuda.synchronize(device)
-        seconds = (time.perf_counter() - start) / repeats
+    seconds = Timer("a @ b", globals={"a": a, "b": b}).timeit(10).mean
     return {"TFLOP/s": 2e-12 * _SIDE**3 / seconds}
 
 

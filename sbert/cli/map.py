@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbert.cli.options import TEXTS, add_options, at_least, load_on_devices, new_file, progress, read
-from sbert.inputs.extras import missing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,9 +51,8 @@ def run(arguments: argparse.Namespace) -> None:
     from sbert.visualization.map_page import map_page
     from sbert.visualization.projection import NAMES, choose, project
 
-    vectors = load_on_devices(arguments).encode(
-        texts, normalize_embeddings=True, show_progress_bar=progress(arguments)
-    )  # (texts, dim)
+    model = load_on_devices(arguments)
+    vectors = model.encode(texts, normalize_embeddings=True, show_progress_bar=progress(arguments))  # (texts, dim)
     labels = _clusters(vectors, arguments.clusters)
     names = {} if labels is None else topic_words(texts, labels, _WORDS)
     method, reason = choose(len(texts), arguments.method)
@@ -86,7 +84,7 @@ def _clusters(vectors: np.ndarray, wanted: int | None) -> np.ndarray | None:
             return cluster(vectors, "kmeans", clusters=count)
         except ImportError as error:
             if wanted is not None:
-                raise missing(f"--clusters {wanted}", "scikit-learn", "cluster") from error
-    without = missing("colouring them", "scikit-learn", "plot")
-    warnings.warn(f"the map shows no clusters: {without}", stacklevel=2)
+                raise
+            reason = str(error)
+    warnings.warn(f"the map shows no clusters: {reason}", stacklevel=2)
     return None

@@ -90,7 +90,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 }
 LOADING = ("--device", "--dtype")
 READING = ("--column", "--format")
-TEXTS = ("model", "--devices", *LOADING, "texts", *READING)
+SOURCES = (*LOADING, "--devices", *READING)
+TEXTS = ("model", "texts", *SOURCES)
 RESULTS = ("--json", "--output", "--quiet")
 ROWS = "Rows are numbered from 1, without a header; empty ones are skipped."
 

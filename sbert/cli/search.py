@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from sbert.cli.options import (
     INPUT,
-    LOADING,
-    READING,
     RESULTS,
     ROWS,
+    SOURCES,
     add_options,
     at_least,
     is_input,
@@ -46,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     words = f"a model (default: {OWN}); {INPUT}; then the queries, or - for lines of standard input"
     add("words", nargs="+", metavar="[MODEL] FILE QUERY", help=words)
-    add_options(parser, *LOADING, "--devices", *READING, *RESULTS)
+    add_options(parser, *SOURCES, *RESULTS)
     add("--top-k", type=at_least(1), default=10, metavar="N", help="results per query (10)")
     add("--threshold", type=number, metavar="X", help="minimum score")
     about = "of the stored vectors: 4 bytes, 1 byte or 1 bit per dimension"

@@ -47,7 +47,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbert.cli import train_build as build
-from sbert.cli.options import names
+from sbert.cli.options import add_options, names
 from sbert.cli.output import peak_memory
 from sbert.cli.train_settings import STORED, Settings, gather, parse_set
 from sbert.storage.atomic import write_text
@@ -77,24 +77,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", dest="model.name", metavar="MODEL", help="folder, or name on the hub; also a plain transformer")
     add("--device", dest="model.device", metavar="NAME", help="cpu, cuda, cuda:1, xpu, mps")
     add("--output", dest="output", metavar="DIR", help="for checkpoints, best, final and history.jsonl")
-    about = "TSV, CSV, JSONL, JSON, Parquet; or a folder of Parquet files, which is streamed; - for stdin"
-    add("--data", dest="data.file", metavar="FILE", help=about)
-    about = "columns, in the order of the loss (default: those of the loss)"
-    add("--columns", dest="data.columns", type=names, metavar="A,B", help=about)
+    add("--data", dest="data.file", metavar="FILE", help="rows; a folder of Parquet files is streamed; - for stdin")
+    add("--columns", dest="data.columns", type=names, metavar="A,B", help="columns, in the order of the loss")
     add("--label", dest="data.label", metavar="NAME", help="column of the labels")
     add("--loss", dest="data.loss", metavar="LOSS", help="such as softmax, cosent, ranking, triplet; see below")
     add("--epochs", dest="training.epochs", type=float, metavar="X", help="passes through the data (1)")
     add("--steps", dest="training.steps", type=int, metavar="N", help="number of steps, instead of epochs")
     add("--batch-size", dest="training.batch_size", type=int, metavar="N", help="rows per batch (16)")
-    about = "maximum learning rate (2e-05)"
-    add("--learning-rate", dest="training.learning_rate", type=float, metavar="X", help=about)
+    add("--learning-rate", dest="training.learning_rate", type=float, metavar="X", help="maximum learning rate (2e-05)")
     add("--seed", dest="training.seed", type=int, metavar="N", help="of row order, dropout and new weights (0)")
-    about = "name of one of the model's prompts, or a text, of a column (repeatable) or of all"
-    add("--prompt", action="append", metavar="[COLUMN=]PROMPT", help=about)
+    add("--prompt", action="append", metavar="[COLUMN=]PROMPT", help="prompt, by name or text, of a column or of all")
     add("--evaluate", dest="evaluate.file", metavar="FILE", help="data of an evaluator")
     add("--resume", action="store_true", help="continue from the last checkpoint in --output")
     add("--dry-run", action="store_true", help="print the plan: rows, steps, and estimated time")
-    add("--quiet", action="store_true", help="no progress bar; print errors only")
+    add_options(parser, "--quiet")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -104,9 +100,9 @@ def run(arguments: argparse.Namespace) -> None:
         KeyboardInterrupt: After Ctrl-C; the message says how to continue.
         ValueError: If the options contradict each other, the data or the model.
     """
-    over = [(name, value) for name, value in vars(arguments).items() if "." in name or name == "output"]
-    over += [("training.prompts", _parse_prompts(arguments.prompt))] if arguments.prompt else []
-    over = [(name, value) for name, value in over if value is not None] + [parse_set(text) for text in arguments.set]
+    flags = {name: value for name, value in vars(arguments).items() if "." in name or name == "output"}
+    flags["training.prompts"] = _parse_prompts(arguments.prompt) if arguments.prompt else None
+    over = [*((name, value) for name, value in flags.items() if value is not None), *map(parse_set, arguments.set)]
     train(gather(arguments.config, over), arguments.resume, dry_run=arguments.dry_run, quiet=arguments.quiet)
 
 
@@ -165,11 +161,10 @@ def _keep_freed_memory() -> None:
     By default, each large tensor is a mapping of its own that is given back when it is freed, so the kernel clears its
     pages again in every step. MALLOC_ variables that the user has set are left as they are. See mallopt(3).
     """
-    if sys.platform.startswith("linux") and not any(name.startswith("MALLOC_") for name in os.environ):
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-        if mallopt is not None:
-            mallopt(-4, 0)  # M_MMAP_MAX
-            mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+    is_free = sys.platform.startswith("linux") and not any(name.startswith("MALLOC_") for name in os.environ)
+    if is_free and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
+        mallopt(-4, 0)  # M_MMAP_MAX
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
 
 
 def _summary(history: Sequence[dict[str, Any]], output: Path, config: TrainingConfig) -> str:
@@ -198,29 +193,27 @@ def _plan(trainer: Trainer, rows: Mapping[str, Any]) -> Iterator[str]:
         count = f"{len(data):,} rows" if hasattr(data, "__len__") else "a stream"
         loss = " ".join(repr(batches.datasets[name].rows.loss).split())[:200]
         yield f"{name}: {count}; {loss}; batches of {config.size_of(name)}, sampler {config.sampler_of(name)}"
-    total, times = _time_steps(trainer)
-    if not times:
+    seconds, total = _time_steps(trainer)
+    if not seconds:
         yield "1 step; too few to estimate the time"
         return
-    step = statistics.median(times)
+    step = statistics.median(seconds)
     yield f"{total:,} steps of {step:.3f} s: {timedelta(seconds=round(step * total))}, and evaluations"
     yield f"memory: {peak_memory(trainer.model.device) / 2**30:.1f} GiB at most in these steps"
 
 
-def _time_steps(trainer: Trainer, count: int = 3) -> tuple[int, list[float]]:
-    """The number of steps of the run, and the seconds of some of them, after a first one."""
+def _time_steps(trainer: Trainer, count: int = 3) -> tuple[list[float], int]:
+    """The seconds of some steps, after a first one, and the number of steps of the whole run."""
     from sbert.training import Callback, Progress
 
-    times: list[float] = []
-    totals: list[int] = []
+    times: list[tuple[float, int]] = []
 
     class Clock(Callback):
         def on_step(self, progress: Progress) -> None:
-            times.append(time.perf_counter())
-            totals.append(progress.total)
+            times.append((time.perf_counter(), progress.total))
             if len(times) > count:
                 progress.stop()
 
     trainer.evaluator, trainer.callbacks = None, [Clock()]
     trainer.fit(show_progress_bar=False)
-    return totals[0], [after - before for before, after in pairwise(times)]
+    return [after - before for (before, _), (after, _) in pairwise(times)], times[0][1]

@@ -57,18 +57,16 @@ def read_data(settings: Settings, verbose: bool) -> dict[str, Any]:
             raise ValueError(f"--loss {table['loss']} takes {takes}")
         table.setdefault("columns", list(need.columns))
         if need.classes and "classes" not in table and not Path(table["file"]).is_dir():
-            table["classes"] = _read_classes(table)
+            if table["file"] == "-":
+                raise ValueError("standard input cannot be read twice; name the classes: --set data.classes=A,B")
+            options = {"drop": table.get("drop", ()), "file_format": table.get("format")}
+            table["classes"] = read_classes(table["file"], table["label"], **options)
             if verbose:
-                more = f" and {len(table['classes']) - _SHOWN} more" if len(table["classes"]) > _SHOWN else ""
-                print(f"classes: {', '.join(f'{i} {each}' for i, each in enumerate(table['classes'][:_SHOWN]))}{more}")
+                listed = [f"{i} {each}" for i, each in enumerate(table["classes"])]
+                more = f" and {len(listed) - _SHOWN} more" if listed[_SHOWN:] else ""
+                print(f"classes: {', '.join(listed[:_SHOWN])}{more}")
         rows[name] = _read(table, table["file"])
     return rows
-
-
-def _read_classes(table: Settings) -> list[str]:
-    if table["file"] == "-":
-        raise ValueError("standard input cannot be read twice, once for its classes; name them: --set data.classes=A,B")
-    return read_classes(table["file"], table["label"], drop=table.get("drop", ()), file_format=table.get("format"))
 
 
 def _takes_as_given(table: Settings) -> bool:
@@ -105,7 +103,8 @@ def make_trainer(settings: Settings, rows: Mapping[str, Any], config: TrainingCo
 
     tables: dict[str, Settings] = settings["data"]
     # Read before the model is loaded.
-    evaluators = {name: make_evaluator(each) for name, each in settings["evaluate"].items() if not _is_loss(each)}
+    evaluate = settings["evaluate"]
+    evaluators = {name: make_evaluator(each) for name, each in evaluate.items() if each.get("with") != "loss"}
     evaluation_data = _read_evaluation_data(settings)
     callbacks = [find(part, training, "callbacks") for part in settings.get("callbacks", ())]
     with torch.random.fork_rng(devices=[]):  # New heads, adapters and classifiers are initialized at random.
@@ -117,7 +116,7 @@ def make_trainer(settings: Settings, rows: Mapping[str, Any], config: TrainingCo
         rows,
         losses,
         config,
-        evaluator=evaluators if len(settings["evaluate"]) > 1 else next(iter(evaluators.values()), None),
+        evaluator=evaluators if len(evaluate) > 1 else next(iter(evaluators.values()), None),
         evaluation_data=evaluation_data,
         callbacks=[call(kind, **parameters) for kind, parameters in callbacks],
         columns={name: table["columns"] for name, table in tables.items()},
@@ -126,16 +125,11 @@ def make_trainer(settings: Settings, rows: Mapping[str, Any], config: TrainingCo
     )
 
 
-def _is_loss(evaluate: Settings) -> bool:
-    """Whether an evaluator is the loss of its rows."""
-    return evaluate.get("with") == "loss"
-
-
 def _read_evaluation_data(settings: Settings) -> Any:
     """The rows whose loss is a score: those of an evaluator are for the data set of its name, or for the only one."""
     data, rows = settings["data"], {}
     for name, table in settings["evaluate"].items():
-        if _is_loss(table):
+        if table.get("with") == "loss":
             own = next(iter(data)) if len(data) == 1 else name
             check_names([own], data, "evaluate.with loss: the data set")
             rows[own] = _read(data[own], table["file"])
