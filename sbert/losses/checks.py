@@ -6,7 +6,8 @@ import math
 from functools import reduce
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from sbert.losses.module import Data, run_check
 
@@ -45,23 +46,42 @@ def check_columns(loss: object, *columns: Tensor) -> list[Tensor]:
     return [column.to(dtype) for column in columns]
 
 
+def check_dim(loss: object, vectors: Tensor, dim: int) -> None:
+    """Raise a ValueError unless the vectors have the dimension for which the loss has weights."""
+    if vectors.shape[-1] != dim:
+        given = f"vectors have dim {vectors.shape[-1]}, but {type(loss).__name__} was made with dim={dim}"
+        raise ValueError(f"{given}; pass dim={vectors.shape[-1]}; truncated vectors need a loss of their own")
+
+
+def project(vectors: Tensor, layer: nn.Linear) -> Tensor:
+    """The layer in the more precise dtype of both, so that neither float64 vectors nor float64 weights are rounded."""
+    dtype = torch.promote_types(vectors.dtype, layer.weight.dtype)
+    return F.linear(vectors.to(dtype), layer.weight.to(dtype), layer.bias.to(dtype))
+
+
+def check_mask(loss: object, mask: Tensor, shape: torch.Size) -> None:
+    """Raise unless a mask is boolean (TypeError) and of this shape (ValueError)."""
+    name = type(loss).__name__
+    if mask.dtype != torch.bool:
+        raise TypeError(f"{name} was given a mask of {mask.dtype}; pass a boolean one, True where a document is")
+    if mask.shape != shape:
+        raise ValueError(f"{name} takes a mask of shape {tuple(shape)}, not {tuple(mask.shape)}")
+
+
 def check_differ(loss: object, data: Data, reason: str) -> None:
     """Raise a ValueError if all labels of the data are equal; ``reason`` says why the loss cannot learn from them."""
     labels = data.labels
     if labels is not None and labels.ndim == 1 and bool((labels == labels[0]).all()):
-        raise ValueError(
-            f"every label is {labels[0].item():g}, which teaches {type(loss).__name__} nothing: {reason}; add rows with"
-            " other labels"
-        )
+        name = f"every label is {labels[0].item():g}, which teaches {type(loss).__name__} nothing"
+        raise ValueError(f"{name}: {reason}; add rows with other labels")
 
 
 def check_several(loss: object, data: Data, least: int = 2) -> None:
     """Raise a ValueError if even the largest batch has fewer rows than the loss needs to compare them."""
     if data.rows < least:
+        name = f"batches of at most {data.rows} row{'s' * (data.rows > 1)} teach {type(loss).__name__} nothing"
         raise ValueError(
-            f"batches of at most {data.rows} row{'s' * (data.rows > 1)} teach {type(loss).__name__} nothing, which"
-            f" compares the rows of a batch with each other; pass at least {least} rows and a batch_size of at least"
-            f" {least}"
+            f"{name}, which compares the rows of a batch; pass at least {least} rows and a batch_size of at least {least}"
         )
 
 
@@ -105,8 +125,6 @@ def check_values(loss: object, labels: Tensor, good: Tensor, expected: str) -> N
 
 def check_finite(loss: object, labels: Tensor, remedy: str = "leave out rows without a label") -> None:
     """Raise unless every label is a finite number."""
-    if labels.is_complex():
-        raise TypeError(f"labels are {labels.dtype}; {type(loss).__name__} takes real numbers; pass their real part")
     check_values(loss, labels, torch.isfinite(labels), f"finite numbers; {remedy}")
 
 
@@ -117,7 +135,7 @@ def check_between(loss: object, labels: Tensor, low: int, high: int, remedy: str
 
 def check_whole(loss: object, labels: Tensor, remedy: str) -> None:
     """Raise a TypeError unless the labels have an integer dtype."""
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+    if labels.is_floating_point() or labels.dtype == torch.bool:
         raise TypeError(f"labels are {labels.dtype}; {type(loss).__name__} takes whole numbers; {remedy}")
 
 

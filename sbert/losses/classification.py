@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.checks import check_class, check_columns, check_differ, check_labelled
+from sbert.losses.checks import check_class, check_columns, check_differ, check_dim, check_labelled, project
 from sbert.losses.module import Data, LossModule
 
 FEATURES = ("u", "v", "|u-v|", "u*v")
@@ -71,17 +71,10 @@ class SoftmaxLoss(LossModule):
             torch.Size([2, 3])
         """
         first, second = check_columns(self, first, second)
-        if first.shape[1] != self.dim:
-            raise ValueError(
-                f"vectors have dim {first.shape[1]}, but SoftmaxLoss was made with dim={self.dim};"
-                f" pass dim={first.shape[1]}. Its classifier has one input size, so it cannot take truncated vectors"
-            )
+        check_dim(self, first, self.dim)
         known = dict(zip(FEATURES, (first, second, (first - second).abs(), first * second), strict=True))
         features = torch.cat([known[name] for name in self.concatenation], 1)  # (rows, blocks * dim)
-        weight, bias = self.classifier.weight, self.classifier.bias
-        # The more precise dtype of both, so that neither float64 vectors nor float64 weights are rounded.
-        dtype = torch.promote_types(features.dtype, weight.dtype)
-        return F.linear(features.to(dtype), weight.to(dtype), bias.to(dtype))  # (rows, classes)
+        return project(features, self.classifier)  # (rows, classes)
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless every label is an integer from 0 to classes - 1."""

@@ -51,10 +51,7 @@ class ContrastiveTensionLoss(LossModule):
     def forward(self, sentence: Tensor) -> Tensor:
         (sentence,) = check_columns(self, sentence)
         if sentence.shape[1] % 2:
-            raise ValueError(
-                f"ContrastiveTensionLoss was given vectors of dim {sentence.shape[1]}; pass the vectors of two models"
-                " side by side, (rows, 2 * dim)"
-            )
+            raise ValueError(f"dim {sentence.shape[1]} is odd; pass the vectors of two models side by side")
         first, second = sentence.chunk(2, 1)
         scores: Tensor = SIMILARITIES[self.similarity](first, second) * self.log_scale.exp()  # (rows, rows)
         own = torch.arange(len(scores), device=scores.device)

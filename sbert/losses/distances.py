@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from sbert.functional import SIMILARITIES, pairwise_similarity
+from sbert.inputs.arguments import check_choice
 
 DISTANCES = ("euclidean", "cosine", "manhattan")
 
 
-def check_distance(name: str) -> str:
+def check_distance(name: str, known: Sequence[str] = DISTANCES) -> str:
     """Return ``name`` if it is a known distance, else raise a ValueError that lists the known ones."""
-    if name not in DISTANCES:
-        raise ValueError(f"distance {name!r} is unknown; pass one of {', '.join(DISTANCES)}")
+    check_choice("distance", name, known)
     return name
 
 

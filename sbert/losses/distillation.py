@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sbert.functional import check_similarity, pairwise_similarity
-from sbert.losses.checks import check_columns, check_finite, check_temperature, require_labels
+from sbert.losses.checks import check_columns, check_finite, check_mask, check_temperature, require_labels
 from sbert.losses.embedding_distillation import EmbeddingDistillationLoss
 from sbert.losses.module import LossModule
 
@@ -131,9 +131,8 @@ class DistillKLDivLoss(LossModule):
     ) -> None:
         super().__init__()
         self.temperature: float = check_temperature(temperature)
-        self.teacher_temperature: float = check_temperature(
-            temperature if teacher_temperature is None else teacher_temperature
-        )
+        own = temperature if teacher_temperature is None else teacher_temperature
+        self.teacher_temperature: float = check_temperature(own)
         self.similarity: str = check_similarity(similarity)
 
     def forward(
@@ -145,9 +144,7 @@ class DistillKLDivLoss(LossModule):
         student = _candidate_scores(columns, self.similarity) / self.temperature  # (rows, 1 + negatives)
         teacher = labels / self.teacher_temperature
         if mask is not None:
-            if mask.dtype != torch.bool or mask.shape != student.shape:
-                given = f"{mask.dtype} of shape {tuple(mask.shape)}"
-                raise ValueError(f"mask is {given}; pass a boolean one of shape {tuple(student.shape)}")
+            check_mask(self, mask, student.shape)
             # Not -inf, as 0 * inf is NaN.
             student, teacher = (each.masked_fill(~mask, torch.finfo(each.dtype).min / 2) for each in (student, teacher))
         student, teacher = student.log_softmax(1), teacher.log_softmax(1)

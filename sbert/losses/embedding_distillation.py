@@ -6,11 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sbert.losses.checks import check_columns, check_finite, require_labels
-from sbert.losses.distances import pairwise_distance
+from sbert.losses.checks import check_columns, check_dim, check_finite, project, require_labels
+from sbert.losses.distances import DISTANCES, check_distance, pairwise_distance
 from sbert.losses.module import LossModule
-
-_DISTANCES = ("cosine", "euclidean", "manhattan", "mse")
 
 
 class EmbeddingDistillationLoss(LossModule):
@@ -44,11 +42,9 @@ class EmbeddingDistillationLoss(LossModule):
 
     def __init__(self, dim: int | None = None, teacher_dim: int | None = None, distance: str = "cosine") -> None:
         super().__init__()
-        if distance not in _DISTANCES:
-            raise ValueError(f"distance {distance!r} is unknown; pass one of {', '.join(_DISTANCES)}")
         if (dim is None) != (teacher_dim is None):
             raise ValueError(f"dim={dim}, teacher_dim={teacher_dim}; pass both for a projection, or neither")
-        self.distance: str = distance
+        self.distance: str = check_distance(distance, (*DISTANCES, "mse"))
         self.projection: nn.Linear | None = None if dim is None or teacher_dim is None else nn.Linear(dim, teacher_dim)
         # Read by Signature: MatryoshkaLoss truncates such labels together with the columns.
         self.labels_are_vectors: bool = dim is None
@@ -56,7 +52,8 @@ class EmbeddingDistillationLoss(LossModule):
     def forward(self, *sentences: Tensor, labels: Tensor) -> Tensor:
         columns = torch.stack(check_columns(self, *sentences), 1)  # (rows, columns, dim)
         if self.projection is not None:
-            columns = self._project(columns, self.projection)
+            check_dim(self, columns, self.projection.in_features)
+            columns = project(columns, self.projection)
         shape = (columns.shape[0], columns.shape[2])
         if isinstance(labels, Tensor) and labels.ndim == 3:
             shape = tuple(columns.shape)  # type: ignore[assignment]
@@ -65,15 +62,6 @@ class EmbeddingDistillationLoss(LossModule):
         if self.distance == "mse":
             return F.mse_loss(columns, teacher)
         return pairwise_distance(columns.flatten(0, 1), teacher.flatten(0, 1), self.distance).mean()
-
-    def _project(self, columns: Tensor, projection: nn.Linear) -> Tensor:
-        if columns.shape[2] != projection.in_features:
-            raise ValueError(
-                f"vectors have dim {columns.shape[2]}, but EmbeddingDistillationLoss was made with"
-                f" dim={projection.in_features}; pass dim={columns.shape[2]}"
-            )
-        dtype = torch.promote_types(columns.dtype, projection.weight.dtype)
-        return F.linear(columns.to(dtype), projection.weight.to(dtype), projection.bias.to(dtype))
 
     def check_labels(self, labels: Tensor) -> None:
         """Raise unless all vectors are finite."""

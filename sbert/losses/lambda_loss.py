@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sbert.inputs.arguments import check_choice
 from sbert.losses.checks import check_finite, check_values
 from sbert.losses.lists import ListLoss
 from sbert.losses.module import Data
@@ -108,10 +109,8 @@ class _PairLoss(ListLoss):
         """Raise if no query has documents of different labels."""
         super().check_data(data)
         if data.labels is not None and data.labels.ndim == 2 and bool((data.labels == data.labels[:, :1]).all()):
-            raise ValueError(
-                f"the documents of each query have equal labels, which teaches {type(self).__name__} nothing: it"
-                " compares documents of different labels; add documents with other labels"
-            )
+            name = f"the documents of each query have equal labels, which teaches {type(self).__name__} nothing"
+            raise ValueError(f"{name}: it compares different ones; add documents with other labels")
 
 
 class RankNetLoss(_PairLoss):
@@ -191,8 +190,8 @@ class LambdaLoss(_PairLoss):
         k: int | None = None,
     ) -> None:
         super().__init__(sigma, k)
-        if isinstance(weighting, str) and weighting not in WEIGHTINGS:
-            raise ValueError(f"weighting {weighting!r} is unknown; pass a function, or one of {', '.join(WEIGHTINGS)}")
+        if isinstance(weighting, str):
+            check_choice("weighting", weighting, list(WEIGHTINGS))
         self.weighting = weighting
 
     def forward(self, *scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:

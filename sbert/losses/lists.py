@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sbert.losses.checks import check_columns, check_finite, check_temperature, require_labels
+from sbert.losses.checks import check_columns, check_finite, check_mask, check_temperature, require_labels
 from sbert.losses.module import Data, LossModule
 
 
@@ -34,11 +34,7 @@ class ListLoss(LossModule):
         matrix = torch.cat(check_columns(self, *scores), 1)  # (queries, documents)
         if mask is None:
             return matrix, torch.ones_like(matrix, dtype=torch.bool)
-        name = type(self).__name__
-        if mask.dtype != torch.bool:
-            raise TypeError(f"{name} was given a mask of {mask.dtype}; pass a boolean one, True where a document is")
-        if mask.shape != matrix.shape:
-            raise ValueError(f"{name} takes a mask of shape {tuple(matrix.shape)}, not {tuple(mask.shape)}")
+        check_mask(self, mask, matrix.shape)
         return matrix.masked_fill(~mask, 0), mask
 
     def check_lists(
@@ -65,10 +61,8 @@ class ListLoss(LossModule):
     def check_data(self, data: Data) -> None:
         """Raise if every query has one document."""
         if data.labels is not None and data.labels.ndim == 2 and data.labels.shape[1] == 1:
-            raise ValueError(
-                f"each query has one document, which teaches {type(self).__name__} nothing: it compares the documents"
-                " of a query; add others, such as those of sbert.search.mine_hard_negatives(as_lists=True)"
-            )
+            name = f"each query has one document, which teaches {type(self).__name__} nothing"
+            raise ValueError(f"{name}: it compares the documents of a query; add others")
 
 
 class ListNetLoss(ListLoss):

@@ -48,9 +48,7 @@ class MegaBatchMarginLoss(LossModule):
     def __init__(self, positive_margin: float = 0.8, negative_margin: float = 0.3) -> None:
         super().__init__()
         if not -1 <= negative_margin < positive_margin <= 1:
-            raise ValueError(
-                f"positive_margin={positive_margin}, negative_margin={negative_margin}; pass cosines, the first greater"
-            )
+            raise ValueError(f"margins {positive_margin}, {negative_margin}; pass cosines, the first greater")
         self.positive_margin: float = positive_margin
         self.negative_margin: float = negative_margin
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class LossModule(nn.Module):
@@ -25,43 +27,29 @@ class LossModule(nn.Module):
         Scaled(factor=2.0)
     """
 
+    def __new__(cls, *values: Any, **named: Any) -> Self:
+        for value in (*values, *named.values()):
+            if "model" in named or is_model_like(value):
+                own = list(inspect.signature(cls.__init__).parameters.values())[1:]
+                needed = ", ".join(str(one).partition(":")[0] for one in own if one.default is one.empty)
+                given = f"{cls.__name__} was given a model ({type(value).__name__}); a loss never sees the model"
+                raise TypeError(f"{given}. Pass it to the trainer: Trainer(model, data, {cls.__name__}({needed}))")
+        return super().__new__(cls)
+
     def __init__(self) -> None:
         super().__init__()
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        construct = cls.__init__
-        own = list(inspect.signature(construct).parameters.values())[1:]
-        needed = [str(one).partition(":")[0] for one in own if one.default is one.empty]  # Such as dims, or *pairs.
-
-        @functools.wraps(construct)
-        def refuse_models(self: LossModule, *values: Any, **named: Any) -> None:
-            models = [value for value in (*values, *named.values()) if is_model_like(value)]
-            if models or "model" in named:
-                given = type(models[0] if models else named["model"]).__name__
-                name = type(self).__name__
-                raise TypeError(
-                    f"{name} was given a model ({given}); a loss is a function of vectors and never sees the model."
-                    f" Pass the model to the trainer: Trainer(model, data, {name}({', '.join(needed)}))"
-                )
-            construct(self, *values, **named)
-
-        cls.__init__ = refuse_models  # type: ignore[method-assign]
-
     def extra_repr(self) -> str:
         """The settings as ``name=value``."""
-        names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]
+        names = [name for name in inspect.signature(type(self).__init__).parameters if hasattr(self, name)]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names if not callable(getattr(self, name)))
 
 
 def is_model_like(value: object) -> bool:
     """Whether the value is a model that turns texts into vectors or scores, or a part of one, from any library."""
-    if not isinstance(value, nn.Module):
-        return False
     # Not hasattr(value, "tokenizer"): reading this property may build a tokenizer.
-    return any(
-        "tokenizer" in vars(one) or hasattr(one, "save_pretrained") for one in (value, *type(value).__mro__[:-1])
-    )
+    places = (value, *type(value).__mro__[:-1]) if isinstance(value, nn.Module) else ()
+    return any("tokenizer" in vars(place) or hasattr(place, "save_pretrained") for place in places)
 
 
 class Data(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sbert.functional import SIMILARITIES, check_similarity, cos_sim
+from sbert.inputs.arguments import check_choice
 from sbert.losses.checks import check_columns, check_several, check_temperature
 from sbert.losses.module import Data, LossModule
 
@@ -26,7 +27,6 @@ _CONTRASTS = {
     "positive-positive": (1, 1),
     "positive-negative": (1, 2),
 }
-_HARDNESS_MODES = ("all", "in_batch", "hard")
 
 
 def _same_text(texts: Tensor, column: int, part: slice) -> Tensor:
@@ -119,11 +119,9 @@ class MultipleNegativesRankingLoss(LossModule):
             raise ValueError(f"guide_margin={guide_margin} is not finite; pass a difference of cosines such as 0.1")
         if isinstance(contrast, str) or set(contrast) - set(_CONTRASTS) or len(set(contrast)) < len(contrast):
             raise ValueError(f"contrast={contrast!r}; pass a tuple of some of {', '.join(_CONTRASTS)}, each once")
-        if not 0 <= hardness < math.inf or hardness_mode not in _HARDNESS_MODES:
-            raise ValueError(
-                f"hardness={hardness}, hardness_mode={hardness_mode!r}; pass 0 or more, and one of"
-                f" {', '.join(_HARDNESS_MODES)}"
-            )
+        check_choice("hardness_mode", hardness_mode, ("all", "in_batch", "hard"))
+        if not 0 <= hardness < math.inf:
+            raise ValueError(f"hardness={hardness} is negative or not finite; pass 0 or more")
         self.temperature: float = check_temperature(temperature)
         self.similarity: str = check_similarity(similarity)
         self.symmetric: bool = symmetric
@@ -159,9 +157,9 @@ class MultipleNegativesRankingLoss(LossModule):
         """The mean cross-entropy of all rows; each block compares two columns, the first block has the positives."""
         rows = len(columns[0])
         parts = [slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS)]
-        # With several parts, the backward pass computes the scores again: only those of one part are in memory.
-        again = partial(checkpoint, self._sum, use_reentrant=False, preserve_rng_state=False)
-        sum_of = self._sum if len(parts) == 1 else again
+        sum_of: Callable[..., Tensor] = self._sum
+        if len(parts) > 1:  # The backward pass computes the scores again: only those of one part are in memory.
+            sum_of = partial(checkpoint, self._sum, use_reentrant=False, preserve_rng_state=False)
         return torch.stack([sum_of(blocks, columns, part, texts, guide) for part in parts]).sum() / rows
 
     def _sum(
@@ -213,12 +211,6 @@ class MultipleNegativesRankingLoss(LossModule):
     def _check_extras(self, texts: Tensor | None, guide: Tensor | None, shape: tuple[int, int]) -> None:
         if texts is not None and (texts.is_floating_point() or tuple(texts.shape) != shape):
             kind = TypeError if texts.is_floating_point() else ValueError
-            raise kind(
-                f"texts are {texts.dtype} of shape {tuple(texts.shape)};"
-                f" pass integer ids of shape {shape}, one for each text of each column"
-            )
+            raise kind(f"texts are {texts.dtype} of shape {tuple(texts.shape)}; pass integer ids of shape {shape}")
         if guide is not None and (guide.ndim != 3 or tuple(guide.shape[:2]) != shape):
-            raise ValueError(
-                f"guide has shape {tuple(guide.shape)}; pass the guide's vector of each text of each column,"
-                f" {(*shape, 'guide_dim')}"
-            )
+            raise ValueError(f"guide has shape {tuple(guide.shape)}; pass vectors of shape {(*shape, 'guide_dim')}")

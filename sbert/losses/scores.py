@@ -21,10 +21,8 @@ class _ScoreLoss(LossModule):
         """Check the number of scores per row; return the scores, at least float32, and the labels."""
         scores, labels = check_labelled(self, scores, labels=labels)
         if scores.shape[1] != classes:
-            raise ValueError(
-                f"{type(self).__name__} takes {classes} score{'s' * (classes > 1)} per row, but the model gives"
-                f" {scores.shape[1]}; create the model with CrossEncoder(model, classes={classes}), or use another loss"
-            )
+            name = f"{type(self).__name__} takes {classes} score{'s' * (classes > 1)} per row"
+            raise ValueError(f"{name}, but the model gives {scores.shape[1]}; pass classes={classes}, or another loss")
         return [scores, labels]
 
     def check_data(self, data: Data) -> None:

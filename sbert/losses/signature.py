@@ -117,13 +117,11 @@ class Signature:
         """
         longest = max(signatures, key=lambda signature: len(signature.columns))
         for other in signatures:
-            both = zip(other.columns, longest.columns, strict=False)
-            swapped = any(own != column and own in longest.columns for own, column in both)
+            pairs = zip(other.columns, longest.columns, strict=False)
+            swapped = any(own != column and own in longest.columns for own, column in pairs)
             if swapped or (other.more is None and len(other.columns) < len(longest.columns)):
-                raise ValueError(
-                    f"{longest.name} takes {longest}, but {other.name} takes {other}; pass losses of as many columns,"
-                    " in the same order"
-                )
+                both = f"{longest.name} takes {longest}, but {other.name} takes {other}"
+                raise ValueError(f"{both}; pass losses of as many columns, in the same order")
         settings = dict.fromkeys(name for signature in signatures for name in signature.settings)
         unmasked = any(signature.takes_lists and "mask" not in signature.by_name for signature in signatures)
         return cls(
@@ -157,23 +155,16 @@ class Signature:
             ('query', 'documents')
         """
         if len(self.columns) != (not self.takes_lists):
-            raise TypeError(
-                f"{self.name} takes {self}; a cross-encoder gives one column, so take scores alone; or *scores, for"
-                " rows of a query and a list of documents"
-            )
-        unavailable = sorted(self.extras - {"labels"})
-        if unavailable:
-            raise ValueError(
-                f"{self.name} takes {unavailable[0]}, which belongs to the vectors of texts; a cross-encoder has none"
-            )
+            raise TypeError(f"{self.name} takes {self}; a cross-encoder gives one column: take scores, or *scores")
+        if unavailable := sorted(self.extras - {"labels"}):
+            raise ValueError(f"{self.name} takes {unavailable[0]} of vectors of texts; a cross-encoder has none")
         if not self.takes_lists:
             return replace(self, columns=("first", "second"), more=None)
-        settings, row_data = (
-            tuple(name for name in names if name != "mask") for names in (self.settings, self.row_data)
-        )
-        extras = self.extras | {"mask"}.intersection(self.settings + self.row_data)
-        columns = ("query", "documents")
-        return replace(self, columns=columns, more=None, extras=extras, settings=settings, row_data=row_data)
+        by_name: dict[str, Any] = {
+            key: tuple(n for n in getattr(self, key) if n != "mask") for key in ("settings", "row_data")
+        }
+        extras = self.extras | {"mask"} & self.by_name
+        return replace(self, columns=("query", "documents"), more=None, extras=extras, **by_name)
 
     @property
     def takes_lists(self) -> bool:
@@ -231,11 +222,8 @@ def _check_order(name: str, parameters: Sequence[inspect.Parameter]) -> None:
         if not _is_column(parameter):
             earlier = parameter.name
         elif earlier is not None:
-            raise TypeError(
-                f"{name} has the column {parameter.name!r} after {earlier!r}; columns are passed by position and would"
-                f" fill {earlier!r}, so put {earlier!r} last; if {parameter.name!r} is not text but data of the row,"
-                " such as a weight, put it after a *"
-            )
+            given = f"{name} has the column {parameter.name!r} after {earlier!r}; put {earlier!r} last"
+            raise TypeError(f"{given}; if {parameter.name!r} is not text but data of the row, put it after a *")
 
 
 def _check_loss(loss: object) -> None:

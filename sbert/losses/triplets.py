@@ -65,10 +65,8 @@ class _BatchTriplets(LossModule):
         check_several(self, data, 3)
         check_differ(self, data, "a negative has another label than the anchor")
         if data.labels is not None and int(torch.unique(data.labels, return_counts=True)[1].max()) < 2:
-            raise ValueError(
-                f"the {len(data.labels)} labels are all different, which teaches {type(self).__name__} nothing: a"
-                " positive has the same label as the anchor; add rows with equal labels"
-            )
+            name = f"the {len(data.labels)} labels are all different, which teaches {type(self).__name__} nothing"
+            raise ValueError(f"{name}: a positive has the label of its anchor; add rows with equal labels")
 
 
 class _PairTriplets(_BatchTriplets):

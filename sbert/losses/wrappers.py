@@ -20,14 +20,16 @@ class _Combination(LossModule):
 
     Args:
         losses: Modules, or functions of columns.
-        weights: The weights of the terms.
+        weights: The weights of the terms; None for 1 each.
+        terms: Number of terms.
     """
 
-    def __init__(self, losses: Sequence[Loss], weights: Sequence[float]) -> None:
+    def __init__(self, losses: Sequence[Loss], weights: Sequence[float] | None, terms: int) -> None:
         super().__init__()
-        self.weights: tuple[float, ...] = tuple(weights)
-        if not all(0 <= weight < math.inf for weight in self.weights) or not any(self.weights):
-            raise ValueError(f"weights={self.weights}; pass numbers of 0 or more, not all of them 0")
+        self.weights: tuple[float, ...] = (1.0,) * terms if weights is None else tuple(weights)
+        valid = len(self.weights) == terms and all(0 <= weight < math.inf for weight in self.weights)
+        if not valid or not any(self.weights):
+            raise ValueError(f"weights={self.weights}; pass {terms} numbers of 0 or more, not all of them 0")
         self.signature: Signature = Signature.combine(type(self).__name__, [Signature.of(loss) for loss in losses])
         self.losses: tuple[Loss, ...] = tuple(losses)
         # A tuple can hold functions, but the optimizer finds the losses' weights only in a ModuleList.
@@ -36,8 +38,7 @@ class _Combination(LossModule):
     def _given(self, extras: Mapping[str, Any]) -> dict[str, Any]:
         """The extras that are not None, each of which a loss must take."""
         given = {name: extra for name, extra in extras.items() if extra is not None}
-        unknown = [name for name in given if name not in self.signature.by_name]
-        if unknown:
+        if unknown := [name for name in given if name not in self.signature.by_name]:
             raise TypeError(f"{', '.join(unknown)} given, which no loss in {self.signature.name} takes; leave it out")
         return given
 
@@ -90,10 +91,7 @@ class MatryoshkaLoss(_Combination):
             raise ValueError(f"{several[0]} takes several vectors side by side; put MatryoshkaLoss into it instead")
         if not dims or min(dims) < 1 or len(set(dims)) < len(dims):
             raise ValueError(f"dims={dims}; pass one or more different whole numbers above 0")
-        weights = (1.0,) * len(dims) if weights is None else weights
-        if len(weights) != len(dims):
-            raise ValueError(f"{len(weights)} weights for {len(dims)} dims; pass one weight for each")
-        super().__init__([loss], weights)
+        super().__init__([loss], weights, len(dims))
         self.dims: tuple[int, ...] = dims
 
     def forward(self, *columns: Tensor, **extras: Any) -> Tensor:
@@ -104,10 +102,8 @@ class MatryoshkaLoss(_Combination):
         # The shape does not tell whether labels are vectors: the scores of `dim` candidates have the same one.
         vectors = given.get("labels") if self.signature.labels_are_vectors else None
         if vectors is not None and vectors.shape[-1] != full:
-            raise ValueError(
-                f"labels are vectors of dim {vectors.shape[-1]}, but the columns have dim {full}; pass labels of that"
-                " dim"
-            )
+            what = f"labels are vectors of dim {vectors.shape[-1]}, but the columns have dim {full}"
+            raise ValueError(f"{what}; pass labels of that dim")
         values = []
         for dim, weight in zip(self.dims, self.weights, strict=True):
             if vectors is not None:
@@ -163,14 +159,11 @@ class AdaptiveLayerLoss(_Combination):
         kl_weight: float = 1.0,
         kl_temperature: float = 0.3,
     ) -> None:
-        weights = (1.0,) * layers if weights is None else weights
-        if layers < 2 or len(weights) != layers:
+        if layers < 2 or not 0 <= kl_weight < math.inf:
             raise ValueError(
-                f"{len(weights)} weights for layers={layers}; pass 2 layers or more, and a weight for each"
+                f"layers={layers}, kl_weight={kl_weight}; pass 2 layers or more, and a weight of 0 or more"
             )
-        if not 0 <= kl_weight < math.inf:
-            raise ValueError(f"kl_weight={kl_weight} is negative or not finite; pass 0 or more")
-        super().__init__([loss], weights)
+        super().__init__([loss], weights, layers)
         self.layers: int = layers
         self.kl_weight: float = kl_weight
         self.kl_temperature: float = check_temperature(kl_temperature)
@@ -221,7 +214,7 @@ class WeightedSum(_Combination):
     def __init__(self, *pairs: tuple[Loss, float]) -> None:
         if not pairs:
             raise ValueError("WeightedSum was given no losses; pass pairs of a loss and its weight")
-        super().__init__(*zip(*pairs, strict=True))
+        super().__init__([loss for loss, _ in pairs], [weight for _, weight in pairs], len(pairs))
 
     def forward(self, *columns: Tensor, **extras: Any) -> Tensor:
         given, values = self._given(extras), []

@@ -12,8 +12,16 @@ import numpy as np
 
 from sbert.inputs.arguments import check_choice, check_count, check_number, check_positive, check_seed, known_arguments
 from sbert.inputs.prompts import Prompts
-from sbert.training.optimizers import OPTIMIZERS, SCHEDULES, Groups
 from sbert.training.rows.sampling import MIXES, SAMPLERS
+
+OPTIMIZERS = ("adamw", "adamw_8bit", "adafactor", "muon")
+# The factor of the learning rate, by the share of the steps after warm-up that is done.
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "linear": lambda done: 1 - done,
+    "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
+    "constant": lambda _: 1.0,
+}
+Groups = list[dict[str, Any]]  # Groups of parameters, as an optimizer takes them.
 
 if TYPE_CHECKING:
     import torch
@@ -151,8 +159,7 @@ class TrainingConfig:
             raise ValueError("epochs and steps both say how long to train; pass one of them")
         for name in ("epochs", "learning_rate", "max_gradient_norm", "timeout"):
             value = getattr(self, name)
-            optional = name in ("epochs", "max_gradient_norm")
-            if not (optional and value is None) and check_number(name, value) <= 0:
+            if (value is not None or name in ("learning_rate", "timeout")) and check_number(name, value) <= 0:
                 raise ValueError(f"{name}={value} is not positive; pass a number above 0")
         self._check_optimizer()
         if check_number("weight_decay", self.weight_decay) < 0:

@@ -1,36 +1,23 @@
-"""Optimizers by name, schedules, which weights have which learning rate, and the gradients of large tables."""
+"""Optimizers by name, which weights have which learning rate, and the gradients of large tables."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sbert.inputs.extras import needed
-
-if TYPE_CHECKING:
-    from sbert.training.config import TrainingConfig
-
-Groups = list[dict[str, Any]]
+from sbert.training.config import Groups, TrainingConfig
 
 # Size of a table from which filling its gradient with zeros takes a noticeable part of a step.
 _LARGE = 1 << 20
 # The norm of gradients up to this size is computed on their concatenation, which is faster.
 _SMALL = 1 << 16
-
-OPTIMIZERS = ("adamw", "adamw_8bit", "adafactor", "muon")
-
-# The factor of the learning rate, by the share of the steps after warm-up that is done.
-SCHEDULES: dict[str, Callable[[float], float]] = {
-    "linear": lambda done: 1 - done,
-    "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
-    "constant": lambda _: 1.0,
-}
 
 
 def match_names(patterns: Iterable[str], names: Sequence[str], setting: str) -> dict[str, str]:
@@ -47,11 +34,8 @@ def match_names(patterns: Iterable[str], names: Sequence[str], setting: str) -> 
     for pattern in patterns:
         matches = [name for name in names if fnmatchcase(name, str(pattern))]
         if not matches:
-            some = ", ".join(names[:3])
-            raise ValueError(
-                f"{setting}: {pattern!r} matches none of the {len(names)} weights, such as {some}; see the names in"
-                " model.named_parameters(), those of a loss begin with 'loss.'"
-            )
+            some = f"the {len(names)} weights, such as {', '.join(names[:3])}"
+            raise ValueError(f"{setting}: {pattern!r} matches none of {some}")
         last.update(dict.fromkeys(matches, pattern))
     return last
 
@@ -91,17 +75,17 @@ def create(config: TrainingConfig, parts: Groups) -> list[torch.optim.Optimizer]
         if not isinstance(own, torch.optim.Optimizer):
             raise TypeError(f"optimizer= returned {type(own).__name__}; return a torch.optim.Optimizer of the groups")
         return [own]
-    options: dict[str, Any] = {} if config.betas is None else {"betas": tuple(config.betas)}
-    if config.eps is not None:
-        options["eps"] = config.eps
+    options: dict[str, Any] = {key: value for key in ("betas", "eps") if (value := getattr(config, key)) is not None}
     if name == "adafactor":
         return [torch.optim.Adafactor(chosen)]
     if name == "adamw_8bit":
         with needed("optimizer='adamw_8bit'", "bitsandbytes", "bitsandbytes"):
             from bitsandbytes.optim import AdamW8bit
         return [AdamW8bit(chosen, **options)]
-    matrices = [group for group, part in zip(chosen, parts, strict=True) if part["is_matrix"]]
-    others = [group for group, part in zip(chosen, parts, strict=True) if not part["is_matrix"]]
+    matrices, others = (
+        [group for group, part in zip(chosen, parts, strict=True) if part["is_matrix"] is kind]
+        for kind in (True, False)
+    )
     optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(others, fused=True, **options)] if others else []
     if matrices:  # Steps as large as those of AdamW, so that one learning rate serves both.
         optimizers.append(torch.optim.Muon(matrices, adjust_lr_fn="match_rms_adamw"))
@@ -151,8 +135,7 @@ class EmbeddingGradients:
 
     def norm(self, parameters: list[nn.Parameter]) -> float:
         """The norm of all gradients of these parameters; of the tables, only the used rows are read."""
-        large: list[Tensor] = []
-        small: list[Tensor] = []
+        large, small = list[Tensor](), list[Tensor]()
         for parameter in parameters:
             gradient = parameter.grad
             if gradient is None:

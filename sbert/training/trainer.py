@@ -135,10 +135,8 @@ class Trainer:
         """Raise for settings that this model or these callbacks cannot have; warn of those that change nothing."""
         config = self.config
         if self.model.dtype not in (torch.float32, torch.float64):
-            raise ValueError(
-                f"the model's weights are {self.model.dtype}, too imprecise for small steps; load it with"
-                " dtype='float32', and pass TrainingConfig(dtype='bfloat16') to compute in bfloat16"
-            )
+            given = f"the model's weights are {self.model.dtype}, too imprecise for small steps"
+            raise ValueError(f"{given}; load it with dtype='float32', and compute in TrainingConfig(dtype='bfloat16')")
         if config.sharded and any(isinstance(each, AveragedWeights) for each in self.callbacks):
             raise ValueError("AveragedWeights needs whole weights; leave it or sharded=True out")
         if self.evaluator is None:
@@ -200,10 +198,8 @@ def _check_data(rows: Rows, config: TrainingConfig, model: Any) -> None:
     """Raise the loss's own error for data from which it cannot learn."""
     size, sampler = config.size_of(rows.name), config.sampler_of(rows.name)
     if rows.is_stream and (config.steps is None or sampler != "random" or config.mix == "proportional"):
-        raise ValueError(
-            f"{rows.name} is a stream, whose length is not known; pass steps=, and neither a sampler nor"
-            " mix='proportional'; or pass data with a length"
-        )
+        given = f"{rows.name} is a stream, whose length is not known"
+        raise ValueError(f"{given}; pass steps=, and neither a sampler nor mix='proportional'; or data with a length")
     largest = size
     if not rows.is_stream:  # A sampler of the caller's may make batches of any size.
         largest = min(size, len(rows)) if isinstance(sampler, str) else len(rows)
@@ -213,10 +209,8 @@ def _check_data(rows: Rows, config: TrainingConfig, model: Any) -> None:
     except ValueError as error:
         raise ValueError(f"{rows.name}: {error}") from error
     if model.is_cross_encoder and model.classes > 1 and Signature.of(rows.loss).takes_lists:
-        raise ValueError(
-            f"{rows.signature.name} takes one score per document, but the model gives {model.classes}; use a model with"
-            " classes=1"
-        )
+        given = f"{rows.signature.name} takes one score per document, but the model gives {model.classes}"
+        raise ValueError(f"{given}; use a model with classes=1")
 
 
 def _check_dropout(tables: Sequence[Rows], model: Any) -> None:
@@ -227,10 +221,8 @@ def _check_dropout(tables: Sequence[Rows], model: Any) -> None:
     reader = model[0]
     modules = [*model.modules(), *(reader.materialize().modules() if hasattr(reader, "materialize") else ())]
     if not any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in modules):
-        warn(
-            "rows hold the same text twice, and the model has no dropout, so both get the same vector and teach"
-            " nothing; use a model with dropout, or other pairs"
-        )
+        what = "rows hold the same text twice, and the model has no dropout, so both get the same vector"
+        warn(f"{what}, which teaches nothing; use a model with dropout, or other pairs")
 
 
 def _name_held_out(given: Any, names: Sequence[str], *settings: Any) -> dict[str, Any]:
@@ -265,10 +257,9 @@ def _share_class_names(tables: Sequence[Rows], model: Any) -> dict[str, Sequence
             continue
         first = of_loss.setdefault(id(rows.loss), rows)
         if list(first.class_names or ()) != list(rows.class_names):
-            raise ValueError(
-                f"{first.name} has the classes {', '.join(first.class_names or ())}, and {rows.name} has"
-                f" {', '.join(rows.class_names)}, for one loss; number the labels yourself"
-            )
+            own = f"{first.name} has the classes {', '.join(first.class_names or ())}"
+            other = f"{rows.name} has {', '.join(rows.class_names)}"
+            raise ValueError(f"{own}, and {other}, for one loss; number the labels yourself")
         numbered = dict(enumerate(rows.class_names))
         warn(f"{rows.name}: the labels are the classes {', '.join(f'{i} = {each}' for i, each in numbered.items())}")
         if model.is_cross_encoder:  # Saved with the model.

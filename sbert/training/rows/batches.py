@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
@@ -17,7 +18,7 @@ from sbert.losses.signature import Collate
 from sbert.training.backward import TrainingBatch, compute_loss
 from sbert.training.config import TrainingConfig
 from sbert.training.rows import Rows
-from sbert.training.rows.sampling import SAMPLERS, Batch, name_of, takes_epoch, turns
+from sbert.training.rows.sampling import SAMPLERS, Batch, name_of, turns
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
@@ -63,16 +64,11 @@ def check_column_settings(model: Any, config: TrainingConfig, tables: Sequence[R
     """Raise a ValueError for prompts or lengths that the model does not take, or of columns that no data has."""
     names = [rows.name for rows in tables]
     if model.is_cross_encoder:
-        kind = type(model).__name__
-        if any(isinstance(config.of_data_set("prompts", name, names), Mapping) for name in names):
+        by_column = any(isinstance(config.of_data_set("prompts", name, names), Mapping) for name in names)
+        if by_column or config.max_lengths:
             raise ValueError(
-                f"a {kind} reads two texts as one input, with one prompt before the first; pass the name or the text of"
-                " this prompt, and write into the texts what else it should read"
-            )
-        if config.max_lengths:
-            raise ValueError(
-                f"a {kind} reads two texts as one input, without max_lengths; leave max_lengths out, and set the"
-                " model's max_seq_length"
+                f"a {type(model).__name__} reads two texts as one input, with one prompt before the first, without"
+                " max_lengths; pass one name or text as prompts, and set the model's max_seq_length"
             )
         return
     columns = {rows.name: {name for each in rows.names for name in each} for rows in tables}
@@ -83,12 +79,10 @@ def check_column_settings(model: Any, config: TrainingConfig, tables: Sequence[R
             known = set().union(*columns.values()) if shared else columns[table]
             for name in value if isinstance(value, Mapping) else ():
                 if name not in known:
-                    nearest = nearest_argument(str(name), known)
-                    raise ValueError(
-                        f"{setting} names the column {name!r}, which {'no data has' if shared else f'{table} has not'};"
-                        f" pass some of {', '.join(map(repr, sorted(known)))}"
-                        + (f"; did you mean {nearest!r}?" if nearest else "")
-                    )
+                    whose = "no data has" if shared else f"{table} has not"
+                    hint = f"; did you mean {nearest!r}?" if (nearest := nearest_argument(str(name), known)) else ""
+                    given = f"{setting} names the column {name!r}, which {whose}"
+                    raise ValueError(f"{given}; pass some of {', '.join(map(repr, sorted(known)))}{hint}")
 
 
 @dataclass(frozen=True)
@@ -169,10 +163,8 @@ class Batches:
                 number += 1
                 yield batch
         if not number:
-            raise ValueError(
-                f"{name} gave no batch in pass {again + 1}: it can be iterated once only, or it has less rows than a"
-                " batch and drop_last=True; pass an iterable that starts anew, or more rows"
-            )
+            reason = "it can be iterated once only, or it has less rows than a batch and drop_last=True"
+            raise ValueError(f"{name} gave no batch in pass {again + 1}: {reason}; pass an iterable that starts anew")
 
     def _generator(self, name: str, epoch: int, again: int) -> np.random.Generator:
         seed = [self.config.seed, epoch, list(self.datasets).index(name)]
@@ -184,7 +176,7 @@ class Batches:
         config = self.config
         sampler, size = config.sampler_of(name), config.size_of(name)
         sample = SAMPLERS[sampler] if isinstance(sampler, str) else sampler
-        more = {"epoch": epoch} if takes_epoch(sample) else {}
+        more = {"epoch": epoch} if "epoch" in inspect.signature(sample).parameters else {}
         plan = [np.asarray(batch) for batch in sample(rows, size, self._generator(name, epoch, again), **more)]
         if config.drop_last:
             plan = [batch for batch in plan if len(batch) == size]
@@ -243,7 +235,7 @@ class Batches:
 def _call(collate: Collate, texts: list[Any], generator: np.random.Generator) -> tuple[list[Any], dict[str, Any]]:
     """What a loss's ``collate`` returns, checked."""
     result: Any = collate(texts, generator)
-    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
+    if not isinstance(result, tuple) or not isinstance(result[-1], dict):
         raise TypeError(f"collate returned {type(result).__name__}; return the rows of texts, and a dict of row data")
     if len(result[0]) != len(texts) or not all(result[0]):
         raise ValueError(f"collate returned {len(result[0])} rows for {len(texts)}; return texts for each row")

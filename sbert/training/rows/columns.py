@@ -67,10 +67,8 @@ def find_layout(
     labelled = loss.needs_labels or ("labels" in loss.extras and len(values) > 0 and not isinstance(values[-1], str))
     if not loss.accepts(len(values) - labelled):
         types = ", ".join(type(value).__name__ for value in values)
-        raise ValueError(
-            f"{loss.name} takes rows ({loss}{', label' * labelled}); those of {name} have {len(values)}"
-            f" value{'s' * (len(values) != 1)} ({types}); pass rows of that form, or use another loss"
-        )
+        given = f"those of {name} have {len(values)} value{'s' * (len(values) != 1)} ({types})"
+        raise ValueError(f"{loss.name} takes rows ({loss}{', label' * labelled}); {given}; pass rows of that form")
     texts = len(row) - labelled
     return Layout(range(texts), texts if labelled else None, width=len(row))
 
@@ -79,13 +77,10 @@ def check_tuple(row: Any, number: int, width: int | None, name: str) -> None:
     """Raise unless a row is a tuple or list of this many values."""
     if not isinstance(row, (tuple, list)):
         hint = " (a dict of columns means several data sets by name)" if isinstance(row, str) else ""
-        raise TypeError(
-            f"{name}, row {number} is of type {type(row).__name__}{hint}; pass tuples of texts, dicts, or a data frame"
-        )
+        given = f"{name}, row {number} is of type {type(row).__name__}{hint}"
+        raise TypeError(f"{given}; pass tuples of texts, dicts, or a data frame")
     if width is not None and len(row) != width:
-        raise ValueError(
-            f"{name}, row {number} has {len(row)} values, but row 0 has {width}; pass as many values in every row"
-        )
+        raise ValueError(f"{name}, row {number} has {len(row)} values, but row 0 has {width}; pass as many in each")
 
 
 def is_list(value: Any) -> bool:
@@ -148,12 +143,10 @@ def _match(row: Mapping[str, Any], loss: Signature, candidates: Sequence[str], n
         matched = [key for key in candidates if isinstance(row[key], str) or is_list(row[key])]
         if not matched or not loss.accepts(len(matched)):
             return None
-        pairs = zip(matched, loss.names(len(matched)), strict=True)
-        meaning = ", ".join(f"{own} is {other}" for own, other in pairs)
+        meaning = ", ".join(map("{} is {}".format, matched, loss.names(len(matched))))
         warn(f"{name}: columns by position: {meaning}; pass columns= for another order")
     elif len(matched) < len(loss.columns):
         return None
-    unused = [key for key in candidates if key not in (*matched, *further)]
-    if unused:
+    if unused := [key for key in candidates if key not in (*matched, *further)]:
         warn(f"{name}: {loss.name} does not use {', '.join(unused)}; pass columns= to choose columns yourself")
     return [*matched, *further]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, cycle
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakSet
 
 import numpy as np
@@ -64,11 +63,8 @@ def no_duplicates(rows: Rows, batch_size: int, generator: np.random.Generator) -
         batches += _fill_batches(part, rows.texts_of(part), batch_size)
     needed = -(-len(rows) // batch_size)
     if len(batches) > 1.1 * needed + 1:
-        _warn_once(
-            rows,
-            f"a text occurs in so many rows that {len(batches)} batches are needed instead of {needed}, many of them"
-            " small; remove some of its rows",
-        )
+        reason = f"a text occurs in so many rows that {len(batches)} batches are needed instead of {needed}"
+        _warn_once(rows, f"{reason}, many of them small; remove some of its rows")
     return batches
 
 
@@ -129,11 +125,8 @@ def group_by_label(rows: Rows, batch_size: int, generator: np.random.Generator) 
     left = len(rows) - sum(map(len, batches))
     if left and batches:
         alone = int((np.unique(labels, return_counts=True)[1] == 1).sum())
-        _warn_once(
-            rows,
-            f"sampler='group_by_label' leaves {left} of {len(rows)} rows out of an epoch: {alone} of them because their"
-            " label occurs in one row only, and others because no row with another label is left to form a batch with",
-        )
+        what = f"sampler='group_by_label' leaves {left} of {len(rows)} rows out of an epoch: {alone} of them because"
+        _warn_once(rows, f"{what} their label occurs once, and others because no row with another label is left")
     return batches
 
 
@@ -162,14 +155,6 @@ MIXES = ("round_robin", "proportional")
 def name_of(sampler: object) -> str:
     """The name of a sampler: the string itself, or the name of a function."""
     return sampler if isinstance(sampler, str) else getattr(sampler, "__name__", type(sampler).__name__)
-
-
-def takes_epoch(sampler: Callable[..., Any]) -> bool:
-    """Whether a sampler has a parameter ``epoch``, for an order that changes in the course of the training."""
-    try:
-        return "epoch" in inspect.signature(sampler).parameters
-    except (TypeError, ValueError):
-        return False
 
 
 def turns(counts: Sequence[int | None], mix: str | Sequence[float], generator: np.random.Generator) -> Iterator[int]:

@@ -157,10 +157,8 @@ def _spread(values: list[Any], name: str) -> list[list[Any]]:
 def _check_texts(values: Iterable[Any], column: int, loss: Signature, name: str) -> None:
     for number, text in enumerate(values):
         if not isinstance(text, str):
-            raise TypeError(
-                f"{name}, row {number}: column {column} holds {text!r} of type {type(text).__name__}, but {loss.name}"
-                " takes text; pass only str"
-            )
+            given = f"{name}, row {number}: column {column} holds {text!r:.40} of type {type(text).__name__}"
+            raise TypeError(f"{given}, but {loss.name} takes text; pass only str")
 
 
 def _check_documents(values: list[Any], loss: Signature, name: str) -> None:
@@ -169,30 +167,26 @@ def _check_documents(values: list[Any], loss: Signature, name: str) -> None:
         if isinstance(documents, str) or not isinstance(documents, (Sequence, np.ndarray)):
             given = f"{documents!r:.40} of type {type(documents).__name__}"
             raise TypeError(f"{where}: documents is {given}; pass a list of texts")
-        for position, text in enumerate(documents):
-            if not isinstance(text, str):
-                given = f"{text!r:.40} of type {type(text).__name__}"
-                raise TypeError(f"{where}: document {position} is {given}; pass only str")
+        if not all(isinstance(text, str) for text in documents):
+            position, text = next((i, each) for i, each in enumerate(documents) if not isinstance(each, str))
+            raise TypeError(
+                f"{where}: document {position} is {text!r:.40} of type {type(text).__name__}; pass only str"
+            )
         if not len(documents):
             raise ValueError(f"{where} has no documents; pass at least one, or leave the row out")
         if len(documents) != len(values[0]) and "mask" not in loss.extras:
-            raise ValueError(
-                f"{where} has {len(documents)} documents, row 0 {len(values[0])}; {loss.name} takes no mask, so pass"
-                " as many for each query; or give the loss a parameter mask=None"
-            )
+            given = f"{where} has {len(documents)} documents, row 0 {len(values[0])}"
+            raise ValueError(f"{given}; {loss.name} takes no mask: pass as many for each, or give it mask=None")
 
 
 def _pad_labels(values: list[Any], documents: list[Any], name: str) -> list[list[Any]]:
     """Labels of the documents, with each row's first label repeated at padding."""
     values = [value.tolist() if isinstance(value, (Tensor, np.ndarray)) else value for value in values]
     for number, (labels, texts) in enumerate(zip(values, documents, strict=True)):
-        count = len(labels) if isinstance(labels, (list, tuple)) else None
-        if count != len(texts):
-            given = f"{labels!r:.40}" if count is None else f"{count} labels"
-            raise ValueError(
-                f"{name}, row {number} has {len(texts)} document{'s' * (len(texts) != 1)} and {given}; pass a list of"
-                " as many numbers"
-            )
+        if not isinstance(labels, (list, tuple)) or len(labels) != len(texts):
+            given = f"{len(labels)} labels" if isinstance(labels, (list, tuple)) else f"{labels!r:.40}"
+            documents_of_row = f"{len(texts)} document{'s' * (len(texts) != 1)}"
+            raise ValueError(f"{name}, row {number} has {documents_of_row} and {given}; pass a list of as many numbers")
     width = max(map(len, documents))
     return [[*labels, *labels[:1] * (width - len(labels))] for labels in values]
 
@@ -210,14 +204,12 @@ def _read_labels(values: list[Any], class_names: Sequence[str] | None, name: str
         except ValueError:  # A list of lists of different lengths.
             label = np.asarray(None)
         if label.dtype.kind not in "biuf" or label.ndim > 2:
-            raise TypeError(
-                f"{where} is {value!r:.40} of type {type(value).__name__}; pass a number (the index of a class, a"
-                " score) or a list of numbers"
-            )
+            given = f"{where} is {value!r:.40} of type {type(value).__name__}"
+            raise TypeError(f"{given}; pass a number (the index of a class, a score) or a list of numbers")
         read.append(label)
         if label.shape != read[0].shape:
             raise ValueError(
-                f"{where} has the shape {label.shape}, that of row 0 {read[0].shape}; pass as many numbers for each row"
+                f"{where} has the shape {label.shape}, that of row 0 {read[0].shape}; pass as many numbers"
             )
     stacked = np.stack(read)
     whole = stacked.ndim == 1 and stacked.dtype.kind in "biu"

@@ -67,20 +67,12 @@ class Run:
         self.output: Output = Output(weights, self.batches, config, self.callbacks.names, ranks, self.resume)
         state, tensors = self.output.restore()
         self.step: int = int(state["step"])
-        progress = Progress(
-            self.output.model,
-            self.total,
-            self.output.setup["settings"],
-            self.output.folder,
-            self.step,
-            stopped=state["stopped"],
-        )
+        about = self.output.model, self.total, self.output.setup["settings"], self.output.folder
+        progress = Progress(*about, self.step, stopped=state["stopped"])
         self.callbacks.begin(progress, tensors, state["callback"])
         if progress.stopped and self.step < self.total and ranks.first:
-            warn(
-                f"{self.output.resumed}: a callback ended this run at step {self.step} of {self.total}, so nothing is"
-                " trained; to train on, load the final model and pass another output"
-            )
+            what = f"{self.output.resumed}: a callback ended this run at step {self.step} of {self.total}"
+            warn(f"{what}, so nothing is trained; load the final model and pass another output to train on")
         self.replicated: list[nn.Parameter] = self._distribute()
         self.optimizers: list[torch.optim.Optimizer] = weights.optimizers(config, tensors, state["optimizer"])
         # With gradient caching, the rows of all chunks would take more memory than the whole gradient.
@@ -136,11 +128,11 @@ class Run:
             path = self.output.save_final(self.log.history)
             self.callbacks.notify("on_end", self.step, path=path)
         if self.truncated:
-            own = "max_lengths or " if config.max_lengths else ""
-            warn(
-                f"{self.truncated} of {self.texts} texts were truncated to {own}"
-                f"max_seq_length={self.model.max_seq_length} tokens; raise max_seq_length, or split long texts"
+            limit = (
+                f"{'max_lengths or ' if config.max_lengths else ''}max_seq_length={self.model.max_seq_length} tokens"
             )
+            what = f"{self.truncated} of {self.texts} texts were truncated to {limit}"
+            warn(f"{what}; raise max_seq_length, or split long texts")
         return self.log.history
 
     def _has_ended(self) -> bool:
@@ -209,10 +201,8 @@ class Run:
     def _describe_failure(self, batches: list[PreparedBatch], value: float, norm: float) -> str:
         what = f"the loss is {value}" if not math.isfinite(value) else f"the gradient norm is {norm}"
         rows = [f"{batch.dataset.rows.name}, rows {str(batch.rows[:20].tolist())[1:-1]}" for batch in batches]
-        return (
-            f"{what} at step {self.step + 1} ({'; '.join(rows)}), and the weights are those of the previous step;"
-            f" {last_good(self.output.folder)}; check these rows, lower learning_rate, or compute in float32"
-        )
+        what = f"{what} at step {self.step + 1} ({'; '.join(rows)}); {last_good(self.output.folder)}"
+        return f"{what}; check these rows, lower learning_rate, or compute in float32"
 
     def _evaluate(self) -> None:
         """Run the evaluators, if there are any, and save the model if it is the best so far."""
@@ -260,9 +250,6 @@ def seed_step(seed: int, step: int, rank: int, device: torch.device) -> None:
     if device.type != "cpu":
         module: Any = torch.get_device_module(device)
         generators = getattr(module, "default_generators", None)
-        if generators:
-            generators[device.index].manual_seed(number)
-        else:
-            module.manual_seed(number)
+        (generators[device.index] if generators else module).manual_seed(number)
     np.random.seed(words[0])
     random.seed(int(words[1]))

@@ -82,8 +82,7 @@ def write(folder: Path, step: int, model: Any, tensors: Mapping[str, Tensor], st
     for name in {match[1] for half in folder.glob(".step-*") if (match := _HALF.match(half.name))}:
         remove_left(folder / name, _check)
     for old in _checkpoints(folder)[:-keep]:
-        foreign = foreign_file(old, _FILES)
-        if foreign is not None:
+        if (foreign := foreign_file(old, _FILES)) is not None:
             warn(f"{old} is not removed: it holds {foreign!r}, which is not part of a checkpoint; move that elsewhere")
             continue
         with suppress(OSError, ValueError):
@@ -196,9 +195,8 @@ class Output:
             if names := {name: each.rows.class_names for name, each in datasets if each.rows.class_names}:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 write_json(self.folder / "labels.json", names)
-        return Log(
-            path, total, int(state["step"]), config.log_every, state["waiting"], show_progress_bar, config.metric
-        )
+        every, start = config.log_every, int(state["step"])
+        return Log(path, total, start, every, state["waiting"], show_progress_bar, config.metric)
 
     @contextmanager
     def explain_failure(self, name: str) -> Iterator[None]:
@@ -208,10 +206,8 @@ class Output:
         except Exception as error:
             if self.folder is None or not (isinstance(error, OSError) or type(error).__name__ == "SafetensorError"):
                 raise
-            remedy = "free some disk space, and resume"
-            raise OSError(
-                f"{self.folder / name} cannot be written ({error}); {last_good(self.folder)}; {remedy}"
-            ) from error
+            given = f"{self.folder / name} cannot be written ({error}); {last_good(self.folder)}"
+            raise OSError(f"{given}; free some disk space, and resume") from error
 
     def update_model(self) -> Any:
         """The model that is saved and evaluated, brought up to date if it is a whole copy of sharded weights."""
@@ -272,12 +268,9 @@ class Output:
 def _describe_setup(weights: Weights, batches: Batches, config: TrainingConfig) -> dict[str, Any]:
     """What must be the same when training resumes, as JSON stores it."""
     settings = {name: value for name, value in asdict(config).items() if name not in _FREE}
-    for name in ("optimizer", "schedule"):
-        settings[name] = name_of(settings[name])
-    if isinstance(config.sampler, Mapping):
-        settings["sampler"] = {name: name_of(each) for name, each in config.sampler.items()}
-    else:
-        settings["sampler"] = name_of(config.sampler)
+    for name in ("optimizer", "schedule", "sampler"):
+        value = settings[name]
+        settings[name] = {k: name_of(v) for k, v in value.items()} if isinstance(value, Mapping) else name_of(value)
     losses, data, prompts = {}, {}, {}
     for name, dataset in batches.datasets.items():
         rows = dataset.rows

@@ -111,10 +111,8 @@ class Weights:
                     elif value is None or isinstance(value, (bool, int, float)):
                         values[f"optimizer.{name}.{key}"] = value
                     else:
-                        raise TypeError(
-                            f"the optimizer's state {key!r} of {name} is of type {type(value).__name__}, which no"
-                            " checkpoint can hold; use an optimizer whose state is tensors and numbers"
-                        )
+                        what = f"the optimizer's state {key!r} of {name} is of type {type(value).__name__}"
+                        raise TypeError(f"{what}; use an optimizer whose state is tensors and numbers")
         return tensors, values
 
 
@@ -161,10 +159,7 @@ def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig
 
 def _checkpoint(network: Any, undo: ExitStack) -> None:
     if not getattr(network, "supports_gradient_checkpointing", False):
-        raise ValueError(
-            f"{type(network).__name__} has no gradient checkpointing; leave gradient_checkpointing out, and pass"
-            " chunk_tokens= to save memory"
-        )
+        raise ValueError(f"{type(network).__name__} has no gradient checkpointing; pass chunk_tokens= to save memory")
     if not any(getattr(module, "gradient_checkpointing", False) for module in network.modules()):
         # Older releases of transformers call it gradient checkpointing.
         kind = "activation" if hasattr(network, "activation_checkpointing_enable") else "gradient"
