@@ -80,9 +80,8 @@ def check_several(loss: object, data: Data, least: int = 2) -> None:
     """Raise a ValueError if even the largest batch has fewer rows than the loss needs to compare them."""
     if data.rows < least:
         name = f"batches of at most {data.rows} row{'s' * (data.rows > 1)} teach {type(loss).__name__} nothing"
-        raise ValueError(
-            f"{name}, which compares the rows of a batch; pass at least {least} rows and a batch_size of at least {least}"
-        )
+        remedy = f"pass at least {least} rows and a batch_size of at least {least}"
+        raise ValueError(f"{name}, which compares the rows of a batch; {remedy}")
 
 
 def check_labelled(loss: object, *columns: Tensor, labels: Tensor) -> list[Tensor]:
