@@ -22,7 +22,7 @@ local window.
 ``sbert doctor MODEL`` says in words what was chosen on this machine, and why every other backend was not:
 
 ```text
-forward              fused: oneDNN with reordered weights is 1.62 times as fast as F.linear with 2 threads
+forward              fused: oneDNN with reordered weights
 attention            without padding, one call of scaled_dot_product_attention per length
 threads              2 of torch; OMP_NUM_THREADS or torch.set_num_threads changes it
 batches              4096 tokens at most, texts of similar length; batch_tokens= changes it

@@ -109,7 +109,7 @@ class _LayerStep(torch.autograd.Function):
         ctx: Any, x: Tensor, attention: BandAttention, layer: Any, activation: Activation, *weights: Tensor
     ) -> Tensor:
         qw, qb, kw, kb, vw, vb, ow, ob, n1w, n1b, uw, ub, dw, db, n2w, n2b = weights
-        w, b = _concatenated([qw, kw, vw], x), _concatenated([qb, kb, vb], x)
+        w, b = torch.cat([qw, kw, vw]).to(x.dtype), torch.cat([qb, kb, vb]).to(x.dtype)
         ow, ob, uw, ub, dw, db = (part.to(x.dtype) for part in (ow, ob, uw, ub, dw, db))
         shape = x.shape[1:]
         mixed, saved = attention.forward(product(x, w, b))
@@ -151,13 +151,6 @@ class _LayerStep(torch.autograd.Function):
             product(g_out.t(), mixed.t()), g_out.sum(0), g_n1w, g_n1b,
             product(g_up.t(), y1.t()), g_up.sum(0), product(g_down.t(), activated.t()), g_down.sum(0), g_n2w, g_n2b,
         )  # fmt: skip
-
-
-def _concatenated(parts: list[Tensor], like: Tensor) -> Tensor:
-    """In the dtype of another tensor."""
-    if parts[0].dtype == like.dtype:
-        return torch.cat(parts)
-    return torch.cat(parts, out=like.new_empty(0))
 
 
 # ---------------------------------------------------------------------------------------- attention
@@ -320,6 +313,6 @@ def _product(a: Tensor, b: Tensor, scale: float, plus: Tensor | None = None, out
 def _joined(parts: list[Tensor], tokens: int) -> Tensor:
     """Concatenate the outputs of bands, with zeros for the remaining tokens."""
     filler = tokens - sum(map(len, parts))
-    if filler:
-        parts = [*parts, parts[0].new_zeros(filler, parts[0].shape[1])]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+    if not filler and len(parts) == 1:
+        return parts[0]
+    return torch.cat([*parts, parts[0].new_zeros(filler, parts[0].shape[1])])

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sbert.backends.attention import attend
-from sbert.backends.backend import Compiling
 from sbert.backends.layers import Backbone, Layer, OfLength, describe
 from sbert.backends.linear import linear, reordering
 from sbert.backends.network import has_hooks
 from sbert.backends.packed import positions
+from sbert.backends.padded import Compiling
 from sbert.batch import TokenBatch
 from sbert.functional import accumulation_dtype
 
@@ -47,7 +47,7 @@ class _Layer:
         self.norm = _norm(layer.norm, dtype)
         # Both sides of a window count the token itself.
         self.window = (-1, -1) if layer.window is None else (layer.window - 1, layer.window - 1)
-        self.rotary = None if layer.rotary is None else OfLongest(layer.rotary, dtype)
+        self.rotary = None if layer.rotary is None else _of_longest(layer.rotary, dtype)
         shares = self.key_heads != self.heads
         self.is_plain = not (layer.rotary or layer.query_norm or layer.window or self.causal or shares)
 
@@ -91,22 +91,17 @@ def _rest(layer: _Layer, mixed: Tensor, x: Tensor) -> Tensor:
     return x if layer.norm_first else layer.norm(x)
 
 
-class OfLongest:
-    """Values of a function of a length, computed for the longest row so far.
+def _of_longest(function: OfLength, dtype: torch.dtype) -> OfLength:
+    """The function, whose values are computed for the longest row so far."""
+    values = torch.zeros(0, 0, 0)
 
-    Args:
-        function: The function.
-        dtype: Of the values.
-    """
-
-    def __init__(self, function: OfLength, dtype: torch.dtype) -> None:
-        self._function, self._dtype, self._values = function, dtype, torch.zeros(0, 0, 0)
-
-    def __call__(self, longest: int) -> Tensor:
-        values = self._values
+    def of_length(longest: int) -> Tensor:
+        nonlocal values
         if values.shape[1] < longest:
-            values = self._values = self._function(longest).to(self._dtype)
+            values = function(longest).to(dtype)
         return values
+
+    return of_length
 
 
 class Fused:
@@ -116,7 +111,6 @@ class Fused:
         network: A Hugging Face model or a minimal BERT, which is not modified.
         dtype: Of the computation.
         compiling: Options of ``torch.compile``; None to run without it.
-        timed: Whether the layout of weights on a CPU is the one that is faster here, and not the same in each process.
 
     Shape:
         Input: TokenBatch of (tokens,) ids. Output: (tokens, dim) of ``dtype``.
@@ -125,7 +119,7 @@ class Fused:
     name: ClassVar[str] = "fused"
     how: ClassVar[str] = "in the fused forward"
 
-    def __init__(self, network: Any, dtype: torch.dtype, compiling: Compiling = None, timed: bool = True) -> None:
+    def __init__(self, network: Any, dtype: torch.dtype, compiling: Compiling = None) -> None:
         backbone = describe(network)
         if isinstance(backbone, str):
             raise ValueError(backbone)
@@ -133,7 +127,7 @@ class Fused:
         self.why: str = "F.linear" if compiling is None else "torch.compile"
         self._reordered = False
         if compiling is None and network.device.type == "cpu":
-            self._reordered, self.why = reordering(dtype, torch.get_num_threads() if timed else None)
+            self._reordered, self.why = reordering(dtype)
         self.dtype: torch.dtype = dtype
         self._tokens = backbone.tokens.weight.detach()
         self._dim, accumulation = backbone.layers[-1].down.out_features, accumulation_dtype(dtype)
@@ -149,7 +143,7 @@ class Fused:
         self._widen = None if backbone.widen is None else linear([backbone.widen], dtype, self._reordered)
         self._layers = [_Layer(layer, backbone, dtype, self._reordered) for layer in backbone.layers]
         self._final_norm = None if backbone.final_norm is None else _norm(backbone.final_norm, dtype)
-        self._bias = None if backbone.position_bias is None else OfLongest(backbone.position_bias, dtype)
+        self._bias = None if backbone.position_bias is None else _of_longest(backbone.position_bias, dtype)
         self._is_absolute, self._is_rotary = table is not None, any(layer.rotary for layer in self._layers)
         self._rest = _rest if compiling is None else torch.compile(_rest, **compiling)
 

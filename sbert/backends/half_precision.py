@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from operator import is_
 from types import MethodType
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from sbert.backends.backend import Backend, Compiling
 from sbert.backends.network import has_hooks, walk
+from sbert.backends.padded import Backend, Compiling
 from sbert.backends.parity import copy_without_hooks
 from sbert.batch import TokenBatch
-
-_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 
 
 class HalfPrecision:
     """A copy of the module with weights in half precision.
 
-    Without autocast, all arithmetic is in half precision, except what the module itself does in float32, such as the
-    sums of norms. With it, only the weights of linear layers are converted: the vectors are those of the module under
-    autocast, which keeps the sums of its layers in float32. Nothing here refers to the network, which can be freed.
+    All arithmetic is in half precision, except what the module itself does in float32, such as the sums of norms.
+    Nothing here refers to the network, which can be freed.
 
     Args:
         network: A Hugging Face model on a GPU, in float32, which is not modified.
         kind: The backend that runs the copy.
         dtype: float16 or bfloat16.
         compiling: Options of ``torch.compile``; None to run without it.
-        autocast: Whether activations are cast by autocast.
 
     Shape:
         Input: TokenBatch of (tokens,) ids. Output: (tokens, dim).
@@ -38,17 +33,8 @@ class HalfPrecision:
     name: ClassVar[str] = "half_precision"
     how: ClassVar[str] = "with weights in half precision"
 
-    def __init__(
-        self,
-        network: Any,
-        kind: type[Backend],
-        dtype: torch.dtype,
-        compiling: Compiling = None,
-        autocast: bool = False,
-    ) -> None:
-        self._attributes = _attributes(network)
-        self._dtype, self._autocast = dtype, autocast
-        run = kind(cast_weights(network, dtype, only_linear=autocast)).forward
+    def __init__(self, network: Any, kind: type[Backend], dtype: torch.dtype, compiling: Compiling = None) -> None:
+        run = kind(cast_weights(network, dtype)).forward
         self._run = run if compiling is None else torch.compile(run, **compiling)
 
     @staticmethod
@@ -66,27 +52,12 @@ class HalfPrecision:
         )
         return "parts of it were replaced" if replaced else None
 
-    def is_current(self, network: nn.Module) -> bool:
-        """Whether modules, buffers and settings of the network are those of before; its weights are not compared."""
-        now = _attributes(network)
-        return len(now) == len(self._attributes) and all(map(is_, now, self._attributes))
-
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
-        with torch.autocast(batch.ids.device.type, self._dtype, enabled=self._autocast):
-            return self._run(batch)
+        return self._run(batch)
 
 
-def _attributes(network: nn.Module) -> list[object]:
-    """What a copy of the modules would not see change: their classes, buffers and attributes."""
-    attributes: list[object] = []
-    for module in walk(network):
-        attributes += (type(module), *module._buffers.values())
-        attributes += (value for name, value in vars(module).items() if name not in _OF_EVERY_MODULE)
-    return attributes
-
-
-def cast_weights(network: Any, dtype: torch.dtype, only_linear: bool = False) -> Any:
+def cast_weights(network: Any, dtype: torch.dtype) -> Any:
     """A copy of a network with weights of a dtype; buffers, such as rotary frequencies, keep theirs."""
     copied = copy_without_hooks(network)
     in_float32 = set(getattr(network, "_keep_in_fp32_modules_strict", None) or ())
@@ -94,8 +65,6 @@ def cast_weights(network: Any, dtype: torch.dtype, only_linear: bool = False) ->
         in_float32 |= set(getattr(network, "_keep_in_fp32_modules", None) or ())
     casts: dict[nn.Parameter, nn.Parameter] = {}
     for name, module in copied.named_modules():
-        if only_linear and not isinstance(module, nn.Linear):
-            continue
         weights = dict(module._parameters)
         for key, weight in weights.items():
             if weight is not None and weight.is_floating_point() and not in_float32 & {*name.split("."), key}:

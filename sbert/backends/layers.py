@@ -272,13 +272,8 @@ def describe(network: Any) -> Backbone | str:
 
 def _backbone(network: Any, architecture: Architecture, activation: Activation) -> Backbone:
     config = network.config
-    parts: dict[str, Any] = {}
-    for part, name in architecture.embeddings.items():
-        try:
-            parts[part] = attrgetter(name)(network)
-        except AttributeError:
-            if part not in _OPTIONAL:
-                raise
+    names = architecture.embeddings.items()
+    parts: dict[str, Any] = {part: _part(network, name, part in _OPTIONAL) for part, name in names}
     layers = attrgetter(architecture.layers)(network)
     bias = architecture.position_bias and attrgetter(architecture.position_bias)(network)
     return Backbone(
@@ -295,12 +290,7 @@ def _backbone(network: Any, architecture: Architecture, activation: Activation) 
 
 
 def _layer(network: Any, layer: nn.Module, architecture: Architecture) -> Layer:
-    parts: dict[str, Any] = {}
-    for part, names in architecture.layer.items():
-        if isinstance(names, tuple):
-            parts[part] = tuple(attrgetter(name)(layer) for name in names)
-        else:
-            parts[part] = attrgetter(names)(layer)
+    parts: dict[str, Any] = {part: _part(layer, names) for part, names in architecture.layer.items()}
     if isinstance(parts["attention_norm"], nn.Identity):
         parts["attention_norm"] = None
     if architecture.rotary is not None:
@@ -308,6 +298,14 @@ def _layer(network: Any, layer: nn.Module, architecture: Architecture) -> Layer:
         rotary, weight = attrgetter(architecture.rotary)(network), parts["out"].weight
         parts["rotary"] = partial(_rotary, rotary, weight, *kind)
     return Layer(**parts)
+
+
+def _part(module: Any, names: str | tuple[str, ...], optional: bool = False) -> Any:
+    if isinstance(names, tuple):
+        return tuple(_part(module, name) for name in names)
+    for name in names.split("."):
+        module = getattr(module, name, None) if optional else getattr(module, name)
+    return module
 
 
 def _position_bias(compute: Callable[[Tensor], Tensor], weight: Tensor, length: int) -> Tensor:

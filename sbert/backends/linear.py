@@ -1,8 +1,7 @@
-"""Linear layers for inference, in the weight layout that is fastest on this CPU."""
+"""Linear layers for inference, in oneDNN's layout of weights where it works."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -106,45 +105,18 @@ def _ops() -> Any:
 
 
 @cache
-def reordering(dtype: torch.dtype, threads: int | None) -> tuple[bool, str]:
+def reordering(dtype: torch.dtype) -> tuple[bool, str]:
     """Whether weights in the layout of oneDNN are used on this CPU, and the reason.
 
-    The better layout depends on the processor and on the libraries that torch was built with, so both are timed, at the
-    sizes of a sentence and of a batch. The operations are torch's own but not public, so that any of them may be
-    missing.
+    The operations are torch's own but not public, so that any of them may be missing.
 
     Args:
         dtype: Of the computation.
-        threads: Number of threads; None to decide without timing: for that layout, if it works here.
     """
     if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return False, "this CPU multiplies no bfloat16"
-    layer = nn.Linear(384, 1536).to(dtype).requires_grad_(False)
     try:
-        plain, reordered = (linear([layer], dtype, layout, GELU) for layout in (False, True))
-        ratio = 1.0
-        for tokens in (16, _EXPECTED_TOKENS) if threads else (16,):
-            ratio *= _gain(plain, reordered, torch.zeros(tokens, 384, dtype=dtype))
+        linear([nn.Linear(16, 32, dtype=dtype)], dtype, True, GELU)(torch.zeros(16, 16, dtype=dtype))
     except (RuntimeError, AttributeError, NotImplementedError) as error:
         return False, f"oneDNN's reordered weights do not work here ({str(error).splitlines()[0]})"
-    if threads is None:
-        return True, "oneDNN with reordered weights, whatever is faster"
-    ratio **= 0.5
-    if ratio > 1.05:
-        return True, f"oneDNN with reordered weights is {ratio:.2f} times as fast as F.linear with {threads} threads"
-    return False, f"F.linear is no slower than oneDNN with reordered weights ({ratio:.2f}) with {threads} threads"
-
-
-def _gain(plain: Product, reordered: Product, x: Tensor) -> float:
-    """Ratio of the best times of several short runs, taken in turns because the speed of a machine drifts."""
-    times: list[tuple[float, float]] = []
-    # Short, because the first sentence waits for it; several runs, because the first is cold.
-    while len(times) < 3 or (len(times) < 8 and sum(map(sum, times)) < 0.04):
-        times.append((_seconds(plain, x), _seconds(reordered, x)))
-    return min(first for first, _ in times) / min(second for _, second in times)
-
-
-def _seconds(function: Product, x: Tensor) -> float:
-    start = time.perf_counter()
-    function(x)
-    return time.perf_counter() - start
+    return True, "oneDNN with reordered weights"

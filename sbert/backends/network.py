@@ -15,8 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from sbert.batch import start_to_host
-
 State = TypeVar("State")
 FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 ALL_HOOKS = (*FORWARD_HOOKS, "_backward_hooks", "_backward_pre_hooks")
@@ -114,18 +112,6 @@ def _walk(model: nn.Module) -> list[nn.Module]:
     return modules
 
 
-def first_weight(model: nn.Module) -> Tensor | None:
-    """The first of ``parameters()``, without a walk; None if there are none."""
-    for weight in model._parameters.values():
-        if weight is not None:
-            return weight
-    for child in model._modules.values():
-        first = None if child is None else first_weight(child)
-        if first is not None:
-            return first
-    return None
-
-
 def has_hooks(model: nn.Module, kinds: tuple[str, ...] = FORWARD_HOOKS, own: bool = False) -> bool:
     """Whether any module of a model, or the model itself as ``own``, has hooks of these kinds, or all modules have."""
     if _has_any_global_hook():  # type: ignore[no-untyped-call]
@@ -155,30 +141,15 @@ class Samples:
 
     def __init__(self, model: nn.Module) -> None:
         views = [_view(parameter.detach()) for parameter in model.parameters() if parameter.numel()]
-        # Reading from another device is so slow that other work should run meanwhile.
-        self.deferred: bool = bool(views) and _is_deferred(views[0].device)
-        self._lines = [line for view in views for line in _lines(view)] if self.deferred else []
-        arrays = [] if self.deferred else [_array(view) for view in views]
-        self._read = partial(np.concatenate, arrays or [np.zeros(0)], axis=None)
-        self._before = self._read_later()() if self.deferred else self._read().tobytes()
+        if views and views[0].device.type != "cpu":
+            self._read: Callable[[], Any] = lambda: _array(torch.cat([view.reshape(-1) for view in views]).cpu())
+        else:
+            self._read = partial(np.concatenate, [_array(view) for view in views] or [np.zeros(0)], axis=None)
+        self._before = self._read().tobytes()
 
     def unchanged(self) -> bool:
-        """Whether the weights are those of before; of weights that are not ``deferred``."""
-        return self._read().tobytes() == self._before
-
-    def start(self) -> Callable[[], bool]:
-        """Start reading the samples; the result says whether they are unchanged, without waiting for later work."""
-        read = self._read_later()
-        return lambda: read() == self._before
-
-    def _read_later(self) -> Callable[[], bytes]:
-        host, wait = start_to_host(torch.cat(self._lines))
-
-        def read() -> bytes:
-            wait()
-            return _array(host).tobytes()
-
-        return read
+        """Whether the weights are those of before."""
+        return bool(self._read().tobytes() == self._before)
 
 
 def _view(weight: Tensor) -> Tensor:
@@ -187,15 +158,6 @@ def _view(weight: Tensor) -> Tensor:
         return weight[tuple(slice(None, None, max(1, size // 4)) for size in weight.shape)]
     step = sum(size // _SAMPLES * stride for size, stride in zip(weight.shape, weight.stride(), strict=True))
     return weight.as_strided((_SAMPLES,), (step,))
-
-
-def _lines(view: Tensor) -> list[Tensor]:
-    """Views of one dimension of the same elements: to make them at each use takes as long as to read them."""
-    return [view.reshape(-1)] if view.dim() <= 1 else [line for part in view.unbind() for line in _lines(part)]
-
-
-def _is_deferred(device: torch.device) -> bool:
-    return device.type != "cpu"
 
 
 def _array(numbers: Tensor) -> npt.NDArray[np.generic]:

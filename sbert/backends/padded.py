@@ -1,15 +1,39 @@
-"""Any transformer on padded batches: the reference for all other backends."""
+"""The contract of a backend, and the reference for all: any transformer on padded batches."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from sbert.backends import limits
 from sbert.batch import TokenBatch
+
+# Options of ``torch.compile``; None to run without it.
+Compiling = dict[str, Any] | None
+
+
+class Backend(Protocol):
+    """A way to run a transformer, made for one network.
+
+    ``how`` says it in words, as in "without padding its vectors differ".
+    """
+
+    name: ClassVar[str]
+    how: ClassVar[str]
+
+    def __init__(self, network: Any) -> None: ...
+
+    @staticmethod
+    def supports(network: Any, device: torch.device, dtype: torch.dtype) -> str | None:
+        """None, or the reason in words why it cannot run a network, as far as that can be seen without trying."""
+        ...
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
+        ...
 
 
 class Padded:

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from sbert.backends import limits
-from sbert.backends.backend import Backend
 from sbert.backends.layers import describe
 from sbert.backends.network import ALL_HOOKS
-from sbert.backends.padded import Padded
+from sbert.backends.padded import Backend, Padded
 from sbert.batch import TokenBatch
 from sbert.storage.files import is_failure, one_line
 

@@ -11,22 +11,22 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from sbert.backends.backend import Backend, Compiling
 from sbert.backends.cpu_training import CpuTraining
 from sbert.backends.fused import Fused
 from sbert.backends.half_precision import HalfPrecision
 from sbert.backends.minimal_bert import BertModel
-from sbert.backends.network import Samples, has_hooks, state_of, version
+from sbert.backends.network import ModuleTree, Samples, has_hooks, state_of, tree, version
 from sbert.backends.packed import Packed
-from sbert.backends.padded import Padded
-from sbert.backends.parity import parity, warn_slower
+from sbert.backends.padded import Backend, Compiling, Padded
+from sbert.backends.parity import parity
 from sbert.backends.threads import with_available_threads
 from sbert.batch import TokenBatch
-from sbert.storage.files import is_failure, is_out_of_memory, one_line
+from sbert.storage.files import is_out_of_memory
 from sbert.storage.processes import Lock
 
 Output = TypeVar("Output")
 Mode = Literal["inference", "training", "module"]
+Forward = Callable[[TokenBatch], Tensor]
 
 # In order of preference. ``inference`` is a call of ``encode``: no weight changes meanwhile, so they may be copied.
 # ``training`` is a forward with a gradient or in training mode, ``module`` any other.
@@ -35,7 +35,8 @@ BACKENDS: dict[Mode, tuple[type[Backend], ...]] = {
     "training": (CpuTraining, Packed, Padded),
     "module": (Packed, Padded),
 }
-# Cosine 0.9999 of a row's vectors to those of float32; beyond, autocast keeps the sums of the layers in float32.
+# Cosine 0.9999 of a row's vectors to those of float32; beyond, the module runs under autocast, which keeps the sums
+# of its layers in float32.
 _ERROR_OF_HALF = 0.014
 _lock = Lock()
 
@@ -49,6 +50,7 @@ class CachedBackend(NamedTuple):
         settings: For which settings and weights it was made.
         samples: Of these weights.
         weights: Their dtype.
+        modules: Those that a copy in half precision was made of.
     """
 
     backend: Fused | HalfPrecision | None
@@ -56,6 +58,7 @@ class CachedBackend(NamedTuple):
     settings: object
     samples: Samples
     weights: torch.dtype
+    modules: ModuleTree
 
 
 class ModelState:
@@ -64,8 +67,7 @@ class ModelState:
     def __init__(self) -> None:
         # Why backends do not run it as the padded module does, by backend, kind of device and dtype.
         self.refusals: dict[tuple[type[Backend], str, torch.dtype], str | None] = {}
-        # What computes from copies, chosen by timing (True) or the same in each process.
-        self.cached: dict[bool, CachedBackend] = {}
+        self.cached: CachedBackend | None = None
 
 
 def forward(network: Any, batch: TokenBatch) -> Tensor:
@@ -120,18 +122,17 @@ class Inference:
         dtype: Of the arithmetic; vectors come in the dtype of the weights.
         compiling: Options of ``torch.compile``, if that is wanted.
         copies: Whether copies of the weights may be made and kept for the next call.
-        timed: Whether threads and the layout of weights are those that are faster here, and not the same in each
-            process.
+        shares_cores: Whether small batches leave cores to other processes, and so have fewer threads than others.
     """
 
     def __init__(
-        self, dtype: torch.dtype, compiling: Compiling = None, copies: bool = True, timed: bool = True
+        self, dtype: torch.dtype, compiling: Compiling = None, copies: bool = True, shares_cores: bool = True
     ) -> None:
         self.dtype: torch.dtype = dtype
         self.compiling: Compiling = compiling
         self.copies: bool = copies
-        self.timed: bool = timed
-        self._runs: dict[nn.Module, _Run] = {}
+        self.shares_cores: bool = shares_cores
+        self._runs: dict[nn.Module, Forward] = {}
 
     def running(self, call: Callable[[TokenBatch], Output]) -> Callable[[TokenBatch], Output]:
         """The same function, in which transformers run for inference."""
@@ -149,90 +150,58 @@ class Inference:
         """The tokens' vectors. Shape: (tokens, dim)."""
         run = self._runs.get(network)
         if run is None:
-            run = self._runs[network] = _Run(network, self)
-        return with_available_threads(run.forward, batch) if self.timed else run.forward(batch)
+            run = self._runs[network] = _choose(network, self, batch.ids.device)
+        return with_available_threads(run, batch) if self.shares_cores else run(batch)
 
 
 _inference: ContextVar[Inference | None] = ContextVar("sbert_inference", default=None)
 
 
-class _Run:
-    """A network in one call of ``encode``: the forward of copies, and the module where there is none or it failed."""
+def _choose(network: Any, inference: Inference, device: torch.device) -> Forward:
+    """How a network runs in one call of ``encode``: from copies of its weights, or as the module, seen by its hooks."""
+    cached, dtype = None, inference.dtype
+    context: Callable[[], Any] = nullcontext
+    try:
+        cached = cached_backend(network, inference) if inference.copies else None
+    except (RuntimeError, MemoryError) as error:  # The module needs no memory for copies; the next call tries again.
+        if not is_out_of_memory(error):
+            raise
+    weights: torch.dtype = network.dtype if cached is None else cached.weights
+    if cached is not None and cached.backend is not None:
+        run: Forward = cached.backend.forward
+        if torch.is_autocast_enabled(device.type):
+            context = partial(torch.autocast, device.type, enabled=False)
+    else:
+        run = select(network, device).forward
+        if inference.compiling is not None and not has_hooks(network):
+            run = torch.compile(run, **inference.compiling)
+        if dtype != weights:
+            context = partial(torch.autocast, device.type, dtype)
 
-    def __init__(self, network: Any, inference: Inference) -> None:
-        self._network, self._inference = network, inference
-        cached = None
-        try:
-            cached = cached_backend(network, inference) if inference.copies else None
-        except (
-            RuntimeError,
-            MemoryError,
-        ) as error:  # The module needs no memory for copies; the next call tries again.
-            if not is_out_of_memory(error):
-                raise
-        self._weights: torch.dtype = network.dtype if cached is None else cached.weights
-        self._backend = cached.backend if cached else None
-        self._module: Callable[[TokenBatch], Tensor] | None = None
-        self.forward: Callable[[TokenBatch], Tensor] = self._by_copies
-        if cached is not None and cached.samples.deferred and self._backend is not None:
-            # What has to be waited for is asked for now, and looked at once the first batch is under way.
-            self.forward = partial(self._check_meanwhile, cached.samples.start())
+    def forward(batch: TokenBatch) -> Tensor:
+        with context():
+            return run(batch).to(weights)
 
-    def _check_meanwhile(self, unchanged: Callable[[], bool], batch: TokenBatch) -> Tensor:
-        self.forward = self._by_copies
-        vectors = self._by_copies(batch)
-        if unchanged():
-            return vectors
-        state_of(self._network, ModelState).cached.clear()
-        self._backend = cached_backend(self._network, self._inference).backend
-        return self._by_copies(batch)
-
-    def _by_copies(self, batch: TokenBatch) -> Tensor:
-        if self._backend is None:
-            return self._by_module(batch)
-        kind = batch.ids.device.type
-        try:
-            with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
-                return self._backend.forward(batch).to(self._weights)
-        except Exception as error:
-            if not is_failure(error):
-                raise
-            reason = f"it fails {self._backend.how} ({one_line(error)})"
-        vectors = self._by_module(batch)  # Where this fails, too, it is not the forward's fault.
-        self._backend = None
-        warn_slower(self._network, reason)
-        with _lock:  # Until the weights change.
-            known = state_of(self._network, ModelState).cached
-            known.update({key: cached._replace(backend=None, reason=reason) for key, cached in known.items()})
-        return vectors
-
-    def _by_module(self, batch: TokenBatch) -> Tensor:
-        """The module, seen by its hooks."""
-        device, dtype, compiling = batch.ids.device, self._inference.dtype, self._inference.compiling
-        if self._module is None:
-            self._module = select(self._network, device).forward
-            if compiling is not None and not has_hooks(self._network):
-                self._module = torch.compile(self._module, **compiling)
-        with torch.autocast(device.type, dtype) if dtype != self._weights else nullcontext():
-            return self._module(batch).to(self._weights)
+    return forward
 
 
 def cached_backend(network: Any, inference: Inference) -> CachedBackend:
     """What computes from copies of the weights: made at its first use, and again after the weights have changed."""
-    timed = inference.timed
-    settings = inference.dtype, inference.compiling, timed and torch.get_num_threads(), version(network)
-    known = state_of(network, ModelState).cached
-    cached = known.get(timed)
-    if cached is not None and cached.settings == settings:
-        # Samples that have to be waited for are looked at while the first batch is under way.
-        unchanged = cached.samples.deferred or cached.samples.unchanged()
-        if unchanged and (not isinstance(cached.backend, HalfPrecision) or cached.backend.is_current(network)):
-            return cached
+    settings = inference.dtype, inference.compiling, version(network)
+    known = state_of(network, ModelState)
+    cached = known.cached
+    if (
+        cached is not None
+        and cached.settings == settings
+        and cached.samples.unchanged()
+        and (not isinstance(cached.backend, HalfPrecision) or cached.modules is tree(network))
+    ):
+        return cached
     with _lock:
-        known.pop(timed, None)  # Its copies are not needed while others are made.
+        known.cached = None  # Its copies are not needed while others are made.
         samples = Samples(network)
         backend, reason = _fastest(network, inference)
-        cached = known[timed] = CachedBackend(backend, reason, settings, samples, network.dtype)
+        cached = known.cached = CachedBackend(backend, reason, settings, samples, network.dtype, tree(network))
     return cached
 
 
@@ -241,9 +210,7 @@ def _fastest(network: Any, inference: Inference) -> tuple[Fused | HalfPrecision 
     device, dtype, compiling = network.device, inference.dtype, inference.compiling
     reason = Fused.supports(network, device, dtype)
     if reason is None:
-        fused = parity(
-            partial(Fused, dtype=dtype, compiling=compiling, timed=inference.timed), Fused.how, network, device, dtype
-        )
+        fused = parity(partial(Fused, dtype=dtype, compiling=compiling), Fused.how, network, device, dtype)
         if not isinstance(fused, str):
             return fused, None
         reason = fused
@@ -252,8 +219,6 @@ def _fastest(network: Any, inference: Inference) -> tuple[Fused | HalfPrecision 
     make = partial(HalfPrecision, kind=type(select(network, device)), dtype=dtype, compiling=compiling)
     try:
         half = parity(make, HalfPrecision.how, network, device, dtype, _ERROR_OF_HALF)
-        if isinstance(half, str):
-            half = parity(partial(make, autocast=True), HalfPrecision.how, network, device, dtype)
     except torch.OutOfMemoryError:  # The module itself needs no second copy of its weights.
         return None, reason
     return None if isinstance(half, str) else half, reason
@@ -262,7 +227,7 @@ def _fastest(network: Any, inference: Inference) -> tuple[Fused | HalfPrecision 
 def carry_over(network: nn.Module, successor: nn.Module) -> None:
     """Keep what was chosen for a network that is replaced by another one with the same weights."""
     with _lock:
-        state_of(successor, ModelState).cached.update(state_of(network, ModelState).cached)
+        state_of(successor, ModelState).cached = state_of(network, ModelState).cached
 
 
 def explain(network: Any, dtype: torch.dtype) -> tuple[str, dict[str, str]]:

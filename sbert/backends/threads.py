@@ -25,7 +25,7 @@ _SMALL = 512
 # Seconds after which the load is read again.
 _CURRENT = 0.05
 _LOAD, _TASKS = Path("/proc/loadavg"), Path("/proc/self/task")
-_QUOTAS = ("/sys/fs/cgroup/cpu.max",), ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 # When the load was read, and the number of cores that it leaves to this process, by the number of its threads.
 _read: dict[int, tuple[float, int]] = {}
 
@@ -39,10 +39,7 @@ def with_available_threads(forward: Callable[[TokenBatch], Output], batch: Token
     wanted, change = torch.get_num_threads(), own_number_of_threads()
     if wanted == 1 or change is None or len(batch.ids) > _SMALL or batch.ids.device.type != "cpu":
         return forward(batch)
-    threads = available_threads(wanted)
-    if threads == wanted:
-        return forward(batch)
-    change(threads)
+    change(available_threads(wanted))
     try:
         return forward(batch)
     finally:
@@ -85,13 +82,11 @@ def _others(own: int) -> int:
 @cache
 def _quota() -> float:
     """Number of cores whose time a container may use."""
-    for files in _QUOTAS:
-        try:
-            quota, period = " ".join(Path(file).read_text() for file in files).split()
-            return ceil(int(quota) / int(period)) if quota not in ("max", "-1") else inf
-        except (OSError, ValueError):
-            continue
-    return inf
+    try:
+        quota, period = _QUOTA.read_text().split()
+        return inf if quota == "max" else ceil(int(quota) / int(period))
+    except (OSError, ValueError):
+        return inf
 
 
 @cache

@@ -57,7 +57,7 @@ def without_lone_surrogates(text: str, keep_length: bool = False) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-class RustTokenizer:
+class FastTokenizer:
     """A private copy of a Rust tokenizer without truncation and padding.
 
     Threads share it safely, because nothing changes it: padding that is enabled in the public tokenizer, from which it
@@ -65,11 +65,17 @@ class RustTokenizer:
 
     Args:
         tokenizer: The tokenizer to copy.
+        lower_case: Whether to convert texts to lower case first.
         add_special_tokens: Whether to add the special tokens of the model.
+
+    Raises:
+        ValueError: If the tokenizer assigns several token types to a single text.
     """
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer, add_special_tokens: bool = True) -> None:
-        from tokenizers import Tokenizer
+    def __init__(
+        self, tokenizer: tokenizers.Tokenizer, lower_case: bool = False, add_special_tokens: bool = True
+    ) -> None:
+        from tokenizers import Tokenizer, normalizers
 
         described = tokenizer.to_str()
         self.unknown_id: int | None = unknown_id(tokenizer, described)
@@ -77,6 +83,14 @@ class RustTokenizer:
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._add_special_tokens = add_special_tokens
+        if lower_case:
+            given = self._tokenizer.normalizer
+            steps = [normalizers.Lowercase()] if given is None else [normalizers.Lowercase(), given]
+            self._tokenizer.normalizer = normalizers.Sequence(steps)
+        probe = self.encode(["a"], located=True)[0]
+        if any(probe.type_ids):
+            raise ValueError("the tokenizer gives token types other than 0 to a single text; use another model")
+        self.special_tokens: tuple[int, int] = count_special(probe.special_tokens_mask)
 
     def encode(self, inputs: Sequence[str | Pair], located: bool = False) -> list[tokenizers.Encoding]:
         """Encodings of texts or of pairs of texts.
@@ -103,38 +117,8 @@ class RustTokenizer:
                 raise
             for each in inputs if len(inputs) > 1 else []:
                 self.encode([each], located)  # The error names the text that fails.
-            raise ValueError(
-                f"the tokenizer fails at {inputs[0]!r:.40} ({one_line(error)});"
-                " its tokenizer.json is damaged or incomplete, so use another copy"
-            ) from error
-
-
-class FastTokenizer(RustTokenizer):
-    """Tokenizes texts.
-
-    Args:
-        tokenizer: The tokenizer to copy.
-        lower_case: Whether to convert texts to lower case first.
-        add_special_tokens: Whether to add the special tokens of the model.
-
-    Raises:
-        ValueError: If the tokenizer assigns several token types to a single text.
-    """
-
-    def __init__(
-        self, tokenizer: tokenizers.Tokenizer, lower_case: bool = False, add_special_tokens: bool = True
-    ) -> None:
-        from tokenizers import normalizers
-
-        super().__init__(tokenizer, add_special_tokens)
-        if lower_case:
-            given = self._tokenizer.normalizer
-            steps = [normalizers.Lowercase()] if given is None else [normalizers.Lowercase(), given]
-            self._tokenizer.normalizer = normalizers.Sequence(steps)
-        probe = self.encode(["a"], located=True)[0]
-        if any(probe.type_ids):
-            raise ValueError("the tokenizer gives token types other than 0 to a single text; use another model")
-        self.special_tokens: tuple[int, int] = count_special(probe.special_tokens_mask)
+            reason = f"the tokenizer fails at {inputs[0]!r:.40} ({one_line(error)})"
+            raise ValueError(f"{reason}; its tokenizer.json is damaged or incomplete, so use another copy") from error
 
     @cached_property
     def border(self) -> re.Pattern[str] | None:
@@ -227,7 +211,7 @@ class PairTokenizer:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, typed: bool) -> None:
         self._plain = tokenizer
         self.typed: bool = typed
-        self._fast = RustTokenizer(tokenizer.backend_tokenizer) if tokenizer.is_fast else None
+        self._fast = FastTokenizer(tokenizer.backend_tokenizer) if tokenizer.is_fast else None
         self._truncates_left = tokenizer.truncation_side == "left"
         self.unknown_id: int | None = None if self._fast is None else self._fast.unknown_id
         self.special_tokens: tuple[int, int] = (0, len(self([("", "")], None)[0][0]))
@@ -270,11 +254,9 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
     """
     if first + second <= room:
         return first, second
-    if min(first, second) * 2 > room:
-        # An odd number leaves one more token to the longer text, or to the second one of equal length.
-        less, more = room // 2, room - room // 2
-        return (more, less) if first > second else (less, more)
-    return (first, room - first) if first <= second else (room - second, second)
+    # An odd number leaves one more token to the longer text, or to the second one of equal length.
+    shorter = min(first, second, room // 2)
+    return (shorter, room - shorter) if first <= second else (room - shorter, shorter)
 
 
 def unknown_id(tokenizer: tokenizers.Tokenizer, described: str) -> int | None:

@@ -85,7 +85,7 @@ class Transformer(Tokenizing, nn.Module):
         self.auto_model = model
         self._tokenizer: Any = tokenizer
         self.lower_case: bool = lower_case
-        self._copy: tuple[Any, int, FastTokenizer | SlowTokenizer] | None = None
+        self._copy: tuple[tuple[Any, int], FastTokenizer | SlowTokenizer] | None = None
         self._limit = limits.default_limit(model, tokenizer)
         if not isinstance(model, BertModel):
             packed.adopt(model)
@@ -170,8 +170,7 @@ class Transformer(Tokenizing, nn.Module):
         """Set ``max_seq_length`` to the value of a folder, or to the number of positions if that is smaller."""
         positions = limits.position_limit(self.network) or length
         if length > positions:
-            clipped = f"max_seq_length={length} exceeds the {positions} positions of the model; {positions} is used"
-            warn(clipped)
+            warn(f"max_seq_length={length} exceeds the {positions} positions of the model; {positions} is used")
         self.max_seq_length = min(length, positions)
 
     @property
@@ -181,16 +180,12 @@ class Transformer(Tokenizing, nn.Module):
 
     def tokenizer_copy(self) -> FastTokenizer | SlowTokenizer:
         """A private copy of the tokenizer, copied again after the tokenizer was replaced or extended."""
-        given, copied = self._tokenizer, self._copy
-        size = 0 if isinstance(given, PlainTokenizer) else len(given)  # That one cannot be extended.
-        if copied is None or copied[0] is not given or copied[1] != size:
-            copy: FastTokenizer | SlowTokenizer = (
-                FastTokenizer(given.backend_tokenizer, self.lower_case)
-                if given.is_fast
-                else SlowTokenizer(given, self.lower_case)
-            )
-            copied = self._copy = (given, size, copy)
-        return copied[2]
+        given = self._tokenizer
+        state = given, 0 if isinstance(given, PlainTokenizer) else len(given)  # That one cannot be extended.
+        if self._copy is None or self._copy[0] != state:
+            fast, lower = given.is_fast, self.lower_case
+            self._copy = state, FastTokenizer(given.backend_tokenizer, lower) if fast else SlowTokenizer(given, lower)
+        return self._copy[1]
 
     def forward(self, batch: TokenBatch) -> TokenEmbeddings:
         network: Any = self._modules["auto_model"]

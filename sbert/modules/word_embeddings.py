@@ -6,6 +6,7 @@ import gzip
 import os
 import string
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,15 +30,6 @@ _FORMS: tuple[Callable[[str], str], ...] = (str, lambda word: word.strip(string.
 def _table(weights: Tensor, trainable: bool) -> nn.Embedding:
     rows, dim = weights.shape
     return nn.Embedding(rows, dim, _weight=weights, _freeze=not trainable)
-
-
-def _numbers(parts: list[str]) -> npt.NDArray[np.float32] | None:
-    """Finite numbers, or None."""
-    try:
-        vector = np.array(parts, dtype=np.float32)
-    except ValueError:
-        return None
-    return vector if np.isfinite(vector).all() else None
 
 
 class StaticEmbedding(Tokenizing, nn.Module):
@@ -174,8 +166,10 @@ class WordEmbeddings(nn.Module):
                 if number == 1 and len(parts) == 2:
                     continue
                 dim = dim or len(parts) - 1
-                vector = _numbers(parts[-dim:]) if 0 < dim < len(parts) else None
-                if vector is None:
+                vector = np.full(1, np.nan, np.float32)
+                with suppress(ValueError):
+                    vector = np.array(parts[-dim:], dtype=np.float32)
+                if not 0 < dim < len(parts) or not np.isfinite(vector).all():
                     raise ValueError(
                         f"{os.fspath(path)}, line {number}: expected a word and {dim or 'its'} numbers,"
                         f" got {line[:60].rstrip()!r}; mend or remove the line"

@@ -131,7 +131,7 @@ class Encoding:
 
     def _inference(self, dtype: torch.dtype, compiling: Any = None, copies: bool = True) -> Inference:
         if self.deterministic:
-            return Inference(dtype, copies=self.device.type == "cpu", timed=False)
+            return Inference(dtype, copies=self.device.type == "cpu", shares_cores=False)
         return Inference(dtype, compiling, copies)
 
     def exact(self) -> Encoding:

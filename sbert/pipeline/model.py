@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from sbert.backends.huggingface import ATTENTIONS
-from sbert.backends.network import first_weight
 from sbert.inputs.arguments import check_choice, with_aliases
 from sbert.modules import Pooling
 from sbert.storage import hub
@@ -65,15 +64,12 @@ class Methods:
     @property
     def device(self: Any) -> torch.device:
         """Device of the weights."""
-        weight = first_weight(self)
+        weight = next(self.parameters(), None)
         return torch.device("cpu") if weight is None else weight.device
 
     @property
     def dtype(self: Any) -> torch.dtype:
         """Dtype of the weights."""
-        first = first_weight(self)
-        if first is not None and first.is_floating_point():
-            return first.dtype
         return next((p.dtype for p in self.parameters() if p.is_floating_point()), torch.float32)
 
     @with_aliases

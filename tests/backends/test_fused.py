@@ -7,7 +7,6 @@ import gc
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +73,8 @@ def test_other_activations(activation: str) -> None:
     model = of_bert(hidden_act=activation)
     with torch.no_grad():
         expected = torch.cat([model(torch.tensor([row])).last_hidden_state[0] for row in ROWS if row])
-        for timed in (True, False):
-            vectors = Fused(model, torch.float32, timed=timed).forward(TokenBatch.from_rows(ROWS))
-            assert (vectors - expected).abs().max() <= 1e-5 * expected.abs().max()
+        vectors = Fused(model, torch.float32).forward(TokenBatch.from_rows(ROWS))
+    assert (vectors - expected).abs().max() <= 1e-5 * expected.abs().max()
 
 
 @pytest.mark.parametrize(("change", "reason"), [({"hidden_act": "mish"}, "'mish'"), ({"is_decoder": True}, "decoder")])
@@ -146,46 +144,19 @@ def test_weights_that_change(
     assert np.abs(after - before).max() > 1e-4
 
 
-def test_weights_on_a_device_are_looked_at_while_the_first_batch_is_under_way(
-    model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The host waits for nothing else; after a change that batch is computed anew."""
-    monkeypatch.setattr(network, "_is_deferred", lambda device: True)
-    before, order = model.encode(TEXTS, batch_size=2), []
-    read, forward = network._array, Fused.forward
-    monkeypatch.setattr(network, "_array", lambda numbers: (order.append("read"), read(numbers))[1])
-    monkeypatch.setattr(Fused, "forward", lambda self, b: (order.append("forward"), forward(self, b))[1])
-    assert np.array_equal(model.encode(TEXTS, batch_size=2), before)
-    assert order[:3] == ["forward", "read", "forward"]
-    assert order.count("read") == 1
-    change_data(model)
-    after = model.encode(TEXTS, batch_size=2)
-    assert np.abs(after - by_modules(model)).max() <= 1e-6
-    assert np.abs(after - before).max() > 1e-4
-
-
-@pytest.mark.parametrize("deferred", [False, True])
-def test_a_change_of_some_rows_or_of_a_transposed_weight_is_seen(
-    deferred: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(network, "_is_deferred", lambda device: deferred)
+def test_a_change_of_some_rows_or_of_a_transposed_weight_is_seen() -> None:
     layer = nn.Linear(640, 256)
     layer.weight.data = layer.weight.data.T.contiguous().T  # Read from a file that keeps it the other way round.
     table = nn.Embedding(2, 64)
     for weight, rows in ((layer.weight, slice(1, 60)), (table.weight, slice(1, 2)), (layer.bias, slice(0, 32))):
         samples = Samples(nn.ModuleList([layer, table]))
-        unchanged = (lambda s=samples: s.start()()) if deferred else samples.unchanged
-        assert unchanged()
+        assert samples.unchanged()
         weight.data[rows] *= -3
-        assert not unchanged()
+        assert not samples.unchanged()
 
 
-@pytest.mark.parametrize("deferred", [False, True])
-def test_nothing_is_kept_of_a_model_that_is_gone(
-    deferred: bool, model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_kept_of_a_model_that_is_gone(model: SentenceEncoder) -> None:
     """Neither of one that runs fused nor of one that does not."""
-    monkeypatch.setattr(network, "_is_deferred", lambda device: deferred)
     models = [copy.deepcopy(model), copy.deepcopy(model)]
     handle = models[1][0].auto_model.register_forward_hook(lambda *arguments: None)
     gone: list[Any] = []
@@ -282,16 +253,14 @@ def test_a_forward_that_differs_is_not_used(model: SentenceEncoder, monkeypatch:
     assert model.encode(TEXTS).shape  # It is said once.
 
 
-@pytest.mark.parametrize("when", ["at first", "later"])
-def test_a_forward_that_fails_is_left(model: SentenceEncoder, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forward_that_fails_is_left(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plain one gives the vectors, there is one warning, and other weights are another try."""
     expected, right = model.encode(TEXTS), Fused.forward
 
     def broken(self: Fused, batch: TokenBatch) -> Tensor:
         raise RuntimeError("no kernel image is available")
 
-    if when == "at first":
-        network._states.clear()
+    network._states.clear()
     monkeypatch.setattr(Fused, "forward", broken)
     with pytest.warns(UserWarning, match="plain, slower forward: it fails in the fused forward.*no kernel image"):
         assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6
@@ -357,16 +326,6 @@ def test_linear_layers_agree(activation: Activation | None) -> None:
             assert (added - plain - 1).abs().max() <= 1e-6
 
 
-def test_a_slow_first_run_does_not_choose(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does a process that takes the CPU for a moment."""
-    clock = {False: cycle([0.3, 0.01, 0.04]), True: cycle([0.9, 0.05, 0.007])}
-    monkeypatch.setattr("sbert.backends.linear._seconds", lambda function, x: next(clock[function]))
-    monkeypatch.setattr("sbert.backends.linear.linear", lambda layers, dtype, reordered, activation: reordered)
-    reordering.cache_clear()
-    assert reordering(torch.float32, 1)[0]
-    reordering.cache_clear()
-
-
 def test_the_plain_layout_where_the_other_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Operations of torch that are not public may be gone tomorrow."""
 
@@ -375,9 +334,8 @@ def test_the_plain_layout_where_the_other_does_not_work(monkeypatch: pytest.Monk
 
     reordering.cache_clear()
     monkeypatch.setattr("sbert.backends.linear._ops", gone)
-    for threads in (1, None):
-        reason = "oneDNN's reordered weights do not work here (no such operation)"
-        assert reordering(torch.float32, threads) == (False, reason)
+    reason = "oneDNN's reordered weights do not work here (no such operation)"
+    assert reordering(torch.float32) == (False, reason)
     reordering.cache_clear()
 
 
@@ -386,12 +344,11 @@ def test_one_row_is_computed_as_among_others(tokens: int) -> None:
     """In fewer operations."""
     row, other = [3 + i % 7 for i in range(tokens)], [5, 6, 7]
     with torch.no_grad():
-        for timed in (False, True):
-            fused = Fused(of_bert(), torch.float32, timed=timed)
-            alone = fused.forward(TokenBatch.from_rows([row]))
-            among = fused.forward(TokenBatch.from_rows([row, other, [4]]))[:tokens]
-            assert (alone - among).abs().max() <= 1e-6
-            assert alone.shape == among.shape
+        fused = Fused(of_bert(), torch.float32)
+        alone = fused.forward(TokenBatch.from_rows([row]))
+        among = fused.forward(TokenBatch.from_rows([row, other, [4]]))[:tokens]
+    assert (alone - among).abs().max() <= 1e-6
+    assert alone.shape == among.shape
 
 
 def test_a_position_bias_is_part_of_the_attention_kernel() -> None:

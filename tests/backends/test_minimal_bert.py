@@ -155,7 +155,7 @@ def test_the_objects_of_transformers(tmp_path: Path) -> None:
     """Weights stay the same objects; so do what was chosen for inference, hooks, and parts that were replaced."""
     model, plain = encoder(bert(tmp_path)), full(tmp_path)
     before = model.encode(small.TEXTS)
-    chosen = state_of(model[0].network, ModelState).cached[True]
+    chosen = state_of(model[0].network, ModelState).cached
     weights, part = dict(model.named_parameters()), model[0].network.encoder.layer[1].output.LayerNorm
     weights["0.auto_model.pooler.dense.bias"].requires_grad_(False)
     random = torch.random.get_rng_state()
@@ -166,7 +166,7 @@ def test_the_objects_of_transformers(tmp_path: Path) -> None:
     assert auto.encoder.layer[1].output.LayerNorm is part
     assert not auto.pooler.dense.bias.requires_grad
     assert np.array_equal(model.encode(small.TEXTS), before)
-    assert state_of(model[0].network, ModelState).cached[True] is chosen
+    assert state_of(model[0].network, ModelState).cached is chosen
     expected = plain[0].auto_model
     assert auto.config.to_dict() == expected.config.to_dict()
     assert (auto.name_or_path, tokenizer.name_or_path) == (expected.name_or_path, plain.tokenizer.name_or_path)

@@ -33,11 +33,9 @@ class Machine:
     def affinity(self, cores: int) -> None:
         self._monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)), raising=False)
 
-    def quota(self, *lines: str) -> None:
-        files = [self.folder / f"quota{number}" for number in range(len(lines))]
-        for file, line in zip(files, lines, strict=True):
-            file.write_text(line + "\n")
-        self._monkeypatch.setattr(threads, "_QUOTAS", ((str(self.folder / "missing"),), tuple(map(str, files))))
+    def quota(self, line: str) -> None:
+        (self.folder / "quota").write_text(line + "\n")
+        self._monkeypatch.setattr(threads, "_QUOTA", self.folder / "quota")
         threads._quota.cache_clear()
 
     def runs(self, everywhere: int, here: int = 1) -> None:
@@ -76,18 +74,17 @@ def test_as_many_as_find_a_core(everywhere: int, here: int, wanted: int, expecte
 
 
 @pytest.mark.parametrize(
-    ("lines", "affinity", "expected"),
+    ("line", "affinity", "expected"),
     [
-        (("max 100000",), 8, 8),
-        (("150000 100000",), 8, 2),
-        (("50000 100000",), 8, 1),
-        (("400000", "100000"), 8, 4),  # The files of the first version of control groups.
-        (("-1", "100000"), 3, 3),
-        (("what", "is this"), 8, 8),
+        ("max 100000", 8, 8),
+        ("150000 100000", 8, 2),
+        ("50000 100000", 8, 1),
+        ("max 100000", 3, 3),
+        ("what", 8, 8),
     ],
 )
-def test_a_container_has_fewer_cores(lines: tuple[str, ...], affinity: int, expected: int, machine: Machine) -> None:
-    machine.quota(*lines)
+def test_a_container_has_fewer_cores(line: str, affinity: int, expected: int, machine: Machine) -> None:
+    machine.quota(line)
     machine.affinity(affinity)
     assert threads.available_threads(8) == expected
 
@@ -137,9 +134,9 @@ def test_vectors_are_the_same(machine: Machine) -> None:
     torch.set_num_threads(2)
     try:
         expected = model.encode("the quiet lake")
-        kept = state.state_of(network, state.ModelState).cached[True]
+        kept = state.state_of(network, state.ModelState).cached
         machine.runs(20)
         assert abs(model.encode("the quiet lake") - expected).max() <= 1e-6
-        assert state.state_of(network, state.ModelState).cached[True] is kept
+        assert state.state_of(network, state.ModelState).cached is kept
     finally:
         torch.set_num_threads(before)

@@ -6,7 +6,7 @@ A new backend is one row of ``BACKENDS``, a new architecture one row of ``FUSED`
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import pytest
@@ -42,7 +42,6 @@ BACKENDS: dict[str, tuple[Callable[[Any, torch.dtype], Any], tuple[str, ...]]] =
     "padded": (lambda network, dtype: Padded(network), ALL),
     "packed": (lambda network, dtype: Packed(network), PACKED),
     "fused": (Fused, FUSED),
-    "fused, the same in each process": (partial(Fused, timed=False), FUSED),
     "cpu_training": (lambda network, dtype: CpuTraining(network), TRAINED),
     "half_precision": (lambda network, dtype: HalfPrecision(network, Padded, dtype), ALL),
 }
@@ -152,8 +151,7 @@ def test_an_architecture_is_one_entry(family: str, monkeypatch: pytest.MonkeyPat
     model = network(family, torch.float32)
     assert "its layers have rotary positions" in str(CpuTraining.supports(model, CPU, torch.float32))
     with torch.no_grad():
-        for timed in (True, False):
-            backend = Fused(model, torch.float32, timed=timed)
-            for batch, rows in BATCHES.items():
-                tokens = TokenBatch.from_rows(rows)
-                assert max_relative_error(backend.forward(tokens), expected(family, batch), tokens) <= 1e-5, batch
+        backend = Fused(model, torch.float32)
+        for batch, rows in BATCHES.items():
+            tokens = TokenBatch.from_rows(rows)
+            assert max_relative_error(backend.forward(tokens), expected(family, batch), tokens) <= 1e-5, batch

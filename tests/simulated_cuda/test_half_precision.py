@@ -37,7 +37,7 @@ def encoded(model: SentenceEncoder) -> np.ndarray:
 
 
 def copies(model: SentenceEncoder) -> HalfPrecision | None:
-    backend = state.state_of(model[0].network, state.ModelState).cached[True].backend
+    backend = state.state_of(model[0].network, state.ModelState).cached.backend
     assert backend is None or isinstance(backend, HalfPrecision)
     return backend
 
@@ -66,24 +66,6 @@ def test_no_weight_is_cast_at_a_batch(
         assert after[name] < before[name]
     flash = after.get("kernel _flash_attention_forward", 0)
     assert flash == (2 if capability >= (8, 0) and family in ("modernbert", "qwen3", "albert") else 0)  # One a layer.
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_autocast_where_all_in_half_precision_is_too_far_from_float32(
-    family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The copy of the linear layers alone has the very vectors of the module under autocast."""
-    monkeypatch.setattr(state, "_ERROR_OF_HALF", 0.0)
-    with simulated():
-        model = SentenceEncoder(folders[family], device="cuda")
-        vectors = encoded(model)
-        half = copies(model)
-        assert half is not None
-        assert half._autocast
-        monkeypatch.setattr(HalfPrecision, "supports", lambda *_: "not here")
-        module = SentenceEncoder(folders[family], device="cuda")
-        np.testing.assert_array_equal(vectors, encoded(module))
-        assert copies(module) is None
 
 
 def stepped(network: torch.nn.Module) -> None:
@@ -143,9 +125,6 @@ def test_hooks_see_the_module_run(folders: dict[str, Path]) -> None:
         np.testing.assert_array_equal(encoded(model), before)
         assert copies(model) is not None
         assert (before * with_hook).sum(1).min() >= 0.9998
-        layer.mlp.forward = lambda given: given  # Whoever replaces a forward is obeyed.
-        assert np.abs(encoded(model) - before).max() > 1e-2
-        assert copies(model) is None
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -175,23 +154,6 @@ def test_what_t5_needs_in_float32(folders: dict[str, Path]) -> None:
                     block.layer[-1].DenseReluDense.wo.weight *= 1e5
             vectors[device] = encoded(model)
     assert (vectors["cpu"] * vectors["cuda"]).sum(1).min() >= 0.9998
-
-
-def test_a_failure_of_the_copy_leaves_the_module(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    with simulated():
-        model = SentenceEncoder(folders["modernbert"], device="cuda")
-        before = encoded(model)
-        half = copies(model)
-        assert half is not None
-
-        def fails(batch: Any) -> Any:
-            raise RuntimeError("a kernel is missing")
-
-        monkeypatch.setattr(half, "_run", fails)
-        with pytest.warns(UserWarning, match=r"it fails with weights in half precision \(.*a kernel is missing"):
-            vectors = encoded(model)
-        assert (before * vectors).sum(1).min() >= 0.9998
-        np.testing.assert_array_equal(encoded(model), vectors)
 
 
 def test_without_memory_for_a_copy_the_module_runs(folders: dict[str, Path]) -> None:
