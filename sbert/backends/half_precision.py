@@ -17,14 +17,16 @@ from sbert.batch import TokenBatch
 class HalfPrecision:
     """A copy of the module with weights in half precision.
 
-    All arithmetic is in half precision, except what the module itself does in float32, such as the sums of norms.
-    Nothing here refers to the network, which can be freed.
+    Without autocast, all arithmetic is in half precision, except what the module itself does in float32, such as the
+    sums of norms. With it, only the weights of linear layers are converted: the vectors are those of the module under
+    autocast, which keeps the sums of its layers in float32. Nothing here refers to the network, which can be freed.
 
     Args:
         network: A Hugging Face model on a GPU, in float32, which is not modified.
         kind: The backend that runs the copy.
         dtype: float16 or bfloat16.
         compiling: Options of ``torch.compile``; None to run without it.
+        autocast: Whether activations are cast by autocast.
 
     Shape:
         Input: TokenBatch of (tokens,) ids. Output: (tokens, dim).
@@ -33,8 +35,16 @@ class HalfPrecision:
     name: ClassVar[str] = "half_precision"
     how: ClassVar[str] = "with weights in half precision"
 
-    def __init__(self, network: Any, kind: type[Backend], dtype: torch.dtype, compiling: Compiling = None) -> None:
-        run = kind(cast_weights(network, dtype)).forward
+    def __init__(
+        self,
+        network: Any,
+        kind: type[Backend],
+        dtype: torch.dtype,
+        compiling: Compiling = None,
+        autocast: bool = False,
+    ) -> None:
+        self._dtype, self._autocast = dtype, autocast
+        run = kind(cast_weights(network, dtype, only_linear=autocast)).forward
         self._run = run if compiling is None else torch.compile(run, **compiling)
 
     @staticmethod
@@ -54,10 +64,11 @@ class HalfPrecision:
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
-        return self._run(batch)
+        with torch.autocast(batch.ids.device.type, self._dtype, enabled=self._autocast):
+            return self._run(batch)
 
 
-def cast_weights(network: Any, dtype: torch.dtype) -> Any:
+def cast_weights(network: Any, dtype: torch.dtype, only_linear: bool = False) -> Any:
     """A copy of a network with weights of a dtype; buffers, such as rotary frequencies, keep theirs."""
     copied = copy_without_hooks(network)
     in_float32 = set(getattr(network, "_keep_in_fp32_modules_strict", None) or ())
@@ -65,6 +76,8 @@ def cast_weights(network: Any, dtype: torch.dtype) -> Any:
         in_float32 |= set(getattr(network, "_keep_in_fp32_modules", None) or ())
     casts: dict[nn.Parameter, nn.Parameter] = {}
     for name, module in copied.named_modules():
+        if only_linear and not isinstance(module, nn.Linear):
+            continue
         weights = dict(module._parameters)
         for key, weight in weights.items():
             if weight is not None and weight.is_floating_point() and not in_float32 & {*name.split("."), key}:

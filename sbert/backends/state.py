@@ -35,8 +35,7 @@ BACKENDS: dict[Mode, tuple[type[Backend], ...]] = {
     "training": (CpuTraining, Packed, Padded),
     "module": (Packed, Padded),
 }
-# Cosine 0.9999 of a row's vectors to those of float32; beyond, the module runs under autocast, which keeps the sums
-# of its layers in float32.
+# Cosine 0.9999 of a row's vectors to those of float32; beyond, autocast keeps the sums of the layers in float32.
 _ERROR_OF_HALF = 0.014
 _lock = Lock()
 
@@ -219,6 +218,8 @@ def _fastest(network: Any, inference: Inference) -> tuple[Fused | HalfPrecision 
     make = partial(HalfPrecision, kind=type(select(network, device)), dtype=dtype, compiling=compiling)
     try:
         half = parity(make, HalfPrecision.how, network, device, dtype, _ERROR_OF_HALF)
+        if isinstance(half, str):
+            half = parity(partial(make, autocast=True), HalfPrecision.how, network, device, dtype)
     except torch.OutOfMemoryError:  # The module itself needs no second copy of its weights.
         return None, reason
     return None if isinstance(half, str) else half, reason

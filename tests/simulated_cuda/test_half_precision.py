@@ -68,6 +68,24 @@ def test_no_weight_is_cast_at_a_batch(
     assert flash == (2 if capability >= (8, 0) and family in ("modernbert", "qwen3", "albert") else 0)  # One a layer.
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_autocast_where_all_in_half_precision_is_too_far_from_float32(
+    family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy of the linear layers alone has the very vectors of the module under autocast."""
+    monkeypatch.setattr(state, "_ERROR_OF_HALF", 0.0)
+    with simulated():
+        model = SentenceEncoder(folders[family], device="cuda")
+        vectors = encoded(model)
+        half = copies(model)
+        assert half is not None
+        assert half._autocast
+        monkeypatch.setattr(HalfPrecision, "supports", lambda *_: "not here")
+        module = SentenceEncoder(folders[family], device="cuda")
+        np.testing.assert_array_equal(vectors, encoded(module))
+        assert copies(module) is None
+
+
 def stepped(network: torch.nn.Module) -> None:
     for parameter in network.parameters():
         parameter.grad = torch.ones_like(parameter)
