@@ -20,7 +20,7 @@ from torch.utils.benchmark import Timer
 from sbert.backends.fused import Fused
 from sbert.backends.half_precision import cast_weights
 from sbert.backends.packed import Packed
-from sbert.backends.padded import Backend, Padded
+from sbert.backends.padded import Padded
 from sbert.backends.parity import copy_without_hooks, max_relative_error, probe_of, tolerance
 from sbert.cli.diagnosis import diagnose
 from sbert.encoder import SentenceEncoder
