@@ -25,15 +25,7 @@ from sbert.modules.tokenizer import PairTokenizer
 from sbert.pipeline.encode import Encoding, convert
 from sbert.pipeline.model import ScorerMethods, loading_options
 from sbert.pipeline.progress import Report
-from sbert.pipeline.results import (
-    Activation,
-    PredictOptions,
-    Ranked,
-    Scored,
-    activate,
-    as_predict,
-    top_documents,
-)
+from sbert.pipeline.results import Activation, PredictOptions, Ranked, Scored, activate, as_predict
 from sbert.pipeline.tokenize import Tokens, tokenize_pairs
 from sbert.saving import check_replaceable
 from sbert.saving.cross_encoder import check_activation, read_cross_encoder, write_cross_encoder
@@ -122,14 +114,8 @@ class CrossEncoder(ScorerMethods, nn.Module):
         super().__init__()
         given, arguments = loading_options(model_kwargs, tokenizer_kwargs, config_kwargs)
         weights_dtype = parse_dtype(dtype if given is None else given)
-        folder = hub.resolve(
-            model,
-            organisation="cross-encoder",
-            revision=revision,
-            token=token,
-            cache_folder=cache_folder,
-            local_files_only=local_files_only,
-        )
+        find = partial(hub.resolve, token=token, cache_folder=cache_folder, local_files_only=local_files_only)
+        folder = find(model, organisation="cross-encoder", revision=revision)
         self.name_or_path: str = os.fspath(model)
         check_positive("classes", classes)
         self.auto_model: Any
@@ -206,10 +192,8 @@ class CrossEncoder(ScorerMethods, nn.Module):
 
     def forward(self, batch: TokenBatch) -> Tensor:
         if not isinstance(batch, TokenBatch):
-            raise TypeError(
-                f"the model was called with a {type(batch).__name__}; pass pairs of texts to predict(), or, where a"
-                " gradient is wanted, call it with a batch of model.tokens(pairs)"
-            )
+            kind = type(batch).__name__
+            raise TypeError(f"the model was called with a {kind}; pass pairs of texts to predict(), or a TokenBatch")
         if not batch.rows:
             return torch.zeros(0, self.classes, dtype=self.dtype, device=batch.ids.device)
         return backends.scores(self.auto_model, batch)
@@ -331,7 +315,10 @@ class CrossEncoder(ScorerMethods, nn.Module):
         check_positive("top_k", top_k)
         scores = self.predict([(query, text) for text in texts], convert_to_tensor=True, **options)  # (texts,)
         numbers = scores.tolist() if convert_to_numpy and not convert_to_tensor else scores
-        return top_documents(scores, numbers, top_k, texts if return_documents else None)
+        best = scores.argsort(descending=True, stable=True)[:top_k].tolist()
+        if return_documents:
+            return [Ranked(corpus_id=row, score=numbers[row], text=texts[row]) for row in best]
+        return [Ranked(corpus_id=row, score=numbers[row]) for row in best]
 
     # ------------------------------------------------------------------------------------------------ training
 

@@ -38,24 +38,12 @@ if TYPE_CHECKING:  # What few calls need is imported by them: importing this mus
     from sbert.pipeline.pool import Pool
 
 
-def _check_token_embeddings(output_value: str | None, changed: object) -> None:
-    if output_value is not None:
-        check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
-    if output_value is not None and changed:
-        raise ValueError(
-            "output_value='token_embeddings' returns the vectors of tokens as the model computes them; leave out"
-            " precision=, normalize_embeddings= and truncate_dim="
-        )
-
-
 def _token_embeddings(job: Encoding, texts: Any, report: Report, single: bool, with_sentences: bool) -> Any:
     """The vectors of the tokens of each text; with those of the texts as well, a dict of both for each text."""
     rows: list[Any] = job.token_embeddings(texts, report)
     if with_sentences:
-        names = ("token_embeddings", "sentence_embedding")
-        rows = [
-            dict(zip(names, row, strict=True)) for row in zip(rows, job.vectors(texts, Report.silent()), strict=True)
-        ]
+        both = zip(rows, job.vectors(texts, Report.silent()), strict=True)
+        rows = [{"token_embeddings": tokens, "sentence_embedding": vector} for tokens, vector in both]
     return rows[0] if single else rows
 
 
@@ -137,8 +125,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             if len(chain) != len(modules):
                 raise TypeError("pass the name or folder of a model, or modules such as Transformer and Pooling")
         if not isinstance(chain[0], ReadsText):
-            first = type(chain[0]).__name__
-            raise TypeError(f"the first module, {first}, does not tokenize text; begin with a Transformer")
+            raise TypeError(f"{type(chain[0]).__name__}, the first module, does not tokenize text; use a Transformer")
         super().__init__(*chain)
         self.name_or_path: str = os.fspath(modules[0]) if isinstance(modules[0], (str, os.PathLike)) else ""
         set_prompts(self, prompts, default_prompt_name, (settings.prompts, settings.default_prompt_name))
@@ -207,10 +194,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             TypeError: If the input is not a batch of tokens.
         """
         if not isinstance(value, TokenBatch):
-            raise TypeError(
-                f"the model was called with a {type(value).__name__}; pass texts to encode(), or, where a gradient is"
-                " wanted, call it with model.tokenize(texts)"
-            )
+            kind = type(value).__name__
+            raise TypeError(f"the model was called with a {kind}; pass texts to encode(), or, model.tokenize(texts)")
         output: Tensor | TokenEmbeddings = super().forward(value)  # type: ignore[no-untyped-call]
         return output
 
@@ -323,8 +308,10 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             >>> model.encode(["One.", "Two."], normalize_embeddings=True, truncate_dim=64).shape
             (2, 64)
         """
-        if output_value != "sentence_embedding":
-            _check_token_embeddings(output_value, precision != "float32" or normalize_embeddings or truncate_dim)
+        if output_value not in ("sentence_embedding", None):
+            check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
+            if precision != "float32" or normalize_embeddings or truncate_dim:
+                raise ValueError("token embeddings take no precision=, normalize_embeddings= and truncate_dim=")
         workers_of_call: Any = nullcontext(pool)
         if isinstance(device, (list, tuple)):
             workers_of_call = self.pool(device)
@@ -333,14 +320,6 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         if self.dtype == torch.float16:
             leave_float16(self, self.device)
         as_array = convert_to_numpy and not convert_to_tensor and output_value is not None
-        settings: dict[str, Any] = {
-            "truncate_dim": self.truncate_dim if truncate_dim is None else truncate_dim,
-            "normalize": normalize_embeddings,
-            "precision": precision,
-            "ranges": ranges,
-            "on_device": not as_array,
-            "deterministic": deterministic,
-        }
         chosen, single = chosen_prompt(self, prompt_name, prompt), isinstance(sentences, str)
         with workers_of_call as workers:
             make: Callable[..., Encoding] = Encoding
@@ -348,7 +327,18 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 from sbert.pipeline.pool.encoding import PooledEncoding
 
                 make = partial(PooledEncoding, workers, chunk_size)
-            job = make(self, chosen, batch_tokens, batch_size, **settings)
+            job = make(
+                self,
+                chosen,
+                batch_tokens,
+                batch_size,
+                truncate_dim=self.truncate_dim if truncate_dim is None else truncate_dim,
+                normalize=normalize_embeddings,
+                precision=precision,
+                ranges=ranges,
+                on_device=not as_array,
+                deterministic=deterministic,
+            )
             reporting = partial(
                 Report, show=show_progress_bar, on_truncate=on_truncate, limit=self.max_seq_length, warned=self._warned
             )

@@ -211,11 +211,11 @@ def test_no_pairs(model: CrossEncoder, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        (["a", "b", "c"], r"pairs\[0\] is of type str"),
-        ([("a", "b"), ("a", "b", "c")], r"pairs\[1\] is a tuple of 3 \(str, str, str\)"),
-        ([("a", "b"), ("a", None)], r"pairs\[1\] is a tuple of 2 \(str, NoneType\)"),
-        ([("a", "b"), 7], r"pairs\[1\] is of type int"),
-        ([("a", "b"), {"a", "b"}], r"pairs\[1\] is of type set"),
+        (["a", "b", "c"], r"pairs\[0\] is .*, of type str"),
+        ([("a", "b"), ("a", "b", "c")], r"pairs\[1\] is \('a', 'b', 'c'\), of type tuple"),
+        ([("a", "b"), ("a", None)], r"pairs\[1\] is \('a', None\), of type tuple"),
+        ([("a", "b"), 7], r"pairs\[1\] is .*, of type int"),
+        ([("a", "b"), {"a", "b"}], r"pairs\[1\] is .*, of type set"),
         ("ab", "pairs is of type str"),
         ({"a": "b"}, "pairs is of type dict"),
         (7, "pairs is of type int"),
@@ -393,7 +393,7 @@ def test_prompts_are_put_before_the_first_text_and_are_theirs(tmp_path: Path, be
     assert model.rank(query, documents, prompt="lake ") == model.rank("lake " + query, documents, prompt="")
     with pytest.raises(ValueError, match="prompt_name='x' is unknown; the model has 'q', 'none'"):
         model.predict(PAIRS, prompt_name="x")
-    with pytest.raises(ValueError, match=r"default_prompt_name='x' is not among the prompts \('q'\)"):
+    with pytest.raises(ValueError, match=r"prompt_name='x' is unknown; the model has 'q'"):
         CrossEncoder(bert, device="cpu", prompts={"q": ""}, default_prompt_name="x")
 
 

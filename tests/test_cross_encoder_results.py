@@ -84,7 +84,7 @@ def test_an_activation_gives_float32_and_a_row_a_pair(scorer: CrossEncoder) -> N
             assert np.ptp(scorer.predict(several, activation=softmax)) > 0
     cases = [
         (lambda scores: scores * float("nan"), r"gives NaN for pairs\[0\]"),
-        (lambda scores: scores[:1], r"makes shape \(1, \d\) of \(4, \d\) scores; pass a function that returns"),
+        (lambda scores: scores[:1], r"makes shape \(1, \d\) of \(4, \d\) scores; return a row"),
         (lambda scores: scores.numpy(), "makes ndarray of"),
     ]
     for activation, message in cases:

@@ -40,10 +40,7 @@ def _spelling(name: str) -> str:
 
 
 def known_arguments(
-    function: Callable[P, R],
-    config: type | None = None,
-    aliases: bool = False,
-    more: type | None = None,
+    function: Callable[P, R], config: type | None = None, aliases: bool = False, more: type | None = None
 ) -> Callable[P, R]:
     """Decorator: for an unknown argument, raise a TypeError that names the nearest known argument.
 
@@ -64,8 +61,6 @@ def known_arguments(
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"]
     names += inspect.get_annotations(more) if more else []
     known = frozenset(names)
-    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    most = math.inf if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(positional)
     label = function.__qualname__.removesuffix(".__init__")
 
     @functools.wraps(function)
@@ -73,18 +68,9 @@ def known_arguments(
         if not known.issuperset(options):
             if aliases:
                 args, options = _foreign().translate(label, names, args, options)
-            for name in options:
-                if name not in known:
-                    raise TypeError(
-                        f"{label}() takes no argument {name!r}{_hint(name, names, config)} {', '.join(names)}"
-                    )
-        if len(args) > most:
-            bound = positional[:1] == ["self"]
-            later = ", ".join(f"{name}=" for name in names[len(positional) - bound :]) or "nothing else"
-            raise TypeError(
-                f"{label}() takes {', '.join(positional[bound:])} by position, and {len(args) - bound} arguments were"
-                f" given; pass the others by name: {later}"
-            )
+            if unknown := [name for name in options if name not in known]:
+                hint = _hint(unknown[0], names, config)
+                raise TypeError(f"{label}() takes no argument {unknown[0]!r}{hint} {', '.join(names)}")
         return function(*args, **options)
 
     return checked

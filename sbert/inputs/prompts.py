@@ -71,10 +71,8 @@ def set_prompts(
     """
     model.prompts = dict(saved[0] if prompts is None else prompts)
     model.default_prompt_name = default or saved[1]
-    if default is not None and default not in model.prompts:
-        known = ", ".join(map(repr, model.prompts)) or "none"
-        raise ValueError(f"default_prompt_name={default!r} is not among the prompts ({known})")
-    chosen_prompt(model)  # A ValueError if there is no prompt of the folder's default name.
+    if model.default_prompt_name is not None:
+        chosen_prompt(model, model.default_prompt_name)  # A ValueError if there is no such prompt.
 
 
 def with_role_prompt(prompts: Mapping[str, str], role: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -31,11 +31,12 @@ def rows_of(sentences: Any, name: str = "sentences") -> Iterator[str]:
         sentences = [sentences]
     columns = columns_of(sentences)
     if columns is not None:
-        raise TypeError(f"{name} is a {type(sentences).__name__}{_columns_and_remedy(sentences, columns, name)}")
-    if not _is_ordered(sentences):
+        choices = " or ".join(f"{name}[{column!r}]" for column in columns[:_LISTED]) or "a list of str"
         raise TypeError(
-            f"{name} is of type {type(sentences).__name__}; pass a str, or a list or another ordered iterable of str"
+            f"{name} is a {type(sentences).__name__} with the columns {_listed(columns)}; pass one of them: {choices}"
         )
+    if not _is_ordered(sentences):
+        raise TypeError(f"{name} is of type {type(sentences).__name__}; pass a str, or an ordered iterable of str")
     if isinstance(sentences, np.ndarray) and sentences.ndim != 1:
         raise TypeError(f"{name} is an array of shape {sentences.shape}; pass an array of one dimension")
     return _checked(values_of(sentences), name)
@@ -71,10 +72,8 @@ def length_of(sentences: Any) -> int | None:
 def _checked(sentences: Iterable[Any], name: str) -> Iterator[str]:
     for row, text in enumerate(sentences):
         if isinstance(text, Mapping):
-            raise TypeError(
-                f"{name}[{row}] is a dict with the keys {_listed(list(text))}; pass the texts of one key, such as"
-                f" [row[{next(iter(text), 'text')!r}] for row in {name}]"
-            )
+            keys = _listed(list(text))
+            raise TypeError(f"{name}[{row}] is a dict with the keys {keys}; pass [row[key] for row in {name}]")
         if not isinstance(text, str):
             raise TypeError(f"{name}[{row}] is of type {type(text).__name__} ({text!r:.40}); pass only str")
         yield text
@@ -111,21 +110,11 @@ def pairs_of(pairs: Any) -> Iterator[Pair]:
     columns = columns_of(pairs)
     if columns is not None or not _is_ordered(pairs):
         two = f", such as zip(pairs[{columns[0]!r}], pairs[{columns[1]!r}])" if columns and len(columns) > 1 else ""
-        raise TypeError(
-            f"pairs is of type {type(pairs).__name__}; pass a tuple of two str, or an ordered iterable of such"
-            f" tuples{two}"
-        )
+        raise TypeError(f"pairs is of type {type(pairs).__name__}; pass tuples of two str{two}")
     for row, pair in enumerate(pairs):
         if not is_pair(pair):
-            raise TypeError(f"pairs[{row}] is {_kinds(pair)}; pass a tuple of two str")
+            raise TypeError(f"pairs[{row}] is {pair!r:.60}, of type {type(pair).__name__}; pass a tuple of two str")
         yield (str(pair[0]), str(pair[1]))
-
-
-def _kinds(value: Any) -> str:
-    if isinstance(value, (tuple, list, np.ndarray)):
-        kinds = ", ".join(type(part).__name__ for part in value[:3]) + (", …" if len(value) > 3 else "")
-        return f"a {type(value).__name__} of {len(value)} ({kinds})"
-    return f"of type {type(value).__name__}"
 
 
 def _is_ordered(value: object) -> bool:
@@ -174,16 +163,6 @@ def records_of(data: Any) -> Any:
     if hasattr(data, "collect_schema"):  # polars, also its lazy frames
         return (data.collect() if hasattr(data, "collect") else data).to_dicts()
     return data.to_dict("records") if hasattr(data, "to_dict") and hasattr(data, "columns") else data  # pandas
-
-
-def _columns_and_remedy(data: Any, columns: list[Any], name: str) -> str:
-    listed = f" with the {'keys' if isinstance(data, Mapping) else 'columns'} {_listed(columns)}"
-    if isinstance(data, Mapping) and any(isinstance(value, str) for value in data.values()):
-        return f"{listed}; pass its texts: list({name}.values())"
-    if not columns:
-        return "; pass a list of str"
-    choices = " or ".join(f"{name}[{column!r}]" for column in columns[:_LISTED])
-    return f"{listed}; pass the texts of one of them: {choices}"
 
 
 def _listed(names: list[Any]) -> str:

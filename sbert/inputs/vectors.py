@@ -35,38 +35,24 @@ def matrix(name: str, given: Any) -> Array | Tensor:
         Traceback (most recent call last):
         TypeError: queries must hold numbers, not text (['A cat.', 'A dog.']); pass the result of model.encode(texts)
     """
-    if isinstance(given, (str, bytes)):
-        raise TypeError(f"{name} must hold numbers, not text ({given!r:.60}); {_ENCODE}")
     if not isinstance(given, (np.ndarray, Tensor)):
-        given = _arrayed(name, given)
+        try:
+            tensors = isinstance(given, (list, tuple)) and given and all(isinstance(each, Tensor) for each in given)
+            given = torch.stack(list(given)) if tensors else np.asarray(given)
+        except (ValueError, RuntimeError) as error:  # The rows differ in length.
+            raise ValueError(f"{name} must hold vectors of the same dim, and they differ; {_ENCODE}") from error
     if isinstance(given, np.ndarray) and given.dtype.kind not in "fiub":
-        if given.dtype.kind in "US" or (given.size and isinstance(given.flat[0], str)):
-            raise TypeError(f"{name} must hold numbers, not text ({given.tolist()!r:.60}); {_ENCODE}")
-        raise TypeError(f"{name} must hold real numbers, not {given.dtype}; {_ENCODE}")
+        first = given.flat[0] if given.size else None
+        what = f"text ({given.tolist()!r:.60})" if isinstance(first, (str, bytes)) else type(first).__name__
+        raise TypeError(f"{name} must hold numbers, not {what}; {_ENCODE}")
     if isinstance(given, Tensor) and (given.is_complex() or given.layout != torch.strided):
-        kind = given.dtype if given.is_complex() else given.layout
-        raise TypeError(f"{name} must be a dense tensor of real numbers, not of {kind}; {_ENCODE}")
+        raise TypeError(f"{name} must be a dense tensor of real numbers, not of {given.dtype}; {_ENCODE}")
     if given.ndim == 1 and len(given):
         given = given[None]
     if given.ndim != 2 or not given.shape[1]:
         raise ValueError(f"{name} must have the shape (rows, dim) or (dim,), not {tuple(given.shape)}; {_ENCODE}")
     checked: Array | Tensor = given
     return checked
-
-
-def _arrayed(name: str, given: Any) -> Array | Tensor:
-    listed = isinstance(given, (list, tuple))
-    if not listed and not hasattr(given, "__array__"):
-        raise TypeError(
-            f"{name} must be an array, a tensor or a list of vectors, not of type {type(given).__name__}; {_ENCODE}"
-        )
-    try:
-        if listed and len(given) and all(isinstance(each, Tensor) for each in given):
-            return torch.stack(list(given))
-        array: Array = np.asarray(given)
-        return array
-    except (ValueError, RuntimeError) as error:  # The rows differ in length.
-        raise ValueError(f"{name} must hold vectors of the same dim, and they differ; {_ENCODE}") from error
 
 
 def tensor_of(array: Array | Tensor) -> Tensor:

@@ -53,10 +53,10 @@ def convert(outputs: Tensor, single: bool, to_numpy: bool, to_tensor: bool) -> S
         to_numpy: Whether to return an array.
         to_tensor: Whether to return a tensor, which comes first; with neither, a list of tensors.
     """
-    if single or to_numpy or to_tensor:
-        result: npt.NDArray[np.float32] | Tensor = outputs.numpy() if to_numpy and not to_tensor else outputs
-        return result[0] if single else result
-    return list(outputs)
+    if not (single or to_numpy or to_tensor):
+        return list(outputs)
+    result: npt.NDArray[np.float32] | Tensor = outputs.numpy() if to_numpy and not to_tensor else outputs
+    return result[0] if single else result
 
 
 class SavedRows(Protocol):
@@ -103,9 +103,9 @@ class Encoding:
     ) -> None:
         if batch_size is not None and batch_tokens is not None:
             raise ValueError("batch_size and batch_tokens both set the size of a batch; pass one of them")
-        if batch_size is not None or batch_tokens is not None:
-            check_positive("batch_size", batch_size)
-            check_positive("batch_tokens", batch_tokens)
+        for name, size in (("batch_size", batch_size), ("batch_tokens", batch_tokens)):
+            if size is not None:
+                check_positive(name, size)
         if precision != "float32" or ranges is not None:
             check_coding(precision, ranges)
         self.model: Any = model
@@ -122,22 +122,20 @@ class Encoding:
         dtype = self.dtype
         if model.automatic_dtype and not plain and self.device.type != "cpu":
             dtype, _ = inference_dtype(dtype, True, self.device)
-        self.inference: Inference = self._inference(dtype, None if plain else model._compiling)
+        if deterministic:
+            self.inference = Inference(dtype, copies=self.device.type == "cpu", shares_cores=False)
+        else:
+            self.inference = Inference(dtype, None if plain else model._compiling)
 
     @property
     def batch_tokens(self) -> int:
         """Maximum number of tokens per batch."""
         return self._batch_tokens or default_batch_tokens(self.device)
 
-    def _inference(self, dtype: torch.dtype, compiling: Any = None, copies: bool = True) -> Inference:
-        if self.deterministic:
-            return Inference(dtype, copies=self.device.type == "cpu", shares_cores=False)
-        return Inference(dtype, compiling, copies)
-
     def exact(self) -> Encoding:
         """The same call, which computes in the dtype of the weights, and leaves the copies of lower precision."""
         other = copy.copy(self)
-        other.inference = self._inference(self.dtype, copies=False)
+        other.inference = Inference(self.dtype, copies=False, shares_cores=not self.deterministic)
         return other
 
     # ------------------------------------------------------------------------------------------------- vectors

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import compress
-from operator import attrgetter
 
 import torch
 from torch import nn
@@ -14,7 +12,7 @@ from torch import nn
 from sbert.backends.network import walk
 from sbert.storage.processes import in_child
 
-_lock, _is_training = threading.RLock(), attrgetter("training")
+_lock = threading.RLock()
 # For each model: the threads of the running calls, and the modules that were in training mode before the first.
 _calls: dict[nn.Module, tuple[list[int], list[nn.Module]]] = {}
 
@@ -28,35 +26,26 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     thread = threading.get_ident()
     with _lock:
         if model not in _calls:
-            modules = walk(model)
-            _calls[model] = [], list(compress(modules, map(_is_training, modules)))
+            _calls[model] = [], [module for module in walk(model) if module.training]
         threads, paused = _calls[model]
         threads.append(thread)
-        for module in paused:
-            _set_mode(module, False)
+        _set_mode(paused, False)
     try:
         with torch.no_grad():
             yield
     finally:
         with _lock:
             threads.remove(thread)
-            _resume(model)
+            if not threads:
+                _set_mode(_calls.pop(model)[1], True)
 
 
-def _set_mode(module: nn.Module, training: bool) -> None:
-    if isinstance(module, torch.jit.ScriptModule):
-        module.training = training
-    else:
-        vars(module)["training"] = training  # As an attribute it takes fifty times as long.
-
-
-def _resume(model: nn.Module) -> None:
-    """Restore the modes if no call is running."""
-    threads, paused = _calls[model]
-    if not threads:
-        for module in paused:
-            _set_mode(module, True)
-        del _calls[model]
+def _set_mode(modules: list[nn.Module], training: bool) -> None:
+    for module in modules:
+        if isinstance(module, torch.jit.ScriptModule):
+            module.training = training
+        else:
+            vars(module)["training"] = training  # As an attribute it takes fifty times as long.
 
 
 def _forget_others() -> None:
@@ -65,7 +54,8 @@ def _forget_others() -> None:
     _lock = threading.RLock()
     for model, (threads, _) in list(_calls.items()):
         threads[:] = [thread for thread in threads if thread == threading.get_ident()]
-        _resume(model)
+        if not threads:
+            _set_mode(_calls.pop(model)[1], True)
 
 
 in_child(_forget_others)

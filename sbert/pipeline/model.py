@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from sbert.backends.huggingface import ATTENTIONS
 from sbert.inputs.arguments import check_choice, with_aliases
@@ -41,18 +42,22 @@ def loading_options(
     if model.get(_ATTENTION, ATTENTIONS[0]) not in ATTENTIONS:
         check_choice(_ATTENTION, model.pop(_ATTENTION), (*ATTENTIONS, *_FAST))
     dtypes = [dtype for name in _DTYPES if (dtype := model.pop(name, None)) is not None]
-    unknown = sorted(set(model) - {_ATTENTION})
-    if unknown:
+    if unknown := sorted(set(model) - {_ATTENTION}):
         raise ValueError(
             f"model_kwargs has {', '.join(unknown)}, where dtype and {_ATTENTION} are supported; leave the others out,"
             " or load the model with transformers and pass Transformer(model, tokenizer), Pooling()"
         )
-    arguments = {
-        "model_kwargs": model,
-        "processor_kwargs": dict(tokenizer_kwargs or {}),
-        "config_kwargs": dict(config_kwargs or {}),
-    }
-    return next(iter(dtypes), None), arguments
+    given = {"model_kwargs": model, "processor_kwargs": tokenizer_kwargs, "config_kwargs": config_kwargs}
+    return next(iter(dtypes), None), {name: dict(options or {}) for name, options in given.items()}
+
+
+def _alias(name: str) -> Callable[..., Any]:
+    """A method under another name, for tools that know sentence-transformers."""
+
+    def method(self: Any, *args: Any, **options: Any) -> Any:
+        return getattr(self, name)(*args, **options)
+
+    return method
 
 
 class Methods:
@@ -120,14 +125,8 @@ class Methods:
         """The model itself: scikit-learn would copy the weights for each step of a search."""
         return self
 
-    def save_pretrained(self: Any, path: str, **options: Any) -> None:
-        """``save``."""
-        self.save(path, **options)
-
-    def save_to_hub(self: Any, repo_id: str, **options: Any) -> str:
-        """``push_to_hub``."""
-        url: str = self.push_to_hub(repo_id, **options)
-        return url
+    save_pretrained = _alias("save")
+    save_to_hub = _alias("push_to_hub")
 
     def evaluate(self: Any, evaluator: Callable[..., Any], output_path: str | None = None) -> Any:
         """``evaluator(model)``; its metrics are added to ``metrics.csv`` in the folder ``output_path``."""
@@ -137,9 +136,7 @@ class Methods:
 class EncoderMethods(Methods):
     """What ``SentenceTransformer`` calls otherwise than ``SentenceEncoder``."""
 
-    def get_embedding_dimension(self: Any) -> int:
-        """``get_sentence_embedding_dimension``."""
-        return int(self.get_sentence_embedding_dimension())
+    get_embedding_dimension = _alias("get_sentence_embedding_dimension")
 
     def get_max_seq_length(self: Any) -> int | None:
         """``max_seq_length``."""
@@ -156,10 +153,7 @@ class EncoderMethods(Methods):
         finally:
             self.truncate_dim = before
 
-    def truncate_sentence_embeddings(self: Any, truncate_dim: int | None) -> AbstractContextManager[None]:
-        """``truncate_embeddings``."""
-        context: AbstractContextManager[None] = self.truncate_embeddings(truncate_dim)
-        return context
+    truncate_sentence_embeddings = _alias("truncate_embeddings")
 
     def set_pooling_include_prompt(self: Any, include_prompt: bool) -> None:
         """``model[1].include_prompt = include_prompt``, where module 1 is the pooling."""
@@ -193,23 +187,6 @@ class EncoderMethods(Methods):
 class ScorerMethods(Methods):
     """What the ``CrossEncoder`` of sentence-transformers calls otherwise than ours."""
 
-    @property
-    def num_labels(self: Any) -> int:
-        """``classes``."""
-        return int(self.classes)
-
-    @property
-    def max_length(self: Any) -> int | None:
-        """``max_seq_length``."""
-        limit: int | None = self.max_seq_length
-        return limit
-
-    @max_length.setter
-    def max_length(self: Any, length: int | None) -> None:
-        self.max_seq_length = length
-
-    @property
-    def activation_fn(self: Any) -> Callable[[Tensor], Tensor]:
-        """``activation``."""
-        function: Callable[[Tensor], Tensor] = self.activation
-        return function
+    num_labels = property(attrgetter("classes"))
+    max_length = property(attrgetter("max_seq_length"), lambda self, length: setattr(self, "max_seq_length", length))
+    activation_fn = property(attrgetter("activation"))

@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from sbert.inputs.arguments import check_choice, warn
@@ -21,7 +20,6 @@ from sbert.storage.processes import Lock
 _lock = Lock()
 # For fewer texts, a bar would disappear before it can be read.
 _BAR_FROM = 2000
-_FINITE_ROWS = 8192
 # The rate in units per second, even below one.
 _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{postfix}]"
 # Unknown tokens are reported above this share and from this number on: a rare symbol in a known language is normal.
@@ -33,17 +31,12 @@ def progress_bar(show: bool | None, **options: Any) -> Any:
     """A tqdm bar, or None if ``show`` is false. If ``show`` is None, it appears on a terminal or in a notebook."""
     if show is False:
         return None
-    return _bars().tqdm(disable=False if show else None, bar_format=_BAR, **options)
-
-
-def _bars() -> Any:
-    """tqdm, imported under a lock: threads that interleave ``catch_warnings`` would disable warnings for good."""
-    with _lock:
+    with _lock:  # Threads that interleave ``catch_warnings`` would disable warnings for good.
         if "tqdm.auto" not in sys.modules:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # A notebook without widgets gets a bar of text.
                 import_module("tqdm.auto")
-    return import_module("tqdm.auto")
+    return import_module("tqdm.auto").tqdm(disable=False if show else None, bar_format=_BAR, **options)
 
 
 def warn_of_unknown(unknown: int, known: int, warned: set[str], what: str = "sentences") -> None:
@@ -188,10 +181,8 @@ class Report:
 
 def not_finite(vectors: Tensor) -> Rows:
     """The rows that hold a NaN or an infinity. Shape: (rows,)."""
-    finite = [
-        rows.isfinite().all(1) for rows in torch.split(vectors, _FINITE_ROWS)
-    ]  # It takes a multiple of their memory.
-    return np.flatnonzero(~torch.cat(finite).cpu().numpy())
+    least, greatest = vectors.aminmax(dim=1)  # Both are NaN if a value is.
+    return np.flatnonzero(~(least.isfinite() & greatest.isfinite()).cpu().numpy())
 
 
 def check_finite(vectors: Tensor, before: int, what: str) -> None:

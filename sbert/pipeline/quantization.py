@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sbert.functional import Vectors
-from sbert.inputs.arguments import check_positive, known_arguments
+from sbert.inputs.arguments import check_choice, check_positive, known_arguments
 from sbert.inputs.vectors import Array, matrix, tensor_of, vectors_of
 
 Codes = npt.NDArray[np.float32 | np.float16 | np.int8 | np.uint8]
@@ -31,16 +31,10 @@ _CODES = {torch.float16: ("float16",), torch.uint8: ("ubinary",), torch.int8: ("
 _STEPS, _FIRST = 255, -128
 
 
-def check_precision(precision: str) -> str:
-    """Return ``precision`` if it is known, else raise a ValueError that lists the known ones."""
-    if not isinstance(precision, str) or precision not in PRECISIONS:
-        raise ValueError(f"precision={precision!r:.60} is unknown; pass one of {', '.join(PRECISIONS)}")
-    return precision
-
-
 def check_coding(precision: str, ranges: npt.ArrayLike | None) -> None:
     """Raise a ValueError if the precision is unknown, or ranges are given for another precision than int8."""
-    if (check_precision(precision) == "int8") != (ranges is not None):
+    check_choice("precision", precision, tuple(PRECISIONS))
+    if (precision == "int8") != (ranges is not None):
         needed = "needs ranges" if ranges is None else "takes no ranges"
         raise ValueError(f"precision={precision!r} {needed}; for int8, pass ranges=calibrate(sample)")
 
@@ -173,7 +167,7 @@ def dequantize(
         tensor([[ 1., -1.,  1.]])
     """
     given = tensor_of(matrix("codes", codes))
-    check_precision(precision)
+    check_choice("precision", precision, tuple(PRECISIONS))
     possible = _CODES.get(given.dtype, ("float32",))
     if precision not in (*possible, "float32"):
         raise ValueError(

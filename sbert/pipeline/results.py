@@ -167,40 +167,14 @@ def activate(scores: Tensor, activation: Activation) -> Tensor:
     """
     rows, classes = scores.shape
     if classes == 1 and isinstance(activation, (nn.Softmax, nn.LogSoftmax)):
-        raise ValueError(
-            f"activation={activation} of one score gives every pair the same; pass nn.Sigmoid() or nn.Identity()"
-        )
+        raise ValueError(f"activation={activation} of one score gives every pair the same; pass nn.Sigmoid()")
     result = activation(scores)
     shape = tuple(result.shape) if isinstance(result, Tensor) else ()
-    if not shape or shape[0] != rows or (classes == 1 and result.numel() != rows):
-        given = f"shape {shape}" if isinstance(result, Tensor) else type(result).__name__
-        raise ValueError(
-            f"activation={activation} makes {given} of ({rows}, {classes}) scores; pass a function that returns a"
-            f" tensor with a row for each of the {rows} pairs"
-        )
+    if shape[:1] != (rows,) or (classes == 1 and result.numel() != rows):
+        given = f"shape {shape}" if shape else type(result).__name__
+        raise ValueError(f"activation={activation} makes {given} of {(rows, classes)} scores; return a row per pair")
     result = result.float() if result.is_floating_point() else result
     missing = result.isnan().flatten(1).any(1) if result.ndim > 1 else result.isnan()
     if missing.any():
         raise ValueError(f"activation={activation} gives NaN for pairs[{int(missing.nonzero()[0])}]; pass another one")
     return result.reshape(rows) if classes == 1 else result
-
-
-def top_documents(
-    scores: Tensor, shown: Sequence[float] | Tensor, top_k: int | None, texts: Sequence[str] | None
-) -> list[Ranked]:
-    """The documents with the best scores, in descending order; of equal scores the lower index comes first.
-
-    Args:
-        scores: A score for each document. Shape: (documents,).
-        shown: The scores as the caller wants them.
-        top_k: Number of documents. Default: all.
-        texts: The documents, if they are wanted as well.
-
-    Example:
-        >>> top_documents(torch.tensor([0.1, 0.8]), [0.1, 0.8], 1, ["Taxes.", "A cat."])
-        [{'corpus_id': 1, 'score': 0.8, 'text': 'A cat.'}]
-    """
-    best = scores.argsort(descending=True, stable=True)[:top_k].tolist()
-    if texts is None:
-        return [Ranked(corpus_id=row, score=shown[row]) for row in best]
-    return [Ranked(corpus_id=row, score=shown[row], text=texts[row]) for row in best]

@@ -128,9 +128,9 @@ def test_signatures_stay_what_they_are(model: SentenceEncoder) -> None:
 @pytest.mark.parametrize(
     ("device", "error", "message"),
     [
-        ("cuda", ValueError, "device='cuda' cannot be used (this build of torch, "),
-        ("cuda:1", ValueError, "has no CUDA); pass 'cpu'"),
-        ("gpu", ValueError, "device='gpu' is unknown; pass 'cpu'"),
+        ("cuda", ValueError, "device='cuda' cannot be used (Torch not compiled with CUDA"),
+        ("cuda:1", ValueError, "cannot be used (Torch not compiled with CUDA enabled); pass 'cpu'"),
+        ("gpu", ValueError, "device='gpu' cannot be used (Expected one of"),
         (["cpu", "cpu"], TypeError, "device=['cpu', 'cpu'] is of type list; pass one device, such as 'cpu'"),
         (True, TypeError, "device=True is of type bool; pass one device"),
     ],
@@ -149,7 +149,7 @@ def test_devices_that_are_none(
 
 
 def test_a_model_called_with_a_text(model: SentenceEncoder, scorer: CrossEncoder) -> None:
-    with pytest.raises(TypeError, match=r"called with a str; pass texts to encode\(\), or, .* model.tokenize\(texts\)"):
+    with pytest.raises(TypeError, match=r"called with a str; pass texts to encode\(\), or, model.tokenize\(texts\)"):
         model("hello")
     with pytest.raises(TypeError, match=r"called with a dict; pass texts to encode\(\)"):
         model({"input_ids": torch.ones(1, 2)})

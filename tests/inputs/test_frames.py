@@ -100,7 +100,7 @@ def test_missing_texts_are_named_by_row(model: SentenceEncoder, series: Callable
 
 def test_frames_where_others_take_texts_or_pairs(model: SentenceEncoder, scorer: CrossEncoder) -> None:
     frame = pandas.DataFrame({"query": TEXTS[:2], "answer": TEXTS[1:]})
-    two = r"query, answer; pass the texts of one of them: documents\['query'\] or documents\['answer'\]"
+    two = r"query, answer; pass one of them: documents\['query'\] or documents\['answer'\]"
     with pytest.raises(TypeError, match=two):
         scorer.rank("a small boat", frame)
     for given in frames({"query": TEXTS, "answer": TEXTS}).values():

@@ -99,5 +99,5 @@ def test_what_is_no_string(minilm: SentenceEncoder, value: Any, kind: str) -> No
 
 @pytest.mark.parametrize("value", [None, 3, b"boat", {"text": "boat"}, {"boat"}, np.array("boat"), np.array([["a"]])])
 def test_what_is_no_list_of_strings(minilm: SentenceEncoder, value: Any) -> None:
-    with pytest.raises(TypeError, match=r"sentences is (of type|an array of shape|a dict with the keys)"):
+    with pytest.raises(TypeError, match=r"sentences is (of type|an array of shape|a dict with the columns)"):
         minilm.encode(value)

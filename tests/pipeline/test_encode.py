@@ -171,7 +171,7 @@ def test_prompts(model: SentenceEncoder) -> None:
         model.encode(SENTENCES, prompt_name="qeury")
     with pytest.raises(ValueError, match="pass one of them"):
         model.encode(SENTENCES, prompt_name="query", prompt="query: ")
-    with pytest.raises(ValueError, match="default_prompt_name='x' is not among the prompts"):
+    with pytest.raises(ValueError, match="prompt_name='x' is unknown"):
         SentenceEncoder(*model, default_prompt_name="x", device="cpu")
 
 
@@ -182,7 +182,7 @@ def test_prompts(model: SentenceEncoder) -> None:
         ({"batch_tokens": 1.5}, TypeError, "batch_tokens is 1.5; pass a whole number"),
         ({"batch_size": 1, "batch_tokens": 1}, ValueError, "pass one of them"),
         ({"output_value": "tokens"}, ValueError, "output_value='tokens' is unknown"),
-        ({"precision": "int4"}, ValueError, "precision='int4' is unknown; pass one of float32, float16, binary"),
+        ({"precision": "int4"}, ValueError, "precision='int4' is unknown; pass one of 'float32', 'float16', 'binary'"),
         ({"on_truncate": "cut"}, ValueError, "on_truncate='cut' is unknown"),
         ({"prompt": 1}, TypeError, "prompt is of type int"),
         ({"normalise": True}, TypeError, "normalise"),
@@ -279,7 +279,7 @@ def test_tokens_may_be_added(model: SentenceEncoder) -> None:
 def test_chain_errors() -> None:
     with pytest.raises(TypeError, match="pass the name or folder of a model, or modules"):
         SentenceEncoder("a", "b")
-    with pytest.raises(TypeError, match="Pooling, does not tokenize text; begin with a Transformer"):
+    with pytest.raises(TypeError, match="Pooling, the first module, does not tokenize text; use a Transformer"):
         SentenceEncoder(Pooling())
     with pytest.raises(FileNotFoundError, match=r"no/such/place does not exist; pass a model's folder"):
         SentenceEncoder("./no/such/place")
@@ -298,7 +298,7 @@ def test_token_embeddings_are_checked(tmp_path: Path) -> None:
     model = SentenceEncoder(Transformer(small.bert(tmp_path / "bert")), Pooling("mean"), device="cpu")
     choices: list[dict[str, Any]] = [{"precision": "ubinary"}, {"normalize_embeddings": True}, {"truncate_dim": 4}]
     for options in choices:
-        with pytest.raises(ValueError, match="returns the vectors of tokens as the model computes them; leave out"):
+        with pytest.raises(ValueError, match="token embeddings take no precision="):
             model.encode("a", output_value="token_embeddings", **options)
     with torch.no_grad():
         model[0].auto_model.encoder.layer[0].output.dense.bias[0] = torch.inf
