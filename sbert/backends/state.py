@@ -18,10 +18,10 @@ from sbert.backends.minimal_bert import BertModel
 from sbert.backends.network import ModuleTree, Samples, has_hooks, state_of, tree, version
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Backend, Compiling, Padded
-from sbert.backends.parity import parity
+from sbert.backends.parity import parity, warn_slower
 from sbert.backends.threads import with_available_threads
 from sbert.batch import TokenBatch
-from sbert.storage.files import is_out_of_memory
+from sbert.storage.files import is_failure, is_out_of_memory, one_line
 from sbert.storage.processes import Lock
 
 Output = TypeVar("Output")
@@ -158,30 +158,45 @@ _inference: ContextVar[Inference | None] = ContextVar("sbert_inference", default
 
 def _choose(network: Any, inference: Inference, device: torch.device) -> Forward:
     """How a network runs in one call of ``encode``: from copies of its weights, or as the module, seen by its hooks."""
-    cached, dtype = None, inference.dtype
-    context: Callable[[], Any] = nullcontext
+    cached = None
     try:
         cached = cached_backend(network, inference) if inference.copies else None
     except (RuntimeError, MemoryError) as error:  # The module needs no memory for copies; the next call tries again.
         if not is_out_of_memory(error):
             raise
     weights: torch.dtype = network.dtype if cached is None else cached.weights
-    if cached is not None and cached.backend is not None:
-        run: Forward = cached.backend.forward
-        if torch.is_autocast_enabled(device.type):
-            context = partial(torch.autocast, device.type, enabled=False)
-    else:
-        run = select(network, device).forward
-        if inference.compiling is not None and not has_hooks(network):
-            run = torch.compile(run, **inference.compiling)
-        if dtype != weights:
-            context = partial(torch.autocast, device.type, dtype)
+    backend = None if cached is None else cached.backend
+    module: Forward | None = None
 
-    def forward(batch: TokenBatch) -> Tensor:
-        with context():
-            return run(batch).to(weights)
+    def run(batch: TokenBatch) -> Tensor:
+        nonlocal backend
+        if cached is None or backend is None:
+            return run_module(batch)
+        kind = batch.ids.device.type
+        try:
+            with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
+                return backend.forward(batch).to(weights)
+        except Exception as error:
+            if not is_failure(error):
+                raise
+            reason = f"it fails {backend.how} ({one_line(error)})"
+        vectors = run_module(batch)  # Where this fails, too, it is not the backend's fault.
+        backend = None
+        warn_slower(network, reason)
+        with _lock:  # Until the weights change.
+            state_of(network, ModelState).cached = cached._replace(backend=None, reason=reason)
+        return vectors
 
-    return forward
+    def run_module(batch: TokenBatch) -> Tensor:
+        nonlocal module
+        if module is None:
+            module = select(network, device).forward
+            if inference.compiling is not None and not has_hooks(network):
+                module = torch.compile(module, **inference.compiling)
+        with torch.autocast(device.type, inference.dtype) if inference.dtype != weights else nullcontext():
+            return module(batch).to(weights)
+
+    return run
 
 
 def cached_backend(network: Any, inference: Inference) -> CachedBackend:

@@ -155,9 +155,14 @@ class Signature:
             ('query', 'documents')
         """
         if len(self.columns) != (not self.takes_lists):
-            raise TypeError(f"{self.name} takes {self}; a cross-encoder gives one column: take scores, or *scores")
+            raise TypeError(
+                f"{self.name} takes {self}; a cross-encoder gives one column, so take scores alone; or *scores, for"
+                " rows of a query and a list of documents"
+            )
         if unavailable := sorted(self.extras - {"labels"}):
-            raise ValueError(f"{self.name} takes {unavailable[0]} of vectors of texts; a cross-encoder has none")
+            raise ValueError(
+                f"{self.name} takes {unavailable[0]}, which belongs to the vectors of texts; a cross-encoder has none"
+            )
         if not self.takes_lists:
             return replace(self, columns=("first", "second"), more=None)
         by_name: dict[str, Any] = {

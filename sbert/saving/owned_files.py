@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from sbert.backends import huggingface
 from sbert.saving.format import (
@@ -71,14 +72,21 @@ def foreign_file(folder: Path, also: Collection[str] = ()) -> str | None:
 
 def _find_modules(folder: Path) -> set[PurePosixPath] | None:
     """The folders of a model's modules, relative to ``folder``; None if it is not a model folder."""
-    with suppress(UnreadableError, TypeError, AttributeError, KeyError):
+    try:
         if (folder / MODULES).is_file():
-            paths = {PurePosixPath(entry.get("path") or "") for entry in read_json(folder / MODULES) if entry["type"]}
-            return {PurePosixPath(), *paths} if paths else None
+            listed = read_json(folder / MODULES)
+            return {PurePosixPath(), *map(_path, listed)} if isinstance(listed, list) and listed else None
         config = read_object(folder / _CONFIG)
-        if isinstance(config.get("model_type"), str) or isinstance(config.get("architectures"), list):
-            return {PurePosixPath()}
-    return None
+    except (UnreadableError, TypeError):
+        return None
+    described = isinstance(config.get("model_type"), str) or isinstance(config.get("architectures"), list)
+    return {PurePosixPath()} if described else None
+
+
+def _path(entry: Any) -> PurePosixPath:
+    if not isinstance(entry, dict) or not isinstance(entry.get("type"), str):
+        raise TypeError("not an entry of a module")
+    return PurePosixPath(entry.get("path") or "")
 
 
 def _list_shards(folder: Path) -> set[str]:

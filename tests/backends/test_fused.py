@@ -253,14 +253,16 @@ def test_a_forward_that_differs_is_not_used(model: SentenceEncoder, monkeypatch:
     assert model.encode(TEXTS).shape  # It is said once.
 
 
-def test_a_forward_that_fails_is_left(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("when", ["at first", "later"])
+def test_a_forward_that_fails_is_left(model: SentenceEncoder, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plain one gives the vectors, there is one warning, and other weights are another try."""
     expected, right = model.encode(TEXTS), Fused.forward
 
     def broken(self: Fused, batch: TokenBatch) -> Tensor:
         raise RuntimeError("no kernel image is available")
 
-    network._states.clear()
+    if when == "at first":
+        network._states.clear()
     monkeypatch.setattr(Fused, "forward", broken)
     with pytest.warns(UserWarning, match="plain, slower forward: it fails in the fused forward.*no kernel image"):
         assert np.abs(model.encode(TEXTS) - expected).max() <= 1e-6

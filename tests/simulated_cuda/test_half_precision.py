@@ -174,6 +174,23 @@ def test_what_t5_needs_in_float32(folders: dict[str, Path]) -> None:
     assert (vectors["cpu"] * vectors["cuda"]).sum(1).min() >= 0.9998
 
 
+def test_a_failure_of_the_copy_leaves_the_module(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    with simulated():
+        model = SentenceEncoder(folders["modernbert"], device="cuda")
+        before = encoded(model)
+        half = copies(model)
+        assert half is not None
+
+        def fail(batch: Any) -> Any:
+            raise RuntimeError("a kernel is missing")
+
+        monkeypatch.setattr(half, "_run", fail)
+        with pytest.warns(UserWarning, match=r"it fails with weights in half precision \(.*a kernel is missing"):
+            vectors = encoded(model)
+        assert (before * vectors).sum(1).min() >= 0.9998
+        np.testing.assert_array_equal(encoded(model), vectors)
+
+
 def test_without_memory_for_a_copy_the_module_runs(folders: dict[str, Path]) -> None:
     with simulated() as gpu:
         model = SentenceEncoder(folders["modernbert"], device="cuda")
