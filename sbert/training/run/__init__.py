@@ -201,8 +201,10 @@ class Run:
     def _describe_failure(self, batches: list[PreparedBatch], value: float, norm: float) -> str:
         what = f"the loss is {value}" if not math.isfinite(value) else f"the gradient norm is {norm}"
         rows = [f"{batch.dataset.rows.name}, rows {str(batch.rows[:20].tolist())[1:-1]}" for batch in batches]
-        what = f"{what} at step {self.step + 1} ({'; '.join(rows)}); {last_good(self.output.folder)}"
-        return f"{what}; check these rows, lower learning_rate, or compute in float32"
+        return (
+            f"{what} at step {self.step + 1} ({'; '.join(rows)}), and the weights are those of the previous step;"
+            f" {last_good(self.output.folder)}; check these rows, lower learning_rate, or compute in float32"
+        )
 
     def _evaluate(self) -> None:
         """Run the evaluators, if there are any, and save the model if it is the best so far."""
