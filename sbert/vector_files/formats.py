@@ -109,7 +109,7 @@ class Parquet:
         sink = io.BytesIO()
         with arrow.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
-        return sink.getbuffer()
+        return memoryview(sink.getvalue())
 
     @contextmanager
     def complete(self, manifest: Manifest) -> Iterator[Path]:
