@@ -111,19 +111,25 @@ def test_killed_at_random_moments(
     texts = Texts.of(numbered, id=range(ROWS)) if name.endswith("parquet") else numbered
     make = lambda out: encode(model, out, texts, batch_size=rows, show_progress_bar=False)  # noqa: E731
     make(tmp_path / f"whole-{name}")
-    (tmp_path / "log").unlink()
+    log = tmp_path / "log"
+    log.write_text("")
     chance, kills = random.Random(1), 0
     while True:
         child = in_child(lambda: make(tmp_path / name))
-        time.sleep(chance.uniform(0.02, 0.2))
-        os.kill(child, chance.choice([signal.SIGKILL, signal.SIGINT]))
-        if not os.waitpid(child, 0)[1]:
+        batches, ended, status = log.read_text().count("\n") + chance.randint(2, 9), 0, 0
+        while not ended and log.read_text().count("\n") < batches:
+            time.sleep(0.001)
+            ended, status = os.waitpid(child, os.WNOHANG)
+        if not ended:
+            os.kill(child, chance.choice([signal.SIGKILL, signal.SIGINT]))
+            status = os.waitpid(child, 0)[1]
+        if not status:
             break
         kills += 1
         assert kills < 200
     assert kills > 1
     assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
-    encoded = sum(map(int, (tmp_path / "log").read_text().split()))
+    encoded = sum(map(int, log.read_text().split()))
     assert encoded <= ROWS + (kills + 1) * (1 + 4 * rows)  # The text that tells the dimension, and a few batches.
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log", name, f"whole-{name}"]
 
