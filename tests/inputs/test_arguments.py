@@ -27,24 +27,6 @@ from sbert.data import read_texts
 from sbert.search import Index, cluster
 from sbert.visualization.drawing import new_figure
 from sbert.visualization.projection import project
-from tests import small
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("models")
-    SentenceEncoder(Transformer(small.bert(root / "bert")), Pooling("mean"), device="cpu").save(root / "small")
-    return root / "small"
-
-
-@pytest.fixture(scope="module")
-def model(folder: Path) -> SentenceEncoder:
-    return SentenceEncoder(folder, device="cpu")
-
-
-@pytest.fixture(scope="module")
-def scorer(folder: Path) -> CrossEncoder:
-    return CrossEncoder(folder, classes=1, device="cpu")
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,13 @@ import torch
 
 from sbert import (
     CrossEncoder,
-    Pooling,
     SentenceEncoder,
-    Transformer,
 )
 from sbert.chunking.encode import split
 from sbert.evaluation import RerankingEvaluator, SimilarityEvaluator
 from sbert.losses import MultipleNegativesRankingLoss
 from sbert.search import mine_hard_negatives, topic_words
 from sbert.training import Rows, Trainer
-from tests import small
 
 TEXTS = ["a small boat", "the red fox runs", "one two three"]
 COLUMNS = {"id": [1, 2, 3], "text": TEXTS}
@@ -44,23 +41,6 @@ def frames(columns: dict[str, list[Any]]) -> dict[str, Any]:
         "dataset": datasets.Dataset.from_dict(columns),
         "stream": datasets.Dataset.from_dict(columns).to_iterable_dataset(),
     }
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("models")
-    SentenceEncoder(Transformer(small.bert(root / "bert")), Pooling("mean"), device="cpu").save(root / "small")
-    return root / "small"
-
-
-@pytest.fixture(scope="module")
-def model(folder: Path) -> SentenceEncoder:
-    return SentenceEncoder(folder, device="cpu")
-
-
-@pytest.fixture(scope="module")
-def scorer(folder: Path) -> CrossEncoder:
-    return CrossEncoder(folder, classes=1, device="cpu")
 
 
 @pytest.mark.parametrize("kind", [*frames(COLUMNS), "dict", "structured"])

@@ -31,23 +31,6 @@ SHARE = (
 )
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("models")
-    SentenceEncoder(Transformer(small.bert(root / "bert")), Pooling("mean"), device="cpu").save(root / "small")
-    return root / "small"
-
-
-@pytest.fixture(scope="module")
-def model(folder: Path) -> SentenceEncoder:
-    return SentenceEncoder(folder, device="cpu")
-
-
-@pytest.fixture(scope="module")
-def scorer(folder: Path) -> CrossEncoder:
-    return CrossEncoder(folder, classes=1, device="cpu")
-
-
 def encoder(tokenizer: Any) -> SentenceEncoder:
     """A BERT of two layers with a tokenizer."""
     network = small.bert_model()
