@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from sbert.backends.fused import filler
 from sbert.backends.layers import Activation, Backbone, Layer, describe
-from sbert.backends.linear import product, uses_onednn
+from sbert.backends.linear import Product, matrix_product, uses_onednn
 from sbert.backends.network import ALL_HOOKS, has_hooks, walk
 from sbert.backends.packed import positions
 from sbert.batch import Ragged, TokenBatch
@@ -74,9 +74,9 @@ class CpuTraining:
             tokens = len(x)
             if dtype.itemsize < 4 or tokens > 1024 or uses_onednn(dtype):  # Otherwise MKL multiplies.
                 x = F.pad(x, (0, 0, 0, filler(tokens)))
-            divided = bands(batch, backbone.heads, dtype)
+            divided, product = bands(batch, backbone.heads, dtype), matrix_product(dtype)
             for layer in backbone.layers:
-                x = _run(layer, x, backbone.activation, divided)
+                x = _run(layer, x, backbone.activation, divided, product)
         return x[:tokens]
 
 
@@ -93,11 +93,11 @@ def _probability(dropout: nn.Dropout | None) -> float:
     return dropout.p if dropout is not None and dropout.training else 0.0
 
 
-def _run(layer: Layer, x: Tensor, activation: Activation, divided: list[Band]) -> Tensor:
+def _run(layer: Layer, x: Tensor, activation: Activation, divided: list[Band], product: Product) -> Tensor:
     attention = BandAttention(divided, _probability(layer.dropout))
     modules: tuple[Any, ...] = (*layer.qkv, layer.out, layer.attention_norm, *layer.up, layer.down, layer.norm)
     weights = [weight for module in modules for weight in (module.weight, module.bias)]
-    result: Tensor = _LayerStep.apply(x, attention, layer, activation, *weights)  # type: ignore[no-untyped-call]
+    result: Tensor = _LayerStep.apply(x, attention, layer, activation, product, *weights)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -106,8 +106,9 @@ class _LayerStep(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, attention: BandAttention, layer: Any, activation: Activation, *weights: Tensor
-    ) -> Tensor:
+        ctx: Any, x: Tensor, attention: BandAttention, layer: Any, activation: Activation, product: Product,
+        *weights: Tensor,
+    ) -> Tensor:  # fmt: skip
         qw, qb, kw, kb, vw, vb, ow, ob, n1w, n1b, uw, ub, dw, db, n2w, n2b = weights
         w, b = torch.cat([qw, kw, vw]).to(x.dtype), torch.cat([qb, kb, vb]).to(x.dtype)
         ow, ob, uw, ub, dw, db = (part.to(x.dtype) for part in (ow, ob, uw, ub, dw, db))
@@ -123,7 +124,7 @@ class _LayerStep(torch.autograd.Function):
         mask2 = dropout_mask(down.shape, _probability(layer.down_dropout), down)
         h2 = dropped(down, mask2).add_(y1)
         y2, mean2, rstd2 = torch.native_layer_norm(h2, shape, n2w, n2b, layer.norm.eps)
-        ctx.attention, ctx.activation = attention, activation
+        ctx.attention, ctx.activation, ctx.product = attention, activation, product
         ctx.save_for_backward(
             x, mixed, mask1, h1, mean1, rstd1, y1, up, activated, mask2, h2, mean2, rstd2,
             w, ow, uw, dw, n1w, n1b, n2w, n2b, *saved,
@@ -135,21 +136,22 @@ class _LayerStep(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, mixed, mask1, h1, mean1, rstd1, y1, up, activated, mask2, h2, mean2, rstd2, *rest = ctx.saved_tensors
         w, ow, uw, dw, n1w, n1b, n2w, n2b, *saved = rest
-        shape, all3 = x.shape[1:], [True, True, True]
+        shape, all3, product = x.shape[1:], [True, True, True], ctx.product
         g_h2, g_n2w, g_n2b = torch.ops.aten.native_layer_norm_backward(g, h2, shape, mean2, rstd2, n2w, n2b, all3)
         g_down = dropped(g_h2, mask2)
-        g_up = ctx.activation.backward(product(g_down, dw.t()), up)
-        g_y1 = product(g_up, uw.t()).add_(g_h2)
+        g_up = ctx.activation.backward(product(g_down, dw.t(), None), up)
+        g_y1 = product(g_up, uw.t(), None).add_(g_h2)
         g_h1, g_n1w, g_n1b = torch.ops.aten.native_layer_norm_backward(g_y1, h1, shape, mean1, rstd1, n1w, n1b, all3)
         g_out = dropped(g_h1, mask1)
-        g_qkv = ctx.attention.backward(product(g_out, ow.t()), saved)
-        g_x = product(g_qkv, w.t()).add_(g_h1) if ctx.needs_input_grad[0] else None
-        g_w, g_b = product(g_qkv.t(), x.t()).chunk(3), g_qkv.sum(0).chunk(3)
+        g_qkv = ctx.attention.backward(product(g_out, ow.t(), None), saved)
+        g_x = product(g_qkv, w.t(), None).add_(g_h1) if ctx.needs_input_grad[0] else None
+        g_w, g_b = product(g_qkv.t(), x.t(), None).chunk(3), g_qkv.sum(0).chunk(3)
         return (
-            g_x, None, None, None,
+            g_x, None, None, None, None,
             g_w[0], g_b[0], g_w[1], g_b[1], g_w[2], g_b[2],
-            product(g_out.t(), mixed.t()), g_out.sum(0), g_n1w, g_n1b,
-            product(g_up.t(), y1.t()), g_up.sum(0), product(g_down.t(), activated.t()), g_down.sum(0), g_n2w, g_n2b,
+            product(g_out.t(), mixed.t(), None), g_out.sum(0), g_n1w, g_n1b,
+            product(g_up.t(), y1.t(), None), g_up.sum(0),
+            product(g_down.t(), activated.t(), None), g_down.sum(0), g_n2w, g_n2b,
         )  # fmt: skip
 
 

@@ -75,19 +75,18 @@ def _plain(weight: Tensor, bias: Tensor, activation: Activation | None, adds: bo
 
 
 def uses_onednn(dtype: torch.dtype) -> bool:
-    """Whether ``product`` calls oneDNN: in float32 on processors of AMD, where MKL takes twice the time.
+    """Whether ``matrix_product`` calls oneDNN: in float32 on processors of AMD, where MKL takes twice the time.
 
     It follows from the processor, not from a measurement, so that a run that is resumed computes the same bits.
     """
     return dtype == torch.float32 and _processor() == "AuthenticAMD" and torch._C._has_mkldnn
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The product x W' + b, without a graph, of matrices that may be transposed views. Shape: (rows, outputs)."""
-    if x.device.type == "cpu" and uses_onednn(x.dtype):
-        result: Tensor = _ops()._linear_pointwise(x, weight, bias, "none", [], "")
-        return result
-    return x @ weight.t() if bias is None else torch.addmm(bias, x, weight.t())
+def matrix_product(dtype: torch.dtype, device_type: str = "cpu") -> Product:
+    """The function x W' + b of x, W and b or None, without a graph, of matrices that may be transposed views."""
+    if device_type != "cpu" or not uses_onednn(dtype):
+        return F.linear
+    return partial(_ops()._linear_pointwise.default, attr="none", scalars=[], algorithm="")
 
 
 @cache

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sbert.backends.linear import product
+from sbert.backends.linear import matrix_product
 from sbert.functional import in_range
 
 # The order p of the similarities that are negative distances.
@@ -260,7 +260,7 @@ def _low_precision_products(rows: Tensor, queries: Tensor) -> Tensor:
     with torch.autocast(rows.device.type, enabled=False):
         if rows.device.type == "cuda" and rows.dtype == torch.bfloat16:  # In bfloat16, partial sums might be rounded.
             return torch.mm(rows, queries.T, out_dtype=torch.float32)
-        return product(rows, queries)
+        return matrix_product(rows.dtype, rows.device.type)(rows, queries, None)
 
 
 def _at_least(products: Tensor, bound: Tensor) -> tuple[Tensor, Tensor] | None:
