@@ -39,10 +39,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where the environments stand")
     parser.add_argument("pythons", nargs="+", help="versions, or paths of interpreters")
-    arguments, options = parser.parse_known_args()
+    given, options = sys.argv[1:], []
+    if "--" in given:  # Else the parser would read what is behind it as versions.
+        given, options = given[: given.index("--")], given[given.index("--") + 1 :]
+    arguments = parser.parse_args(given)
     results = {}
     for python in arguments.pythons:
-        command = [prepare(arguments.folder, python), "-m", "pytest", *(option for option in options if option != "--")]
+        command = [prepare(arguments.folder, python), "-m", "pytest", *options]
         results[python] = subprocess.run(command, cwd=ROOT).returncode
     for python, code in results.items():
         print(f"Python {python}: {'passed' if code == 0 else f'failed, exit code {code}'}")
