@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from contextlib import suppress
 from typing import Any
 
@@ -14,8 +15,6 @@ from sbert.saving import verification
 
 # The packages whose modules may have tensors and dicts that say nothing about the vectors.
 _KNOWN = ("sbert", "torch", "transformers")
-_ARRAYS = (Tensor, np.ndarray, np.generic)
-_SIMPLE = (bool, int, float, str, type(None))
 # What says nothing about the vectors.
 _ABSENT = ("training", "name_or_path", "transformers_version", "default_prompt_name", "automatic_dtype", "truncate_dim")
 
@@ -49,25 +48,12 @@ def digest_of_model(model: Any) -> str:
 def _settings(module: nn.Module) -> str:
     """Simple values among the attributes of a module and of its configuration, and how it describes itself."""
     known = type(module).__module__.partition(".")[0] in _KNOWN
-    found: dict[str, Any] = {}
+    settings: dict[str, str] = {}
     for owner in ({} if known else module._buffers, module, getattr(module, "config", None)):
         values = owner if isinstance(owner, dict) else getattr(owner, "__dict__", {})
         for name, value in sorted(values.items()):
-            if name.startswith("_") or name in _ABSENT or (known and isinstance(value, (dict, *_ARRAYS))):
+            if name.startswith("_") or name in _ABSENT or (known and isinstance(value, (dict, Tensor, np.ndarray))):
                 continue
-            with suppress(TypeError, RuntimeError):
-                found[name] = _simple(value)
-    return f"{found} {module.extra_repr()}"
-
-
-def _simple(value: Any) -> Any:
-    """A value of which ``repr`` shows all; a TypeError if it is of another kind."""
-    if isinstance(value, _SIMPLE):
-        return value
-    if isinstance(value, (tuple, list)):
-        return [_simple(each) for each in value]
-    if isinstance(value, dict):
-        return {_simple(key): _simple(each) for key, each in value.items()}
-    if isinstance(value, _ARRAYS):
-        return str(value.dtype), _simple(value.tolist())
-    raise TypeError
+            with suppress(TypeError, ValueError, AttributeError, RuntimeError):  # Of another kind.
+                settings[name] = json.dumps(value, default=lambda array: [str(array.dtype), array.tolist()])
+    return f"{settings} {module.extra_repr()}"

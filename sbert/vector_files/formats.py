@@ -16,7 +16,9 @@ import numpy.typing as npt
 from sbert.inputs.extras import needed
 from sbert.inputs.vectors import Array
 from sbert.storage.atomic import flush_entry, replacing_file
+from sbert.storage.files import UnreadableError
 from sbert.vector_files.manifest import Manifest
+from sbert.vector_files.reader import one_type
 
 # The column of vectors.
 VECTOR = "vector"
@@ -101,7 +103,7 @@ class Parquet:
     def block(self, vectors: Array, columns: list[Any]) -> memoryview:
         """A stream of Arrow."""
         arrow = self._arrow
-        with _one_type():
+        with one_type("a column"):
             table = arrow.concat_tables(columns or [arrow.table({name: [] for name in self.keep})], **_PROMOTED)
         flat = arrow.array(np.ascontiguousarray(vectors, self.dtype).reshape(-1))
         listed = arrow.FixedSizeListArray.from_arrays(flat, self.dim)
@@ -115,11 +117,11 @@ class Parquet:
     def complete(self, manifest: Manifest) -> Iterator[Path]:
         """Join the blocks."""
         empty = self._arrow.ipc.open_stream(self.block(np.zeros((0, self.dim), self.dtype), [])).read_all()
-        with _one_type(), replacing_file(manifest.output) as file:
-            schema = self._arrow.unify_schemas(
-                [empty.schema, *(each.schema for each in self._tables(manifest))], **_PROMOTED
-            )
-            write_parquet(file, schema, (table.cast(schema) for table in self._tables(manifest)))
+        with replacing_file(manifest.output) as file:
+            with one_type("a column"):
+                schemas = [empty.schema, *(each.schema for each in self._tables(manifest))]
+                schema = self._arrow.unify_schemas(schemas, **_PROMOTED)
+                write_parquet(file, schema, (table.cast(schema) for table in self._tables(manifest)))
             file.flush()
             yield Path(file.name)
         manifest.partial.unlink()
@@ -130,17 +132,6 @@ class Parquet:
             for part in manifest.parts:
                 yield self._arrow.ipc.open_stream(file.read(part.end - start)).read_all()
                 start = part.end
-
-
-@contextmanager
-def _one_type() -> Iterator[None]:
-    """Errors of Arrow where values of a column, such as large integers and floats within lists, fit no common type."""
-    from pyarrow import ArrowInvalid, ArrowTypeError
-
-    try:
-        yield
-    except (ArrowInvalid, ArrowTypeError) as error:
-        raise ValueError(f"the values of a column do not fit one type of Arrow: {error}") from error
 
 
 def write_parquet(file: BinaryIO, schema: Any, tables: Iterable[Any]) -> None:
@@ -179,9 +170,9 @@ class VectorFiles:
 
     def parts(self) -> Iterator[Array]:
         """The vectors a part at a time: a file, or a row group of Parquet. Shape: (rows, dim) each."""
-        for path, rows in zip(self.paths, self.rows, strict=True):
+        for path in self.paths:
             if path.suffix == ".npy":
-                yield np.load(path, mmap_mode="r" if rows else None)  # NumPy maps no file without rows.
+                yield _map(path)
                 continue
             from pyarrow.parquet import ParquetFile
 
@@ -196,16 +187,18 @@ class VectorFiles:
         )
 
 
+def _map(path: Path) -> Array:
+    """The rows of a .npy file, mapped into memory."""
+    try:
+        return np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, SyntaxError, TokenError) as error:  # NumPy raises all of them.
+        raise UnreadableError(path, "is damaged: it is not a whole .npy file", "encode it again") from error
+
+
 def _shape_of(path: Path) -> tuple[int, int, np.dtype[np.generic]]:
     """Number of rows, dim and dtype of a file of vectors."""
     if path.suffix == ".npy":
-        try:
-            with path.open("rb") as file:
-                np.lib.format.read_magic(file)
-                (rows, dim), _, dtype = np.lib.format.read_array_header_1_0(file)
-        except (ValueError, SyntaxError, TokenError) as error:  # NumPy raises all of them.
-            raise ValueError(f"{path} is damaged: its header is not that of a .npy file; encode it again") from error
-        return rows, dim, dtype
+        return *_map(path).shape, _map(path).dtype
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(path) as file:

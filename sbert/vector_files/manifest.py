@@ -21,21 +21,13 @@ from typing import Any, BinaryIO
 
 from sbert.storage.atomic import flush_entry
 from sbert.storage.file_locks import locked
-from sbert.storage.files import checksum
-from sbert.vector_files.reader import Reader, Shard
+from sbert.storage.files import UnreadableError, checksum
+from sbert.vector_files.reader import Shard
 
 FORMAT = "vectors of sbert, version 2"
 REMEDY = "to start anew, pass resume=False, or delete the manifest and the partial file"
-_BLOCK = 1 << 20
 
 Header = dict[str, Any]
-
-
-class DamagedError(ValueError):
-    """A manifest, or a file that it describes, is damaged."""
-
-    def __init__(self, path: Path, reason: str, remedy: str = REMEDY) -> None:
-        super().__init__(f"{path} {reason}; {remedy}")
 
 
 @dataclass(frozen=True)
@@ -79,20 +71,14 @@ class Ending:
     crc32: int
     last: bool
 
-    @classmethod
-    def of(cls, path: Path, reader: Reader) -> Ending:
-        """What the file holds that was written from all that was read."""
-        return cls(reader.read, reader.input, path.stat().st_size, checksum(path), reader.ended)
-
 
 def check_header(path: Path, found: Header, expected: Header) -> None:
     """Raise a ValueError that names the first difference between what a file was written with and this call."""
     for key in {**expected, **found}:
         if key not in found or key not in expected or found[key] != expected[key]:
             before, now = (repr(each.get(key))[:60] for each in (found, expected))
-            raise ValueError(
-                f"{path} was written with {key}={before}, and this call has {now}; make the same call, or {REMEDY}"
-            )
+            reason = f"was written with {key}={before}, and this call has {now}"
+            raise UnreadableError(path, reason, f"make the same call, or {REMEDY}")
 
 
 class Manifest:
@@ -121,11 +107,6 @@ class Manifest:
         """Number of rows on the disk."""
         return self.parts[-1].rows if self.parts else 0
 
-    @property
-    def texts(self) -> tuple[int, str]:
-        """Number and hash of all texts that a finished file was written from."""
-        return (self.ending.read, self.ending.input) if self.ending else (0, "")
-
     def _read(self, line: bytes, number: int) -> None:
         try:
             value = json.loads(line)
@@ -134,15 +115,14 @@ class Manifest:
                 raise ValueError
             if "last" in value:
                 self.ending = Ending(**value)
-                return
-            if self.header:
+            elif self.header:
                 self.parts.append(PartEntry(**value))
             else:
                 self.header = value
         except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
-            raise DamagedError(self.path, f"is damaged: line {number} is not what was written") from error
-        self._check = check
-        self._end += len(line)
+            raise UnreadableError(self.path, f"is damaged: line {number} is not what was written", REMEDY) from error
+        if self.ending is None:
+            self._check, self._end = check, self._end + len(line)
 
     def begin(self, header: Header) -> None:
         """Write the first line, or compare it with that of the call before.
@@ -153,7 +133,7 @@ class Manifest:
         if self.header:
             check_header(self.path, self.header, header)
         elif self.partial.exists() and self.partial.stat().st_size:
-            raise DamagedError(self.partial, "has no manifest")
+            raise UnreadableError(self.partial, "has no manifest", REMEDY)
         else:
             self.header = header
             self._append(header)
@@ -166,42 +146,40 @@ class Manifest:
 
     def finish(self, ending: Ending) -> None:
         """Record that the file is complete."""
-        check, end = self._check, self._end
         self._append(asdict(ending))
-        self.ending, self._check, self._end = ending, check, end
+        self.ending = ending
 
     def _append(self, line: dict[str, Any]) -> None:
-        """Write a line behind the first one and those of parts; an ending there was none."""
-        self._check = _checksum(line, self._check)
+        """Write a line behind the first one and those of parts, in the place of an ending."""
+        check = _checksum(line, self._check)
         self._file.seek(self._end)
         self._file.truncate()
-        self._file.write(json.dumps({**line, "check": self._check}).encode() + b"\n")
+        self._file.write(json.dumps({**line, "check": check}).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._end = self._file.tell()
+        if "last" not in line:
+            self._check, self._end = check, self._file.tell()
 
     def verify_parts(self, start: int) -> None:
         """Compare the parts in the partial file, which begin at byte ``start``, with their checksums."""
         if self.ending and not self.partial.exists():
             raise self.damaged_output()
         if not self.partial.exists():
-            raise DamagedError(self.partial, "is missing")
+            raise UnreadableError(self.partial, "is missing", REMEDY)
+        rows = 0
         with self.partial.open("rb") as file:
-            for number, part in enumerate(self.parts):
-                file.seek(start)
-                value, left = 0, part.end - start
-                while left and (block := file.read(min(left, _BLOCK))):
-                    value, left = zlib.crc32(block, value), left - len(block)
-                if left or value != part.crc32:
-                    reason = "is truncated" if left else "is damaged"
-                    first = self.parts[number - 1].rows if number else 0
-                    raise DamagedError(self.partial, f"{reason}: rows {first} to {part.rows - 1} are not as written")
-                start = part.end
+            file.seek(start)
+            for part in self.parts:
+                # A part was in memory when it was written.
+                if zlib.crc32(file.read(part.end - file.tell())) != part.crc32:
+                    reason = f"is {'damaged' if file.tell() == part.end else 'truncated'}: rows {rows} to"
+                    raise UnreadableError(self.partial, f"{reason} {part.rows - 1} are not as written", REMEDY)
+                rows = part.rows
 
-    def damaged_output(self) -> DamagedError:
+    def damaged_output(self) -> UnreadableError:
         """The error that the output is not the file that was finished."""
         remedy = f"delete it and {self.path.name}, and make the call again that wrote them"
-        return DamagedError(self.output, "is missing or damaged: it is not what was written", remedy)
+        return UnreadableError(self.output, "is missing or damaged: it is not what was written", remedy)
 
     def is_finished(self) -> bool:
         """Whether the output is the file that was finished."""
@@ -211,7 +189,8 @@ class Manifest:
     def clean(self, keep: bool) -> None:
         """Delete the files of what was not finished and, unless it is to be kept, the manifest."""
         self._file.close()  # Windows deletes no open file.
-        for path in (self.window, self.partial, *([] if keep else [self.path])):
+        others = [self.window, self.partial] if self.header else []  # Without a header, they belong to another call.
+        for path in others if keep else [*others, self.path]:
             path.unlink(missing_ok=True)
 
 
@@ -233,11 +212,13 @@ def open_manifest(output: Path, resume: bool) -> Iterator[Manifest]:
     It is deleted if nothing was stored.
 
     Raises:
+        OSError: If the disk is full.
         RuntimeError: If another process or thread writes this output.
         ValueError: If the manifest is damaged.
     """
     name = beside(output, "manifest")
-    with _lock(name) as held:
+    remedy = "what was encoded is kept: free some space and make the same call again, which goes on from there"
+    with explain_disk_full(output, remedy), _lock(name) as held:
         if held is False:
             raise RuntimeError(f"{output} is being written by another process; wait until it ends, or write elsewhere")
         with name.open("r+b") as file:
@@ -249,12 +230,9 @@ def open_manifest(output: Path, resume: bool) -> Iterator[Manifest]:
             try:
                 yield manifest
             finally:
-                kept = manifest.parts or manifest.ending or manifest.window.exists()
-                if not (file.closed or (manifest.header and kept)):
-                    if manifest.header:
-                        manifest.partial.unlink(missing_ok=True)
-                    file.close()
-                    name.unlink()
+                stored = manifest.parts or manifest.ending or (manifest.header and manifest.window.exists())
+                if not (file.closed or stored):
+                    manifest.clean(keep=False)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -15,10 +15,9 @@ import numpy as np
 
 from sbert.storage.atomic import replacing_file
 from sbert.storage.file_locks import locked
-from sbert.storage.files import one_line
+from sbert.storage.files import UnreadableError, one_line
 from sbert.vector_files.formats import VectorFiles, npy_header, write_parquet
 from sbert.vector_files.manifest import (
-    DamagedError,
     beside,
     check_header,
     explain_disk_full,
@@ -85,8 +84,8 @@ def _number_of_shards(whole: Path) -> int | None:
         ValueError: If there are shards of two divisions.
     """
     pattern = re.compile(rf"{re.escape(whole.stem)}-\d{{5,}}-of-(\d{{5,}}){re.escape(whole.suffix)}(\.manifest)?")
-    names = os.listdir(whole.parent) if whole.parent.is_dir() else []
-    numbers = sorted({int(match[1]) for name in names if (match := pattern.fullmatch(name)) and int(match[1])})
+    matches = (pattern.fullmatch(path.name) for path in whole.parent.glob("*"))
+    numbers = sorted({int(match[1]) for match in matches if match and int(match[1])})
     if len(numbers) > 1:
         listed = " and ".join(f"{number} shards" for number in numbers)
         raise ValueError(f"beside {whole} there are files of {listed}; delete those of one division")
@@ -96,24 +95,19 @@ def _number_of_shards(whole: Path) -> int | None:
 def _status_of(path: Path, in_one: bool = False) -> FileStatus:
     """What the manifest of a file says; a file of its own has none when it is finished."""
     try:
-        manifest = read_manifest(path)
-        end = manifest.ending
-        if end and path.exists():
-            if path.stat().st_size != end.size:
-                raise DamagedError(path, "is damaged: it has another size than was written", "delete it")
-            return FileStatus(path, "done", manifest.rows, last=end.last)
-        with locked(manifest.path) as held:
-            seconds = sum(part.seconds for part in manifest.parts)
-            rate = manifest.rows / seconds if seconds else 0.0
-            return FileStatus(path, "running" if held is False else "stopped", manifest.rows, rate)
-    except FileNotFoundError:
-        pass
-    except (ValueError, OSError) as error:
-        return FileStatus(path, "damaged", note=one_line(error))
-    if not (in_one and path.exists()):
+        with suppress(FileNotFoundError):
+            manifest = read_manifest(path)
+            end = manifest.ending
+            if end and path.exists():
+                if path.stat().st_size != end.size:
+                    raise UnreadableError(path, "is damaged: it has another size than was written", "delete it")
+                return FileStatus(path, "done", manifest.rows, last=end.last)
+            with locked(manifest.path) as held:
+                rate = manifest.rows / max(1e-9, sum(part.seconds for part in manifest.parts))
+                return FileStatus(path, "running" if held is False else "stopped", manifest.rows, rate)
+        if in_one and path.exists():
+            return FileStatus(path, "done", len(VectorFiles([path])))
         return FileStatus(path, "missing")
-    try:
-        return FileStatus(path, "done", len(VectorFiles([path])))
     except (ValueError, OSError, ImportError) as error:
         return FileStatus(path, "damaged", note=one_line(error))
 
@@ -153,25 +147,24 @@ def merge(path: str | os.PathLike[str]) -> Path:
 
 def _check(shards: list[Path]) -> int:
     """Raise an error unless all shards are finished and belong together; return the number of rows of a stripe."""
-    manifests = [read_manifest(shard) for shard in shards if beside(shard, "manifest").exists()]
-    done = [manifest.output for manifest in manifests if manifest.ending and manifest.output.exists()]
+    manifests = [read_manifest(shard) for shard in shards if shard.exists() and beside(shard, "manifest").exists()]
+    done = {manifest.output: (manifest, manifest.ending) for manifest in manifests if manifest.ending}
     missing = [shard.name for shard in shards if shard not in done]
     if missing:
         listed = ", ".join(missing[:8]) + (", …" if len(missing) > 8 else "")
         raise FileNotFoundError(
             f"{len(missing)} of {len(shards)} shards are missing or not finished: {listed}; encode them first"
         )
-    first = manifests[0]
+    first, end = done[shards[0]]
     stripe: int = first.header["stripe"]
-    for index, (shard, manifest) in enumerate(zip(shards, manifests, strict=True)):
-        check_header(shard, manifest.header, {**first.header, "shard": [index, len(shards)]})
-        if manifest.texts != first.texts:
-            raise ValueError(
-                f"{shard.name} was written from other texts than {shards[0].name} ({manifest.texts[0]} and"
-                f" {first.texts[0]} of them); delete the older one, and encode it again"
-            )
-        if manifest.rows != rows_of_shard(manifest.texts[0], (index, len(shards)), stripe):
-            raise DamagedError(shard, f"has {manifest.rows} rows, which are not those of its part", "encode it again")
+    for index, (manifest, ending) in enumerate(done.values()):
+        check_header(manifest.output, manifest.header, {**first.header, "shard": [index, len(shards)]})
+        if (ending.read, ending.input) != (end.read, end.input):
+            reason = f"was written from other texts than {shards[0].name} ({ending.read} and {end.read} of them)"
+            raise UnreadableError(manifest.output, reason, "delete the older one, and encode it again")
+        if manifest.rows != rows_of_shard(ending.read, (index, len(shards)), stripe):
+            reason = f"has {manifest.rows} rows, which are not those of its part"
+            raise UnreadableError(manifest.output, reason, "encode it again")
         if not manifest.is_finished():
             raise manifest.damaged_output()
     return stripe

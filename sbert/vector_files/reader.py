@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
+from sbert.inputs.arguments import whole
 from sbert.inputs.texts import rows_of
 
 # Rows of a stripe: stripe k belongs to shard k mod n.
@@ -23,16 +24,11 @@ Row = tuple[str, dict[str, Any]]
 
 def check_shard(shard: Shard | None) -> Shard:
     """The shard, (0, 1) for None; a ValueError if it is none."""
-    if shard is None:
-        return 0, 1
-    if (
-        not isinstance(shard, (tuple, list))
-        or len(shard) != 2
-        or not all(isinstance(number, Integral) and not isinstance(number, bool) for number in shard)
-        or not 0 <= shard[0] < shard[1]
-    ):
-        raise ValueError(f"shard={shard!r:.60} is no shard; pass (i, n) with i from 0 to n - 1")
-    return int(shard[0]), int(shard[1])
+    with suppress(TypeError, ValueError):
+        index, number = (whole("shard", each) for each in ((0, 1) if shard is None else shard))
+        if 0 <= index < number:
+            return index, number
+    raise ValueError(f"shard={shard!r:.60} is no shard; pass (i, n) with i from 0 to n - 1")
 
 
 def rows_of_shard(rows: int, shard: Shard, stripe: int = STRIPE) -> int:
@@ -174,10 +170,8 @@ class Columns:
 
         arrays = {}
         for name in rows[0]:
-            try:
+            with one_type(f"the column {name!r}"):
                 arrays[name] = self._array(name, [row[name] for row in rows])
-            except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
-                raise ValueError(f"the values of the column {name!r} do not fit one type of Arrow: {error}") from error
         return table(arrays)
 
     def _array(self, name: str, values: list[Any]) -> Any:
@@ -200,6 +194,15 @@ class Columns:
             self._large |= {name} if any(abs(limit or 0) > 1 << 53 for limit in limits) else set()
         self._types[name] = kind
         return found
+
+
+@contextmanager
+def one_type(column: str) -> Iterator[None]:
+    """Errors of Arrow where values of a column, such as large integers and floats within lists, fit no common type."""
+    try:
+        yield
+    except (ValueError, TypeError, OverflowError, NotImplementedError) as error:
+        raise ValueError(f"the values of {column} do not fit one type of Arrow: {error}") from error
 
 
 def _is_exact(kind: Any) -> bool:

@@ -15,7 +15,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from hashlib import sha256
 from itertools import count
@@ -32,18 +32,17 @@ from sbert.pipeline.batching import Rows
 from sbert.pipeline.progress import Report
 from sbert.pipeline.quantization import PRECISIONS, Codes
 from sbert.saving import verification
+from sbert.storage.files import UnreadableError, checksum
 from sbert.vector_files import reader as stripes
 from sbert.vector_files.fingerprint import digest_of_model
 from sbert.vector_files.formats import Format, Npy, Parquet, VectorFiles
 from sbert.vector_files.manifest import (
     FORMAT,
     REMEDY,
-    DamagedError,
     Ending,
     Header,
     Manifest,
     PartEntry,
-    explain_disk_full,
     file_of,
     files_of,
     open_manifest,
@@ -58,8 +57,10 @@ _WINDOW, _WINDOW_ACCELERATOR = 1 << 15, 1 << 16
 _FILE_ROWS = 1 << 20
 # Seconds after which rows of a part in work are stored.
 _SECONDS = 5.0
+# Settings of a call that the vectors depend on.
+_SETTINGS = ("prompt", "truncate_dim", "normalize", "precision", "deterministic", "batch_tokens", "batch_size")
 # Number of rows and dimension of what follows in a file of a window, and its checksum.
-_SAVED = struct.Struct("<QQI")
+_SAVED = struct.Struct("<III")
 
 
 def write(
@@ -92,12 +93,11 @@ def write(
     keep = tuple(getattr(sentences, "keep", ()))
     if keep and path.suffix != ".parquet":
         raise ValueError(f"out={os.fspath(out)!r} has no room for the columns {', '.join(keep)}; name a .parquet file")
-    dim = job.vectors([], Report.silent()).shape[1]
-    dtype = np.dtype(PRECISIONS[job.precision])
+    dim, dtype = job.vectors([], Report.silent()).shape[1], np.dtype(PRECISIONS[job.precision])
     form: Format = Parquet(dim, dtype, keep) if path.suffix == ".parquet" else Npy(dim, dtype)
     size = _WINDOW if job.device.type == "cpu" else _WINDOW_ACCELERATOR
-    header = {**_header(job), "dim": dim, "columns": keep, "window": size, "stripe": stripes.STRIPE, "shard": part}
-    header = json.loads(json.dumps(header))
+    header = {**_header(job), "dim": dim, "columns": [*keep], "window": size}
+    header |= {"stripe": stripes.STRIPE, "shard": [*part]}
     total, reader = length_of(sentences), Reader(sentences, size, part)
     with reporting(total if total is None else rows_of_shard(total, part)) as report:
         if shard is not None:
@@ -139,19 +139,13 @@ def _target(out: str | os.PathLike[str], shard: Shard | None) -> tuple[Path, boo
 
 def _header(job: Any) -> Header:
     """What the bytes of the output depend on, beside the input."""
-    ranges = None if job.ranges is None else sha256(np.asarray(job.ranges, np.float32).tobytes()).hexdigest()
+    ranges = np.asarray(() if job.ranges is None else job.ranges, np.float32)
     return {
         "format": FORMAT,
         "model": digest_of_model(job.model),
-        "prompt": job.prompt,
-        "truncate_dim": job.truncate_dim,
-        "normalize": job.normalize,
-        "precision": job.precision,
-        "ranges": ranges,
+        **{name: getattr(job, name) for name in _SETTINGS},
+        "ranges": sha256(ranges.tobytes()).hexdigest(),
         "max_seq_length": job.model.max_seq_length,
-        "deterministic": job.deterministic,
-        "batch_tokens": job.batch_tokens,
-        "batch_size": job.batch_size,
         "dtype": str(job.inference.dtype),
         "device": job.device.type,
         **{f"version of {name}": version for name, version in verification.versions().items()},
@@ -173,8 +167,7 @@ class _File:
 
     def write(self, reader: Reader, most: int | None, header: Header, resume: bool, keep_manifest: bool = True) -> None:
         """Encode the windows of a reader, up to ``most`` rows, and write the file."""
-        remedy = "what was encoded is kept: free some space and make the same call again, which goes on from there"
-        with explain_disk_full(self.path, remedy), open_manifest(self.path, resume) as manifest:
+        with open_manifest(self.path, resume) as manifest:
             if keep_manifest and resume and not manifest.header and self.path.exists():
                 raise ValueError(f"{self.path} has no manifest, and may be yours; move it, or pass resume=False")
             manifest.begin(header)
@@ -184,7 +177,8 @@ class _File:
                 self._encode(manifest, reader, most)
                 manifest.verify_parts(len(self.form.head))
                 with self.form.complete(manifest) as file:
-                    manifest.finish(Ending.of(file, reader))
+                    size = file.stat().st_size
+                    manifest.finish(Ending(reader.read, reader.input, size, checksum(file), reader.ended))
             manifest.clean(keep_manifest)
 
     def _skip(self, manifest: Manifest, reader: Reader, most: int | None) -> None:
@@ -200,68 +194,47 @@ class _File:
         if manifest.parts or manifest.ending:
             manifest.verify_parts(len(self.form.head))
         end = manifest.parts[-1].end if manifest.parts else len(self.form.head)
-        saved = SavedWindow(manifest)
         waiting: deque[Window] = deque()
-
-        def texts() -> Iterator[list[str]]:
-            for window in self._new(reader.windows(most), manifest):
-                if not waiting:
-                    saved.input = window.input
-                waiting.append(window)
-                yield window.texts
-
+        texts = self._new_texts(reader.windows(most), manifest, waiting)
+        coming = self.job.each(texts, self.report, SavedWindow(manifest, waiting))
         truncated, began = self.report.truncated, time.perf_counter()
         with manifest.partial.open("r+b" if manifest.parts else "w+b") as file:
             file.write(self.form.head)
             file.truncate(end)
             file.seek(end)
-            with _in_thread() as run, closing(self.job.each(texts(), self.report, saved)) as results:
+            with ThreadPoolExecutor(1) as thread, closing(coming) as results:
+                storing: Future[Any] = thread.submit(int)
                 for vectors in results:
                     window, now = waiting.popleft(), time.perf_counter()
-                    saved.input = waiting[0].input if waiting else ""
                     counts = self.report.truncated - truncated, now - began
                     truncated, began = self.report.truncated, now
-                    run(partial(self._store, file, manifest, window, vectors.numpy(), counts))
+                    storing.result()
+                    storing = thread.submit(self._store, file, manifest, window, vectors.numpy(), counts)
+                storing.result()
 
-    def _new(self, windows: Iterator[Window], manifest: Manifest) -> Iterator[Window]:
-        """The windows that are not among the parts on the disk, after a comparison of these."""
+    def _new_texts(self, windows: Iterator[Window], manifest: Manifest, waiting: deque[Window]) -> Iterator[list[str]]:
+        """The texts of windows that are not among the parts on the disk, after a comparison of these."""
         before = 0
         for part in list(manifest.parts):
             window = next(windows, Window())
             if (window.read, window.input) != (part.read, part.input):
-                raise ValueError(
-                    f"from sentences[{before}] on, these are not the texts that {self.path.name} was begun with; pass"
-                    f" the same texts, or {REMEDY}"
-                )
+                reason = f"from sentences[{before}] on, these are not the texts that {self.path.name} was begun with"
+                raise ValueError(f"{reason}; pass the same texts, or {REMEDY}")
             self.report.resumed(len(window.texts), part.truncated)
             before = part.read
-        yield from windows
+        for window in windows:
+            waiting.append(window)
+            yield window.texts
 
     def _store(self, file: Any, manifest: Manifest, window: Window, vectors: Array, counts: tuple[int, float]) -> None:
         block, end = self.form.block(vectors, window.columns), file.tell()
         if os.fstat(file.fileno()).st_size != end:
-            raise DamagedError(manifest.partial, "was changed by another program while it was written")
+            raise UnreadableError(manifest.partial, "was changed by another program while it was written", REMEDY)
         file.write(block)
         file.flush()
         os.fsync(file.fileno())
         rows = manifest.rows + len(window.texts)
         manifest.add(PartEntry(rows, file.tell(), zlib.crc32(block), window.read, window.input, *counts))
-
-
-@contextmanager
-def _in_thread() -> Iterator[Any]:
-    """A function that runs others in a thread, one after another, each while the caller prepares the next."""
-    running: list[Future[None]] = []
-
-    def run(job: Any) -> None:
-        if running:
-            running.pop().result()
-        running.append(pool.submit(job))
-
-    with ThreadPoolExecutor(1, "sbert-write") as pool:
-        yield run
-        if running:
-            running.pop().result()
 
 
 class SavedWindow:
@@ -271,33 +244,26 @@ class SavedWindow:
 
     Args:
         manifest: The manifest of the file.
+        windows: The windows that were read and not yet written; the first one is in work.
     """
 
-    def __init__(self, manifest: Manifest) -> None:
-        self.input: str = ""  # Hash of the texts of the window.
-        self._path, self._settings = manifest.window, json.dumps(manifest.header)
+    def __init__(self, manifest: Manifest, windows: deque[Window]) -> None:
+        self._path, self._settings, self._windows = manifest.window, json.dumps(manifest.header), windows
         self._waiting: list[tuple[Rows, Tensor]] = []
-        self._key, self._end, self._time = b"", 0, time.monotonic()
-
-    def _begin(self) -> bytes:
-        """The hash of the window in work; what was to be stored of another one is dropped."""
-        key = sha256((self._settings + self.input).encode()).digest()
-        if key != self._key:
-            self._key, self._end, self._waiting, self._time = key, 0, [], time.monotonic()
-        return key
+        self._key, self._end, self._time = b"", 0, 0.0
 
     def restore(self) -> tuple[Rows, Tensor] | None:
-        """The rows of this window that were stored, and their outputs. Shape: (n,), (n, dim)."""
-        key = self._begin()
+        """Begin a window; the rows of it that were stored, and their outputs. Shape: (n,), (n, dim)."""
+        self._key = sha256((self._settings + self._windows[0].input).encode()).digest()
+        self._waiting, self._end, self._time = [], 0, time.monotonic()
         data = self._path.read_bytes() if self._path.exists() else b""
-        if data[: len(key)] != key:
+        if not data.startswith(self._key):
             return None
-        rows, outputs, self._end = [], [], len(key)
-        while len(data) >= self._end + _SAVED.size:
+        rows, outputs, self._end = [], [], len(self._key)
+        while len(data) >= (start := self._end + _SAVED.size):
             count, dim, check = _SAVED.unpack_from(data, self._end)
-            start = self._end + _SAVED.size
             body = data[start : start + count * (8 + 4 * dim)]
-            if not count or len(body) < count * (8 + 4 * dim) or zlib.crc32(body, dim) != check:
+            if not count or zlib.crc32(body, dim) != check:
                 break
             rows.append(np.frombuffer(body, np.int64, count))
             outputs.append(np.frombuffer(body, np.float32, offset=8 * count).reshape(count, dim))
@@ -306,7 +272,6 @@ class SavedWindow:
 
     def add(self, rows: Rows, outputs: Tensor) -> None:
         """Store these rows, now or some seconds later."""
-        key = self._begin()
         self._waiting.append((rows, outputs))
         if time.monotonic() - self._time < _SECONDS:
             return
@@ -316,7 +281,7 @@ class SavedWindow:
         with self._path.open("r+b" if self._end else "w+b") as file:
             file.truncate(self._end)
             file.seek(self._end)
-            file.write(b"" if self._end else key)
+            file.write(b"" if self._end else self._key)
             file.write(_SAVED.pack(*values.shape, zlib.crc32(body, values.shape[1])) + body)
             self._end = file.tell()
         self._waiting, self._time = [], time.monotonic()
