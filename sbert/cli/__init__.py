@@ -65,7 +65,7 @@ issue.
 
 ## Evaluate
 
-``sbert evaluate`` prints, in percent, the figures of the suites ``sts``, ``retrieval`` and ``nanobeir`` on
+``sbert evaluate`` prints, in percent, the figures of the suites ``sts``, ``nli``, ``retrieval`` and ``nanobeir`` on
 those of their data sets that are in a folder (``--help`` says where), and names the missing ones. Several processes
 share the work: ``torchrun --nproc-per-node 2 -m sbert evaluate …``.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from sbert.cli.options import RESULTS, ROWS, TEXTS, add_options, at_least, load_on_devices, number, progress, read
+from sbert.cli.options import RESULTS, ROWS, TEXTS, add_options, at_least, load, progress, read, real
 from sbert.cli.output import Line, show
 from sbert.inputs.extras import missing
 
@@ -37,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     method = "community (the default) leaves single texts out; kmeans and agglomerative need scikit-learn"
     add("--method", choices=_METHODS, default="community", metavar="NAME", help=method)
     add("-k", "--clusters", type=at_least(1), metavar="N", help="number of clusters (kmeans, agglomerative)")
-    add(
-        "--threshold", type=number, metavar="X", help="minimum cosine: with a community's centre (0.75), or of clusters"
-    )
+    add("--threshold", type=real, metavar="X", help="minimum cosine: with a community's centre (0.75), or of clusters")
     add("--min-size", type=at_least(1), metavar="N", help="minimum size of a community (10)")
     add("--words", type=at_least(1), default=5, metavar="N", help="topic words per cluster (5)")
     add("--show", type=at_least(0), metavar="N", help="texts to print per cluster (default: all)")
@@ -57,7 +55,7 @@ def run(arguments: argparse.Namespace) -> None:
     texts, rows = read(arguments)
     from sbert import search
 
-    model = load_on_devices(arguments)
+    model = load(arguments)
     vectors = model.encode(texts, normalize_embeddings=True, show_progress_bar=progress(arguments))  # (texts, dim)
     labels = search.cluster(
         vectors,

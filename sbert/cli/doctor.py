@@ -6,7 +6,6 @@ import argparse
 import json
 from pathlib import Path
 
-from sbert.cli.diagnosis import diagnose
 from sbert.cli.options import LOADING, add_options, load
 from sbert.cli.output import facts_table
 
@@ -27,20 +26,17 @@ def run(arguments: argparse.Namespace) -> None:
     """
     if arguments.gpu:
         _check_gpu(arguments.device)
-    elif arguments.report is not None:
-        raise ValueError("--report writes what --gpu measures; pass --gpu as well")
     if arguments.report is not None:
+        if not arguments.gpu:
+            raise ValueError("--report writes what --gpu measures; pass --gpu as well")
         Path(arguments.report).mkdir(parents=True, exist_ok=True)  # Before the long measurement.
-    model = load(arguments)
-    if not arguments.gpu:
-        report = facts = diagnose(model)
-    else:
-        from sbert.cli import gpu_report
+    from sbert.cli import diagnosis
 
-        report = gpu_report.measure(model, arguments.model)
-        facts = gpu_report.rows(report)
-        if arguments.report is not None:
-            gpu_report.write(report, Path(arguments.report))
+    model = load(arguments)
+    report = diagnosis.measure(model, arguments.model) if arguments.gpu else diagnosis.diagnose(model)
+    if arguments.report is not None:
+        diagnosis.write(report, Path(arguments.report))
+    facts = diagnosis.rows(report) if arguments.gpu else report
     print(json.dumps(report, ensure_ascii=False, indent=2) if arguments.json else facts_table(facts))
 
 

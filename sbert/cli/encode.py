@@ -8,7 +8,7 @@ import re
 import warnings
 from typing import Any
 
-from sbert.cli.options import INPUT, SOURCES, add_options, at_least, is_input, load_on_devices, names, number, progress
+from sbert.cli.options import INPUT, SOURCES, add_options, at_least, is_input, load, names, progress, real
 from sbert.data import Texts
 from sbert.storage.hub import OWN
 
@@ -64,8 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--shard", type=_shard, metavar="I/N", help="encode part I of N, from 0/N to N-1/N")
     add("--ray", action="store_true", help="Parquet files to a folder of Parquet files, with Ray Data")
     add("--actors", type=at_least(1), metavar="N", help="with --ray: processes (default: all that fit)")
-    add("--gpus-per-actor", type=number, metavar="X", help="with --ray: GPUs of each process (0)")
-    add("--cpus-per-actor", type=number, metavar="X", help="with --ray: CPUs of each process (1)")
+    add("--gpus-per-actor", type=real, metavar="X", help="with --ray: GPUs of each process (0)")
+    add("--cpus-per-actor", type=real, metavar="X", help="with --ray: CPUs of each process (1)")
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _encode(arguments: argparse.Namespace, inputs: list[str], options: dict[str, Any]) -> None:
     texts = Texts(inputs, arguments.column, format=arguments.format, keep=arguments.keep)
-    model: Any = load_on_devices(arguments)
+    model: Any = load(arguments)
     vectors = model.encode(
         texts,
         out=arguments.output,

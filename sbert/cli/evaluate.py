@@ -9,18 +9,24 @@ import textwrap
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sbert.cli.options import LOADING, add_options, check_devices, names, progress
+from sbert.cli.options import LOADING, add_options, load, names, progress
 from sbert.cli.output import table
-from sbert.data import read_retrieval
+from sbert.data import read_nli, read_retrieval, read_sick
 from sbert.data.retrieval import is_retrieval
-from sbert.data.tables import check_folder
+from sbert.data.tables import check_folder, locate
 
 if TYPE_CHECKING:
     from sbert.evaluation import Evaluator, Vectors
 
-_TRANSFER = "the transfer tasks of SentEval, and inference, are in examples/paper/transfer.py"
+# For each data set of inference, the possible names of its file.
+_INFERENCE = {
+    "SICK-E": "sick/test.tsv SICK/SICK_test_annotated.txt".split(),
+    "SNLI": "snli_1.0/snli_1.0_test.jsonl nli/snli_test.tsv".split(),
+    "MNLI": "multinli_1.0/multinli_1.0_dev_matched.jsonl nli/mnli_dev_matched.tsv".split(),
+}
+_TRANSFER = "the transfer tasks of SentEval are in examples/paper/transfer.py"
 # The metrics of the table of NanoBEIR; --json and --output have all.
 _SHOWN = ("ndcg@10", "mrr@10", "map@100", "recall@10", "accuracy@1", "base_ndcg@10")
 
@@ -32,6 +38,25 @@ def _build_sts(arguments: argparse.Namespace) -> Evaluator:
     from sbert.evaluation import STSSuite
 
     return STSSuite(arguments.data, prompt=arguments.prompt)
+
+
+def _build_nli(arguments: argparse.Namespace) -> Evaluator:
+    from sbert.evaluation import LabelEvaluator, SequentialEvaluator
+
+    if not arguments.cross_encoder:
+        raise ValueError(f"--suite nli takes a model with --cross-encoder; of vectors, {_TRANSFER}")
+    check_folder(arguments.data)
+    paths = {name: path for name, files in _INFERENCE.items() if (path := locate(arguments.data, files))}
+    if not paths:
+        raise FileNotFoundError(f"{arguments.data} has no {' or '.join(_INFERENCE)}; see sbert evaluate --help")
+    sets = {}
+    for name, path in paths.items():
+        rows = read_sick(path, "entailment") if name == "SICK-E" else read_nli(path)
+        first, second, labels = ([row[each] for row in rows] for each in ("first", "second", "label"))
+        sets[name] = LabelEvaluator(first, second, labels)
+    suite = SequentialEvaluator(sets)
+    suite.missing = [name for name in _INFERENCE if name not in sets]  # type: ignore[attr-defined]
+    return suite
 
 
 def _build_retrieval(arguments: argparse.Namespace) -> Evaluator:
@@ -68,6 +93,11 @@ SUITES: Mapping[str, tuple[Callable[[argparse.Namespace], Evaluator], str]] = {
         _build_sts,
         "Spearman on STS12-16, STSb and SICK-R: sts/STS12/*.tsv, stsb/test.tsv, sick/test.tsv; or SentEval's",
     ),
+    "nli": (
+        _build_nli,
+        f"accuracy of a cross-encoder's classes contradiction, entailment and neutral on {', '.join(_INFERENCE)}:"
+        " sick/*.tsv, nli/*.tsv, snli_1.0, multinli_1.0",
+    ),
     "retrieval": (_build_retrieval, "nDCG, MAP, MRR, recall: a folder in BEIR's layout, or several such folders"),
     "nanobeir": (
         _build_nanobeir,
@@ -101,7 +131,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "model", *LOADING, "--devices", "--json", "--quiet")
     add("--suite", required=True, type=_parse_suites, metavar="A,B", help="suites, see below")
     add("--data", required=True, metavar="DIR", help="folder of the data")
-    add("--cross-encoder", action="store_true", help="a cross-encoder (sts and nanobeir)")
+    add("--cross-encoder", action="store_true", help="a cross-encoder (sts, nli and nanobeir)")
     add("--retriever", metavar="MODEL", help="finds what a cross-encoder reranks (nanobeir)")
     add("--rerank", type=int, default=100, metavar="K", help="documents that it reranks (100)")
     add("--prompt", help="prompt of the texts of sts: a name or a text")
@@ -111,13 +141,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _parse_suites(text: str) -> list[str]:
-    suites = list(dict.fromkeys(names(text)))
-    for name in suites:
-        if name not in SUITES:
-            raise argparse.ArgumentTypeError(
-                f"{name!r} is unknown; pass one or more of {', '.join(SUITES)}; {_TRANSFER}"
-            )
-    return suites
+    suites = dict.fromkeys(names(text))
+    if unknown := [name for name in suites if name not in SUITES]:
+        known = f"pass one or more of {', '.join(SUITES)}; {_TRANSFER}"
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is unknown; {known}")
+    return list(suites)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -150,29 +178,23 @@ def run(arguments: argparse.Namespace) -> None:
 def _check_options(arguments: argparse.Namespace) -> None:
     """Raise a ValueError for a prompt, or a retriever, that no suite uses."""
     for option, suites in _USED.items():
-        kind = option == "retriever"
-        if getattr(arguments, option) is not None and not (
-            arguments.cross_encoder is kind and suites & {*arguments.suite}
-        ):
-            models = "cross-encoders" if kind else "encoders"
-            names = ", ".join(sorted(suites))
-            raise ValueError(f"--{option.replace('_', '-')} is for {models} and --suite {names}; leave it out")
+        models = "cross-encoders" if option == "retriever" else "encoders"
+        fits = arguments.cross_encoder is (option == "retriever") and suites & {*arguments.suite}
+        if getattr(arguments, option) is not None and not fits:
+            name = option.replace("_", "-")
+            raise ValueError(f"--{name} is for {models} and --suite {', '.join(sorted(suites))}; leave it out")
 
 
 def _load_vectors(arguments: argparse.Namespace) -> Vectors:
     """The vectors of the model, computed by a pool, or by the processes of torchrun together, each on its own GPU."""
     from sbert.cross_encoder import CrossEncoder
-    from sbert.distributed.ranks import Ranks
-    from sbert.encoder import SentenceEncoder
+    from sbert.distributed.ranks import ALONE, Ranks
     from sbert.evaluation import Vectors
 
-    kind: Any = CrossEncoder if arguments.cross_encoder else SentenceEncoder
-    check_devices(arguments)
-    model = kind(arguments.model, device=arguments.device, dtype=arguments.dtype)
-    if arguments.devices:  # The pool ends with the command.
-        return Vectors(model.pool(arguments.devices), show_progress_bar=progress(arguments))
-    ranks = Ranks.join(model.device.type)
-    ranks.place(model)
+    model = load(arguments, CrossEncoder if arguments.cross_encoder else None)
+    ranks = ALONE if arguments.devices else Ranks.join(model.device.type)
+    if not arguments.devices:
+        ranks.place(model)
     return Vectors(model, ranks, show_progress_bar=progress(arguments))
 
 
@@ -180,11 +202,9 @@ def _report(figures: Mapping[str, float], missing: Mapping[str, list[str]], fold
     """The results in percent: one block per suite, under its name."""
     blocks = []
     for suite, absent in missing.items():
-        own = {
-            name.removeprefix(f"{suite}_"): f"{100 * value:.2f}"
-            for name, value in figures.items()
-            if name.startswith(f"{suite}_")
-        }
+        start = f"{suite}_"
+        percent = {name: f"{100 * value:.2f}" for name, value in figures.items() if name.startswith(start)}
+        own = {name.removeprefix(start): value for name, value in percent.items()}
         block = _tabulate(own) if suite == "nanobeir" else table(own.items(), (suite, "percent"))
         blocks.append(block + (f"\nnot in {folder}: {', '.join(absent)}" if absent else ""))
     return "\n\n".join(blocks)

@@ -7,30 +7,16 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import NoReturn
 
 from sbert import __version__
-from sbert.cli import (
-    benchmark,
-    cluster,
-    doctor,
-    encode,
-    evaluate,
-    export,
-    info,
-    map,  # noqa: A004
-    merge,
-    pairs,
-    resume,
-    search,
-    similarity,
-    train,
-)
 
-# Each has a file with add_arguments(parser) and run(arguments), whose first line says what the command does.
-_OF_TEXTS = (encode, merge, similarity, search, pairs, cluster, map)
-_OF_MODELS = (train, resume, evaluate, export, benchmark, doctor, info)
-_COMMANDS = {module.__name__.rpartition(".")[2]: module for module in (*_OF_TEXTS, *_OF_MODELS)}
+# In the order of ``sbert --help``. Each has a file with add_arguments(parser) and run(arguments), whose first line says
+# what the command does.
+_COMMANDS = "encode merge similarity search pairs cluster map".split()
+_COMMANDS += "train resume evaluate export benchmark doctor info".split()
 # torch raises AssertionError for a device that it was not built for, transformers ImportError for a missing tokenizer
 # package, the trainer FloatingPointError for a loss that is not finite. Other errors are bugs and show a traceback.
 _FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError, ImportError, AssertionError, FloatingPointError)
@@ -88,16 +74,22 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    if argv and argv[0] in _COMMANDS:
+        parser, command = _new_parser(argv[0])
+        parser.set_defaults(run=command.run)
+        command.add_arguments(parser)
+        return parser.parse_intermixed_args(argv[1:])  # This way, arguments may stand anywhere among options.
     parser = _Parser(prog="sbert", description="Sentence embeddings.", formatter_class=argparse.RawTextHelpFormatter)
-    first = {name: (module.__doc__ or "").partition("\n")[0] for name, module in _COMMANDS.items()}
-    about = {name: line.partition(": ")[2].replace("``", "") for name, line in first.items()}
+    about = {name: _new_parser(name)[0].description for name in _COMMANDS}
     parser.epilog = "commands:\n" + "".join(f"  {name:12}{line}\n" for name, line in about.items())
     parser.add_argument("--version", action="version", version=f"sbert {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", help="sbert COMMAND --help explains its options")
-    for name, module in _COMMANDS.items():
-        command = commands.add_parser(name, description=about[name])
-        command.set_defaults(run=module.run)
-        module.add_arguments(command)
-    if argv and argv[0] in commands.choices:  # This way, a command's arguments may stand anywhere among its options.
-        return commands.choices[argv[0]].parse_intermixed_args(argv[1:])
-    return parser.parse_args(argv)
+    parser.add_argument("name", choices=_COMMANDS, metavar="COMMAND", help="sbert COMMAND --help explains its options")
+    parser.parse_args(argv)
+    raise ValueError("the command comes first; see sbert --help")
+
+
+def _new_parser(name: str) -> tuple[_Parser, ModuleType]:
+    """The parser of a command, without its arguments, and its module."""
+    module = import_module(f"sbert.cli.{name}")
+    about = (module.__doc__ or "").partition("\n")[0].partition(": ")[2]
+    return _Parser(prog=f"sbert {name}", description=about.replace("``", "")), module

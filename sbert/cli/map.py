@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbert.cli.options import TEXTS, add_options, at_least, load_on_devices, new_file, progress, read
+from sbert.cli.options import TEXTS, add_options, at_least, load, new_file, progress, read
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> None:
     from sbert.visualization.map_page import map_page
     from sbert.visualization.projection import NAMES, choose, project
 
-    model = load_on_devices(arguments)
+    model = load(arguments)
     vectors = model.encode(texts, normalize_embeddings=True, show_progress_bar=progress(arguments))  # (texts, dim)
     labels = _clusters(vectors, arguments.clusters)
     names = {} if labels is None else topic_words(texts, labels, _WORDS)

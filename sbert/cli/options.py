@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import suppress
+from math import isfinite
+from typing import Any
 
 from sbert.data import FORMATS, read_texts
 from sbert.storage.hub import OWN
-
-if TYPE_CHECKING:
-    from sbert.encoder import SentenceEncoder
 
 INPUT = "text, JSONL, JSON, CSV, TSV or Parquet file, optionally .gz or .zst; - for standard input"
 
@@ -19,20 +18,17 @@ INPUT = "text, JSONL, JSON, CSV, TSV or Parquet file, optionally .gz or .zst; - 
 # --------------------------------------------------------------------------------------------- types of their values
 
 
-def number(text: str) -> float:
-    """A finite number.
+def real(text: str) -> float:
+    """A finite real number.
 
     Example:
-        >>> number("0.5")
+        >>> real("0.5")
         0.5
     """
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not abs(value) < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number; pass one such as 0.75")
-    return value
+    with suppress(ValueError):
+        if isfinite(float(text)):
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a finite number; pass one such as 0.75")
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -131,34 +127,22 @@ def read(arguments: argparse.Namespace) -> tuple[list[str], list[int]]:
     return list(texts.values()), list(texts)
 
 
-def load(arguments: argparse.Namespace) -> SentenceEncoder:
-    """Load the model on the device of the options."""
+def load(arguments: argparse.Namespace, kind: type | None = None) -> Any:
+    """Load a ``SentenceEncoder``, or another kind of model, by the options.
+
+    With ``--devices``, its pool is returned, which is used in its place and ends with the command.
+
+    Raises:
+        ValueError: If one device and several are named.
+    """
     from sbert.encoder import SentenceEncoder
 
-    return SentenceEncoder(arguments.model, device=arguments.device, dtype=arguments.dtype)
-
-
-def load_on_devices(arguments: argparse.Namespace) -> SentenceEncoder:
-    """Load the model; with several devices, return its pool, which is used in its place and ends with the command.
-
-    Raises:
-        ValueError: If one device and several are named.
-    """
-    check_devices(arguments)
-    model = load(arguments)
-    return cast("SentenceEncoder", model.pool(arguments.devices)) if arguments.devices else model
-
-
-def check_devices(arguments: argparse.Namespace) -> None:
-    """Let the model be loaded on the CPU, from where the processes of ``--devices`` copy it to theirs.
-
-    Raises:
-        ValueError: If one device and several are named.
-    """
-    if arguments.devices:
-        if arguments.device:
-            raise ValueError("--device and --devices both name devices; pass one of them")
-        arguments.device = "cpu"
+    devices = getattr(arguments, "devices", None)
+    if devices and arguments.device:
+        raise ValueError("--device and --devices both name devices; pass one of them")
+    device = "cpu" if devices else arguments.device  # From where the processes of a pool copy it to theirs.
+    model: Any = (kind or SentenceEncoder)(arguments.model, device=device, dtype=arguments.dtype)
+    return model.pool(devices) if devices else model
 
 
 def progress(arguments: argparse.Namespace) -> bool | None:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from sbert.cli.options import RESULTS, ROWS, TEXTS, add_options, at_least, load_on_devices, number, progress, read
+from sbert.cli.options import RESULTS, ROWS, TEXTS, add_options, at_least, load, progress, read, real
 from sbert.cli.output import Line, shortest, show
 
 # Default number of pairs, without and with a threshold.
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """
     parser.epilog, add = ROWS, parser.add_argument
     add_options(parser, *TEXTS, *RESULTS)
-    add("--threshold", type=number, metavar="X", help="minimum score of a pair")
+    add("--threshold", type=real, metavar="X", help="minimum score of a pair")
     add("--max-pairs", type=at_least(1), metavar="N", help=f"most pairs ({_FEW}; with --threshold {_MANY:,})")
     add("--top-k", type=at_least(1), default=100, metavar="N", help="only the N most similar texts of each text (100)")
 
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
     texts, rows = read(arguments)
     from sbert.search import paraphrase_mining
 
-    model = load_on_devices(arguments)
+    model = load(arguments)
     mined = paraphrase_mining(
         model.encode(texts, convert_to_tensor=True, show_progress_bar=progress(arguments)),
         top_k=arguments.top_k,

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
+import re
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sbert.cli.options import (
-    INPUT,
-    RESULTS,
-    ROWS,
-    SOURCES,
-    add_options,
-    at_least,
-    is_input,
-    load_on_devices,
-    number,
-    progress,
-    read,
-)
+from sbert.cli.options import INPUT, RESULTS, ROWS, SOURCES, add_options, at_least, is_input, load, progress, read, real
 from sbert.cli.output import Line, shortest, show
 from sbert.data import read_texts
+from sbert.storage import user_cache
 from sbert.storage.hub import OWN, resolve
 
 if TYPE_CHECKING:
     from sbert.search import Hits, IndexHits
+
+# By name on the command line, the name in the library.
+_PRECISIONS = {"float32": "float32", "int8": "int8", "binary": "ubinary"}
+# Number of texts from which the ranges of int8 are computed.
+_SAMPLE = 2048
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,9 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("words", nargs="+", metavar="[MODEL] FILE QUERY", help=words)
     add_options(parser, *SOURCES, *RESULTS)
     add("--top-k", type=at_least(1), default=10, metavar="N", help="results per query (10)")
-    add("--threshold", type=number, metavar="X", help="minimum score")
+    add("--threshold", type=real, metavar="X", help="minimum score")
     about = "of the stored vectors: 4 bytes, 1 byte or 1 bit per dimension"
-    add("--precision", choices=("float32", "int8", "binary"), default="float32", help=about)
+    add("--precision", choices=_PRECISIONS, default="float32", help=about)
     add("--language", metavar="NAME", help="of --hybrid and --words, for stop words and stems: english, german, ...")
     add("--no-cache", action="store_true", help="neither read nor store vectors")
     add = parser.add_mutually_exclusive_group().add_argument
@@ -100,24 +98,61 @@ def _hits(arguments: argparse.Namespace, queries: list[str], texts: list[str]) -
 
 
 def _by_vectors(arguments: argparse.Namespace, queries: list[str], texts: list[str], top_k: int) -> Hits:
-    from sbert.cli.vector_cache import PRECISIONS, cache_path, document_vectors
-    from sbert.search import semantic_search
+    from sbert.search import calibrate, semantic_search
 
     name = os.path.abspath(arguments.model) if os.path.isdir(arguments.model) else arguments.model
     arguments.model = resolve(arguments.model, organisation="sentence-transformers")
-    model = load_on_devices(arguments)
+    model, ranges = load(arguments), None
     kinds = ",".join(sorted({device.type for device in getattr(model, "devices", [model.device])}))
-    options = arguments.precision, arguments.dtype, kinds, arguments.column, arguments.format
-    path = None if arguments.no_cache else cache_path(arguments.texts, name, *options)
-    documents = document_vectors(model, texts, arguments.precision, path, progress(arguments))
+    settings = name, arguments.precision, arguments.dtype, kinds, arguments.column, arguments.format
+    path = None if arguments.no_cache else _cache_path(arguments.texts, *settings)
+    if arguments.precision == "int8":
+        sample = texts[:: -(-len(texts) // _SAMPLE)]
+        sample = sample if len(sample) > 1 else sample * 2  # The ranges of a single vector would be empty.
+        own = path and path.with_suffix(".sample.npy")
+        ranges = calibrate(_encode_documents(model, sample, own, show_progress_bar=False, on_truncate="ignore"))
+    codes: dict[str, Any] = {"precision": _PRECISIONS[arguments.precision], "ranges": ranges}
     return semantic_search(
         model.encode_query(queries, show_progress_bar=False),
-        documents.vectors,
+        _encode_documents(model, texts, path, show_progress_bar=progress(arguments), **codes),
         top_k,
         similarity=model.similarity_fn_name,
-        precision=PRECISIONS[arguments.precision],
-        ranges=documents.ranges,
+        **codes,
     )
+
+
+def _cache_path(path: str, *settings: str | None) -> Path | None:
+    """The file of the user's cache for a file and these settings; None if it is not a regular file, such as a pipe."""
+    if not os.path.isfile(path):
+        return None
+    name = re.sub(r"[^\w.-]+", "-", Path(settings[0] or "").name)
+    digest = hashlib.sha256(repr((os.path.realpath(path), settings)).encode("utf-8", "surrogatepass")).hexdigest()
+    return user_cache.folder() / "vectors" / f"{Path(path).stem}-{name}-{digest[:12]}.npy"
+
+
+def _encode_documents(model: Any, texts: list[str], path: Path | None, **options: Any) -> Any:
+    """The vectors of documents: from the file of the cache if texts and model are unchanged, else encoded and stored.
+
+    Args:
+        model: The encoder.
+        texts: The documents.
+        path: The file of the cache, which ``encode(out=)`` writes and checks; None for no cache.
+        options: Of ``encode``.
+    """
+    from sbert.storage.files import one_line
+
+    for resume in (True, False) if path else ():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)  # type: ignore[union-attr]
+            # A shard has a manifest that stays.
+            return model.encode_document(texts, out=path, shard=(0, 1), resume=resume, **options)
+        except ValueError:  # It is of other texts or of another model, or damaged.
+            continue
+        except (OSError, RuntimeError) as error:
+            folder, reason = path.parent, one_line(error)  # type: ignore[union-attr]
+            warnings.warn(f"{folder} cannot be written ({reason}), so the vectors are not stored", stacklevel=2)
+            break
+    return model.encode_document(texts, **options)
 
 
 def _understand(arguments: argparse.Namespace) -> list[str]:

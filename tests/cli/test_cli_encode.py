@@ -89,7 +89,7 @@ def test_the_first_word_is_a_model_unless_it_is_an_input(
 
 
 class Encoder:
-    """What ``load`` returns, in the place of a model."""
+    """In the place of a model."""
 
     def __init__(self, seen: dict[str, Any]) -> None:
         self.seen = seen
@@ -120,11 +120,11 @@ class Encoder:
 def test_options_are_passed_on(run: Run, monkeypatch: pytest.MonkeyPatch, words: str, expected: dict[str, Any]) -> None:
     seen: dict[str, Any] = {}
 
-    def load(arguments: Any) -> Encoder:
-        seen["loaded"] = arguments.device
+    def load(model: str, device: str, dtype: str) -> Encoder:
+        seen["loaded"] = device
         return Encoder(seen)
 
-    monkeypatch.setattr("sbert.cli.options.load", load)
+    monkeypatch.setattr("sbert.encoder.SentenceEncoder", load)
     assert run("encode", "corpus", "--column", "body", "-o", "v.npy", *words.split())[0] == 0
     assert {name: seen[name] for name in expected} == expected
 

@@ -14,8 +14,8 @@ import pytest
 
 from sbert import CrossEncoder, Normalize, Pooling, SentenceEncoder, Transformer
 from sbert.cli.main import main
-from sbert.data import read_retrieval
-from sbert.evaluation import NanoBEIRSuite, RetrievalEvaluator, STSSuite
+from sbert.data import read_nli, read_retrieval
+from sbert.evaluation import LabelEvaluator, NanoBEIRSuite, RetrievalEvaluator, STSSuite
 from tests import small
 from tests.data.test_datasets import beir, hub, lines, objects, put
 from tests.evaluation.test_sts_suite import WORDS
@@ -48,6 +48,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     put(beir(data / "animals") / "corpus.jsonl", objects(*documents))
     judged = [[f"q{i}", 5 * i, 1] for i in range(4)]
     put(data / "animals" / "qrels" / "test.tsv", lines(["query-id", "corpus-id", "score"], *judged))
+    labels = ["entailment", "neutral", "contradiction"] * 4
+    rows = zip(labels, sentences(12, 5), sentences(12, 6), strict=True)
+    put(root / "inference" / "nli" / "snli_test.tsv", lines(["label", "premise", "hypothesis"], *rows))
     return root
 
 
@@ -62,11 +65,6 @@ def run(folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
         return code, written.out, written.err
 
     return call
-
-
-def figures(out: str) -> dict[str, float]:
-    found: dict[str, float] = json.loads(out)["figures"]
-    return found
 
 
 def read_figures(out: str) -> dict[str, float]:
@@ -132,6 +130,16 @@ def test_nanobeir_of_a_cross_encoder_reranks(run: Run, tmp_path: Path) -> None:
     assert "there are no candidates of NanoPets for a reranker; pass retriever=" in err
 
 
+def test_inference_of_a_cross_encoder(folder: Path, run: Run) -> None:
+    """The accuracy of its classes, on the data sets that are there."""
+    out = json.loads(run("@scorer --suite nli --data @inference --cross-encoder --json")[1])
+    rows = read_nli(folder / "inference" / "nli" / "snli_test.tsv")
+    columns = [[row[name] for row in rows] for name in ("first", "second", "label")]
+    expected = LabelEvaluator(*columns)(CrossEncoder(folder / "scorer", device="cpu", dtype="float32"))
+    assert out["figures"] == pytest.approx({f"nli_SNLI_{name}": value for name, value in expected.items()})
+    assert out["missing"] == {"nli": ["SICK-E", "MNLI"]}
+
+
 @pytest.mark.slow  # No cheaper test shows that torchrun's processes share the work; each imports torch.
 def test_two_processes_share_the_work(folder: Path, run: Run, tmp_path: Path) -> None:
     """They find what one does, and the first alone speaks and writes."""
@@ -150,9 +158,10 @@ def test_two_processes_share_the_work(folder: Path, run: Run, tmp_path: Path) ->
     [
         ("@nothing --suite sts --data @nowhere", "nowhere does not exist"),  # Said before the model is loaded.
         ("@encoder --suite sts --data @bert", "has no STS12, STS13, STS14"),
-        ("@encoder --suite nli --data @data", "inference, are in examples/paper/transfer.py"),
+        ("@encoder --suite nli --data @data", "--suite nli takes a model with --cross-encoder"),
+        ("@scorer --suite nli --data @bert --cross-encoder", "has no SICK-E or SNLI or MNLI"),
         ("@encoder --suite retrieval --data @bert", "has a corpus with qrels; pass another folder"),
-        ("@encoder --suite sts,senteval --data @data", "'senteval' is unknown; pass one or more of sts, retrieval"),
+        ("@encoder --suite sts,senteval --data @data", "'senteval' is unknown; pass one or more of sts, nli"),
         ("@encoder --suite transfer --data @data", "transfer tasks of SentEval"),
         ("@encoder --suite sts", "--data"),
         ("@encoder --data @data", "--suite"),

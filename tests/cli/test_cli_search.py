@@ -323,7 +323,7 @@ def test_words_and_vectors_are_fused(run: Run, saved: Path, model: SentenceEncod
 
 def test_words_alone(run: Run, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a model; texts without a word of the query are not found."""
-    monkeypatch.setattr(search, "load_on_devices", None)
+    monkeypatch.setattr(search, "load", None)
     found = records(run(corpus, "three", "--words", "--json")[1])
     assert {each["text"] for each in found} == {text for text in TEXTS if "three" in text.split()}
     assert run(corpus, "unheard", "--words")[1] == "nothing found\n"

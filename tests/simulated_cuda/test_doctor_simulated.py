@@ -13,8 +13,7 @@ import torch
 from sbert.backends.fused import Fused
 from sbert.backends.packed import Packed
 from sbert.batch import TokenBatch
-from sbert.cli import gpu_report
-from sbert.cli.diagnosis import diagnose
+from sbert.cli import diagnosis
 from sbert.cli.main import main
 from tests import small
 from tests.backends.test_families import build
@@ -33,7 +32,7 @@ FIGURES = {
 @pytest.fixture(autouse=True)
 def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in {"_SIDE": 64, "_TEXTS": 8, "_SINGLES": 8}.items():
-        monkeypatch.setattr(gpu_report, name, size)
+        monkeypatch.setattr(diagnosis, name, size)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small.bert(tmp_path_factory.mktemp("model") / "bert")
 
 
-def measured(folder: Path, report: Path, *options: str) -> dict[str, Any]:
+def measure(folder: Path, report: Path, *options: str) -> dict[str, Any]:
     assert main(["doctor", str(folder), "--gpu", "--report", str(report), *options]) == 0
     found = json.loads((report / "gpu.json").read_text(encoding="utf-8"))
     assert sorted(path.name for path in report.iterdir()) == ["gpu.json", "gpu.md"]  # And nothing unfinished.
@@ -61,7 +60,7 @@ def test_all_is_measured(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with simulated(capability):
-        found = measured(folder, tmp_path / "new" / "report", "--device", device, "--dtype", dtype)
+        found = measure(folder, tmp_path / "new" / "report", "--device", device, "--dtype", dtype)
     assert found["model"] == "bert"
     assert list(found["parity"]) == BACKENDS
     for result in found["parity"].values():
@@ -82,8 +81,8 @@ def test_all_is_measured(
 def test_models_without_faster_backends(tmp_path: Path) -> None:
     folder = build("t5-encoder", tmp_path / "t5")
     with simulated():
-        parity = measured(folder, tmp_path / "report")["parity"]
-        facts = diagnose(gpu_report.SentenceEncoder(folder, device="cuda"))
+        parity = measure(folder, tmp_path / "report")["parity"]
+        facts = diagnosis.diagnose(diagnosis.SentenceEncoder(folder, device="cuda"))
     assert {name: result.get("reason") for name, result in parity.items()} == {
         "padded": None,
         "packed": "not used: T5EncoderModel has its own attention",
@@ -106,7 +105,7 @@ def test_wrong_vectors_are_reported(
 
     monkeypatch.setattr(broken, "forward", wrong)
     with simulated():
-        found = measured(folder, tmp_path)
+        found = measure(folder, tmp_path)
     [(name, reason)] = [(name, result["reason"]) for name, result in found["parity"].items() if "reason" in result]
     assert name == broken.name
     assert reason.startswith("DIFFERENT vectors: nan of" if math.isnan(factor) else "DIFFERENT vectors: 5.0e-01 of")
@@ -117,20 +116,20 @@ def test_what_fails_does_not_hide_the_rest(folder: Path, tmp_path: Path, monkeyp
     def fails(*_: object) -> None:
         raise RuntimeError("an illegal | access")
 
-    monkeypatch.setattr(gpu_report, "_product", fails)
-    monkeypatch.setattr(gpu_report, "_latency", lambda *_: {"ms": math.nan})
+    monkeypatch.setattr(diagnosis, "_multiply", fails)
+    monkeypatch.setattr(diagnosis, "_encode_singly", lambda *_: {"ms": math.nan})
     monkeypatch.setattr(Fused, "__init__", fails)
     with simulated():
-        model = gpu_report.SentenceEncoder(folder, device="cuda", dtype="float32")
+        model = diagnosis.SentenceEncoder(folder, device="cuda", dtype="float32")
         with pytest.warns(UserWarning, match="runs by its plain, slower forward"):
-            found = gpu_report.measure(model, "some/name")
+            found = diagnosis.measure(model, "some/name")
     failed = {name: figures["reason"] for name, figures in found["figures"].items() if "reason" in figures}
     error = "failed: RuntimeError: an illegal | access"
     assert failed == {"matrix product": error, "one text": "failed: a figure is not finite: ms"}
     assert found["parity"]["fused"]["reason"] == error
     assert "reason" not in found["parity"]["packed"]
     assert found["model"] == "some/name"
-    gpu_report.write(found, tmp_path)
+    diagnosis.write(found, tmp_path)
     page = (tmp_path / "gpu.md").read_text(encoding="utf-8")
     assert "\n| matrix product | failed: RuntimeError: an illegal \\| access |\n" in page
 
@@ -140,9 +139,9 @@ def test_what_fails_does_not_hide_the_rest(folder: Path, tmp_path: Path, monkeyp
 def test_little_memory(beyond: int, folder: Path) -> None:
     """Nothing raises, however early the memory ends."""
     with simulated() as gpu:
-        model = gpu_report.SentenceEncoder(folder, device="cuda")
+        model = diagnosis.SentenceEncoder(folder, device="cuda")
         gpu.memory(limit=gpu.call("used") + beyond)
-        lines = gpu_report.rows(gpu_report.measure(model, "name"))
+        lines = diagnosis.rows(diagnosis.measure(model, "name"))
     assert any("out of memory" in line for line in lines.values()) >= (beyond == 0)
 
 
@@ -151,7 +150,7 @@ def test_without_flash_attention(folder: Path, tmp_path: Path) -> None:
     """As on Windows: the reasons are there, and all else is measured."""
     with simulated() as gpu:
         gpu.without_flash()
-        found = measured(folder, tmp_path)
+        found = measure(folder, tmp_path)
     assert "as torch's kernel for any length fails (" in found["facts"]["attention"]
     assert found["facts"]["no training kernel"].startswith("torch's _flash_attention_forward fails (")
     assert not [figures for figures in found["figures"].values() if "reason" in figures]
