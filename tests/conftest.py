@@ -11,6 +11,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # Processes of the tests do not wait for their threads by spinning.
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,13 @@ from tqdm import tqdm
 
 # No thread of tqdm, which may hold its lock while a test forks: the child would wait for it forever.
 tqdm.monitor_interval = 0
+gc.disable()  # Until all is imported.
+
+
+def pytest_collection_finish() -> None:
+    """What is imported stays; a garbage collector that looks through all of it takes half a second each time."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -10,38 +10,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from sbert.losses import (
-    AdaptiveLayerLoss,
-    AnglELoss,
-    BatchAllTripletLoss,
-    BatchHardTripletLoss,
-    BatchSemiHardTripletLoss,
-    BinaryCrossEntropyLoss,
-    ContrastiveLoss,
-    ContrastiveTensionLoss,
-    CoSENTLoss,
-    CosineSimilarityLoss,
-    CrossEntropyLoss,
-    DistillKLDivLoss,
-    EmbeddingDistillationLoss,
-    GlobalOrthogonalRegularizationLoss,
-    LambdaLoss,
-    ListMLELoss,
-    ListNetLoss,
-    LocalizedContrastiveLoss,
-    MarginMSELoss,
-    MatryoshkaLoss,
-    MegaBatchMarginLoss,
-    MSELoss,
-    MultipleNegativesRankingLoss,
-    OnlineContrastiveLoss,
-    RankNetLoss,
-    ScoreMarginMSELoss,
-    SoftmaxLoss,
-    SquaredErrorLoss,
-    TripletLoss,
-    WeightedSum,
-)
+from sbert import losses
 
 Labels = Callable[[int, int, Generator], Tensor | None]  # of rows, dim and a generator
 
@@ -170,8 +139,8 @@ def masks(rows: int, generator: Generator) -> dict[str, Tensor]:
     return {"mask": torch.rand(rows, 3, generator=generator) < torch.tensor([2, 0.5, 0.7])}
 
 
-def _softmax(pieces: tuple[str, ...]) -> Callable[[int], SoftmaxLoss]:
-    return lambda dim: SoftmaxLoss(dim, CLASSES, pieces)
+def _softmax(pieces: tuple[str, ...]) -> Callable[[int], losses.SoftmaxLoss]:
+    return lambda dim: losses.SoftmaxLoss(dim, CLASSES, pieces)
 
 
 # A margin for each distance that some standard normal vectors of dim 8 keep, and some do not.
@@ -195,23 +164,23 @@ def _all(loss: type, columns: int, labels: Labels, margins: dict[str, float], id
 
 NARROW = {"euclidean": 1.0, "cosine": 0.5, "manhattan": 2.0}
 CONTRASTS = ("anchor-anchor", "positive-anchor", "positive-positive", "positive-negative")
-_Ranking = MultipleNegativesRankingLoss
+_Ranking = losses.MultipleNegativesRankingLoss
 
 LOSSES = [
     *(
         Row(f"SoftmaxLoss-{','.join(pieces)}", _softmax(pieces), 2, classes, one_answer=True)
         for pieces in CONCATENATIONS
     ),
-    Row("CosineSimilarityLoss", lambda dim: CosineSimilarityLoss(), 2, cosines),
-    Row("CoSENTLoss", lambda dim: CoSENTLoss(), 2, grades, NO_ORDER),
-    Row("AnglELoss", lambda dim: AnglELoss(), 2, grades, NO_ORDER),
-    *_all(TripletLoss, 3, none, NARROW),
-    *_all(ContrastiveLoss, 2, binary, MARGINS),
-    *_all(OnlineContrastiveLoss, 2, binary, MARGINS, ONE_PAIR),
-    *_all(BatchAllTripletLoss, 1, groups, NARROW, NO_TRIPLET),
-    *_all(BatchHardTripletLoss, 1, groups, NARROW, NO_TRIPLET),
-    Row("BatchHardTripletLoss-soft", lambda dim: BatchHardTripletLoss(margin=None), 1, groups, NO_TRIPLET),
-    *_all(BatchSemiHardTripletLoss, 1, groups, NARROW, NO_TRIPLET),
+    Row("CosineSimilarityLoss", lambda dim: losses.CosineSimilarityLoss(), 2, cosines),
+    Row("CoSENTLoss", lambda dim: losses.CoSENTLoss(), 2, grades, NO_ORDER),
+    Row("AnglELoss", lambda dim: losses.AnglELoss(), 2, grades, NO_ORDER),
+    *_all(losses.TripletLoss, 3, none, NARROW),
+    *_all(losses.ContrastiveLoss, 2, binary, MARGINS),
+    *_all(losses.OnlineContrastiveLoss, 2, binary, MARGINS, ONE_PAIR),
+    *_all(losses.BatchAllTripletLoss, 1, groups, NARROW, NO_TRIPLET),
+    *_all(losses.BatchHardTripletLoss, 1, groups, NARROW, NO_TRIPLET),
+    Row("BatchHardTripletLoss-soft", lambda dim: losses.BatchHardTripletLoss(margin=None), 1, groups, NO_TRIPLET),
+    *_all(losses.BatchSemiHardTripletLoss, 1, groups, NARROW, NO_TRIPLET),
     Row("MultipleNegativesRankingLoss", lambda dim: _Ranking(), 2, none, ALONE),
     Row("MultipleNegativesRankingLoss-1", lambda dim: _Ranking(), 3, none),
     Row("MultipleNegativesRankingLoss-3", lambda dim: _Ranking(), 5, none),
@@ -231,79 +200,105 @@ LOSSES = [
         )
         for mode in ("all", "in_batch", "hard")
     ),
-    Row("MarginMSELoss", lambda dim: MarginMSELoss(), 3, scores(None)),
-    Row("MarginMSELoss-cosine-2", lambda dim: MarginMSELoss("cosine"), 4, scores(2)),
-    Row("MSELoss-1", lambda dim: MSELoss(), 1, vectors),
-    Row("MSELoss-2", lambda dim: MSELoss(), 2, vectors),
-    Row("DistillKLDivLoss", lambda dim: DistillKLDivLoss(), 3, scores(2)),
-    Row("DistillKLDivLoss-cosine-2", lambda dim: DistillKLDivLoss(0.5, "cosine"), 4, scores(3)),
-    Row("MatryoshkaLoss", lambda dim: MatryoshkaLoss(CosineSimilarityLoss(), [dim, dim // 2]), 2, cosines),
-    Row("MatryoshkaLoss-ranking", lambda dim: MatryoshkaLoss(_Ranking(), [dim, dim // 2], [1.0, 0.3]), 3, none),
-    Row("MatryoshkaLoss-MSE", lambda dim: MatryoshkaLoss(MSELoss(), [dim, dim // 2]), 2, vectors),
-    Row("MatryoshkaLoss-plain", lambda dim: MatryoshkaLoss(plain, [dim // 2]), 2, grades),
+    Row("MarginMSELoss", lambda dim: losses.MarginMSELoss(), 3, scores(None)),
+    Row("MarginMSELoss-cosine-2", lambda dim: losses.MarginMSELoss("cosine"), 4, scores(2)),
+    Row("MSELoss-1", lambda dim: losses.MSELoss(), 1, vectors),
+    Row("MSELoss-2", lambda dim: losses.MSELoss(), 2, vectors),
+    Row("DistillKLDivLoss", lambda dim: losses.DistillKLDivLoss(), 3, scores(2)),
+    Row("DistillKLDivLoss-cosine-2", lambda dim: losses.DistillKLDivLoss(0.5, "cosine"), 4, scores(3)),
+    Row(
+        "MatryoshkaLoss", lambda dim: losses.MatryoshkaLoss(losses.CosineSimilarityLoss(), [dim, dim // 2]), 2, cosines
+    ),
+    Row("MatryoshkaLoss-ranking", lambda dim: losses.MatryoshkaLoss(_Ranking(), [dim, dim // 2], [1.0, 0.3]), 3, none),
+    Row("MatryoshkaLoss-MSE", lambda dim: losses.MatryoshkaLoss(losses.MSELoss(), [dim, dim // 2]), 2, vectors),
+    Row("MatryoshkaLoss-plain", lambda dim: losses.MatryoshkaLoss(plain, [dim // 2]), 2, grades),
     Row(
         "WeightedSum",
-        lambda dim: WeightedSum((CosineSimilarityLoss(), 2.0), (CoSENTLoss(), 0.5)),
+        lambda dim: losses.WeightedSum((losses.CosineSimilarityLoss(), 2.0), (losses.CoSENTLoss(), 0.5)),
         2,
         cosines,
         one_answer=True,
     ),
     Row(
         "WeightedSum-softmax",
-        lambda dim: WeightedSum((plain, 1.0), (SoftmaxLoss(dim, CLASSES), 2.0)),
+        lambda dim: losses.WeightedSum((plain, 1.0), (losses.SoftmaxLoss(dim, CLASSES), 2.0)),
         2,
         classes,
         one_answer=True,
     ),
-    Row("MatryoshkaLoss-alone", lambda dim: MatryoshkaLoss(_Ranking(), [dim, dim // 2]), 2, none, ALONE),
-    Row("WeightedSum-ranking", lambda dim: WeightedSum((AnglELoss(), 1.0), (_Ranking(), 1.0)), 2, grades, ((1, [3]),)),
-    Row("DistillKLDivLoss-2", lambda dim: DistillKLDivLoss(0.5, "cosine", 2.0), 4, scores(3)),
-    Row("DistillKLDivLoss-mask", lambda dim: DistillKLDivLoss(), 4, scores(3), row_data=masks),
+    Row("MatryoshkaLoss-alone", lambda dim: losses.MatryoshkaLoss(_Ranking(), [dim, dim // 2]), 2, none, ALONE),
+    Row(
+        "WeightedSum-ranking",
+        lambda dim: losses.WeightedSum((losses.AnglELoss(), 1.0), (_Ranking(), 1.0)),
+        2,
+        grades,
+        ((1, [3]),),
+    ),
+    Row("DistillKLDivLoss-2", lambda dim: losses.DistillKLDivLoss(0.5, "cosine", 2.0), 4, scores(3)),
+    Row("DistillKLDivLoss-mask", lambda dim: losses.DistillKLDivLoss(), 4, scores(3), row_data=masks),
     *(
-        Row(f"EmbeddingDistillationLoss-{name}", lambda dim, n=name: EmbeddingDistillationLoss(distance=n), 2, vectors)
+        Row(
+            f"EmbeddingDistillationLoss-{name}",
+            lambda dim, n=name: losses.EmbeddingDistillationLoss(distance=n),
+            2,
+            vectors,
+        )
         for name in ("cosine", "mse")
     ),
     Row(
         "EmbeddingDistillationLoss-projection",
-        lambda dim: EmbeddingDistillationLoss(dim, dim - 3, "euclidean"),
+        lambda dim: losses.EmbeddingDistillationLoss(dim, dim - 3, "euclidean"),
         2,
         several_vectors,
     ),
-    Row("ContrastiveTensionLoss", lambda dim: ContrastiveTensionLoss(), 1, none, ALONE),
-    Row("MegaBatchMarginLoss", lambda dim: MegaBatchMarginLoss(), 2, none),
-    Row("GlobalOrthogonalRegularizationLoss", lambda dim: GlobalOrthogonalRegularizationLoss(2.0, 0.5), 2, none, ALONE),
-    Row("AdaptiveLayerLoss", lambda dim: AdaptiveLayerLoss(_Ranking(), 2, [0.5, 2.0], 0), 3, none),
+    Row("ContrastiveTensionLoss", lambda dim: losses.ContrastiveTensionLoss(), 1, none, ALONE),
+    Row("MegaBatchMarginLoss", lambda dim: losses.MegaBatchMarginLoss(), 2, none),
     Row(
-        "AdaptiveLayerLoss-divergence", lambda dim: AdaptiveLayerLoss(CosineSimilarityLoss(), 4, None, 0.1), 2, cosines
+        "GlobalOrthogonalRegularizationLoss",
+        lambda dim: losses.GlobalOrthogonalRegularizationLoss(2.0, 0.5),
+        2,
+        none,
+        ALONE,
+    ),
+    Row("AdaptiveLayerLoss", lambda dim: losses.AdaptiveLayerLoss(_Ranking(), 2, [0.5, 2.0], 0), 3, none),
+    Row(
+        "AdaptiveLayerLoss-divergence",
+        lambda dim: losses.AdaptiveLayerLoss(losses.CosineSimilarityLoss(), 4, None, 0.1),
+        2,
+        cosines,
     ),
     Row(
         "AdaptiveLayerLoss-2d",
-        lambda dim: AdaptiveLayerLoss(MatryoshkaLoss(_Ranking(), [dim // 2, dim // 4]), 2, None, 0.1),
+        lambda dim: losses.AdaptiveLayerLoss(losses.MatryoshkaLoss(_Ranking(), [dim // 2, dim // 4]), 2, None, 0.1),
         3,
         none,
     ),
     *(
         Row(f"{type(loss).__name__}-{name}", lambda dim, loss=loss: copy.deepcopy(loss), 1, relevance, of_lists=True)
         for name, loss in {
-            "": ListNetLoss(),
-            "mle": ListMLELoss(),
-            "position-aware": ListMLELoss(True),
-            "margins": ScoreMarginMSELoss(),
-            "pairs": RankNetLoss(),
-            **{name: LambdaLoss(name) for name in ("ndcg_loss1", "ndcg_loss2++", "lambda_mrr")},
+            "": losses.ListNetLoss(),
+            "mle": losses.ListMLELoss(),
+            "position-aware": losses.ListMLELoss(True),
+            "margins": losses.ScoreMarginMSELoss(),
+            "pairs": losses.RankNetLoss(),
+            **{name: losses.LambdaLoss(name) for name in ("ndcg_loss1", "ndcg_loss2++", "lambda_mrr")},
         }.items()
     ),
-    Row("LocalizedContrastiveLoss", lambda dim: LocalizedContrastiveLoss(), 1, none, of_lists=True),
-    Row("BinaryCrossEntropyLoss", lambda dim: BinaryCrossEntropyLoss(), 1, shares, one_answer=True, dim=1),
-    Row("SquaredErrorLoss", lambda dim: SquaredErrorLoss(), 1, cosines, one_answer=True, dim=1),
-    Row("SquaredErrorLoss-sigmoid", lambda dim: SquaredErrorLoss(nn.Sigmoid()), 1, shares, one_answer=True, dim=1),
-    Row("CrossEntropyLoss", lambda dim: CrossEntropyLoss(dim), 1, classes, one_answer=True),
+    Row("LocalizedContrastiveLoss", lambda dim: losses.LocalizedContrastiveLoss(), 1, none, of_lists=True),
+    Row("BinaryCrossEntropyLoss", lambda dim: losses.BinaryCrossEntropyLoss(), 1, shares, one_answer=True, dim=1),
+    Row("SquaredErrorLoss", lambda dim: losses.SquaredErrorLoss(), 1, cosines, one_answer=True, dim=1),
+    Row(
+        "SquaredErrorLoss-sigmoid", lambda dim: losses.SquaredErrorLoss(nn.Sigmoid()), 1, shares, one_answer=True, dim=1
+    ),
+    Row("CrossEntropyLoss", lambda dim: losses.CrossEntropyLoss(dim), 1, classes, one_answer=True),
     Row("plain", lambda dim: plain, 2, grades),
     Row("plain-ranking", lambda dim: plain_ranking, 2, none),
     Row("plain-weighted", lambda dim: plain_weighted, 2, none, row_data=weights_and_groups),
     Row(
         "MatryoshkaLoss-plain-weighted",
-        lambda dim: MatryoshkaLoss(WeightedSum((plain_weighted, 1.0), (plain_ranking, 0.5)), [dim // 2, dim]),
+        lambda dim: losses.MatryoshkaLoss(
+            losses.WeightedSum((plain_weighted, 1.0), (plain_ranking, 0.5)), [dim // 2, dim]
+        ),
         2,
         none,
         row_data=weights_and_groups,
