@@ -11,7 +11,6 @@ result. All else is printed and counted, and the program fails.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import re
@@ -21,7 +20,7 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +31,7 @@ import torch
 import sbert.vector_files as shards
 from sbert import Pooling, SentenceEncoder, WordEmbeddings
 from sbert.data import Texts
+from tests.contract.damage import FOLDER, MISSING, damages
 
 WORDS = "a small boat lies on the quiet lake and nobody rows it home one two three four five six seven".split()
 TEXTS = [" ".join(WORDS[(7 * i + k * k) % len(WORDS)] for k in range(1 + i % 9)) + f" {i}" for i in range(150)]
@@ -39,104 +39,21 @@ OLDER = b"what was there before"
 # An error names a file or an argument.
 _NAMED = re.compile(r"(v|vectors)(-[-\w]+)?\.(npy|parquet)|\w=")
 
-# ------------------------------------------------------------------------------------------------------- damage
-
-
-def cut(rng: random.Random, raw: bytes) -> bytes:
-    return raw[: rng.randrange(len(raw))]
-
-
-def longer(rng: random.Random, raw: bytes) -> bytes:
-    return raw + rng.randbytes(rng.randrange(1, 200))
-
-
-def flip(rng: random.Random, raw: bytes) -> bytes:
-    made = bytearray(raw)
-    for _ in range(rng.randrange(1, 6)):
-        made[rng.randrange(len(made))] ^= 1 << rng.randrange(8)
-    return bytes(made)
-
-
-def swap(rng: random.Random, raw: bytes) -> bytes:
-    """Two parts in each other's place."""
-    one, two, three, four = sorted(rng.randrange(len(raw) + 1) for _ in range(4))
-    return raw[:one] + raw[three:four] + raw[two:three] + raw[one:two] + raw[four:]
-
-
-def zeros(rng: random.Random, raw: bytes) -> bytes:
-    """As after a power failure: the length is right, the content is not."""
-    start = rng.randrange(len(raw))
-    return raw[:start] + bytes(len(raw) - start)
-
-
-def lines(rng: random.Random, raw: bytes) -> bytes:
-    """Lines twice, in another order, or missing."""
-    listed = raw.splitlines(keepends=True)
-    place = rng.randrange(len(listed))
-    way = rng.randrange(3)
-    if way == 0:
-        listed.insert(rng.randrange(len(listed) + 1), listed[place])
-    elif way == 1:
-        rng.shuffle(listed)
-    else:
-        del listed[place]
-    return b"".join(listed)
-
-
-def values(rng: random.Random, raw: bytes) -> bytes:
-    """Another value at a random place of the JSON of a random line."""
-    listed = raw.splitlines(keepends=True)
-    place = rng.randrange(len(listed))
-    try:
-        value = json.loads(listed[place] if len(listed) > 1 else raw)
-    except ValueError:
-        return flip(rng, raw)
-    other = rng.choice([None, -1, 10**30, 0, 1.5, "", "x", [], {}, True, [[[]]], float("nan")])
-    owner, key = _place(rng, value)
-    if owner is None:
-        value = other
-    elif isinstance(owner[key], int) and rng.random() < 0.5:
-        owner[key] += rng.choice([-1, 1, 16])
-    else:
-        owner[key] = other
-    changed = json.dumps(value).encode() + b"\n"
-    return b"".join([*listed[:place], changed, *listed[place + 1 :]]) if len(listed) > 1 else changed
-
-
-def _place(rng: random.Random, value: Any, owner: Any = None, key: Any = None) -> tuple[Any, Any]:
-    if not isinstance(value, (dict, list)) or not value or (owner is not None and rng.random() < 0.3):
-        return owner, key
-    key = rng.choice(list(value) if isinstance(value, dict) else range(len(value)))
-    return _place(rng, value[key], value, key)
-
-
-DAMAGE: dict[str, Callable[[random.Random, bytes], bytes]] = {
-    "cut": cut, "longer": longer, "flip": flip, "swap": swap, "zeros": zeros, "lines": lines, "values": values,
-    "empty": lambda rng, raw: b"", "other": lambda rng, raw: rng.randbytes(rng.randrange(300)),
-}  # fmt: skip
-
 
 def damage(rng: random.Random, folder: Path, files: list[Path]) -> str:
     """Damage one of the files; say what was done."""
-    path = rng.choice(files)
-    way = rng.choice([*DAMAGE, "values", "flip", "missing", "folder", "link", "mixed up", "read-only"])
-    if way in DAMAGE:
-        raw = path.read_bytes()
-        path.write_bytes(DAMAGE[way](rng, raw) if raw else b"\0")
-    elif way == "mixed up":
-        other = rng.choice(files)
-        one, two = path.read_bytes(), other.read_bytes()
-        path.write_bytes(two)
-        other.write_bytes(one)
-    elif way == "read-only":  # Which root may write to in any case.
-        path.chmod(0o400)
-    else:
-        path.unlink()
-        if way == "folder":
-            (path / "within").mkdir(parents=True)
-        elif way == "link":
-            path.symlink_to(folder / "nothing")
-    return f"{way} {path.relative_to(folder)}"
+    path, other = rng.choice(files), rng.choice(files)
+    raw = path.read_bytes()
+    ways = [*damages(path.name, raw, folder / "marker", rng.randrange(1000))] if raw else [("longer", b"\0")]
+    what, new = rng.choice([*ways, ("a link to nothing", b""), (f"like {other.name}", other.read_bytes())])
+    path.unlink()
+    if what == FOLDER:
+        (path / "within").mkdir(parents=True)
+    elif what == "a link to nothing":
+        path.symlink_to(folder / "nothing")
+    elif what != MISSING:
+        path.write_bytes(new)
+    return f"{what}: {path.relative_to(folder)}"
 
 
 # ------------------------------------------------------------------------------------------------------- scenes

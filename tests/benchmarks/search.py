@@ -13,10 +13,7 @@ resident memory.
 from __future__ import annotations
 
 import argparse
-import resource
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +23,7 @@ import numpy as np
 import torch
 
 from sbert.search import community_detection, most_similar_pair, paraphrase_mining, semantic_search
+from tests.memory import grown
 
 Ways = dict[str, Callable[[], Any]]
 
@@ -134,19 +132,13 @@ def communities(options: argparse.Namespace) -> None:
     from sentence_transformers.util import community_detection as theirs
 
     vectors = load_vectors(options, options.communities_of)
-    ways: Ways = {
-        "sbert": lambda: community_detection(vectors),
-        "sentence-transformers": lambda: theirs(vectors),
-    }
+    ways: Ways = {"sbert": lambda: community_detection(vectors), "sentence-transformers": lambda: theirs(vectors)}
 
     def same(results: dict[str, Any]) -> str:
-        found, others = results["sbert"], results["sentence-transformers"]
+        ours, others = results.values()
         # Members are ordered by their cosine with the centre; in float32 some of theirs are equal.
-        same = sum(one[0] == two[0] and {*one} == {*two} for one, two in zip(found, others, strict=False))
-        ordered = sum(one == two for one, two in zip(found, others, strict=False))
-        return (
-            f"{len(found)} communities and {len(others)}, {same} with the same centre and members, {ordered} in order"
-        )
+        same = sum(one[0] == two[0] and {*one} == {*two} for one, two in zip(ours, others, strict=False))
+        return f"{len(ours)} communities and {len(others)}, {same} with the same centre and members"
 
     compare(f"communities of {len(vectors)}", ways, min(options.rounds, 3), same)
 
@@ -162,27 +154,16 @@ def memory(options: argparse.Namespace) -> None:
             written[start : start + len(part)] = np.roll(part, start // len(block), axis=1)
             written.flush()
         del written
-    command = [sys.executable, "-m", "tests.benchmarks.search", "--only", "resident", "--file", str(path)]
-    subprocess.run([*command, "--dim", str(options.dim), "--queries", str(options.queries)], check=True)
-
-
-def resident(options: argparse.Namespace) -> None:
     queries = directions(options.queries, options.dim, 1)
     semantic_search(queries, queries, 1)
-    before, start = peak(), time.perf_counter()
-    hits = semantic_search(queries, options.file, options.top_k)
-    seconds, size = time.perf_counter() - start, Path(options.file).stat().st_size
-    print(f"| {size / 1e9:.1f} GB on disk | {seconds:.1f} s | resident: {peak() / 1e6:.0f} MB at most,")
-    print(f"  {before / 1e6:.0f} MB of which before it began; best {hits.scores.max():.4f} |")
-
-
-def peak() -> int:
-    """Peak resident memory in bytes, memory-mapped files included."""
-    status = Path("/proc/self/status")
-    if status.exists():  # getrusage reports at least the peak of the parent process.
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    begin = time.perf_counter()
+    semantic_search(queries, path, options.top_k)
+    seconds, shape = time.perf_counter() - begin, (options.queries, options.dim)
+    before = (
+        f"import torch; from sbert.search import semantic_search as search; x = torch.randn{shape}; search(x, x, 1)"
+    )
+    size = grown(before, f"search(x, {str(path)!r}, {options.top_k})") / 1e6
+    print(f"| {path.stat().st_size / 1e9:.1f} GB on disk | {seconds:.1f} s | {size:.0f} MB resident for the search |")
 
 
 def load_vectors(options: argparse.Namespace, rows: int) -> torch.Tensor:
@@ -191,7 +172,7 @@ def load_vectors(options: argparse.Namespace, rows: int) -> torch.Tensor:
     return directions(rows, options.dim)
 
 
-PARTS = {f.__name__: f for f in (search, pair, mining, communities, memory, resident)}
+PARTS = {f.__name__: f for f in (search, pair, mining, communities, memory)}
 
 
 def main() -> None:
@@ -209,11 +190,8 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=10)
     options = parser.parse_args()
     parts = options.only.split(",")
-    if parts != ["resident"]:
-        print(
-            f"torch {torch.__version__}, {torch.get_num_threads()} threads\n\n| what | who | median | theirs / ours |"
-        )
-        print("|---|---|---|---|", flush=True)
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads\n\n| what | who | median | theirs / ours |")
+    print("|---|---|---|---|", flush=True)
     for part in parts:
         PARTS[part](options)
 

@@ -13,6 +13,7 @@ import sys
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -204,7 +205,11 @@ def test_the_loss_compares_vectors_similarities_and_ranks() -> None:
 
 def test_its_card_shows_a_program_that_runs(training: ModuleType) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", training.card.__globals__["_CARD"], re.DOTALL)
-    exec(program.format(least=64), {})
+    names: dict[str, Any] = {}
+    exec(program.format(least=64), names)
+    one, other = names["vectors"]
+    assert one @ one == pytest.approx(1)
+    assert 0.5 < one @ other < 0.999
 
 
 @pytest.fixture
