@@ -16,20 +16,20 @@ An evaluator holds texts and what is known about them, and measures any model: i
 | ``STSSuite`` | Spearman on STS12 to STS16, STS benchmark and SICK |
 | ``NanoBEIRSuite`` | nDCG, recall, MRR and MAP on the data sets of NanoBEIR, by a search or by reranking candidates |
 
-``SequentialEvaluator`` runs several of them, such as one for each similarity, and encodes each text once:
+``SequentialEvaluator`` runs several of them, and encodes each text once. ``similarity`` may be a list of names:
 
 >>> import tempfile
 >>> from sbert import SentenceEncoder
 >>> from sbert.evaluation import RetrievalEvaluator, SequentialEvaluator, SimilarityEvaluator
 >>> first, second = ["The cat sleeps."] * 3, ["A kitten is napping.", "The dog sleeps.", "Taxes go up."]
->>> similarity = SimilarityEvaluator(first, second, scores=[4.6, 2.5, 0.0])
+>>> similarity = SimilarityEvaluator(first, second, scores=[4.6, 2.5, 0.0], similarity=["cosine", "dot"])
 >>> answers = {"a": "A kitten is napping.", "b": "Taxes go up."}
 >>> retrieval = RetrievalEvaluator({"q": "Who sleeps?"}, answers, relevant={"q": {"a"}})
 >>> everything = SequentialEvaluator({"sts": similarity, "search": retrieval})
 >>> model = SentenceEncoder()
 >>> figures = everything(model, output=f"{tempfile.mkdtemp()}/results.csv")  # adds a line; .jsonl works, too
->>> figures["search_ndcg@10"]
-1.0
+>>> figures["search_ndcg@10"], figures["sts_dot_spearman"]
+(1.0, 1.0)
 
 Given to a ``sbert.Trainer``, an evaluator runs every ``evaluate_every`` steps, and its first figure decides which model
 is the best. Under ``torchrun`` the processes share the work. The model may be any object with ``encode(list of str)``;
@@ -66,20 +66,17 @@ The figures are functions of arrays, too: ``ndcg_at``, ``average_precision``, ``
 
 from sbert.evaluation.bootstrap import Difference, paired_bootstrap
 from sbert.evaluation.classification import LabelEvaluator, PairClassificationEvaluator
-from sbert.evaluation.evaluator import Evaluator, SequentialEvaluator
+from sbert.evaluation.evaluator import Evaluator, SequentialEvaluator, write_line
 from sbert.evaluation.metrics import accuracy, f1, macro_f1, pearson, precision, recall, spearman
 from sbert.evaluation.nanobeir import NanoBEIRSuite
-from sbert.evaluation.pairs import SimilarityEvaluator
+from sbert.evaluation.pairs import SimilarityEvaluator, TripletEvaluator
 from sbert.evaluation.paraphrase import ParaphraseMiningEvaluator
 from sbert.evaluation.ranking import average_precision_at, hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank_at
 from sbert.evaluation.reranking import RerankingEvaluator
-from sbert.evaluation.results import write_line
 from sbert.evaluation.retrieval import RetrievalEvaluator
 from sbert.evaluation.sts import STSSuite
-from sbert.evaluation.teacher import MSEEvaluator
 from sbert.evaluation.thresholds import average_precision, best_threshold, threshold_counts
-from sbert.evaluation.translation import TranslationEvaluator
-from sbert.evaluation.triplet import TripletEvaluator
+from sbert.evaluation.translation import MSEEvaluator, TranslationEvaluator
 from sbert.evaluation.vectors import Vectors
 
 __all__ = [

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sbert.evaluation.checks import Numbers, check_finite, check_numbers
+from sbert.evaluation.checks import Numbers, check_numbers
 from sbert.inputs.arguments import check_count
 
 
@@ -61,9 +61,7 @@ def paired_bootstrap(
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence={confidence} is not possible; pass a number between 0 and 1, such as 0.95")
-    one, two = check_numbers(2, a=a, b=b)
-    for name, values in (("a", one), ("b", two)):
-        check_finite(name, values)
+    one, two = check_numbers(2, True, a=a, b=b)
     difference, rng = one.astype(np.float64) - two, np.random.default_rng(seed)
     count = len(difference)
     means = [difference[rng.integers(count, size=count)].mean() for _ in range(check_count("resamples", resamples))]

@@ -12,8 +12,8 @@ from sbert.inputs.texts import texts_of
 Numbers = npt.NDArray[np.generic] | Sequence[float]
 
 
-def check_numbers(least: int, **given: Numbers) -> list[np.ndarray]:
-    """Check that the arguments are one-dimensional, of the same length and without NaN; return them as arrays."""
+def check_numbers(least: int, finite: bool = False, /, **given: Numbers) -> list[np.ndarray]:
+    """Check that the arguments are one-dimensional, of the same length and not NaN, or finite; return arrays."""
     arrays = {name: np.asarray(values) for name, values in given.items()}
     for name, values in arrays.items():
         if values.ndim != 1:
@@ -21,6 +21,8 @@ def check_numbers(least: int, **given: Numbers) -> list[np.ndarray]:
         missing = np.flatnonzero(values != values)
         if len(missing):
             raise ValueError(f"{name}[{missing[0]}] is NaN, which cannot be compared; leave that row out")
+        if finite:
+            check_finite(name, values)
     check_lengths(least, **arrays)
     return list(arrays.values())
 

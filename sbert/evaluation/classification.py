@@ -7,12 +7,11 @@ from collections.abc import Iterable
 import torch
 
 from sbert.evaluation.checks import check_columns, check_labels
-from sbert.evaluation.evaluator import Evaluator
+from sbert.evaluation.evaluator import Evaluator, Similarity, SimilarityBased, check_similarities
 from sbert.evaluation.metrics import accuracy, macro_f1, precision, recall
 from sbert.evaluation.pairs import compare
 from sbert.evaluation.thresholds import average_precision, best_threshold
 from sbert.evaluation.vectors import Floats, Vectors
-from sbert.functional import check_similarity
 from sbert.losses import SoftmaxLoss
 
 # Pairs whose features are in memory at once.
@@ -64,8 +63,7 @@ class LabelEvaluator(Evaluator):
 
     def _check(self, classes: int) -> None:
         row = int(self._labels.argmax())
-        if self._labels[row] >= classes:
-            label = self._labels[row]
+        if (label := self._labels[row]) >= classes:
             raise ValueError(f"labels[{row}] is {label}, but the classifier has the classes 0 to {classes - 1}")
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
@@ -87,17 +85,16 @@ class LabelEvaluator(Evaluator):
         """The classifier's scores, (pairs, classes)."""
         if self._loss is None:
             raise ValueError("vectors have no classes; pass loss=, the SoftmaxLoss that was trained with the model")
+        table = torch.from_numpy(vectors([*self._first, *self._second], prompt=self._prompt))
+        table = table.reshape(2, len(self._first), -1)  # (2, pairs, dim)
         device, parts = self._loss.classifier.weight.device, []
-        vectors([*self._first, *self._second], prompt=self._prompt)  # One call that encodes all texts.
         for start in range(0, len(self._first), _ROWS):
-            rows = slice(start, start + _ROWS)
-            pair = (vectors(texts[rows], prompt=self._prompt) for texts in (self._first, self._second))
             with torch.no_grad():
-                parts.append(self._loss.scores(*(torch.from_numpy(each).to(device) for each in pair)).cpu())
+                parts.append(self._loss.scores(*table[:, start : start + _ROWS].to(device)).cpu())
         return torch.cat(parts).numpy()
 
 
-class PairClassificationEvaluator(Evaluator):
+class PairClassificationEvaluator(SimilarityBased):
     """Binary classification of pairs by a threshold on their similarity, such as paraphrase or not.
 
     Average precision needs no threshold. Accuracy and F1 are each at the threshold that is best on these same pairs;
@@ -108,7 +105,8 @@ class PairClassificationEvaluator(Evaluator):
         first: The first text of each pair.
         second: The second text of each pair.
         labels: 1 for positive pairs, 0 for negative pairs.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with a list, metrics are called
+            ``cosine_average_precision`` and so on.
         prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
@@ -126,19 +124,19 @@ class PairClassificationEvaluator(Evaluator):
         first: Iterable[str],
         second: Iterable[str],
         labels: Iterable[int],
-        similarity: str = "cosine",
+        similarity: Similarity = "cosine",
         *,
         prompt: str | None = None,
     ) -> None:
         self._labels = check_labels("labels", labels)
         self._first, self._second = check_columns(2, {"first": first, "second": second}, labels=self._labels)
-        self._similarity, self._prompt = check_similarity(similarity), prompt
+        self._similarities, self._prompt = check_similarities(similarity), prompt
         if (classes := set(self._labels.tolist())) != {0, 1}:
             raise ValueError(f"the labels are {sorted(classes)[:5]}; pass 1 for some pairs and 0 for others")
 
-    def measure(self, vectors: Vectors) -> dict[str, float]:
+    def measure_by(self, vectors: Vectors, similarity: str) -> dict[str, float]:
         """Average precision, and accuracy and F1 at their best thresholds."""
-        similarities = compare(vectors, self._first, self._second, self._similarity, self._prompt)
+        similarities = compare(vectors, self._first, self._second, similarity, self._prompt)
         accuracy_threshold, best_accuracy = best_threshold(similarities, self._labels, "accuracy")
         f1_threshold, best_f1 = best_threshold(similarities, self._labels, "f1")
         predicted = similarities >= f1_threshold

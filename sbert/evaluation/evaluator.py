@@ -1,19 +1,27 @@
-"""The interface of evaluators: they measure a model by the vectors of texts."""
+"""The interface of evaluators: they measure a model by the vectors of texts; and files of their results."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import math
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from sbert.distributed.ranks import ALONE, Ranks
-from sbert.evaluation.results import write_line
 from sbert.evaluation.vectors import Vectors
+from sbert.functional import check_similarity
+from sbert.storage.atomic import write_text
 
 # What a ``Trainer`` takes as its evaluator: a function of a model that returns one score, or several by name.
 Evaluate = Callable[[Any], "float | Mapping[str, float]"]
+
+Similarity = str | Iterable[str]
 
 
 class Evaluator(ABC):
@@ -58,12 +66,41 @@ class Evaluator(ABC):
         values = self.measure(Vectors(model, ranks, show_progress_bar))
         metrics = {name: float(value) for name, value in values.items()}
         if output is not None:
-            when = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-            name = getattr(model, "name_or_path", type(model).__name__)
+            name, when = getattr(model, "name_or_path", type(model).__name__), time.strftime("%Y-%m-%dT%H:%M:%S%z")
             about = {"time": when, "model": name, "evaluator": type(self).__name__}
             # An error here is raised on all ranks, so that none of them continues alone.
             ranks.run_on_main(lambda: write_line(output, {**about, **metrics}))
         return metrics
+
+
+class SimilarityBased(Evaluator):
+    """An evaluator whose metrics depend on a similarity; of several, each metric has the name of its own in front."""
+
+    _similarities: dict[str, str]
+
+    @abstractmethod
+    def measure_by(self, vectors: Vectors, similarity: str) -> dict[str, float]:
+        """The metrics by one similarity; for a cross-encoder, by its scores."""
+
+    def measure(self, vectors: Vectors) -> dict[str, float]:
+        """The metrics by each similarity; a cross-encoder has only its own scores."""
+        chosen = {"": ""} if vectors.is_cross_encoder else self._similarities
+        metrics = {prefix: self.measure_by(vectors, name) for prefix, name in chosen.items()}
+        return {f"{prefix}{name}": value for prefix, own in metrics.items() for name, value in own.items()}
+
+
+def check_similarities(similarity: Similarity) -> dict[str, str]:
+    """The similarities by the prefix of their metrics, which is empty for a single one that is not in a list.
+
+    Raises:
+        ValueError: If one is unknown, or there are none.
+    """
+    if isinstance(similarity, str) or not isinstance(similarity, Iterable):
+        return {"": check_similarity(similarity)}
+    names = [check_similarity(name) for name in similarity]
+    if not names:
+        raise ValueError("similarity is empty; pass the name of one similarity, or several")
+    return {f"{name}_": name for name in names}
 
 
 class SequentialEvaluator(Evaluator):
@@ -85,11 +122,9 @@ class SequentialEvaluator(Evaluator):
     """
 
     def __init__(self, evaluators: Mapping[str, Evaluator]) -> None:
-        if not isinstance(evaluators, Mapping) or not evaluators:
-            raise TypeError(f"evaluators is {evaluators!r:.60}; pass a dict of one or more by name")
-        for name, evaluator in evaluators.items():
-            if not isinstance(evaluator, Evaluator):
-                raise TypeError(f"evaluators[{name!r}] is {evaluator!r:.60}; pass an instance of Evaluator")
+        given = list(evaluators.values()) if isinstance(evaluators, Mapping) else [None]
+        if not given or not all(isinstance(evaluator, Evaluator) for evaluator in given):
+            raise TypeError(f"evaluators is {evaluators!r:.90}; pass a dict of one or more instances of Evaluator")
         self._evaluators = dict(evaluators)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
@@ -99,3 +134,60 @@ class SequentialEvaluator(Evaluator):
             for name, evaluator in self._evaluators.items()
             for metric, value in evaluator.measure(vectors).items()
         }
+
+
+# ------------------------------------------------------------------------------------------------- files of results
+
+
+def write_line(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
+    r"""Add a record to a file of results, which is created if it does not exist.
+
+    In a CSV file, missing columns are added. In a JSONL file, an incomplete last line, left by a killed process, is
+    ended first.
+
+    Args:
+        path: The file: CSV if it ends in ``.csv``, else JSONL.
+        record: Values by name.
+
+    Raises:
+        OSError: If the file cannot be written.
+        ValueError: If it is a CSV file that is not a header with rows.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "results.csv"
+        ...     write_line(file, {"model": "a", "spearman": 0.5})
+        ...     write_line(file, {"model": "b", "spearman": 0.6, "pearson": 0.7})
+        ...     file.read_text().splitlines()
+        ['model,spearman,pearson', 'a,0.5,', 'b,0.6,0.7']
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write = _write_csv if target.suffix.lower() == ".csv" else _append_json
+    write(target, record)
+
+
+def _append_json(path: Path, record: Mapping[str, Any]) -> None:
+    unknown = {name: None for name, value in record.items() if isinstance(value, float) and not math.isfinite(value)}
+    with path.open("a+b") as file:
+        file.seek(max(0, file.tell() - 1))
+        incomplete = file.read() not in (b"", b"\n")
+        file.write(("\n" * incomplete + json.dumps({**record, **unknown}, ensure_ascii=False) + "\n").encode())
+
+
+def _write_csv(path: Path, record: Mapping[str, Any]) -> None:
+    try:
+        old = path.read_bytes().decode() if path.exists() else ""
+        header, *rows = list(csv.reader(io.StringIO(old, newline=""), strict=True)) or [[]]
+        if any(len(row) != len(header) for row in rows) or len(set(header)) < len(header):
+            raise ValueError("rows do not match the header")
+        if header and not set(header) & set(record):
+            raise ValueError("it has other columns")
+    except (csv.Error, ValueError) as error:
+        raise ValueError(f"{path} is not a CSV file of these results ({error}); pass another file") from error
+    columns = [*header, *(name for name in record if name not in header)]
+    rows = [row + [""] * (len(columns) - len(header)) for row in rows]
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([columns, *rows, [record.get(name, "") for name in columns]])
+    write_text(path, text.getvalue())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sbert.evaluation.checks import Numbers, check_binary, check_finite, check_numbers
+from sbert.evaluation.checks import Numbers, check_binary, check_numbers
 
 # ---------------------------------------------------------------------------------------------------- correlations
 
@@ -77,8 +77,7 @@ def pearson(a: Numbers, b: Numbers) -> float:
         0.9905
     """
     centred = []
-    for name, values in zip("ab", check_numbers(2, a=a, b=b), strict=True):
-        check_finite(name, values)
+    for values in check_numbers(2, True, a=a, b=b):
         numbers = values.astype(np.float64)
         if np.all(numbers == numbers[0]):  # Rounding may make their mean differ from them, and the variance not 0.
             return float("nan")

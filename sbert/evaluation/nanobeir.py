@@ -10,7 +10,7 @@ import numpy as np
 
 from sbert.data.retrieval import read_hub_retrieval
 from sbert.evaluation.checks import check_names
-from sbert.evaluation.evaluator import Evaluator
+from sbert.evaluation.evaluator import Evaluator, Similarity, check_similarities
 from sbert.evaluation.retrieval import RetrievalEvaluator
 from sbert.evaluation.vectors import Vectors
 from sbert.search import semantic_search
@@ -29,7 +29,7 @@ class NanoBEIRSuite(Evaluator):
         sets: Names of data sets, such as ``"NanoNQ"``; by default all that are in the folder.
         rerank: Number of candidates that a reranker ranks.
         retriever: A model with vectors that finds the candidates; by default, BM25's are used.
-        similarity: As in ``RetrievalEvaluator``; of the retriever's vectors, too.
+        similarity: As in ``RetrievalEvaluator``; the retriever uses the first.
         query_prompt: As in ``RetrievalEvaluator``; or a dict of prompts by the names of data sets.
         document_prompt: The same for documents.
         at: The values of k of the metrics, such as ``ndcg_at=(5, 10)``, as in ``RetrievalEvaluator``.
@@ -62,7 +62,7 @@ class NanoBEIRSuite(Evaluator):
         *,
         rerank: int = 100,
         retriever: Any = None,
-        similarity: str = "cosine",
+        similarity: Similarity = "cosine",
         query_prompt: str | dict[str, str] | None = None,
         document_prompt: str | dict[str, str] | None = None,
         **at: Sequence[int],
@@ -70,6 +70,8 @@ class NanoBEIRSuite(Evaluator):
         names = None if sets is None else check_names("sets", sets, ("NanoNQ", "NanoSciFact"))
         data = read_hub_retrieval(folder, names)
         prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
+        similarities = check_similarities(similarity)
+        first, *_ = names = list(similarities.values())
         for prompt in prompts.values():
             if isinstance(prompt, dict) and not prompt.keys() <= data.keys():
                 raise ValueError(f"prompts are for {', '.join(prompt)}, but the data sets are {', '.join(data)}")
@@ -77,10 +79,10 @@ class NanoBEIRSuite(Evaluator):
         self._rerankings: dict[str, Evaluator] = {}
         for name, (queries, corpus, relevant, candidates) in data.items():
             own = {key: each.get(name) if isinstance(each, dict) else each for key, each in prompts.items()}
-            options: dict[str, Any] = {**at, **own, "similarity": similarity}
+            options: dict[str, Any] = {**at, **own, "similarity": similarities.get("", names)}
             self._searches[name] = RetrievalEvaluator(queries, corpus, relevant, **options)
             if retriever is not None:
-                candidates = _find_candidates(retriever, queries, corpus, rerank, similarity)
+                candidates = _find_candidates(retriever, queries, corpus, rerank, first)
             if candidates:
                 options |= {"candidates": candidates, "rerank": rerank}
                 self._rerankings[name] = RetrievalEvaluator(queries, corpus, relevant, **options)

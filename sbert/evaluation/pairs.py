@@ -1,4 +1,4 @@
-"""The similarity of pairs of texts, by a model's vectors or by its scores; and SimilarityEvaluator."""
+"""The similarity of pairs of texts, by a model's vectors or by its scores; SimilarityEvaluator, TripletEvaluator."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from sbert.evaluation.checks import check_columns, check_finite
-from sbert.evaluation.evaluator import Evaluator
+from sbert.evaluation.evaluator import Similarity, SimilarityBased, check_similarities
 from sbert.evaluation.metrics import pearson, spearman
 from sbert.evaluation.vectors import Floats, Vectors
-from sbert.functional import SIMILARITIES, check_similarity, pairwise_similarity
+from sbert.functional import SIMILARITIES, pairwise_similarity
+from sbert.inputs.arguments import check_number
 
 # Pairs compared at a time: float64 copies of all of them would take much memory.
 _STEP = 4096
 
 
-class SimilarityEvaluator(Evaluator):
+class SimilarityEvaluator(SimilarityBased):
     """Spearman's and Pearson's correlation between the similarity of two texts and a reference score.
 
         spearman( cos(u_i, v_i), score_i )
@@ -27,7 +28,8 @@ class SimilarityEvaluator(Evaluator):
         first: The first text of each pair.
         second: The second text of each pair.
         scores: The reference score of each pair, on any scale; higher means more similar.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with a list, metrics are called
+            ``cosine_spearman`` and so on.
         prompt: The prompt before every text, instead of the model's default: the name of a prompt, or a text.
 
     Raises:
@@ -49,21 +51,81 @@ class SimilarityEvaluator(Evaluator):
         first: Iterable[str],
         second: Iterable[str],
         scores: Iterable[float],
-        similarity: str = "cosine",
+        similarity: Similarity = "cosine",
         *,
         prompt: str | None = None,
     ) -> None:
         self._scores = np.array(list(scores), float)
         self._first, self._second = check_columns(2, {"first": first, "second": second}, scores=self._scores)
-        self._similarity, self._prompt = check_similarity(similarity), prompt
+        self._similarities, self._prompt = check_similarities(similarity), prompt
         check_finite("scores", self._scores)
         if np.all(self._scores == self._scores[0]):
             raise ValueError(f"every score is {self._scores[0]:g}, so there is no correlation; pass different scores")
 
-    def measure(self, vectors: Vectors) -> dict[str, float]:
+    def measure_by(self, vectors: Vectors, similarity: str) -> dict[str, float]:
         """Both correlations."""
-        similarities = compare(vectors, self._first, self._second, self._similarity, self._prompt)
+        similarities = compare(vectors, self._first, self._second, similarity, self._prompt)
         return {"spearman": spearman(similarities, self._scores), "pearson": pearson(similarities, self._scores)}
+
+
+class TripletEvaluator(SimilarityBased):
+    """The fraction of triplets whose anchor is more similar to its positive than to its negative.
+
+        accuracy = mean_i [ s(a_i, p_i) > s(a_i, n_i) + margin ]
+
+    Anchors are encoded with the model's prompt for queries, the other texts with its prompt for documents, if it has
+    these. For a ``CrossEncoder``, the similarities are the model's scores of the two pairs.
+
+    Args:
+        anchors: The anchors.
+        positives: One text for each anchor.
+        negatives: One text for each anchor.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with a list, metrics are called
+            ``cosine_accuracy`` and so on.
+        margin: Minimum difference between the two similarities.
+        query_prompt: The prompt before every anchor, instead of the model's prompt for queries: the name of a prompt,
+            a text, or ``""`` for none.
+        document_prompt: The prompt before every other text, instead of the model's prompt for documents.
+
+    Raises:
+        ValueError: If the lengths differ, the margin is not finite, or the similarity is unknown.
+        TypeError: If a text is not a str.
+
+    References:
+        Reimers and Gurevych, 2019, section 4.4. https://arxiv.org/abs/1908.10084
+
+    Example:
+        >>> TripletEvaluator(["A cat."], ["A kitten."], ["Taxes rise."])(model)
+        {'accuracy': 1.0}
+    """
+
+    def __init__(
+        self,
+        anchors: Iterable[str],
+        positives: Iterable[str],
+        negatives: Iterable[str],
+        similarity: Similarity = "cosine",
+        margin: float = 0.0,
+        *,
+        query_prompt: str | None = None,
+        document_prompt: str | None = None,
+    ) -> None:
+        self._anchors, self._positives, self._negatives = check_columns(
+            1, {"anchors": anchors, "positives": positives, "negatives": negatives}
+        )
+        self._prompts = query_prompt, document_prompt
+        self._similarities, self._margin = check_similarities(similarity), check_number("margin", margin)
+
+    def measure_by(self, vectors: Vectors, similarity: str) -> dict[str, float]:
+        """The accuracy."""
+        others, half = [*self._positives, *self._negatives], len(self._anchors)
+        if vectors.is_cross_encoder:
+            scores = score_pairs(vectors, [*self._anchors, *self._anchors], others)
+        else:
+            anchors = vectors(self._anchors, "query", self._prompts[0])
+            pairs = np.concatenate([anchors, anchors]), vectors(others, "document", self._prompts[1])
+            scores = pairwise_similarity(*pairs, similarity)
+        return {"accuracy": float(np.mean(scores[:half] > scores[half:] + self._margin))}
 
 
 def score_pairs(vectors: Vectors, first: Sequence[str], second: Sequence[str]) -> Floats:
@@ -94,11 +156,11 @@ def compare(
     """
     if vectors.is_cross_encoder:
         return score_pairs(vectors, first, second)
-    table = vectors([*first, *second], prompt=prompt)  # (2 * pairs, dim)
+    table = vectors([*first, *second], prompt=prompt).reshape(2, len(first), -1)  # (2, pairs, dim)
     scores = np.empty(len(first), np.float32)
     for start in range(0, len(first), _STEP):
         rows = slice(start, start + _STEP)
-        u, v = (half[rows].astype(float) for half in (table[: len(first)], table[len(first) :]))
+        u, v = table[:, rows].astype(float)
         scores[rows] = pairwise_similarity(u, v, similarity)
     return scores
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from sbert.evaluation import ranking
-from sbert.evaluation.evaluator import Evaluator
+from sbert.evaluation.evaluator import Evaluator, Similarity, check_similarities
 from sbert.evaluation.pairs import score_candidates
 from sbert.evaluation.vectors import Vectors
-from sbert.functional import check_similarity
 from sbert.inputs.arguments import check_count, check_number
 from sbert.inputs.texts import texts_of
 from sbert.search import semantic_search
@@ -53,7 +52,8 @@ class RetrievalEvaluator(Evaluator):
         mrr_at: The values of k for MRR.
         ndcg_at: The values of k for nDCG.
         map_at: The values of k for MAP.
-        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``.
+        similarity: ``"cosine"``, ``"dot"``, ``"euclidean"`` or ``"manhattan"``; with a list, metrics are called
+            ``cosine_ndcg@10`` and so on.
         block: Number of documents per block.
         candidates: For each query id, the ids of the documents that another search found, best first.
         rerank: Number of candidates of each query that the model ranks.
@@ -87,7 +87,7 @@ class RetrievalEvaluator(Evaluator):
         mrr_at: Sequence[int] = (10,),
         ndcg_at: Sequence[int] = (10,),
         map_at: Sequence[int] = (100,),
-        similarity: str = "cosine",
+        similarity: Similarity = "cosine",
         block: int = 50_000,
         candidates: Mapping[Any, Sequence[Any]] | None = None,
         rerank: int = 100,
@@ -112,47 +112,50 @@ class RetrievalEvaluator(Evaluator):
             None if candidates is None else [_check_candidates(q, candidates, positions, rerank) for q in asked]
         )
         at = (ndcg_at, accuracy_at, precision_recall_at, precision_recall_at, mrr_at, map_at)
-        # Each with its k.
-        self._metrics = [
-            (name, check_count(f"{name}_at", k)) for name, ks in zip(_METRICS, at, strict=True) for k in ks
-        ]
-        self._block, self._similarity = check_count("block", block), check_similarity(similarity)
+        by_name = zip(_METRICS, at, strict=True)
+        self._metrics = [(name, check_count(f"{name}_at", k)) for name, ks in by_name for k in ks]
+        self._block, self._similarities = check_count("block", block), check_similarities(similarity)
 
     def measure(self, vectors: Vectors) -> dict[str, float]:
         """The metrics, each for its values of k."""
         if self._candidates is None:
-            return self._rate(self._search(vectors))
-        return self._rate(self._rerank(vectors, self._candidates)) | self._rate(self._candidates, "base_")
-
-    def _rate(self, rankings: list[list[int]], prefix: str = "") -> dict[str, float]:
-        """The metrics from the indices of the ranked documents of each query."""
+            rankings = self._search(vectors)
+        else:
+            rankings = {**self._rerank(vectors, self._candidates), "base_": self._candidates}
         relevant = ranking.pad(own.values() for own in self._relevant)  # (queries, most relevant documents)
-        ranked = ranking.pad(  # (queries, depth)
-            [own.get(position, 0.0) for position in row] for own, row in zip(self._relevant, rankings, strict=True)
-        )
-        return {f"{prefix}{name}@{k}": float(_METRICS[name](ranked, k, relevant).mean()) for name, k in self._metrics}
+        metrics = {}
+        for prefix, rows in rankings.items():
+            grades = ([own.get(i, 0.0) for i in row] for own, row in zip(self._relevant, rows, strict=True))
+            ranked = ranking.pad(grades)  # (queries, depth)
+            for name, k in self._metrics:
+                metrics[f"{prefix}{name}@{k}"] = float(_METRICS[name](ranked, k, relevant).mean())
+        return metrics
 
-    def _search(self, vectors: Vectors) -> list[list[int]]:
-        """The indices of the most similar documents of the corpus for each query."""
+    def _search(self, vectors: Vectors) -> dict[str, list[list[int]]]:
+        """The indices of the most similar documents for each query, by the prefix of each similarity."""
         queries = vectors(self._queries, "query", self._prompts[0])  # (queries, dim)
         encode = vectors if len(self._corpus) <= self._block else vectors.encode_uncached
         depth = max(k for _, k in self._metrics)
-        scores, indices = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+        nothing = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+        best = dict.fromkeys(self._similarities, nothing)  # Scores and indices, (queries, depth) each.
         for start in range(0, len(self._corpus), self._block):
             block = encode(self._corpus[start : start + self._block], "document", self._prompts[1])
-            new = semantic_search(queries, block, depth, similarity=self._similarity)
-            scores = np.concatenate([scores, new.scores], 1)
-            indices = np.concatenate([indices, new.indices + start], 1)
-            order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]  # Equal scores: earlier documents first.
-            scores, indices = np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
-        return [row.tolist() for row in indices]
+            for prefix, similarity in self._similarities.items():
+                new = semantic_search(queries, block, depth, similarity=similarity)
+                scores = np.concatenate([best[prefix][0], new.scores], 1)
+                indices = np.concatenate([best[prefix][1], new.indices + start], 1)
+                order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]  # Equal scores: earlier documents first.
+                best[prefix] = np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
+        return {prefix: indices.tolist() for prefix, (_, indices) in best.items()}
 
-    def _rerank(self, vectors: Vectors, candidates: list[list[int]]) -> list[list[int]]:
-        """The candidates of each query by descending score."""
-        texts = [[self._corpus[position] for position in own] for own in candidates]
-        scores = score_candidates(vectors, self._queries, texts, self._similarity, self._prompts)
-        orders = (np.argsort(-own, kind="stable") for own in scores)
-        return [[own[i] for i in order] for own, order in zip(candidates, orders, strict=True)]
+    def _rerank(self, vectors: Vectors, candidates: list[list[int]]) -> dict[str, list[list[int]]]:
+        """The candidates of each query by descending score, by the prefix of each similarity."""
+        texts, rankings = [[self._corpus[position] for position in own] for own in candidates], {}
+        for prefix, name in ({"": ""} if vectors.is_cross_encoder else self._similarities).items():
+            scores = score_candidates(vectors, self._queries, texts, name, self._prompts)
+            orders = (np.argsort(-own, kind="stable") for own in scores)
+            rankings[prefix] = [[own[i] for i in order] for own, order in zip(candidates, orders, strict=True)]
+        return rankings
 
 
 def _check_candidates(

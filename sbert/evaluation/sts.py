@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sbert.data.pairs import read_sick, read_sts, read_sts_year
 from sbert.data.tables import check_folder, locate
@@ -19,7 +19,7 @@ from sbert.evaluation.vectors import Vectors
 from sbert.inputs.arguments import check_choice
 
 # First texts, second texts and scores of a subset.
-Pairs = tuple[list[str], list[str], npt.NDArray[np.float64]]
+Pairs = tuple[list[Any], ...]
 
 _YEARS = {f"STS{year}": (f"sts/STS{year}", f"STS/STS{year}-en-test", f"STS{year}") for year in range(12, 17)}
 _FILES = {
@@ -89,13 +89,10 @@ class STSSuite(Evaluator):
             vectors(list(texts), prompt=self._prompt)
         totals, means = {}, {}
         for name, parts in self.sets.items():
-            correlations = [
-                (compare(vectors, first, second, "cosine", self._prompt), scores)
-                for first, second, scores in parts.values()
-            ]
-            totals[name] = spearman(*map(np.concatenate, zip(*correlations, strict=True)))
+            compared = [(compare(vectors, u, v, "cosine", self._prompt), scores) for u, v, scores in parts.values()]
+            totals[name] = spearman(*map(np.concatenate, zip(*compared, strict=True)))
             if name in _YEARS:
-                means[f"{name}_mean"] = float(np.mean([spearman(*part) for part in correlations]))
+                means[f"{name}_mean"] = float(np.mean([spearman(*part) for part in compared]))
         return {"average": float(np.mean(list(totals.values()))), **totals, **means}
 
 
@@ -110,11 +107,5 @@ def _read(name: str, path: Path) -> dict[str, Pairs]:
         parts = read_sts_year(path, None)
     else:
         parts = {name: read_sick(path, scale=None) if name == "SICK-R" else read_sts(path, None)}
-    return {
-        part: (
-            [row["first"] for row in rows],
-            [row["second"] for row in rows],
-            np.array([row["label"] for row in rows]),
-        )
-        for part, rows in parts.items()
-    }
+    columns = ("first", "second", "label")
+    return {part: tuple([row[name] for row in rows] for name in columns) for part, rows in parts.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sbert.evaluation.checks import Numbers, check_binary, check_finite, check_numbers
+from sbert.evaluation.checks import Numbers, check_binary, check_numbers
 from sbert.inputs.arguments import check_choice
 
 
@@ -30,8 +30,7 @@ def threshold_counts(scores: Numbers, labels: Numbers) -> tuple[np.ndarray, np.n
         >>> thresholds[1:].tolist(), predicted.tolist(), correct.tolist()
         ([0.625, 0.375, 0.25], [0, 2, 3, 4], [0, 1, 2, 2])
     """
-    values, true = check_numbers(1, scores=scores, labels=labels)
-    check_finite("scores", values)
+    values, true = check_numbers(1, True, scores=scores, labels=labels)
     # Floats keep their dtype, so that comparing a score with a threshold rounds nothing.
     values = values if values.dtype.kind == "f" else values.astype(np.float64)
     order = np.argsort(-values, kind="stable")

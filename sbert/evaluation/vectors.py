@@ -102,9 +102,8 @@ class Vectors:
         """Raise a ValueError if the default prompt, which is for all texts, would be used for a query or document."""
         default, known = default_prompt(self._model), getattr(self._model, "prompts", None) or {}
         if default and kind in ROLES and not any(name in known for name in ROLES[kind]):
-            lacking = (
-                f"the model has the default prompt {default!r} and no prompt {' or '.join(map(repr, ROLES[kind]))}"
-            )
+            names = " or ".join(map(repr, ROLES[kind]))
+            lacking = f"the model has the default prompt {default!r} and no prompt {names}"
             raise ValueError(f"{lacking} for a {kind}; pass {kind}_prompt=: a prompt's name, its text, or '' for none")
 
     def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> Floats:

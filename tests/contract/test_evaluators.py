@@ -172,6 +172,31 @@ def test_two_ranks_find_what_one_does(folder: Path, tmp_path: Path) -> None:
     assert len((tmp_path / "2" / "results.jsonl").read_text().splitlines()) == len(EVALUATORS)
 
 
+NAMES = ["cosine", "euclidean"]
+BY_SIMILARITY: list[Callable[..., Evaluator]] = [
+    lambda **given: SimilarityEvaluator(FIRST, SECOND, SAME, **given),
+    lambda **given: PairClassificationEvaluator(FIRST, SECOND, SAME, **given),
+    lambda **given: TripletEvaluator(FIRST, SECOND, FIRST[::-1], **given),
+    lambda **given: TranslationEvaluator(FIRST, SECOND, **given),
+    lambda **given: RetrievalEvaluator(QUERIES, CORPUS, grades(), block=7, **given),
+    lambda **given: RetrievalEvaluator(QUERIES, CORPUS, sets(), candidates={q: [*CORPUS] for q in QUERIES}, **given),
+]
+
+
+@pytest.mark.parametrize("make", BY_SIMILARITY)
+def test_of_several_similarities_each_has_its_figures(make: Callable[..., Evaluator], model: SentenceEncoder) -> None:
+    """Whatever they come in; the figures of candidates as they were given depend on none."""
+    figures = {name: make(similarity=name)(model) for name in NAMES}
+    apart = {
+        f"{name}_{figure}": x for name, own in figures.items() for figure, x in own.items() if "base" not in figure
+    }
+    base = {figure: x for figure, x in figures["cosine"].items() if "base" in figure}
+    assert make(similarity=iter(NAMES))(model) == pytest.approx({**apart, **base})
+    for wrong, message in (([], "similarity is empty"), (["cosine", "l2"], "similarity 'l2' is unknown")):
+        with pytest.raises(ValueError, match=message):
+            make(similarity=wrong)
+
+
 # ------------------------------------------------------------------------------------------- models of pairs
 
 
@@ -179,6 +204,7 @@ def test_a_cross_encoder_is_measured_by_its_scores(scorer: CrossEncoder) -> None
     scores = scorer.predict(list(zip(FIRST, SECOND, strict=True)))
     found = PairClassificationEvaluator(FIRST, SECOND, SAME)(scorer)
     assert found["accuracy"] == np.mean((scores >= found["accuracy_threshold"]) == SAME)
+    assert PairClassificationEvaluator(FIRST, SECOND, SAME, NAMES)(scorer) == found
     near, far = (scorer.predict(list(zip(FIRST, other, strict=True))) for other in (SECOND, FIRST[::-1]))
     expected = {"accuracy": np.mean(near > far + 0.01)}
     assert TripletEvaluator(FIRST, SECOND, FIRST[::-1], margin=0.01)(scorer) == expected

@@ -15,7 +15,6 @@ from sbert.evaluation import (
     ParaphraseMiningEvaluator,
     RerankingEvaluator,
     RetrievalEvaluator,
-    SequentialEvaluator,
     SimilarityEvaluator,
     TranslationEvaluator,
     TripletEvaluator,
@@ -64,7 +63,7 @@ def test_similarity_equals_theirs(model: SentenceEncoder, peer: Any) -> None:
 
     columns = sentences(60, 0), sentences(60, 1), np.random.default_rng(0).integers(0, 6, 60).astype(float)
     names = list(SIMILARITIES)
-    found = SequentialEvaluator({name: SimilarityEvaluator(*columns, name) for name in names})(model)
+    found = SimilarityEvaluator(*columns, names)(model)
     expected = EmbeddingSimilarityEvaluator(*columns, similarity_fn_names=names)(peer)
     same(found, expected, {f"{n}_{f}": f"{f}_{n}" for n in names for f in ("spearman", "pearson")})
 
@@ -73,8 +72,7 @@ def test_pair_classification_equals_theirs(model: SentenceEncoder, peer: Any) ->
     from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator
 
     columns = sentences(60, 0), sentences(60, 1), np.random.default_rng(0).integers(0, 2, 60).tolist()
-    each = {name: PairClassificationEvaluator(*columns, name) for name in ("cosine", "dot")}
-    found = SequentialEvaluator(each)(model)
+    found = PairClassificationEvaluator(*columns, ["cosine", "dot"])(model)
     expected = BinaryClassificationEvaluator(*columns, similarity_fn_names=["cosine", "dot"])(peer)
     figures = ("accuracy", "accuracy_threshold", "f1", "f1_threshold", "precision", "recall")
     names = {f"{n}_{f}": f"{n}_{f}" for n in ("cosine", "dot") for f in figures}
@@ -87,9 +85,8 @@ def test_triplets_equal_theirs(margin: float, model: SentenceEncoder, peer: Any)
 
     columns = [sentences(40, seed) for seed in range(3)]
     expected = Theirs(*columns, margin=margin, similarity_fn_names=list(SIMILARITIES))(peer)
-    names = [f"{name}_accuracy" for name in SIMILARITIES]
-    found = SequentialEvaluator({name: TripletEvaluator(*columns, name, margin) for name in SIMILARITIES})(model)
-    same(found, expected, dict(zip(names, names, strict=True)))
+    found = TripletEvaluator(*columns, SIMILARITIES, margin)(model)
+    same(found, expected, {name: name for name in found})
 
 
 @pytest.mark.parametrize("block", [30, 50_000])
@@ -101,10 +98,12 @@ def test_retrieval_equals_theirs(block: int, model: SentenceEncoder, peer: Any) 
     corpus = {f"{i:03}": texts[i % 140] for i in range(150)}
     queries = {f"q{i}": sentence for i, sentence in enumerate(sentences(20, 1))}
     relevant = {f"q{i}": {f"{j:03}" for j in rng.integers(0, 150, rng.integers(1, 30))} for i in range(19)}
-    found = RetrievalEvaluator(queries, corpus, relevant, block=block)(model)
-    expected = InformationRetrievalEvaluator(queries, corpus, relevant, corpus_chunk_size=block)(peer)
-    assert len(found) == len(expected) == 15
-    same(found, expected, {name: f"cosine_{name}" for name in found})
+    names = ["cosine", "dot"]
+    found = RetrievalEvaluator(queries, corpus, relevant, map_at=(5, 100), similarity=names, block=block)(model)
+    theirs = {"map_at_k": [5, 100], "corpus_chunk_size": block, "score_functions": {n: SIMILARITIES[n] for n in names}}
+    expected = InformationRetrievalEvaluator(queries, corpus, relevant, **theirs)(peer)
+    assert len(found) == len(expected) == 32
+    same(found, expected, {name: name for name in found})
 
 
 def samples(seed: int) -> list[dict[str, Any]]:
@@ -198,10 +197,5 @@ def test_translation_equals_theirs(model: SentenceEncoder, peer: Any) -> None:
     target = [" ".join(reversed(sentence.split())) for sentence in source]
     source[3], target[7] = source[5], target[9]  # Sentences that stand twice.
     found, expected = TranslationEvaluator(source, target)(model), Theirs(source, target)(peer)
-    names = {
-        "source_to_target": "src2trg_accuracy",
-        "target_to_source": "trg2src_accuracy",
-        "mean_accuracy": "mean_accuracy",
-    }
-    same(found, expected, names)
+    same(found, expected, {"source_to_target": "src2trg_accuracy", "target_to_source": "trg2src_accuracy"})
     assert 0 < found["mean_accuracy"] < 1

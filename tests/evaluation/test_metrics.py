@@ -1,18 +1,28 @@
-"""Figures of merit against scipy's and scikit-learn's, against plain loops, and in closed form."""
+"""Metrics against scipy's, scikit-learn's and trec_eval's, and in closed form."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+import pytrec_eval
 from scipy import stats
 from sklearn import metrics as theirs
 
-from sbert.evaluation import spearman
+from sbert.evaluation import paired_bootstrap, spearman
 from sbert.evaluation.metrics import accuracy, f1, macro_f1, pearson, precision, recall
-from sbert.evaluation.ranking import average_precision_at, hit_at, ndcg_at, precision_at, recall_at, reciprocal_rank_at
+from sbert.evaluation.ranking import (
+    average_precision_at,
+    hit_at,
+    ndcg_at,
+    pad,
+    precision_at,
+    recall_at,
+    reciprocal_rank_at,
+)
 from sbert.evaluation.thresholds import average_precision, best_threshold, threshold_counts
 
 # -------------------------------------------------------------------------------------------------- correlations
@@ -140,60 +150,57 @@ def test_neighbours_among_floats_are_told_apart() -> None:
 # -------------------------------------------------------------------------------------------------------- rankings
 
 
-@pytest.mark.parametrize("k", [1, 3, 10, 50, None])
-def test_rankings_equal_scikit_learns(k: int | None) -> None:
-    """The whole ranking of scores without ties."""
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        scores, grades = rng.permutation(20).astype(float), rng.integers(0, 4, 20)
-        grades[rng.integers(20)] = 3
-        ranked = grades[np.argsort(-scores)]
-        assert ndcg_at(ranked, k) == pytest.approx(theirs.ndcg_score([grades], [scores], k=k), abs=1e-12)
-        expected = theirs.average_precision_score(grades > 0, scores)
-        assert average_precision_at(ranked) == pytest.approx(expected, abs=1e-12)
-        taken = scores >= np.sort(scores)[-min(k or 20, 20)]
-        assert recall_at(ranked, k) == pytest.approx(theirs.recall_score(grades > 0, taken), abs=1e-12)
-        assert hit_at(ranked, k) == (taken & (grades > 0)).any()
-        if k is not None and k <= 20:
-            expected = theirs.precision_score(grades > 0, taken, zero_division=0)
-            assert precision_at(ranked, k) == pytest.approx(expected, abs=1e-12)
+@pytest.mark.parametrize("count", [300, 60, 5])
+def test_rankings_equal_trec_eval(count: int) -> None:
+    """Of 25 queries, of which three find nothing that is relevant; grades from 0 to 3."""
+    rng, results, judged = np.random.default_rng(0), {}, {}
+    for query in range(25):
+        grades = dict.fromkeys(rng.permutation(300)[: rng.integers(1, 40)].tolist(), 0)
+        grades = {document: int(rng.integers(0, 4)) for document in grades} | {next(iter(grades)): 2}
+        known = [document for document in range(300) if query > 2 or not grades.get(document)][query : query + count]
+        results[str(query)] = dict(zip(map(str, known), rng.random(len(known)).tolist(), strict=True))
+        judged[str(query)] = {str(document): grade for document, grade in grades.items()}
+    orders = {query: sorted(scores, key=scores.__getitem__, reverse=True) for query, scores in results.items()}
+    ranked = pad([judged[query].get(document, 0) for document in order] for query, order in orders.items())
+    relevant = pad(own.values() for own in judged.values())
+    found = {
+        "ndcg": ndcg_at(ranked, None, relevant),
+        "ndcg_cut_10": ndcg_at(ranked, 10, relevant),
+        "map": average_precision_at(ranked, None, relevant),
+        "recip_rank": reciprocal_rank_at(ranked),
+        "recall_10": recall_at(ranked, 10, relevant),
+        "P_10": precision_at(ranked, 10),
+        "success_5": hit_at(ranked, 5),
+    }
+    by_query = pytrec_eval.RelevanceEvaluator(judged, set(found)).evaluate(results)
+    for name, values in found.items():
+        np.testing.assert_allclose(values, [by_query[query][name] for query in judged], atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("k", [1, 3, 10, 50])
-def test_rankings_equal_plain_loops(k: int) -> None:
-    """Rankings that are cut, where not all that is relevant was found."""
-    for seed in range(50):
-        rng = np.random.default_rng(seed)
-        ranked = rng.integers(0, 3, 12) * rng.integers(0, 2, 12)
-        relevant = rng.permutation([*ranked, *rng.integers(0, 3, 5), 1])
-        hits, total = 0, int((relevant > 0).sum())
-        precisions, gain, first = 0.0, 0.0, 0.0
-        for place, grade in enumerate(ranked[:k].tolist(), start=1):
-            gain += grade / math.log2(place + 1)
-            if grade:
-                hits += 1
-                precisions += hits / place
-                first = first or 1 / place
-        best = sum(grade / math.log2(place + 2) for place, grade in enumerate(sorted(relevant)[::-1][:k]))
-        assert average_precision_at(ranked, k, relevant) == pytest.approx(precisions / min(k, total))
-        assert ndcg_at(ranked, k, relevant) == pytest.approx(gain / best)
-        assert recall_at(ranked, k, relevant) == pytest.approx(hits / total)
-        assert precision_at(ranked, k) == pytest.approx(hits / k)
-        assert reciprocal_rank_at(ranked, k) == pytest.approx(first)
-        assert hit_at(ranked, k) == bool(hits)
+# ------------------------------------------------------------------------------------------------------- bootstrap
 
 
-def test_rankings_in_rows() -> None:
-    ranked = np.array([[0, 2, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0]])
-    relevant = np.array([[1, 2, 3], [1, 0, 0], [2, 2, 0]])
-    assert reciprocal_rank_at(ranked).tolist() == [0.5, 1, 0]
-    assert hit_at(ranked, 1).tolist() == [0, 1, 0]
-    assert precision_at(ranked, 2).tolist() == [0.5, 0.5, 0]
-    assert recall_at(ranked, 4, relevant) == pytest.approx([2 / 3, 1, 0])
-    assert average_precision_at(ranked, 4, relevant) == pytest.approx([(1 / 2 + 2 / 4) / 3, 1, 0])
-    best = 3 + 2 / math.log2(3) + 1 / 2
-    assert ndcg_at(ranked, 4, relevant) == pytest.approx([(2 / math.log2(3) + 1 / math.log2(5)) / best, 1, 0])
-    assert ranked.tolist()[0] == [0, 2, 0, 1]
+def test_the_interval_is_that_of_the_mean_of_many_queries() -> None:
+    rng = np.random.default_rng(0)
+    shared = rng.random(800)
+    a, b = shared + 0.05 * rng.standard_normal(800), shared + 0.05 * rng.standard_normal(800)
+    found, deviation = paired_bootstrap(a, b), 1.96 * np.std(a - b) / np.sqrt(800)
+    assert found.mean == pytest.approx(np.mean(a - b))
+    assert (found.low, found.high) == pytest.approx(
+        (found.mean - deviation, found.mean + deviation), abs=0.1 * deviation
+    )
+    assert paired_bootstrap(a, b) == found
+    narrower = paired_bootstrap(a, b, confidence=0.5)
+    assert found.low < narrower.low < narrower.high < found.high
+
+
+def test_what_all_queries_have_in_common_does_not_count() -> None:
+    """Queries differ much, systems little: only pairs show it."""
+    shared = np.random.default_rng(1).random(50)
+    assert paired_bootstrap(shared + 0.01, shared).visible
+    assert paired_bootstrap(shared, shared + 0.01).visible
+    assert not paired_bootstrap(shared, shared).visible
+    assert not paired_bootstrap(shared + 0.01, np.random.default_rng(2).random(50)).visible
 
 
 # -------------------------------------------------------------------------------------------------------- refusals
@@ -221,6 +228,11 @@ def test_rankings_in_rows() -> None:
         ((average_precision_at, ndcg_at, recall_at, hit_at), ([1, -1],), "negative, infinite or NaN"),
         ((average_precision_at, ndcg_at, recall_at), ([1, 0], 1, [math.nan]), "negative, infinite or NaN"),
         ((reciprocal_rank_at, hit_at), (3,), "ranked is a single number"),
+        ((paired_bootstrap,), ([1.0], [0.0]), "at least 2"),
+        ((paired_bootstrap,), ([1.0, 0.5], [0.0]), "2 a, 1 b"),
+        ((paired_bootstrap,), ([1.0, math.inf], [0.0, 1.0]), r"a\[1\] is inf"),
+        ((partial(paired_bootstrap, confidence=95),), ([1.0, 0.5], [0.0, 1.0]), "confidence=95 is not possible"),
+        ((partial(paired_bootstrap, resamples=0),), ([1.0, 0.5], [0.0, 1.0]), "resamples=0"),
     ],
 )
 def test_refuses(figures: tuple[Any, ...], arguments: tuple[Any, ...], message: str) -> None:

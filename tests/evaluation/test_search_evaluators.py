@@ -64,18 +64,14 @@ def test_what_a_retriever_missed_is_not_found() -> None:
         }
     )
     for wrong, error, message in (
-        ([missed, {"query": "a", "positive": ["b"], "negative": ["c"]}], ValueError, r"\[1\] has the keys .*documents"),
-        (
-            [{**missed, "negative": ["c"]}],
-            ValueError,
-            r"samples\[0\] has the keys .*; pass query, positive and documents",
-        ),
-        ([{**missed, "positive": []}], ValueError, r"samples\[0\] has no positive text"),
-        ([{**missed, "positive": {"b": 0}}], ValueError, r"samples\[0\] has the grade 0 for 'b'; pass grades above 0"),
-        ([{**missed, "positive": {"b": "high"}}], TypeError, r"\['positive'\]\['b'\] is 'high'; pass a number"),
+        ({"query": "a", "positive": ["b"], "negative": ["c"]}, ValueError, r"\[1\] has the keys .*documents"),
+        ({**missed, "negative": ["c"]}, ValueError, r"\[1\] has the keys .*; pass query, positive and documents"),
+        ({**missed, "positive": []}, ValueError, r"samples\[1\] has no positive text"),
+        ({**missed, "positive": {"b": 0}}, ValueError, r"samples\[1\] has the grade 0 for 'b'; pass grades above 0"),
+        ({**missed, "positive": {"b": "high"}}, TypeError, r"\['positive'\]\['b'\] is 'high'; pass a number"),
     ):
         with pytest.raises(error, match=message):
-            RerankingEvaluator(wrong)
+            RerankingEvaluator([missed, wrong])
 
 
 def test_a_sentence_is_right_wherever_it_stands() -> None:

@@ -97,17 +97,15 @@ def test_refuses(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"has no STS12, .*SICK-R; the expected paths are STS12: sts/STS12 or"):
         STSSuite(tmp_path)
     folder(tmp_path)
-    with pytest.raises(
-        FileNotFoundError, match=r"has no STS16; the expected paths are STS16: sts/STS16 or STS/STS16-en"
-    ):
-        STSSuite(tmp_path, ["STS12", "STS16"])
-    with pytest.raises(ValueError, match="'STS17' is unknown; pass one of 'STS12'"):
-        STSSuite(tmp_path, ["STS17"])
-    wrong: Any = "STS12"
-    with pytest.raises(TypeError, match="sets='STS12' is one string; pass a list"):
-        STSSuite(tmp_path, wrong)
-    with pytest.raises(ValueError, match="sets is empty"):
-        STSSuite(tmp_path, [])
+    cases: list[tuple[Any, type[Exception], str]] = [
+        (["STS12", "STS16"], FileNotFoundError, "no STS16; the expected paths are STS16: sts/STS16 or STS/STS16-en"),
+        (["STS17"], ValueError, "'STS17' is unknown; pass one of 'STS12'"),
+        ("STS12", TypeError, "sets='STS12' is one string; pass a list"),
+        ([], ValueError, "sets is empty"),
+    ]
+    for sets, error, message in cases:
+        with pytest.raises(error, match=message):
+            STSSuite(tmp_path, sets)
     put(tmp_path / "stsb" / "test.tsv", "score\tsentence1\tsentence2\nx\ta\tb\n")
     with pytest.raises(ValueError, match=r"test.tsv, line 2: the label 'x' is not a number"):
         STSSuite(tmp_path)
