@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,14 +17,12 @@ from sbert.batch import TokenBatch
 from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import check_positive, known_arguments_or, with_aliases, with_aliases_of
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
-from sbert.inputs.prompts import chosen_prompt, set_prompts
 from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
 from sbert.losses.scores import choose_score_loss
 from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
-from sbert.pipeline.encode import Encoding, convert
-from sbert.pipeline.model import ScorerMethods, loading_options
-from sbert.pipeline.progress import Report
+from sbert.pipeline.encode import convert, encoding_in
+from sbert.pipeline.model import ScorerMethods, choose_prompt, loading_options, set_prompts
 from sbert.pipeline.results import Activation, PredictOptions, Ranked, Scored, activate, as_predict
 from sbert.pipeline.tokenize import Tokens, tokenize_pairs
 from sbert.saving import check_replaceable
@@ -256,19 +254,18 @@ class CrossEncoder(ScorerMethods, nn.Module):
             >>> scorer.predict(("A cat sleeps.", "A kitten naps.")).shape
             (3,)
         """
-        chosen, single = chosen_prompt(self, prompt_name, prompt), is_pair(pairs)
-        make: Callable[..., Encoding] = Encoding
-        if pool is not None:
-            from sbert.pipeline.pool.encoding import PooledEncoding
-
-            make = partial(PooledEncoding, pool, chunk_size)
-        on_device = convert_to_tensor or not convert_to_numpy
-        job = make(self, chosen, batch_tokens, batch_size, on_device=on_device, deterministic=deterministic)
-        listed = list(pairs_of(pairs))
-        with Report(len(listed), show_progress_bar, on_truncate, self.max_seq_length, "pairs", self._warned) as report:
-            scores = job.vectors(listed, report)
+        job = encoding_in(pool, chunk_size)(
+            self,
+            choose_prompt(self, prompt_name, prompt),
+            batch_tokens,
+            batch_size,
+            on_truncate,
+            on_device=convert_to_tensor or not convert_to_numpy,
+            deterministic=deterministic,
+        )
+        scores = job.compute(list(pairs_of(pairs)), show_progress_bar)
         scores = activate(scores, self.activation if activation is None else activation)
-        return convert(scores, single, convert_to_numpy, convert_to_tensor)
+        return convert(scores, is_pair(pairs), convert_to_numpy, convert_to_tensor)
 
     @with_aliases_of(PredictOptions)
     def rank(

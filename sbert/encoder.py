@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -19,11 +19,11 @@ from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.functional import SIMILARITIES, Similarity, check_similarity, pairwise_similarity
 from sbert.inputs.arguments import check_choice, warn, with_aliases
 from sbert.inputs.devices import check_device, default_device, leave_float16, parse_dtype
-from sbert.inputs.prompts import chosen_prompt, set_prompts, with_role_prompt
+from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
 from sbert.modules.tokenizer import ReadsText
-from sbert.pipeline.encode import Encoding, convert, output_dims
-from sbert.pipeline.model import EncoderMethods, loading_options
+from sbert.pipeline.encode import Encoding, convert, encoding_in, output_dims
+from sbert.pipeline.model import EncoderMethods, choose_prompt, loading_options, set_prompts
 from sbert.pipeline.progress import Report
 from sbert.pipeline.results import Encoded, as_encode
 from sbert.pipeline.tokenize import Tokens, tokenize
@@ -36,15 +36,6 @@ from sbert.storage.folders import read_whole
 if TYPE_CHECKING:  # What few calls need is imported by them: importing this must not take much longer than torch.
     from sbert.pipeline.batcher import Batcher
     from sbert.pipeline.pool import Pool
-
-
-def _token_embeddings(job: Encoding, texts: Any, report: Report, single: bool, with_sentences: bool) -> Any:
-    """The vectors of the tokens of each text; with those of the texts as well, a dict of both for each text."""
-    rows: list[Any] = job.token_embeddings(texts, report)
-    if with_sentences:
-        both = zip(rows, job.vectors(texts, Report.silent()), strict=True)
-        rows = [{"token_embeddings": tokens, "sentence_embedding": vector} for tokens, vector in both]
-    return rows[0] if single else rows
 
 
 class SentenceEncoder(EncoderMethods, nn.Sequential):
@@ -308,30 +299,23 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
             >>> model.encode(["One.", "Two."], normalize_embeddings=True, truncate_dim=64).shape
             (2, 64)
         """
+        single = isinstance(sentences, str)
+        as_array = convert_to_numpy and not convert_to_tensor and output_value is not None
         if output_value not in ("sentence_embedding", None):
             check_choice("output_value", output_value, ("sentence_embedding", "token_embeddings"))
             if precision != "float32" or normalize_embeddings or truncate_dim:
                 raise ValueError("token embeddings take no precision=, normalize_embeddings= and truncate_dim=")
-        workers_of_call: Any = nullcontext(pool)
-        if isinstance(device, (list, tuple)):
-            workers_of_call = self.pool(device)
-        elif device is not None and torch.empty(0, device=check_device(device)).device != self.device:
-            self.to(check_device(device))
-        if self.dtype == torch.float16:
-            leave_float16(self, self.device)
-        as_array = convert_to_numpy and not convert_to_tensor and output_value is not None
-        chosen, single = chosen_prompt(self, prompt_name, prompt), isinstance(sentences, str)
-        with workers_of_call as workers:
-            make: Callable[..., Encoding] = Encoding
-            if workers is not None:
-                from sbert.pipeline.pool.encoding import PooledEncoding
-
-                make = partial(PooledEncoding, workers, chunk_size)
-            job = make(
+        if out is not None and (output_value != "sentence_embedding" or not as_array or single):
+            raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
+        if out is None and shard is not None:
+            raise ValueError(f"shard={shard!r:.60} is a part of a file; pass out= as well")
+        with nullcontext(pool) if device is None else self.on_devices(device) as workers:
+            job = encoding_in(workers, chunk_size)(
                 self,
-                chosen,
+                choose_prompt(self, prompt_name, prompt),
                 batch_tokens,
                 batch_size,
+                on_truncate,
                 truncate_dim=self.truncate_dim if truncate_dim is None else truncate_dim,
                 normalize=normalize_embeddings,
                 precision=precision,
@@ -339,25 +323,17 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
                 on_device=not as_array,
                 deterministic=deterministic,
             )
-            reporting = partial(
-                Report, show=show_progress_bar, on_truncate=on_truncate, limit=self.max_seq_length, warned=self._warned
-            )
             if out is not None:
-                if output_value != "sentence_embedding" or not as_array or single:
-                    raise ValueError("out= takes the sentence embeddings of several sentences, as an array")
                 from sbert.vector_files.write import write
 
-                return cast("Encoded", write(job, sentences, out, reporting, resume, shard))
-            if shard is not None:
-                raise ValueError(f"shard={shard!r:.60} is a part of a file; pass out= as well")
+                return cast("Encoded", write(job, sentences, out, resume, shard, show_progress_bar))
             if columns := getattr(sentences, "keep", ()):
                 warn(f"keep={columns} has no effect without out=; pass out= with a .parquet file")
             texts: list[Any] = [sentences] if single else list(rows_of(sentences))
-            with reporting(len(texts)) as report:
-                if output_value != "sentence_embedding":
-                    parts = _token_embeddings(job, texts, report, single, with_sentences=output_value is None)
-                    return cast("Encoded", parts)
-                vectors = job.vectors(texts, report)
+            if output_value != "sentence_embedding":
+                rows = job.compute_tokens(texts, show_progress_bar, with_sentences=output_value is None)
+                return cast("Encoded", rows[0] if single else rows)
+            vectors = job.compute(texts, show_progress_bar)
         return cast("Encoded", convert(vectors, single, convert_to_numpy, convert_to_tensor))
 
     def compile(self, **options: Any) -> None:
@@ -509,9 +485,7 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
 
     def _reference_vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:
         """Vectors of texts without a prompt, computed in the dtype of the weights."""
-        job = Encoding(self, plain=True)
-        with Report(len(texts), False, "ignore", self.max_seq_length) as report:
-            vectors: npt.NDArray[np.float32] = job.vectors(texts, report).numpy()
+        vectors: npt.NDArray[np.float32] = Encoding(self, plain=True).vectors(texts, Report.silent()).numpy()
         return vectors
 
     @property

@@ -11,10 +11,9 @@ from sbert.chunking.boundaries import Chunk, groups, locating, passages, token_l
 from sbert.chunking.late import late_vectors
 from sbert.encoder import SentenceEncoder
 from sbert.inputs.arguments import whole
-from sbert.inputs.prompts import chosen_prompt
 from sbert.inputs.texts import rows_of
 from sbert.pipeline.encode import Encoding
-from sbert.pipeline.progress import Report
+from sbert.pipeline.model import choose_prompt
 
 
 def split(
@@ -56,7 +55,7 @@ def split(
     """
     texts = rows_of(documents, "documents")
     reader = locating(model[0])
-    limit = token_limit(reader, max_tokens, chosen_prompt(model, prompt_name, prompt))
+    limit = token_limit(reader, max_tokens, choose_prompt(model, prompt_name, prompt))
     if not 0 <= whole("overlap", overlap) < limit:
         raise ValueError(f"overlap={overlap} does not fit passages of {limit} tokens; pass 0 to {limit - 1}")
     return [
@@ -149,12 +148,13 @@ def encode_chunks(
         return result, vectors
     job = Encoding(
         model,
-        chosen_prompt(model, prompt_name, prompt),
+        choose_prompt(model, prompt_name, prompt),
         batch_tokens,
+        on_truncate="ignore",
         truncate_dim=model.truncate_dim if truncate_dim is None else truncate_dim,
         normalize=normalize_embeddings,
     )
-    with Report(len(result), show_progress_bar, "ignore", model.max_seq_length, "passages", model._warned) as report:
+    with job.report(len(result), show_progress_bar, "passages") as report:
         return result, late_vectors(job, locating(model[0]), texts, result, report)
 
 

@@ -25,56 +25,6 @@ def default_prompt(model: Any) -> str:
     return "" if name is None else str((getattr(model, "prompts", None) or {}).get(name, ""))
 
 
-def chosen_prompt(model: Any, name: str | None = None, text: str | None = None) -> str:
-    """The prompt for a call of ``encode``: that of a name, or a text; by default the model's own.
-
-    Raises:
-        TypeError: If the text is not a str.
-        ValueError: If both are given, or the model has no prompt of this name.
-
-    Example:
-        >>> chosen_prompt(SentenceEncoder(minilm, prompts={"query": "query: "}), "query")
-        'query: '
-    """
-    if name is not None and text is not None:
-        raise ValueError("prompt_name and prompt both set the prompt; pass one of them")
-    if text is not None:
-        if not isinstance(text, str):
-            raise TypeError(f"prompt is of type {type(text).__name__}; pass a str")
-        return text
-    name = model.default_prompt_name if name is None else name
-    if name is not None and name not in model.prompts:
-        known = ", ".join(map(repr, model.prompts)) or "none"
-        raise ValueError(f"prompt_name={name!r} is unknown; the model has {known}; pass one of them, or prompt=")
-    return "" if name is None else str(model.prompts[name])
-
-
-def set_prompts(
-    model: Any, prompts: Mapping[str, str] | None, default: str | None, saved: tuple[Mapping[str, str], str | None]
-) -> None:
-    """Give a model the prompts of its folder, or others in their place.
-
-    Args:
-        model: The model.
-        prompts: Its prompts by name. Default: those that are saved.
-        default: Name of its default prompt. Default: the one that is saved.
-        saved: Prompts and name of the default prompt of the folder.
-
-    Raises:
-        ValueError: If there is no prompt of this name.
-
-    Example:
-        >>> set_prompts(model, {"query": "query: "}, "query", ({}, None))
-        >>> default_prompt(model)
-        'query: '
-        >>> set_prompts(model, None, None, ({}, None))
-    """
-    model.prompts = dict(saved[0] if prompts is None else prompts)
-    model.default_prompt_name = default or saved[1]
-    if model.default_prompt_name is not None:
-        chosen_prompt(model, model.default_prompt_name)  # A ValueError if there is no such prompt.
-
-
 def with_role_prompt(prompts: Mapping[str, str], role: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options of ``encode``, with the prompt for a role unless they choose one.
 

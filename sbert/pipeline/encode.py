@@ -6,8 +6,9 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +18,19 @@ from torch import Tensor, nn
 from sbert.backends import Inference
 from sbert.batch import Ragged, TokenBatch, TokenEmbeddings, start_to_host
 from sbert.functional import directions, truncate
-from sbert.inputs.arguments import check_positive
-from sbert.inputs.devices import default_batch_tokens, default_windows, inference_dtype
+from sbert.inputs.arguments import check_choice, check_count
+from sbert.inputs.devices import default_batch_tokens, default_windows, inference_dtype, leave_float16
 from sbert.pipeline.batching import Rows, plan, unique, windows
-from sbert.pipeline.eval_mode import evaluating
-from sbert.pipeline.progress import Report, check_finite, not_finite
+from sbert.pipeline.model import evaluating
+from sbert.pipeline.progress import UNKNOWN_LEAST, Report, check_finite, not_finite
 from sbert.pipeline.quantization import check_coding, quantize
 from sbert.pipeline.results import Scored
-from sbert.pipeline.run import RowsOfTensor, TextTooLargeError, memory_limit, prefetch, run, run_single
+from sbert.pipeline.run import RowsOfTensor, TextTooLargeError, memory_limit, prefetch, run
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.storage.files import is_out_of_memory, one_line
+
+if TYPE_CHECKING:
+    from sbert.pipeline.pool import Pool
 
 _FIRST, _ONCE = np.zeros(1, np.int64), np.ones(1, np.int64)
 
@@ -59,6 +63,15 @@ def convert(outputs: Tensor, single: bool, to_numpy: bool, to_tensor: bool) -> S
     return result[0] if single else result
 
 
+def encoding_in(pool: Pool | None, chunk_size: int | None) -> Callable[..., Encoding]:
+    """What makes an ``Encoding``: in this process, or in those of a pool, ``chunk_size`` texts at a time."""
+    if pool is None:
+        return Encoding
+    from sbert.pipeline.pool.encoding import PooledEncoding
+
+    return partial(PooledEncoding, pool, chunk_size)
+
+
 class SavedRows(Protocol):
     """Stores rows of a list of texts while the others are computed, for a call that goes on after it was killed."""
 
@@ -77,6 +90,7 @@ class Encoding:
         prompt: Text prepended to each text, or to the first text of each pair.
         batch_tokens: Maximum number of tokens per batch. Default: that of the device.
         batch_size: Number of texts per batch, instead of a maximum of tokens.
+        on_truncate: What to do about texts that are too long: ``"warn"``, ``"ignore"`` or ``"error"``.
         truncate_dim: Dimension to which outputs are truncated.
         normalize: Whether outputs are scaled to length 1.
         precision: Precision of the outputs.
@@ -92,6 +106,7 @@ class Encoding:
         prompt: str = "",
         batch_tokens: int | None = None,
         batch_size: int | None = None,
+        on_truncate: str = "warn",
         *,
         truncate_dim: int | None = None,
         normalize: bool = False,
@@ -105,15 +120,20 @@ class Encoding:
             raise ValueError("batch_size and batch_tokens both set the size of a batch; pass one of them")
         for name, size in (("batch_size", batch_size), ("batch_tokens", batch_tokens)):
             if size is not None:
-                check_positive(name, size)
+                check_count(name, size)
+        if on_truncate != "warn":
+            check_choice("on_truncate", on_truncate, ("warn", "ignore", "error"))
         if precision != "float32" or ranges is not None:
             check_coding(precision, ranges)
         self.model: Any = model
         self.prompt: str = prompt
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
+        if self.dtype == torch.float16:
+            leave_float16(model, self.device)
+            self.dtype = model.dtype
         self.to: torch.device = self.device if on_device else torch.device("cpu")
-        self._batch_tokens, self.batch_size = batch_tokens, batch_size
+        self._batch_tokens, self.batch_size, self._on_truncate = batch_tokens, batch_size, on_truncate
         self.truncate_dim: int | None = truncate_dim
         self.normalize: bool = normalize
         self.precision: str = precision
@@ -132,6 +152,11 @@ class Encoding:
         """Maximum number of tokens per batch."""
         return self._batch_tokens or default_batch_tokens(self.device)
 
+    def report(self, total: int | None, show: bool | None = None, what: str = "") -> Report:
+        """A report of a number of texts, if it is known; ``what`` they are called there."""
+        what = what or ("pairs" if self.model.is_cross_encoder else "sentences")
+        return Report(total, show, self._on_truncate, self.model.max_seq_length, what, self.model._warned)
+
     def exact(self) -> Encoding:
         """The same call, which computes in the dtype of the weights, and leaves the copies of lower precision."""
         other = copy.copy(self)
@@ -140,12 +165,38 @@ class Encoding:
 
     # ------------------------------------------------------------------------------------------------- vectors
 
+    def compute(self, texts: list[Any], show: bool | None) -> Tensor:
+        """``vectors`` with a report of their own; a single text takes a straight line."""
+        if len(texts) == 1 and not self.deterministic and (output := self._one(texts)) is not None:
+            return output if self.precision == "float32" else quantize(output, self.precision, self.ranges)
+        with self.report(len(texts), show) as report:
+            return self.vectors(texts, report)
+
+    def _one(self, texts: list[Any]) -> Tensor | None:
+        """The output of one text; None if its memory was refused or its values are not finite, which batches repair."""
+        try:
+            with evaluating(self.model):
+                tokens = self.model.tokens(texts, self.prompt)
+                if tokens.truncated[0] or tokens.unknown >= UNKNOWN_LEAST:
+                    with self.report(1, show=False) as report:
+                        report.record(tokens, _FIRST, _ONCE)
+                        report.rows = 1
+                output = self.finish(self.inference.running(self.model)(tokens.batch(_FIRST).to(self.device)))
+                if output.device != self.to:
+                    output, wait = start_to_host(output)
+                    wait()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            return None
+        # Modules may keep what they return, and pinned memory is scarce.
+        return output.clone() if math.isfinite(output.sum().item()) else None
+
     def vectors(self, texts: list[Any], report: Report, saved: SavedRows | None = None) -> Tensor:
         """The outputs for texts or pairs, one row for each, all of them finite. Shape: (texts, dim or bytes)."""
         before = report.rows
-        single = len(texts) == 1 and not self.deterministic
         try:
-            result = self._one(texts, report) if single else self._outputs(texts, report, saved)
+            result = self._outputs(texts, report, saved)
             if not math.isfinite(result.sum().item()):  # The sum of large values may be infinite, too.
                 self._repair(result, texts, before, report)
         except (RuntimeError, MemoryError) as error:
@@ -161,28 +212,6 @@ class Encoding:
         """The vectors of each list of texts, in order. A pool reads lists ahead, as many as its workers need."""
         for texts in runs:
             yield self.vectors(texts, report, saved)
-
-    def _one(self, texts: list[Any], report: Report) -> Tensor:
-        """``_outputs`` of one text: without the steps that form batches and put rows in order, which a query feels."""
-        with evaluating(self.model):
-            tokens = self.model.tokens(texts, self.prompt)
-            report.record(tokens, _FIRST, _ONCE)
-            forward = self.inference.running(self.model)
-            try:
-                output = forward(tokens.batch(_FIRST).to(self.device))
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                output = None
-            if output is None:  # Outside of the except clause, whose traceback holds memory.
-                output = run_single(forward, tokens, _FIRST, self.device, lambda _: f"{report.what}[{report.rows}]")
-            result = self.finish(output)
-            if result.device != self.to:
-                result, wait = start_to_host(result)
-                wait()
-        report.rows += 1
-        report.done(1)
-        return result.clone()  # Modules may keep what they return, and pinned memory is scarce.
 
     def _outputs(self, texts: list[Any], report: Report, saved: SavedRows | None = None) -> Tensor:
         different, first, inverse = unique(texts)
@@ -203,7 +232,8 @@ class Encoding:
                 saved.add(first[rows], vectors)
         report.rows += len(texts)
         if result is None:  # There are no texts.
-            return self._one([("a", "a") if self.model.is_cross_encoder else "a"], Report.silent())[:0]
+            some = ("a", "a") if self.model.is_cross_encoder else "a"
+            return self._outputs([some], Report.silent())[:0]
         complete = result.complete()
         again = np.flatnonzero(first[inverse] != np.arange(len(texts)))
         if len(again):
@@ -296,6 +326,15 @@ class Encoding:
         return run(forward, tokens, batches, self.device, memory_limit(self.model, self.device), name)
 
     # ----------------------------------------------------------------------------------------- token embeddings
+
+    def compute_tokens(self, texts: list[str], show: bool | None, with_sentences: bool) -> list[Any]:
+        """The vectors of the tokens of each text; with those of the texts as well, a dict of both for each text."""
+        with self.report(len(texts), show) as report:
+            rows = self.token_embeddings(texts, report)
+        if not with_sentences:
+            return rows
+        both = zip(rows, self.vectors(texts, Report.silent()), strict=True)
+        return [{"token_embeddings": tokens, "sentence_embedding": vector} for tokens, vector in both]
 
     def token_embeddings(self, texts: list[str], report: Report) -> list[Tensor]:
         """One float32 tensor (tokens, dim) per text, on the device of the model."""

@@ -1,4 +1,4 @@
-"""What both encoders have, and what tools that know sentence-transformers call on them: one line over ours.
+"""What both encoders have: a device, a mode, prompts, a pool; and what tools that know sentence-transformers call.
 
 Its names of arguments are in ``sbert.integrations.foreign_arguments``.
 """
@@ -6,8 +6,9 @@ Its names of arguments are in ``sbert.integrations.foreign_arguments``.
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,12 @@ import torch
 from torch import nn
 
 from sbert.backends.huggingface import ATTENTIONS
+from sbert.backends.network import walk
 from sbert.inputs.arguments import check_choice, with_aliases
+from sbert.inputs.devices import check_device
 from sbert.modules import Pooling
 from sbert.storage import hub
+from sbert.storage.processes import in_child
 
 if TYPE_CHECKING:
     from sbert.pipeline.pool import Pool
@@ -26,6 +30,101 @@ if TYPE_CHECKING:
 # What transformers loads a model with, under the names that model folders have for it.
 _DTYPES = ("dtype", "torch_dtype")
 _ATTENTION, _FAST = "attn_implementation", ("flash_attention_2", "flash_attention_3")  # Kernels for it are the default.
+
+_lock = threading.RLock()
+# For each model: the threads of the running calls, and the modules that were in training mode before them.
+_calls: dict[nn.Module, tuple[list[int], list[nn.Module]]] = {}
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode without gradient. The last of several threads to leave restores the modes of the modules.
+
+    If each thread restored the modes that it found, one thread could enable dropout while another one encodes.
+    """
+    thread = threading.get_ident()
+    with _lock:
+        threads, paused = _calls.setdefault(model, ([], []))
+        threads.append(thread)
+        for module in filter(attrgetter("training"), walk(model)):
+            paused.append(module)
+            module.training = False
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        with _lock:
+            threads.remove(thread)
+            if not threads:
+                _restore(model)
+
+
+def _restore(model: nn.Module) -> None:
+    for module in _calls.pop(model)[1]:
+        module.training = True
+
+
+def _forget_others() -> None:
+    """In a forked child, end the calls of threads that do not exist there, one of which may have held the lock."""
+    global _lock
+    _lock = threading.RLock()
+    for model, (threads, _) in list(_calls.items()):
+        threads[:] = [thread for thread in threads if thread == threading.get_ident()]
+        if not threads:
+            _restore(model)
+
+
+in_child(_forget_others)
+
+
+def choose_prompt(model: Any, name: str | None = None, text: str | None = None) -> str:
+    """The prompt for a call of ``encode``: that of a name, or a text; by default the model's own.
+
+    Raises:
+        TypeError: If the text is not a str.
+        ValueError: If both are given, or the model has no prompt of this name.
+
+    Example:
+        >>> choose_prompt(SentenceEncoder(minilm, prompts={"query": "query: "}), "query")
+        'query: '
+    """
+    if name is not None and text is not None:
+        raise ValueError("prompt_name and prompt both set the prompt; pass one of them")
+    if text is not None:
+        if not isinstance(text, str):
+            raise TypeError(f"prompt is of type {type(text).__name__}; pass a str")
+        return text
+    name = model.default_prompt_name if name is None else name
+    if name is not None and name not in model.prompts:
+        known = ", ".join(map(repr, model.prompts)) or "none"
+        raise ValueError(f"prompt_name={name!r} is unknown; the model has {known}; pass one of them, or prompt=")
+    return "" if name is None else str(model.prompts[name])
+
+
+def set_prompts(
+    model: Any, prompts: Mapping[str, str] | None, default: str | None, saved: tuple[Mapping[str, str], str | None]
+) -> None:
+    """Give a model the prompts of its folder, or others in their place.
+
+    Args:
+        model: The model.
+        prompts: Its prompts by name. Default: those that are saved.
+        default: Name of its default prompt. Default: the one that is saved.
+        saved: Prompts and name of the default prompt of the folder.
+
+    Raises:
+        ValueError: If there is no prompt of this name.
+
+    Example:
+        >>> set_prompts(model, {"query": "query: "}, "query", ({}, None))
+        >>> choose_prompt(model)
+        'query: '
+        >>> set_prompts(model, None, None, ({}, None))
+    """
+    model.prompts = dict(saved[0] if prompts is None else prompts)
+    model.default_prompt_name = default or saved[1]
+    if model.default_prompt_name is not None:
+        choose_prompt(model, model.default_prompt_name)  # A ValueError if there is no such prompt.
 
 
 def loading_options(
@@ -75,7 +174,11 @@ class Methods:
     @property
     def dtype(self: Any) -> torch.dtype:
         """Dtype of the weights."""
-        return next((p.dtype for p in self.parameters() if p.is_floating_point()), torch.float32)
+        for weight in self.parameters():
+            if weight.is_floating_point():
+                dtype: torch.dtype = weight.dtype
+                return dtype
+        return torch.float32
 
     @with_aliases
     def push_to_hub(
@@ -109,6 +212,16 @@ class Methods:
         with tempfile.TemporaryDirectory() as folder:
             self.save(f"{folder}/model", repo_id)
             return hub.upload(Path(folder) / "model", repo_id, token, private, commit_message, revision)
+
+    def on_devices(
+        self: Any, device: str | torch.device | Sequence[str | torch.device]
+    ) -> AbstractContextManager[Pool | None]:
+        """Several devices as a pool for the length of a call; the model is moved to a single one."""
+        if isinstance(device, (list, tuple)):
+            return self.pool(device)  # type: ignore[no-any-return]
+        if torch.empty(0, device=check_device(device)).device != self.device:
+            self.to(check_device(device))
+        return nullcontext()
 
     def pool(self: Any, devices: Sequence[str | torch.device] | None = None) -> Pool:
         """Worker processes that share the model, each on a device of its own; see ``Pool``.

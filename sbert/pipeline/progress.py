@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from sbert.inputs.arguments import check_choice, warn
+from sbert.inputs.arguments import warn
 from sbert.pipeline.batching import Rows
 from sbert.pipeline.tokenize import Tokens
 from sbert.storage.processes import Lock
@@ -23,7 +23,7 @@ _BAR_FROM = 2000
 # The rate in units per second, even below one.
 _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{postfix}]"
 # Unknown tokens are reported above this share and from this number on: a rare symbol in a known language is normal.
-_UNKNOWN_SHARE, _UNKNOWN_LEAST = 0.05, 3
+_UNKNOWN_SHARE, UNKNOWN_LEAST = 0.05, 3
 _UNKNOWN = "unknown tokens"
 
 
@@ -49,7 +49,7 @@ def warn_of_unknown(unknown: int, known: int, warned: set[str], what: str = "sen
         what: Name of the texts in the warning.
     """
     share = unknown / max(1, unknown + known)
-    if unknown >= _UNKNOWN_LEAST and share > _UNKNOWN_SHARE and _UNKNOWN not in warned:
+    if unknown >= UNKNOWN_LEAST and share > _UNKNOWN_SHARE and _UNKNOWN not in warned:
         warned.add(_UNKNOWN)
         warn(
             f"{_UNKNOWN}: {share:.0%} of the tokens of these {what} are not in the model's vocabulary, so the model"
@@ -92,8 +92,6 @@ class Report:
     beyond: tuple[int, str, str] | None = None
 
     def __post_init__(self) -> None:
-        if self.on_truncate != "warn":
-            check_choice("on_truncate", self.on_truncate, ("warn", "ignore", "error"))
         few = self.total is not None and self.total < _BAR_FROM
         self._bar = None
         if self.show or (self.show is None and not few):

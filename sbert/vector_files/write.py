@@ -13,7 +13,7 @@ import struct
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -67,9 +67,9 @@ def write(
     job: Any,
     sentences: Any,
     out: str | os.PathLike[str],
-    reporting: Callable[[int | None], Report],
     resume: bool = True,
     shard: Shard | None = None,
+    show: bool | None = None,
 ) -> Codes | VectorFiles:
     """Write the vectors of sentences to a file or a folder.
 
@@ -77,9 +77,9 @@ def write(
         job: The ``Encoding`` of the call.
         sentences: As in ``encode``; with columns to keep, a ``Texts``.
         out: A .npy or .parquet file; or a folder: one that exists, or a path that ends in a separator.
-        reporting: Makes the report of progress, truncated texts and unknown tokens, of a number of texts if known.
         resume: Whether a call that was interrupted goes on, and files that are finished are kept.
         shard: Which part of the sentences is encoded, (i, n).
+        show: Whether to show a progress bar.
 
     Raises:
         FileNotFoundError: If the folder of the file does not exist.
@@ -99,7 +99,7 @@ def write(
     header = {**_header(job), "dim": dim, "columns": [*keep], "window": size}
     header |= {"stripe": stripes.STRIPE, "shard": [*part]}
     total, reader = length_of(sentences), Reader(sentences, size, part)
-    with reporting(total if total is None else rows_of_shard(total, part)) as report:
+    with job.report(total if total is None else rows_of_shard(total, part), show) as report:
         if shard is not None:
             report.what = f"{report.what} of shard {part[0]}/{part[1]}"
         if in_files:

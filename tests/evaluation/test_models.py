@@ -11,7 +11,7 @@ import torch
 
 from sbert import Pooling, SentenceEncoder, Transformer
 from sbert.evaluation import RerankingEvaluator, RetrievalEvaluator, SimilarityEvaluator, TripletEvaluator
-from sbert.inputs.prompts import chosen_prompt
+from sbert.pipeline.model import choose_prompt
 from tests import small
 from tests.contract.evaluators import EVALUATORS, Meanings
 
@@ -40,7 +40,7 @@ def test_evaluators_know_queries_from_documents(prompted: SentenceEncoder) -> No
 
     class Watched(SentenceEncoder):
         def encode(self, sentences: Any, **options: Any) -> Any:
-            prompt = chosen_prompt(self, options.get("prompt_name"), options.get("prompt"))
+            prompt = choose_prompt(self, options.get("prompt_name"), options.get("prompt"))
             calls.extend((prompt, text) for text in sentences)
             return super().encode(sentences, **options)
 

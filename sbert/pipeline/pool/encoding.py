@@ -101,8 +101,8 @@ class PooledEncoding(Encoding):
     def device(self, device: torch.device) -> None:
         pass
 
-    def _one(self, texts: list[Any], report: Report) -> Tensor:
-        return self._outputs(texts, report)
+    def _one(self, texts: list[Any]) -> None:
+        """No text is computed in this process."""
 
     def beyond_range(self, outputs: Tensor, report: Report) -> Rows:  # noqa: ARG002
         """None: workers have computed them again."""
