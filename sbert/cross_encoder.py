@@ -21,7 +21,7 @@ from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
 from sbert.losses.scores import choose_score_loss
 from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
-from sbert.pipeline.encode import convert, encoding_in
+from sbert.pipeline.encode import Encoding, convert
 from sbert.pipeline.model import ScorerMethods, choose_prompt, loading_options, set_prompts
 from sbert.pipeline.results import Activation, PredictOptions, Ranked, Scored, activate, as_predict
 from sbert.pipeline.tokenize import Tokens, tokenize_pairs
@@ -254,7 +254,8 @@ class CrossEncoder(ScorerMethods, nn.Module):
             >>> scorer.predict(("A cat sleeps.", "A kitten naps.")).shape
             (3,)
         """
-        job = encoding_in(pool, chunk_size)(
+        make = Encoding if pool is None else pool.encoding(chunk_size)
+        job = make(
             self,
             choose_prompt(self, prompt_name, prompt),
             batch_tokens,

@@ -22,7 +22,7 @@ from sbert.inputs.devices import check_device, default_device, leave_float16, pa
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
 from sbert.modules.tokenizer import ReadsText
-from sbert.pipeline.encode import Encoding, convert, encoding_in, output_dims
+from sbert.pipeline.encode import Encoding, convert, output_dims
 from sbert.pipeline.model import EncoderMethods, choose_prompt, loading_options, set_prompts
 from sbert.pipeline.progress import Report
 from sbert.pipeline.results import Encoded, as_encode
@@ -310,7 +310,8 @@ class SentenceEncoder(EncoderMethods, nn.Sequential):
         if out is None and shard is not None:
             raise ValueError(f"shard={shard!r:.60} is a part of a file; pass out= as well")
         with nullcontext(pool) if device is None else self.on_devices(device) as workers:
-            job = encoding_in(workers, chunk_size)(
+            make = Encoding if workers is None else workers.encoding(chunk_size)
+            job = make(
                 self,
                 choose_prompt(self, prompt_name, prompt),
                 batch_tokens,

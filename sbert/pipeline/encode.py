@@ -6,9 +6,8 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +27,6 @@ from sbert.pipeline.results import Scored
 from sbert.pipeline.run import RowsOfTensor, TextTooLargeError, memory_limit, prefetch, run
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.storage.files import is_out_of_memory, one_line
-
-if TYPE_CHECKING:
-    from sbert.pipeline.pool import Pool
 
 _FIRST, _ONCE = np.zeros(1, np.int64), np.ones(1, np.int64)
 
@@ -61,15 +57,6 @@ def convert(outputs: Tensor, single: bool, to_numpy: bool, to_tensor: bool) -> S
         return list(outputs)
     result: npt.NDArray[np.float32] | Tensor = outputs.numpy() if to_numpy and not to_tensor else outputs
     return result[0] if single else result
-
-
-def encoding_in(pool: Pool | None, chunk_size: int | None) -> Callable[..., Encoding]:
-    """What makes an ``Encoding``: in this process, or in those of a pool, ``chunk_size`` texts at a time."""
-    if pool is None:
-        return Encoding
-    from sbert.pipeline.pool.encoding import PooledEncoding
-
-    return partial(PooledEncoding, pool, chunk_size)
 
 
 class SavedRows(Protocol):

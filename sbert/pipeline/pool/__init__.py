@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
+from functools import partial
 from itertools import count
 from multiprocessing.spawn import get_executable
 from pathlib import Path
@@ -23,10 +24,9 @@ import torch
 from sbert.backends.network import version
 from sbert.inputs.devices import check_device
 from sbert.pipeline.pool.broker import PROGRAM, TRIES
+from sbert.pipeline.pool.encoding import PooledEncoding
 from sbert.storage.atomic import temporary_folder
 
-# Orders per worker that are handed out or done and not yet taken: a device may be that many times slower than another.
-AHEAD = 8
 FORKS = sys.platform == "linux"
 
 
@@ -94,6 +94,10 @@ class Pool:
             raise ValueError("the pool was made for another model; make one with pool() of this model")
         if self._version != version(model):
             raise ValueError("the weights have changed since the pool was made; make a new one")
+
+    def encoding(self, chunk_size: int | None) -> Callable[..., PooledEncoding]:
+        """What makes the ``Encoding`` of a call whose texts the workers take, ``chunk_size`` at a time."""
+        return partial(PooledEncoding, self, chunk_size)
 
     def submit(self, function: Callable[..., Any], arguments: tuple[Any, ...], what: str) -> Future[Any]:
         """A future of what a worker's function returns.

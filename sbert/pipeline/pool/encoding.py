@@ -16,13 +16,14 @@ from torch import Tensor
 from sbert.inputs.arguments import check_positive, warn
 from sbert.pipeline.batching import Rows, plan, unique
 from sbert.pipeline.encode import Encoding, SavedRows
-from sbert.pipeline.pool import AHEAD, Pool
 from sbert.pipeline.progress import Counts, Report
 from sbert.pipeline.run import RowsOfTensor
 
 # Characters of a token in most languages, and batches of a chunk: an accelerator is done sooner with a batch.
 _CHARACTERS, _BATCHES_ACCELERATOR = 4, 4
 _TEXTS = 8192  # Of a chunk, at most.
+# Orders per worker that are handed out or done and not yet taken: a device may be that many times slower than another.
+_AHEAD = 8
 
 Sent = list[tuple[Rows, Future[Any]]]
 
@@ -82,7 +83,7 @@ class PooledEncoding(Encoding):
         model: As in the class that is computed in the workers; with all other arguments.
     """
 
-    def __init__(self, pool: Pool, size: int | None, model: Any, *args: Any, **settings: Any) -> None:
+    def __init__(self, pool: Any, size: int | None, model: Any, *args: Any, **settings: Any) -> None:
         pool.check(model)
         self._pool, self._size = pool, check_positive("chunk_size", size)
         super().__init__(model, *args, **settings)
@@ -121,7 +122,7 @@ class PooledEncoding(Encoding):
 
         def send_ahead() -> None:
             rows = report.rows + len(now or ()) + sum(len(texts) for texts, _ in coming)
-            while self._pool.pending < AHEAD * len(self._pool.devices) and (texts := next(source, None)) is not None:
+            while self._pool.pending < _AHEAD * len(self._pool.devices) and (texts := next(source, None)) is not None:
                 different, first, inverse = unique(texts)
                 counts = np.bincount(inverse, minlength=len(different))
                 coming.append((texts, self._send(different, first, counts, report, rows)))
