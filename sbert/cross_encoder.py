@@ -21,9 +21,9 @@ from sbert.inputs.texts import Pair, is_pair, pairs_of, texts_of
 from sbert.losses.scores import choose_score_loss
 from sbert.losses.signature import Loss
 from sbert.modules.tokenizer import PairTokenizer
-from sbert.pipeline.encode import Encoding, convert
+from sbert.pipeline.encode import Encoding, Scored, convert
 from sbert.pipeline.model import ScorerMethods, choose_prompt, loading_options, set_prompts
-from sbert.pipeline.results import Activation, PredictOptions, Ranked, Scored, activate, as_predict
+from sbert.pipeline.results import Activation, PredictOptions, Ranked, activate, as_predict
 from sbert.pipeline.tokenize import Tokens, tokenize_pairs
 from sbert.saving import check_replaceable
 from sbert.saving.cross_encoder import check_activation, read_cross_encoder, write_cross_encoder

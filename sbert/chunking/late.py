@@ -15,8 +15,7 @@ from sbert.chunking.boundaries import Chunk, groups
 from sbert.modules.pooling import Pooling
 from sbert.modules.tokenizer import LocatesTokens
 from sbert.pipeline.batching import plan
-from sbert.pipeline.encode import Encoding, outputs
-from sbert.pipeline.model import evaluating
+from sbert.pipeline.encode import Encoding, evaluating, outputs
 from sbert.pipeline.progress import Report, check_finite
 from sbert.pipeline.run import RowsOfTensor, run
 from sbert.pipeline.tokenize import Tokens, count_unknown, prompt_length

@@ -49,8 +49,7 @@ True
 | half precision, bytes or bits | ``quantization`` |
 | the form that the caller asked for, and its type | ``results`` |
 
-A pair is a text with two segments: pairs take the same steps. ``model`` lets many threads share one model, and
-``progress`` tells the caller what happens.
+A pair is a text with two segments: pairs take the same steps, and ``progress`` tells the caller what happens.
 
 >>> import numpy as np
 >>> from sbert.pipeline.batching import plan

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,20 +17,65 @@ import torch
 from torch import Tensor, nn
 
 from sbert.backends import Inference
+from sbert.backends.network import walk
 from sbert.batch import Ragged, TokenBatch, TokenEmbeddings, start_to_host
 from sbert.functional import directions, truncate
 from sbert.inputs.arguments import check_choice, check_count
 from sbert.inputs.devices import default_batch_tokens, default_windows, inference_dtype, leave_float16
 from sbert.pipeline.batching import Rows, plan, unique, windows
-from sbert.pipeline.model import evaluating
 from sbert.pipeline.progress import UNKNOWN_LEAST, Report, check_finite, not_finite
 from sbert.pipeline.quantization import check_coding, quantize
-from sbert.pipeline.results import Scored
 from sbert.pipeline.run import RowsOfTensor, TextTooLargeError, memory_limit, prefetch, run
 from sbert.pipeline.tokenize import Tokens, tokenize
 from sbert.storage.files import is_out_of_memory, one_line
+from sbert.storage.processes import in_child
 
+Scored = np.float32 | npt.NDArray[np.float32] | Tensor | list[Tensor]
 _FIRST, _ONCE = np.zeros(1, np.int64), np.ones(1, np.int64)
+_lock = threading.RLock()
+# For each model: the threads of the running calls, and the modules that were in training mode before them.
+_calls: dict[nn.Module, tuple[list[int], list[nn.Module]]] = {}
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode without gradient. The last of several threads to leave restores the modes of the modules.
+
+    If each thread restored the modes that it found, one thread could enable dropout while another one encodes.
+    """
+    thread = threading.get_ident()
+    with _lock:
+        threads, paused = _calls.setdefault(model, ([], []))
+        threads.append(thread)
+        for module in filter(attrgetter("training"), walk(model)):
+            paused.append(module)
+            module.training = False
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        with _lock:
+            threads.remove(thread)
+            if not threads:
+                _restore(model)
+
+
+def _restore(model: nn.Module) -> None:
+    for module in _calls.pop(model)[1]:
+        module.training = True
+
+
+def _forget_others() -> None:
+    """In a forked child, end the calls of threads that do not exist there, one of which may have held the lock."""
+    global _lock
+    _lock = threading.RLock()
+    for model, (threads, _) in list(_calls.items()):
+        threads[:] = [thread for thread in threads if thread == threading.get_ident()]
+        if not threads:
+            _restore(model)
+
+
+in_child(_forget_others)
 
 
 def outputs(model: nn.Sequential, device: torch.device) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What both encoders have: a device, a mode, prompts, a pool; and what tools that know sentence-transformers call.
+"""What both encoders have: a device, a dtype, prompts, a pool; and what tools that know sentence-transformers call.
 
 Its names of arguments are in ``sbert.integrations.foreign_arguments``.
 """
@@ -6,7 +6,6 @@ Its names of arguments are in ``sbert.integrations.foreign_arguments``.
 from __future__ import annotations
 
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from operator import attrgetter
@@ -17,12 +16,10 @@ import torch
 from torch import nn
 
 from sbert.backends.huggingface import ATTENTIONS
-from sbert.backends.network import walk
 from sbert.inputs.arguments import check_choice, with_aliases
 from sbert.inputs.devices import check_device
 from sbert.modules import Pooling
 from sbert.storage import hub
-from sbert.storage.processes import in_child
 
 if TYPE_CHECKING:
     from sbert.pipeline.pool import Pool
@@ -30,51 +27,6 @@ if TYPE_CHECKING:
 # What transformers loads a model with, under the names that model folders have for it.
 _DTYPES = ("dtype", "torch_dtype")
 _ATTENTION, _FAST = "attn_implementation", ("flash_attention_2", "flash_attention_3")  # Kernels for it are the default.
-
-_lock = threading.RLock()
-# For each model: the threads of the running calls, and the modules that were in training mode before them.
-_calls: dict[nn.Module, tuple[list[int], list[nn.Module]]] = {}
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode without gradient. The last of several threads to leave restores the modes of the modules.
-
-    If each thread restored the modes that it found, one thread could enable dropout while another one encodes.
-    """
-    thread = threading.get_ident()
-    with _lock:
-        threads, paused = _calls.setdefault(model, ([], []))
-        threads.append(thread)
-        for module in filter(attrgetter("training"), walk(model)):
-            paused.append(module)
-            module.training = False
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        with _lock:
-            threads.remove(thread)
-            if not threads:
-                _restore(model)
-
-
-def _restore(model: nn.Module) -> None:
-    for module in _calls.pop(model)[1]:
-        module.training = True
-
-
-def _forget_others() -> None:
-    """In a forked child, end the calls of threads that do not exist there, one of which may have held the lock."""
-    global _lock
-    _lock = threading.RLock()
-    for model, (threads, _) in list(_calls.items()):
-        threads[:] = [thread for thread in threads if thread == threading.get_ident()]
-        if not threads:
-            _restore(model)
-
-
-in_child(_forget_others)
 
 
 def choose_prompt(model: Any, name: str | None = None, text: str | None = None) -> str:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sbert.inputs.texts import Pair
+from sbert.pipeline.encode import Scored
 from sbert.pipeline.quantization import Codes
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ Activation = Callable[[Tensor], Tensor]
 Texts = str | Iterable[str]
 Pairs = Pair | Iterable[Pair]
 Encoded = Codes | Tensor | list[Tensor]
-Scored = np.float32 | npt.NDArray[np.float32] | Tensor | list[Tensor]
 
 
 class Ranked(TypedDict):

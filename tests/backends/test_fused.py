@@ -22,7 +22,7 @@ from sbert.backends.fused import Fused
 from sbert.backends.layers import ACTIVATIONS, GELU, GELU_TANH, RELU, Activation
 from sbert.backends.linear import linear, reordering
 from sbert.backends.network import Samples
-from sbert.pipeline.model import evaluating
+from sbert.pipeline.encode import evaluating
 from tests import small
 from tests.backends.test_families import SHAPE, build
 

@@ -193,13 +193,13 @@ import json, multiprocessing, os, signal, sys, threading, time
 import datasets, numpy as np, torch
 from sbert import SentenceEncoder
 from sbert.backends import huggingface, state
-from sbert.pipeline import model as pipeline_model
+from sbert.pipeline import encode
 from sbert.search.index import index
 
 model = SentenceEncoder(sys.argv[1], device="cpu")
 texts = [f"a small boat number {i} of {i * i} on the quiet lake" for i in range(600)]
 expected = model.encode(texts)
-locks = lambda: [huggingface.lock, state._lock, index._BUILDING, pipeline_model._lock]
+locks = lambda: [huggingface.lock, state._lock, index._BUILDING, encode._lock]
 
 def same(found):
     return bool(np.abs(found - expected).max() <= 1e-6)
@@ -234,7 +234,7 @@ def held():
 
     def hold():
         held = locks()
-        with pipeline_model.evaluating(model), held[0], held[1], held[2], held[3]:
+        with encode.evaluating(model), held[0], held[1], held[2], held[3]:
             holding.set()
             done.wait()
 

@@ -96,7 +96,8 @@ class PooledEncoding(Encoding):
     @property
     def device(self) -> torch.device:
         """Device that decides about batches and arithmetic: of the workers, not of the caller's model."""
-        return self._pool.devices[0]
+        device: torch.device = self._pool.devices[0]
+        return device
 
     @device.setter
     def device(self, device: torch.device) -> None:
@@ -189,7 +190,8 @@ class PooledEncoding(Encoding):
         start = before if more else before + int(rows[0])
         reporting = start, report.on_truncate, report.limit, report.what
         arguments = [_plain(texts[row]) for row in rows], *more
-        return self._pool.submit(encode_chunk, (method, self._settings, arguments, reporting), what)
+        order: Future[Any] = self._pool.submit(encode_chunk, (method, self._settings, arguments, reporting), what)
+        return order
 
     def _receive(self, future: Future[Any], report: Report) -> Any:
         result, counts, messages = future.result()

@@ -10,7 +10,7 @@ from typing import Any
 
 from sbert.distributed.ranks import Ranks
 from sbert.evaluation.evaluator import Evaluate, Evaluator
-from sbert.pipeline.model import evaluating
+from sbert.pipeline.encode import evaluating
 from sbert.training.config import TrainingConfig
 
 
