@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -19,7 +19,7 @@ from sbert.distributed.ranks import ALONE, Ranks
 from sbert.inputs.devices import default_batch_tokens
 from sbert.inputs.prompts import column_prompts
 from sbert.losses.signature import Signature
-from sbert.pipeline.batching import plan, unique
+from sbert.pipeline.batching import plan
 from sbert.pipeline.progress import warn_of_unknown
 from sbert.pipeline.tokenize import Tokens
 
@@ -91,16 +91,9 @@ class TrainingBatch:
         # A rank without rows encodes a row as well, so that all ranks take the same steps.
         rows = texts[ranks.rank :: ranks.world] or texts[:1]
         heads = list(zip(prompts, max_lengths or [None] * len(prompts), strict=True))
-        # Each text with its prompt and maximum length, and how often it has occurred in its row before.
-        flat: list[tuple[Any, int]] = []
-        for row in rows:
-            pairs = list(zip(heads * len(row) if len(heads) == 1 else heads, row, strict=True))
-            flat += [(pair, pairs[:column].count(pair)) for column, pair in enumerate(pairs)]
-        positions = np.arange(len(flat))
-        if deduplicate:
-            flat, _, positions = unique(flat)
-        tokens, positions = _tokenize(model, [pair for pair, _ in flat], positions)
-        warn_of_unknown(tokens.unknown, tokens.known, model._warned, "training texts")
+        tokens, positions = _tokenize(model, rows, heads, deduplicate)
+        if tokens.unknown:
+            warn_of_unknown(tokens.unknown, tokens.known, model._warned, "training texts")
         extras: dict[str, Any] = dict(row_data)
         if labels is not None:
             extras["labels"] = labels
@@ -116,23 +109,39 @@ class TrainingBatch:
 
     def to(self, device: torch.device) -> TrainingBatch:
         """Move the columns and extras to a device; the tokens are moved later, chunk by chunk."""
+        if self.columns.device == device:
+            return self
         extras = {
             name: move(value, device) if isinstance(value, Tensor) else value for name, value in self.extras.items()
         }
-        return TrainingBatch(self.tokens, move(self.columns, device), self.rows, extras)
+        return replace(self, columns=move(self.columns, device), extras=extras)
 
 
 def _tokenize(
-    model: Any, flat: list[tuple[tuple[str, int | None], Any]], positions: npt.NDArray[np.int64]
+    model: Any, rows: Sequence[tuple[Any, ...]], heads: list[tuple[str, int | None]], deduplicate: bool
 ) -> tuple[Tokens, npt.NDArray[np.int64]]:
-    """Tokenize texts, grouped by prompt and maximum length; return the tokens and the new positions of the texts."""
-    groups: dict[tuple[str, int | None], list[int]] = {}
-    for row, (head, _) in enumerate(flat):
-        groups.setdefault(head, []).append(row)
-    # A cross-encoder takes no maximum length.
-    parts = [model.tokens([flat[i][1] for i in rows], *head[: 1 + bool(head[1])]) for head, rows in groups.items()]
-    moved = np.argsort(np.concatenate(list(groups.values())))
-    return parts[0] if len(parts) == 1 else Tokens.join(parts), moved[positions]
+    """The tokens of the unique texts of rows, and for each text of the rows its index among them.
+
+    Texts are tokenized together that have the same prompt and maximum length, their head.
+    """
+    # By head, each unique text, how often it has occurred in its row before, and its index.
+    groups: dict[tuple[str, int | None], dict[tuple[Any, int], int]] = {}
+    places: list[tuple[tuple[str, int | None], int]] = []
+    for row in rows:
+        seen: list[tuple[Any, Any]] = []
+        for head, text in zip(heads * len(row) if len(heads) == 1 else heads, row, strict=True):
+            group = groups.setdefault(head, {})
+            number = seen.count((head, text)) if deduplicate else len(group)
+            seen.append((head, text))
+            places.append((head, group.setdefault((text, number), len(group))))
+    parts, starts, start = [], {}, 0
+    for head, group in groups.items():
+        # A cross-encoder takes no maximum length.
+        parts.append(model.tokens([text for text, _ in group], *head[: 1 + bool(head[1])]))
+        starts[head] = start
+        start += len(group)
+    positions = np.array([starts[head] + place for head, place in places])
+    return parts[0] if len(parts) == 1 else Tokens.join(parts), positions
 
 
 def _text_id(text: str) -> int:

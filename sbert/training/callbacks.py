@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from sbert.distributed.ranks import Ranks
 from sbert.inputs.arguments import check_count, warn
 
 # What a checkpoint holds of a callback: tensors, and values that JSON can hold.
@@ -225,65 +223,37 @@ class PushToHub(Callback):
         progress.model.push_to_hub(self.repo_id, private=self._private, commit_message=message)
 
 
-class Callbacks:
-    """The callbacks of a run, called one after the other on the first process.
+def stateful(callbacks: Sequence[Callback]) -> list[Callback]:
+    """The callbacks that have a state, which a resumed run must have, too."""
+    return [each for each in callbacks if type(each).state is not Callback.state]
 
-    Args:
-        callbacks: The callbacks, in the order in which they are called.
-        ranks: The processes that train together.
+
+def read_states(callbacks: Sequence[Callback]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the other values that a checkpoint holds of callbacks, by ``callback.NUMBER.NAME``.
+
+    Raises:
+        TypeError: If a value is neither a tensor nor one that JSON can hold.
     """
-
-    progress: Progress
-
-    def __init__(self, callbacks: list[Callback], ranks: Ranks) -> None:
-        self._callbacks, self._ranks = callbacks, ranks
-        self._stateful = [each for each in callbacks if type(each).state is not Callback.state]
-        # The classes of those that have a state, which a resumed run must have, too.
-        self.names: list[str] = [type(each).__name__ for each in self._stateful]
-
-    def begin(self, progress: Progress, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Begin a run, and give each callback its state of a checkpoint."""
-        self.progress = progress
-        if self._ranks.first:
-            self.call("on_begin", progress.step)
-        for number, callback in enumerate(self._stateful):
-            prefix = f"callback.{number}."
-            both = {**tensors, **values}
-            state = {name.removeprefix(prefix): value for name, value in both.items() if name.startswith(prefix)}
-            if state:
-                callback.restore(state)
-
-    def call(self, event: str, step: int, **news: Any) -> None:
-        """Call one method of each, such as ``"on_step"``, after the news were set on the progress."""
-        for name, value in {"step": step, "figures": {}, "path": None, "improved": False, **news}.items():
-            setattr(self.progress, name, value)
-        for callback in self._callbacks:
-            getattr(callback, event)(self.progress)
-
-    def notify(self, event: str, step: int, **news: Any) -> None:
-        """``call`` on the first process, while the others wait; all of them call this."""
-        self.progress.step = step
-        if self._callbacks:
-            self._ranks.run_on_main(lambda: self.call(event, step, **news))
-
-    def have_stopped(self, device: torch.device) -> bool:
-        """Whether one of them has ended the run; all processes call this."""
-        stopped = self.progress.stopped
-        return bool(self._ranks.all_max(int(stopped), device)) if self._callbacks else stopped
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The tensors and the other values that a checkpoint holds, by ``callback.NUMBER.NAME``."""
-        tensors: dict[str, Tensor] = {}
-        values: dict[str, Any] = {}
-        for number, callback in enumerate(self._stateful):
-            for key, value in callback.state().items():
-                (tensors if isinstance(value, Tensor) else values)[f"callback.{number}.{key}"] = value
-        for name, value in values.items():
+    tensors: dict[str, Tensor] = {}
+    values: dict[str, Any] = {}
+    for number, callback in enumerate(stateful(callbacks)):
+        for key, value in callback.state().items():
+            name = f"callback.{number}.{key}"
+            (tensors if isinstance(value, Tensor) else values)[name] = value
             try:
-                json.dumps(value)
+                json.dumps(values.get(name))
             except TypeError as error:
                 raise TypeError(f"{name}: {error}; a state is tensors, and values that JSON can hold") from error
-        return tensors, values
+    return tensors, values
+
+
+def restore_states(callbacks: Sequence[Callback], saved: Mapping[str, Any]) -> None:
+    """Give each callback what ``read_states`` returned."""
+    for number, callback in enumerate(stateful(callbacks)):
+        prefix = f"callback.{number}."
+        state = {name.removeprefix(prefix): value for name, value in saved.items() if name.startswith(prefix)}
+        if state:
+            callback.restore(state)
 
 
 def as_callbacks(given: Any) -> list[Callback]:

@@ -13,6 +13,7 @@ from sbert.evaluation.evaluator import Evaluate
 from sbert.inputs.arguments import known_arguments_or, warn
 from sbert.losses.module import Data, run_check
 from sbert.losses.signature import Loss, Signature
+from sbert.modules import Transformer
 from sbert.training.callbacks import AveragedWeights, Callback, EarlyStopping, as_callbacks
 from sbert.training.config import TrainingConfig
 from sbert.training.rows import Rows
@@ -85,6 +86,9 @@ class Trainer:
         label: str | Mapping[str, str] | None = None,
         guide: SentenceEncoder | None = None,
     ) -> None:
+        for part in list(model.modules()):
+            if isinstance(part, Transformer):
+                part.materialize()  # What is trained, and checked here, are the modules of transformers.
         self.model: SentenceEncoder | Any = model
         self.config: TrainingConfig = config or TrainingConfig()
         self.callbacks: list[Callback] = as_callbacks(callbacks)
@@ -187,7 +191,8 @@ class Trainer:
         """
         model, config = self.model, self.config
         ranks = Ranks.join(model.device.type, config.timeout)
-        ranks.place(model)
+        if ranks.world > 1:
+            ranks.place(model)
         losses = {name: dataset.rows.loss for name, dataset in self.batches.datasets.items()}
         with preserve_random_state(model.device), prepare_model(model, losses, config) as weights:
             callbacks = self.evaluator, self.callbacks
@@ -215,12 +220,10 @@ def _check_data(rows: Rows, config: TrainingConfig, model: Any) -> None:
 
 def _check_dropout(tables: Sequence[Rows], model: Any) -> None:
     """Warn if the first 100 rows hold the same text twice, for two dropout views of it, and there is no dropout."""
-    heads = [[rows.head.texts(row) for row in range(min(100, len(rows.head)))] for rows in tables]
+    heads = [rows.head.texts(range(min(100, len(rows.head)))) for rows in tables]
     if model.is_cross_encoder or not any(all(len(set(row)) < len(row) for row in head) for head in heads):
         return
-    reader = model[0]
-    modules = [*model.modules(), *(reader.materialize().modules() if hasattr(reader, "materialize") else ())]
-    if not any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in modules):
+    if not any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in model.modules()):
         what = "rows hold the same text twice, and the model has no dropout, so both get the same vector"
         warn(f"{what}, which teaches nothing; use a model with dropout, or other pairs")
 

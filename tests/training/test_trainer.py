@@ -25,8 +25,8 @@ from sbert.losses import (
     SoftmaxLoss,
 )
 from sbert.training import Callback, EarlyStopping, Progress, Ranks, Rows, Signature, TrainingBatch
-from sbert.training import optimizers as tables
 from sbert.training.rows.sampling import in_order
+from sbert.training.run import weights as tables
 from sbert.training.run.weights import Weights
 from tests import pairs as scored
 from tests import small

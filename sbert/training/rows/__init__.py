@@ -58,8 +58,8 @@ class Rows:
         (2, ('A cat.', 'Taxes.'), [1, 0])
         >>> from sbert.losses import ListNetLoss
         >>> rows = Rows([("Who naps?", ["A cat.", "Taxes."], [1, 0])], ListNetLoss(), pairs=True)
-        >>> rows.head.inputs(0)
-        (('Who naps?', 'A cat.'), ('Who naps?', 'Taxes.'))
+        >>> rows.head.inputs([0])
+        [(('Who naps?', 'A cat.'), ('Who naps?', 'Taxes.'))]
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Rows:
     def texts_of(self, rows: Batch) -> list[tuple[str, ...]]:
         """The texts of several rows."""
         table, positions = (self.head, rows) if self.is_stream else self.take(rows)
-        return [table.texts(row) for row in positions.tolist()]
+        return list(table.texts(positions.tolist()))
 
     def take(self, rows: Batch, values: Sequence[Any] = ()) -> tuple[Table, Batch]:
         """Rows in memory that contain these, and their positions there.

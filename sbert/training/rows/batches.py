@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import count, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -123,12 +124,6 @@ class Batches:
         # Whether a data set is a stream, so that there are no epochs.
         self.is_streamed: bool = any(dataset.rows.is_stream for dataset in self.datasets.values())
 
-    @property
-    def epoch_steps(self) -> int:
-        """Optimizer steps of an epoch; with a stream, those of the whole run."""
-        config = self.config
-        return (config.steps or 1) if self.is_streamed else max(1, round(len(self.epoch(0)) / config.accumulation))
-
     def epoch(self, epoch: int) -> list[tuple[str, Batch]]:
         """The batches of an epoch: for each, the name of its data set and the indices of its rows."""
         if self.is_streamed:
@@ -139,13 +134,16 @@ class Batches:
 
     def _mix(self, epoch: int) -> Iterator[tuple[str, Batch, Sequence[Any]]]:
         """The batches of an epoch, of one data set after the other; endless with a stream."""
-        names, mix = list(self.datasets), self.config.mix
-        plans = [None if self.datasets[name].rows.is_stream else self._plan(name, epoch, 0) for name in names]
-        sources = [self._repeat(name, epoch, plan) for name, plan in zip(names, plans, strict=True)]
-        weights = [mix[name] for name in names] if isinstance(mix, Mapping) else mix
-        counts = [None if plan is None else len(plan) for plan in plans]
+        sources, counts = [], list[float]()
+        for name, dataset in self.datasets.items():
+            plan = None if dataset.rows.is_stream else self._plan(name, epoch, 0)
+            sources.append((name, self._repeat(name, epoch, plan)))
+            counts.append(math.inf if plan is None else len(plan))
+        mix = self.config.mix
+        weights = mix if isinstance(mix, str) else [mix[name] for name, _ in sources]
         for turn in turns(counts, weights, np.random.default_rng([self.config.seed, epoch])):
-            yield names[turn], *next(sources[turn])
+            name, source = sources[turn]
+            yield name, *next(source)
 
     def _repeat(self, name: str, epoch: int, plan: list[Batch] | None) -> Iterator[tuple[Batch, Sequence[Any]]]:
         """The batches of a data set, one pass after the other; those of a stream with their rows."""
@@ -153,7 +151,7 @@ class Batches:
             if plan is None:
                 yield from self._stream(name, epoch, again)
             else:
-                yield from ((batch, ()) for batch in (self._plan(name, epoch, again) if again else plan))
+                yield from zip(self._plan(name, epoch, again) if again else plan, repeat(()))
 
     def _stream(self, name: str, epoch: int, again: int) -> Iterator[tuple[Batch, list[Any]]]:
         """The batches of one pass over a stream."""
@@ -177,7 +175,7 @@ class Batches:
         sampler, size = config.sampler_of(name), config.size_of(name)
         sample = SAMPLERS[sampler] if isinstance(sampler, str) else sampler
         more = {"epoch": epoch} if "epoch" in inspect.signature(sample).parameters else {}
-        plan = [np.asarray(batch) for batch in sample(rows, size, self._generator(name, epoch, again), **more)]
+        plan = list(map(np.asarray, sample(rows, size, self._generator(name, epoch, again), **more)))
         if config.drop_last:
             plan = [batch for batch in plan if len(batch) == size]
         if not plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -157,11 +158,11 @@ def name_of(sampler: object) -> str:
     return sampler if isinstance(sampler, str) else getattr(sampler, "__name__", type(sampler).__name__)
 
 
-def turns(counts: Sequence[int | None], mix: str | Sequence[float], generator: np.random.Generator) -> Iterator[int]:
+def turns(counts: Sequence[float], mix: str | Sequence[float], generator: np.random.Generator) -> Iterator[int]:
     """The order of the data sets: for each batch of an epoch, the index of its data set; endless with a stream.
 
     Args:
-        counts: Number of batches of each data set; None for a stream.
+        counts: Number of batches of each data set; infinite for a stream.
         mix: ``"round_robin"``, ``"proportional"``, or the weight of each data set.
         generator: Source of the random order.
 
@@ -171,16 +172,17 @@ def turns(counts: Sequence[int | None], mix: str | Sequence[float], generator: n
         >>> sorted(turns([3, 2], "proportional", np.random.default_rng(0)))
         [0, 0, 0, 1, 1]
     """
-    known = [number for number in counts if number is not None]
+    is_endless = math.inf in counts
     if mix == "round_robin":
-        yield from cycle(range(len(counts))) if len(known) < len(counts) else [*range(len(counts))] * min(known)
+        order = range(len(counts))
+        yield from cycle(order) if is_endless else [*order] * int(min(counts))
     elif mix == "proportional":
-        yield from generator.permutation(np.repeat(np.arange(len(known)), known)).tolist()
+        yield from generator.permutation(np.repeat(np.arange(len(counts)), np.array(counts, int))).tolist()
     else:
         shares = np.cumsum(mix) / np.sum(mix)
-        for _ in count() if len(known) < len(counts) else range(sum(known)):
+        for _ in count() if is_endless else range(int(sum(counts))):
             yield int(np.searchsorted(shares, generator.random(), side="right"))
 
 
 def _blocks(order: Batch, size: int) -> list[Batch]:
-    return [order[start : start + size] for start in range(0, len(order), size)]
+    return np.split(order, range(size, len(order), size))

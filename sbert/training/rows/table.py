@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -43,48 +43,49 @@ class Table:
     def __len__(self) -> int:
         return len(self.columns[0])
 
-    def texts(self, row: int) -> tuple[str, ...]:
-        """The texts of a row: one per column; of lists, the query and its documents."""
-        if self.form == "lists":
-            return (self.columns[0][row], *self.columns[1][row])
-        return tuple([column[row] for column in self.columns])
+    def texts(self, rows: Iterable[int]) -> Iterator[tuple[str, ...]]:
+        """The texts of rows: one per column; of lists, the query and its documents."""
+        chosen = zip(*[map(column.__getitem__, rows) for column in self.columns], strict=True)
+        return ((query, *documents) for query, documents in chosen) if self.form == "lists" else chosen
 
-    def inputs(self, row: int) -> tuple[Any, ...]:
-        """The inputs of the model for a row: its texts, or pairs of texts."""
-        texts = self.texts(row)
+    def inputs(self, rows: Iterable[int]) -> list[tuple[Any, ...]]:
+        """The inputs of the model for rows: the texts of each, or pairs of texts."""
         if self.form == "lists":
-            return tuple([(texts[0], document) for document in texts[1:]])
-        return (texts,) if self.form == "pair" else texts
+            return [tuple([(query, document) for document in documents]) for query, *documents in self.texts(rows)]
+        return list(zip(self.texts(rows), strict=True) if self.form == "pair" else self.texts(rows))
 
-    def cells(self, row: int) -> tuple[str, ...]:
-        """The texts and the label of a row, as the table of a model card shows them."""
-        texts, label = self.texts(row), None if self.labels is None else self.labels[row]
-        if self.form == "lists":
-            shown = () if label is None else (", ".join(f"{each:g}" for each in label[: len(texts) - 1].tolist()),)
-            return texts[0], " / ".join(texts[1:]), *shown
-        if label is None:
-            return texts
-        return *texts, f"{len(label)} numbers" if label.ndim else f"{label.item():g}"
+    def cells(self, count: int) -> list[tuple[str, ...]]:
+        """The texts and the label of the first rows, as the table of a model card shows them."""
+        cells = []
+        for row, texts in enumerate(self.texts(range(min(count, len(self))))):
+            label, values = "", [] if self.labels is None else self.labels[row].flatten().tolist()
+            if self.form == "lists":
+                label = ", ".join([f"{each:g}" for each in values[: len(texts) - 1]])
+                texts = texts[0], " / ".join(texts[1:])
+            elif self.labels is not None:
+                label = f"{len(values)} numbers" if self.labels.ndim > 1 else f"{values[0]:g}"
+            cells.append(texts if self.labels is None else (*texts, label))
+        return cells
 
     def choose(
         self, rows: npt.NDArray[np.int64], dtype: torch.dtype
     ) -> tuple[list[Any], Tensor | None, dict[str, Any]]:
         """The inputs, labels and row data of some rows; fractions in this dtype."""
-        values = {} if self.labels is None else {"labels": self.labels}
+        listed, index = rows.tolist(), torch.from_numpy(rows)
         chosen: dict[str, Any] = {}
-        for name, column in (self.row_data | values).items():  # type: ignore[operator]
+        for name, column in {**self.row_data, "labels": self.labels}.items():
             if isinstance(column, Tensor):
-                part = column[torch.from_numpy(rows)]
+                part = column[index]
                 chosen[name] = part.to(dtype) if part.is_floating_point() else part
-            else:
-                chosen[name] = [column[row] for row in rows.tolist()]
+            elif column is not None:
+                chosen[name] = [column[row] for row in listed]
         labels = chosen.pop("labels", None)
-        return [self.inputs(row) for row in rows.tolist()], labels, chosen
+        return self.inputs(listed), labels, chosen
 
     def digest(self, into: Any) -> None:
         """Add all values to a hash."""
-        for row in range(len(self)):
-            into.update("\0".join((*self.texts(row), "\n")).encode("utf-8", "surrogatepass"))
+        for texts in self.texts(range(len(self))):
+            into.update("\0".join((*texts, "\n")).encode("utf-8", "surrogatepass"))
         for name, values in {"": self.labels, **self.row_data}.items():
             into.update(name.encode() + b"\0")
             into.update(values.numpy().tobytes() if isinstance(values, Tensor) else repr(values).encode())

@@ -1,14 +1,17 @@
-"""One run of training: its set-up and its steps."""
+"""One run of training: its set-up, its steps, and when it evaluates and saves."""
 
 from __future__ import annotations
 
+import copy
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from itertools import islice
+from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,16 +25,33 @@ from sbert.inputs.arguments import warn
 from sbert.pipeline.encode import evaluating
 from sbert.pipeline.run import prefetch
 from sbert.training.backward import backward, get_random_state, set_random_state
-from sbert.training.callbacks import Callback, Callbacks, Progress
+from sbert.training.callbacks import Callback, Progress, read_states, restore_states
 from sbert.training.config import TrainingConfig
-from sbert.training.optimizers import EmbeddingGradients
 from sbert.training.rows.batches import Batches, PreparedBatch
-from sbert.training.run.checkpoint import Output, last_good
-from sbert.training.run.evaluation import Evaluation
-from sbert.training.run.weights import Weights, shard
+from sbert.training.run.checkpoint import (
+    checkpoint_name,
+    describe_settings,
+    describe_setup,
+    explain_failure,
+    find_checkpoint,
+    last_good,
+    restore,
+    write,
+    write_class_names,
+)
+from sbert.training.run.evaluation import find_best, measure
+from sbert.training.run.report import Log, training_card
+from sbert.training.run.weights import (
+    EmbeddingGradients,
+    Weights,
+    create_optimizers,
+    gather_whole,
+    optimizer_state,
+    restore_optimizers,
+    shard,
+)
 
 
-@dataclass(eq=False, repr=False)
 class Run:
     """One call of ``fit``.
 
@@ -40,7 +60,7 @@ class Run:
         batches: The batches of all epochs.
         config: The settings of the training.
         evaluator: Measures the model, or several evaluators by name; None for no evaluation.
-        given_callbacks: What is called after steps, evaluations and checkpoints.
+        callbacks: What is called after steps, evaluations and checkpoints.
         ranks: The processes that train together.
         resume: Whether to continue from the newest checkpoint, if there is one.
         show_progress_bar: Whether to show a progress bar; None to decide by the terminal.
@@ -49,68 +69,82 @@ class Run:
         ValueError: If there is a checkpoint and ``resume`` is false, or the checkpoint belongs to a different training.
     """
 
-    weights: Weights
-    batches: Batches
-    config: TrainingConfig
-    evaluator: Evaluate | Mapping[str, Evaluate] | None
-    given_callbacks: list[Callback]
-    ranks: Ranks
-    resume: bool
-    show_progress_bar: bool | None
-
-    def __post_init__(self) -> None:
-        config, ranks, weights = self.config, self.ranks, self.weights
+    def __init__(
+        self,
+        weights: Weights,
+        batches: Batches,
+        config: TrainingConfig,
+        evaluator: Evaluate | Mapping[str, Evaluate] | None,
+        callbacks: list[Callback],
+        ranks: Ranks,
+        resume: bool,
+        show_progress_bar: bool | None,
+    ) -> None:
+        self.weights, self.batches, self.config = weights, batches, config
+        self.evaluator, self.callbacks, self.ranks = evaluator, callbacks, ranks
         self.model: Any = weights.model
-        epochs = (config.epochs or 1) / config.accumulation
-        self.total: int = config.steps or max(1, round(len(self.batches.epoch(0)) * epochs))
-        self.callbacks: Callbacks = Callbacks(self.given_callbacks, ranks)
-        self.output: Output = Output(weights, self.batches, config, self.callbacks.names, ranks, self.resume)
-        state, tensors = self.output.restore()
-        self.step: int = int(state["step"])
-        about = self.output.model, self.total, self.output.setup["settings"], self.output.folder
-        progress = Progress(*about, self.step, stopped=state["stopped"])
-        self.callbacks.begin(progress, tensors, state["callback"])
-        if progress.stopped and self.step < self.total and ranks.first:
-            what = f"{self.output.resumed}: a callback ended this run at step {self.step} of {self.total}"
-            warn(f"{what}, so nothing is trained; load the final model and pass another output to train on")
-        self.replicated: list[nn.Parameter] = self._distribute()
-        self.optimizers: list[torch.optim.Optimizer] = weights.optimizers(config, tensors, state["optimizer"])
+        # What is saved and evaluated: sharded weights are copied there.
+        self.whole_model: Any = copy.deepcopy(self.model).to("cpu") if config.sharded else self.model
+        self.base: str = getattr(self.model, "name_or_path", "")
+        steps = (config.steps or 1) if batches.is_streamed else len(batches.epoch(0)) / config.accumulation
+        self.epoch_steps: int = max(1, round(steps))
+        self.total: int = config.steps or max(1, round(steps * (config.epochs or 1)))
+
+        self.output: Path | None = None if config.output is None else Path(config.output)
+        checkpoint, self.setup = find_checkpoint(self.output, resume), dict[str, Any]()
+        if self.output is not None:
+            self.setup = describe_setup(weights, batches, config, callbacks)
+        state: dict[str, Any] = {"step": 0, "waiting": [], "best": None, "stopped": False}
+        tensors: dict[str, Tensor] = {}
+        if checkpoint is not None:
+            state, tensors = restore(checkpoint, self.setup, weights)
+        self.step: int = state["step"]
+        self.best: list[Any] | None = state["best"]
+        about = self.whole_model, self.total, describe_settings(config) if callbacks else {}, self.output
+        self.progress: Progress = Progress(*about, stopped=state["stopped"])
+        self._notify("on_begin")
+        if checkpoint is not None:
+            restore_states(callbacks, {**tensors, **state})
+            if self.progress.stopped and self.step < self.total and ranks.first:
+                what = f"{checkpoint}: a callback ended this run at step {self.step} of {self.total}"
+                warn(f"{what}, so nothing is trained; load the final model and pass another output to train on")
+
+        self.replicated: list[nn.Parameter] = self._distribute() if ranks.world > 1 or config.sharded else []
+        self.trained: dict[str, nn.Parameter] = weights.trained()
+        self.optimizers: list[torch.optim.Optimizer] = create_optimizers(config, weights.both, self.trained)
+        if checkpoint is not None:
+            restore_optimizers(self.optimizers, self.trained, {**tensors, **state})
         # With gradient caching, the rows of all chunks would take more memory than the whole gradient.
         sparse = ranks.world == 1 and config.chunk_tokens is None
         self.embedding_gradients: EmbeddingGradients = EmbeddingGradients(self.model.modules() if sparse else ())
-        self.evaluation: Evaluation = Evaluation(self.evaluator, config, ranks, state["best"])
-        self.log = self.output.open_log(self.total, state, self.show_progress_bar if ranks.first else False)
+        output, show = (self.output, show_progress_bar) if ranks.first else (None, False)
+        if output is not None:
+            write_class_names(output, batches)
+        self.log: Log = Log(output, self.total, self.step, state["waiting"], show, config.metric)
         self.texts: int = 0
         self.truncated: int = 0
-        self.options: dict[str, Any] = {  # Of ``backward``.
-            "chunk_tokens": config.chunk_tokens,
-            "cached": config.chunk_tokens is not None,
-            "dtype": getattr(torch, config.dtype),
-            "ranks": ranks,
-            "replicated": not config.sharded,
-        }
 
     def _distribute(self) -> list[nn.Parameter]:
-        """Shard the weights over the ranks; or return the parameters in the order in which gradients are summed.
+        """Make all ranks equal and shard the weights, or return the parameters in the order in which they are summed.
 
         A transformer chooses its backend for whole weights, so the model runs once before they are sharded.
         """
-        if self.ranks.world > 1:
-            with evaluating(self.model), torch.enable_grad():
-                row = next(iter(self.batches.datasets.values())).rows.head.inputs(0)
-                output: Tensor = self.model(self.model.tokens(row).batch(np.arange(1)).to(self.model.device))
+        model, ranks = self.model, self.ranks
+        if ranks.world > 1:
+            if ranks.all_max(self.step, model.device) != -ranks.all_max(-self.step, model.device):
+                raise ValueError("the processes found different checkpoints; give them one output folder on one disk")
+            ranks.broadcast([*model.parameters(), *model.buffers(), *self.weights.heads.parameters()])
+            with evaluating(model), torch.enable_grad():
+                (row,) = next(iter(self.batches.datasets.values())).rows.head.inputs([0])
+                output: Tensor = model(model.tokens(row).batch(np.arange(1)).to(model.device))
             if not self.config.sharded:
-                return sort_unused_first(self.model.parameters(), output, self.ranks)
-        if self.config.sharded:
-            shard(self.model, self.ranks)
+                return sort_unused_first(model.parameters(), output, ranks)
+        shard(model, ranks)
         return []
 
     def train(self) -> list[dict[str, Any]]:
         """Take all steps, with evaluations and checkpoints in between, and return the history."""
         config = self.config
-        evaluate_every = config.evaluate_every or self.batches.epoch_steps
-        checkpoint_every = config.checkpoint_every or self.batches.epoch_steps
-        self.model.train()
         first, last = self.step * config.accumulation, self.total * config.accumulation
         with closing(self.log), closing(prefetch(self.batches.prepare(first, last, self.ranks))) as batches:
             if config.evaluate_first and self.step == 0:
@@ -118,38 +152,56 @@ class Run:
             ended = self._has_ended()
             while not ended:
                 self._take_step(batches)
-                if self._has_ended() or self.step % evaluate_every == 0:
+                ended = self._has_ended()
+                if ended or self.step % config.log_every == 0:
+                    self.log.add_steps()
+                if ended or self.step % (config.evaluate_every or self.epoch_steps) == 0:
                     self._evaluate()
                 ended = self._has_ended()  # What ``on_save`` stops ends after one more step.
                 if ended:
-                    self.log.flush()
-                if ended or self.step % checkpoint_every == 0:
+                    self.log.add_steps()
+                if ended or self.step % (config.checkpoint_every or self.epoch_steps) == 0:
                     self._save_checkpoint()
-            path = self.output.save_final(self.log.history)
-            self.callbacks.notify("on_end", self.step, path=path)
+            self._gather_weights()
+            self.ranks.run_on_main(partial(self._save_model, "final", self.whole_model.save))
+            self._notify("on_end", path=None if self.output is None else self.output / "final")
         if self.truncated:
-            limit = (
-                f"{'max_lengths or ' if config.max_lengths else ''}max_seq_length={self.model.max_seq_length} tokens"
-            )
+            limit = f"{'max_lengths or ' * bool(config.max_lengths)}max_seq_length={self.model.max_seq_length} tokens"
             what = f"{self.truncated} of {self.texts} texts were truncated to {limit}"
             warn(f"{what}; raise max_seq_length, or split long texts")
         return self.log.history
 
     def _has_ended(self) -> bool:
         """Whether all steps are done, or a callback has ended the run."""
-        return self.step == self.total or self.callbacks.have_stopped(self.model.device)
+        stopped = self.progress.stopped
+        if self.callbacks:
+            stopped = bool(self.ranks.all_max(int(stopped), self.model.device))
+        return stopped or self.step == self.total
+
+    def _notify(self, event: str, **news: Any) -> None:
+        """Call one method of each callback, such as ``"on_step"``, on the first process, while the others wait."""
+        if self.callbacks:
+            self.ranks.run_on_main(partial(self._call, event, news))
+
+    def _call(self, event: str, news: Mapping[str, Any]) -> None:
+        for name, value in {"step": self.step, "figures": {}, "path": None, "improved": False, **news}.items():
+            setattr(self.progress, name, value)
+        for callback in self.callbacks:
+            getattr(callback, event)(self.progress)
+
+    # --------------------------------------------------------------------------------------------------- one step
 
     def _take_step(self, batches: Iterator[PreparedBatch]) -> None:
-        started, config = time.perf_counter(), self.config
+        started, config, ranks = time.perf_counter(), self.config, self.ranks
         step_batches = list(islice(batches, config.accumulation))
-        seed_step(config.seed, self.step, self.ranks.rank, self.model.device)
-        buckets = GradientBuckets(self.replicated, self.ranks)
+        seed_step(config.seed, self.step, ranks.rank, self.model.device)
+        buckets = GradientBuckets(self.replicated, ranks) if ranks.world > 1 else None
         with self.embedding_gradients.sparse():
             value, sentences = self._accumulate(step_batches, buckets)
-        buckets.finish()
-        if self.ranks.world > 1:
+        if buckets is not None:
+            buckets.finish()
             heads = [parameter for parameter in self.weights.heads.parameters() if parameter.requires_grad]
-            GradientBuckets(heads, self.ranks).finish(mean=True)
+            GradientBuckets(heads, ranks).finish(mean=True)
         norm = self._clip()
         if not math.isfinite(value + norm):
             raise FloatingPointError(self._describe_failure(step_batches, value, norm))
@@ -158,43 +210,53 @@ class Run:
             for group in optimizer.param_groups:
                 group["lr"] = group["peak"] * factor
             optimizer.step()
-        for parameter in self.weights.trained:  # An optimizer of the caller's may leave some out.
+        for parameter in self.trained.values():  # An optimizer of the caller's may leave some out.
             parameter.grad = None
         self.step += 1
         seconds = time.perf_counter() - started
         figures = {"loss": value, "learning_rate": config.learning_rate * factor, "gradient_norm": norm}
-        self.callbacks.notify("on_step", self.step, figures={**figures, "sentences_per_second": sentences / seconds})
-        with self.output.explain_failure("history.jsonl"):
-            self.log.add_step(self.step, figures, sentences, seconds, last=self._has_ended())
+        self._notify("on_step", figures={**figures, "sentences_per_second": sentences / seconds})
+        self.log.count_step(self.step, figures, sentences, seconds)
 
-    def _accumulate(self, batches: list[PreparedBatch], buckets: GradientBuckets) -> tuple[float, int]:
+    def _accumulate(self, batches: list[PreparedBatch], buckets: GradientBuckets | None) -> tuple[float, int]:
         """Add up the gradients of the batches; return the mean loss and the number of sentences."""
-        value, sentences = 0.0, 0
-        rows = sum([len(batch.rows) for batch in batches])
+        value, sentences, config = 0.0, 0, self.config
+        rows = sum(map(len, map(attrgetter("rows"), batches)))
         for batch in batches:
             inputs = self.batches.move(batch, self.ranks)
             weight = inputs.rows / rows  # By rows, as in one large batch: the last batch of an epoch may be smaller.
             sentences += inputs.rows * inputs.columns.shape[1]
             self.texts += len(inputs.tokens.truncated)
             self.truncated += int(inputs.tokens.truncated.sum())
-            last_pass = buckets.overlap() if batch is batches[-1] else None
-            loss = batch.dataset.rows.loss
-            result = backward(self.model, loss, inputs, weight=weight, last_pass=last_pass, **self.options)
+            result = backward(
+                self.model,
+                batch.dataset.rows.loss,
+                inputs,
+                chunk_tokens=config.chunk_tokens,
+                cached=config.chunk_tokens is not None,
+                dtype=getattr(torch, config.dtype),
+                weight=weight,
+                ranks=self.ranks,
+                replicated=not config.sharded,
+                last_pass=buckets.overlap() if buckets is not None and batch is batches[-1] else None,
+            )
             value += float(result) * weight
         return value, sentences
 
     def _clip(self) -> float:
         """Scale the gradients down to the maximum norm; return the norm before that."""
-        modules = (self.model, self.weights.heads)
-        gradients = [[p.grad for p in module.parameters() if p.grad is not None] for module in modules]
+        gradients: dict[type[Tensor], list[Tensor]] = {}  # No operation takes sharded and whole ones together.
+        for parameter in self.trained.values():
+            if parameter.grad is not None:
+                gradients.setdefault(type(parameter.grad), []).append(parameter.grad)
         if self.model.device.type == "cpu" and not self.config.sharded:
-            total = self.embedding_gradients.norm([p for module in modules for p in module.parameters()])
+            total = self.embedding_gradients.norm(self.trained.values())
         else:
-            norms = [nn.utils.get_total_norm(each) for each in gradients]
+            norms = [nn.utils.get_total_norm(each) for each in gradients.values()]
             total = math.hypot(*(float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm) for norm in norms))
         limit = self.config.max_gradient_norm
         if limit is not None and total > limit:
-            for each in filter(None, gradients):
+            for each in gradients.values():
                 torch._foreach_mul_(each, limit / total)
         return total
 
@@ -203,30 +265,64 @@ class Run:
         rows = [f"{batch.dataset.rows.name}, rows {str(batch.rows[:20].tolist())[1:-1]}" for batch in batches]
         return (
             f"{what} at step {self.step + 1} ({'; '.join(rows)}), and the weights are those of the previous step;"
-            f" {last_good(self.output.folder)}; check these rows, lower learning_rate, or compute in float32"
+            f" {last_good(self.output)}; check these rows, lower learning_rate, or compute in float32"
         )
+
+    # --------------------------------------------------------------------------------------- evaluation and saving
 
     def _evaluate(self) -> None:
         """Run the evaluators, if there are any, and save the model if it is the best so far."""
-        if not self.evaluation:
+        if self.evaluator is None:
             return
-        scores = self.evaluation.measure(self.output.update_model().to(self.model.device))
+        self._gather_weights()
+        scores = measure(self.evaluator, self.whole_model.to(self.model.device), self.ranks)
 
         def record() -> None:
-            improved = self.evaluation.rank(scores)
-            with self.output.explain_failure("history.jsonl"):
-                self.log.add({"step": self.step, "evaluation": scores})
-            if improved:
-                self.output.save_model("best", self.log.history)
-            self.callbacks.call("on_evaluate", self.step, figures=scores, improved=improved)
+            best = find_best(scores, self.best, self.config)
+            self.log.add({"step": self.step, "evaluation": scores})
+            if best is not None:
+                self.best = best
+                self._save_model("best", self.whole_model.save)
+            self._call("on_evaluate", {"figures": scores, "improved": best is not None})
 
         self.ranks.run_on_main(record)
 
+    def _gather_weights(self) -> None:
+        """Bring the whole model up to date if it is a copy of sharded weights; on all ranks together."""
+        if self.config.sharded:
+            state = self.model.state_dict().items()
+            self.whole_model.load_state_dict({name: gather_whole(value) for name, value in state})
+
+    def _save_model(self, name: str, write: Callable[[Path], object]) -> None:
+        """Give the model its card, and write it to the output folder, if there is one."""
+        about = self.base, self.batches.datasets, self.config, self.log.history, self.model.device, self.ranks.world
+        self.whole_model.trained = training_card(*about)
+        if self.output is not None:
+            with explain_failure(self.output, name):
+                write(self.output / name)
+
     def _save_checkpoint(self) -> None:
-        if self.output.folder is not None:
-            state = {"step": self.step, "waiting": self.log.waiting, "best": self.evaluation.best}
-            path = self.output.save_checkpoint(state, self.optimizers, self.callbacks, self.log.history)
-            self.callbacks.notify("on_save", self.step, path=path)
+        """Write a checkpoint, if there is a folder."""
+        if self.output is None:
+            return
+        self._gather_weights()
+        tensors, values = optimizer_state(self.optimizers, self.trained)
+        tensors |= {name: gather_whole(value) for name, value in self.weights.changing().items()}
+        name = checkpoint_name(self.step)
+
+        def save() -> None:
+            state = {
+                "step": self.step,
+                "waiting": self.log.waiting,
+                "best": self.best,
+                "stopped": self.progress.stopped,
+            }
+            more, of_callbacks = read_states(self.callbacks)
+            both = tensors | more, {**self.setup, **state, **values, **of_callbacks}
+            self._save_model(name, lambda path: write(path, self.whole_model, *both, self.config.keep))
+
+        self.ranks.run_on_main(save)
+        self._notify("on_save", path=self.output / name)
 
 
 @contextmanager

@@ -7,9 +7,10 @@ import json
 import math
 import platform
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from importlib.metadata import version
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from sbert.saving.model_card import Training
 from sbert.storage.atomic import write_text
 from sbert.training.config import TrainingConfig
 from sbert.training.rows.batches import Dataset
+from sbert.training.run.checkpoint import explain_failure
 
+_FILE = "history.jsonl"
 _EVERY = 0.2  # Seconds between two updates of the bar.
 # Rows that are shown of each data set, characters of each value, and lines of the table of losses.
 _SHOWN, _CHARACTERS, _POINTS = 3, 120, 12
@@ -29,50 +32,40 @@ _HOUSEKEEPING = ("output", "timeout", "log_every", "keep", "evaluate_every", "ch
 _ALWAYS = ("batch_size", "learning_rate", "optimizer", "schedule", "warmup", "seed", "dtype")
 
 
-@dataclass(eq=False, repr=False)
 class Log:
     """The history of a training run: one dict every few steps, and one for each evaluation.
 
     Args:
-        path: JSONL file to which every entry is added; None for no file.
+        output: Folder of the file ``history.jsonl``, to which every entry is added; None for no file.
         total: Total number of steps.
         start: Number of steps already done. Lines of the file after this step are removed: those steps run again.
-        every: Steps between two lines.
         waiting: Losses of steps before ``start`` that are not in a line yet.
         show: Whether to show a progress bar; None to decide by the terminal.
         metric: Name of the score that the bar shows; None for the first score.
     """
 
-    path: Path | None
-    total: int
-    start: int
-    every: int
-    waiting: list[float]
-    show: bool | None
-    metric: str | None = None
-
-    def __post_init__(self) -> None:
-        self.history: list[dict[str, Any]] = [] if self.path is None else _reopen(self.path, self.start)
-        self._newest = {"loss" in entry: entry for entry in self.history}  # Of the steps, and of the evaluations.
-        self._sentences, self._seconds = 0, 0.0
+    def __init__(
+        self, output: Path | None, total: int, start: int, waiting: list[float], show: bool | None, metric: str | None
+    ) -> None:
+        self.output, self.waiting, self.metric = output, waiting, metric
+        self.history: list[dict[str, Any]] = [] if output is None else _reopen(output / _FILE, start)
         self._last: dict[str, Any] = {}
-        options: dict[str, Any] = {"total": self.total, "initial": self.start, "unit": " steps", "mininterval": _EVERY}
-        self._bar = progress_bar(self.show, desc="Training", **options)
+        self._sentences, self._seconds = 0, 0.0
+        options: dict[str, Any] = {"total": total, "initial": start, "unit": " steps", "mininterval": _EVERY}
+        self._bar = progress_bar(show, desc="Training", **options)
         self._show()
 
-    def add_step(self, step: int, figures: dict[str, float], sentences: int, seconds: float, last: bool) -> None:
-        """Count a finished step, and add an entry every few steps."""
+    def count_step(self, step: int, figures: dict[str, float], sentences: int, seconds: float) -> None:
+        """Count a finished step."""
         self.waiting.append(figures["loss"])
         self._last = {"step": step, **figures}
         self._sentences += sentences
         self._seconds += seconds
         if self._bar is not None:
             self._bar.update(1)
-        if step % self.every == 0 or last:
-            self.flush()
 
-    def flush(self) -> None:
-        """Add an entry for the steps that have none, such as the last ones of a run that a callback has ended."""
+    def add_steps(self) -> None:
+        """Add an entry for the steps that have none, if there are any."""
         if self.waiting and self._last:
             mean, speed = sum(self.waiting) / len(self.waiting), round(self._sentences / self._seconds, 1)
             self.add({**self._last, "loss": mean, "sentences_per_second": speed})
@@ -81,9 +74,8 @@ class Log:
     def add(self, entry: dict[str, Any]) -> None:
         """Add an entry to the history and to the file."""
         self.history.append(entry)
-        self._newest["loss" in entry] = entry
-        if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
+        if self.output is not None:
+            with explain_failure(self.output, _FILE), (self.output / _FILE).open("a", encoding="utf-8") as file:
                 file.write(_as_line(entry))
         self._show(refresh="evaluation" in entry)
 
@@ -92,7 +84,8 @@ class Log:
         if self._bar is None:
             return
         parts = []
-        step, evaluation = self._newest.get(True), self._newest.get(False)
+        newest = {"loss" in entry: entry for entry in self.history}  # Of the steps, and of the evaluations.
+        step, evaluation = newest.get(True), newest.get(False)
         if step:
             parts += [f"loss {step['loss']:.4f}"]
         if evaluation:
@@ -147,30 +140,44 @@ def training_card(
         device: Device of the training.
         ranks: Number of processes.
     """
-    parts = ["## Training", "### Data", *_show_data(datasets), "### Losses", _show_losses(datasets)]
-    defaults = {field.name: field.default for field in fields(TrainingConfig)}
-    settings = [
-        (name, getattr(value, "__name__", value))
-        for name, value in asdict(config).items()
-        if name not in _HOUSEKEEPING and (name in _ALWAYS or value != defaults[name])
-    ]
+    parts, losses = ["## Training", "### Data"], []
+    for name, dataset in datasets.items():
+        rows, head = dataset.rows, dataset.rows.head
+        count = "a stream of rows" if rows.is_stream else f"{len(rows):,} rows"
+        columns = [*(names[0] for names in rows.names), *(["label"] if head.labels is not None else [])]
+        parts += [f"**{cell(name)}**: {count}, such as", _show_table(columns, head.cells(_SHOWN))]
+        if rows.class_names:
+            parts.append(f"Classes: {', '.join(f'{i} = {cell(each)}' for i, each in enumerate(rows.class_names))}.")
+        source = re.search(r"References:\n((?:[ ]+.+\n?)+)", inspect.getdoc(rows.loss) or "")
+        loss = repr(rows.loss) if isinstance(rows.loss, nn.Module) else rows.signature.name
+        loss = loss.replace("(registered): ModuleList", "of ")  # As nested losses are shown.
+        losses.append((name, loss, " ".join(source[1].split()) if source else ""))
+    parts += ["### Losses", _show_table(("data", "loss", "source"), losses, 1000)]
+    settings = []
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name not in _HOUSEKEEPING and (field.name in _ALWAYS or value != field.default):
+            settings.append((field.name, getattr(value, "__name__", value)))
     parts += ["### Settings", _show_table(("TrainingConfig", ""), settings)]
-    steps = [entry for entry in history if "loss" in entry]
+    steps, evaluations = [], []
+    for entry in history:
+        if "loss" in entry:
+            steps.append((entry["step"], f"{entry['loss']:.4f}"))
+        else:
+            evaluations.append(entry)
     every = max(1, -(-len(steps) // _POINTS))
     chosen = steps[every - 1 :: every]
     if chosen[-1:] != steps[-1:]:
         chosen.append(steps[-1])
-    losses = [(entry["step"], f"{entry['loss']:.4f}") for entry in chosen]
-    parts += ["### Loss", _show_table(("step", "mean loss"), losses)]
-    evaluations = [entry for entry in history if "evaluation" in entry]
+    parts += ["### Loss", _show_table(("step", "mean loss"), chosen)]
     last: Mapping[str, float] = evaluations[-1]["evaluation"] if evaluations else {}
     if last:
         both = [evaluations[0], *evaluations[1:][-1:]]  # The first and the last.
-        rows = [(name, *(f"{each['evaluation'].get(name, math.nan):.4f}" for each in both)) for name in last]
-        parts += ["### Evaluation", _show_table(("score", *(f"step {each['step']}" for each in both)), rows)]
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {platform.machine()}"
-    packages = ", ".join(f"{package} {version(package)}" for package in ("sbert", "torch", "transformers"))
-    parts += ["### Environment", f"{ranks} × {cell(name)}; Python {platform.python_version()}, {packages}."]
+        scores = [(name, *(f"{each['evaluation'].get(name, math.nan):.4f}" for each in both)) for name in last]
+        parts += ["### Evaluation", _show_table(("score", *(f"step {each['step']}" for each in both)), scores)]
+    processor = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {platform.machine()}"
+    packages = ", ".join([f"{package} {version(package)}" for package in ("sbert", "torch", "transformers")])
+    parts += ["### Environment", f"{ranks} × {cell(processor)}; Python {platform.python_version()}, {packages}."]
     return Training(base, "\n\n".join(parts), dict(last))
 
 
@@ -189,31 +196,8 @@ def cell(value: object, limit: int = _CHARACTERS) -> str:
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", **{mark: f"&#{ord(mark)};" for mark in "|`*_[]\\$"}})
 
 
-def _show_table(head: Sequence[object], rows: Sequence[Sequence[object]], limit: int = _CHARACTERS) -> str:
-    lines = [[cell(each, limit) for each in line] for line in (head, *rows)]
-    lines.insert(1, ["---"] * len(head))
-    return "\n".join([f"| {' | '.join(line)} |" for line in lines])
-
-
-def _show_data(datasets: Mapping[str, Dataset]) -> list[str]:
-    parts = []
-    for name, dataset in datasets.items():
-        rows = dataset.rows
-        count = "a stream of rows" if rows.is_stream else f"{len(rows):,} rows"
-        lines = [rows.head.cells(row) for row in range(min(_SHOWN, len(rows.head)))]
-        columns = [names[0] for names in rows.names] + ["label"] * (rows.head.labels is not None)
-        parts += [f"**{cell(name)}**: {count}, such as", _show_table(columns, lines)]
-        if rows.class_names:
-            parts.append(f"Classes: {', '.join(f'{i} = {cell(each)}' for i, each in enumerate(rows.class_names))}.")
-    return parts
-
-
-def _show_losses(datasets: Mapping[str, Dataset]) -> str:
-    lines = []
-    for name, dataset in datasets.items():
-        loss = dataset.rows.loss
-        source = re.search(r"References:\n((?:[ ]+.+\n?)+)", inspect.getdoc(loss) or "")
-        settings = repr(loss) if isinstance(loss, nn.Module) else dataset.rows.signature.name
-        settings = settings.replace("(registered): ModuleList", "of ")  # As nested losses are shown.
-        lines.append((name, settings, " ".join(source[1].split()) if source else ""))
-    return _show_table(("data", "loss", "source"), lines, 1000)
+def _show_table(head: Sequence[object], rows: Iterable[Sequence[object]], limit: int = _CHARACTERS) -> str:
+    text = ""
+    for line in (head, ["---"] * len(head), *rows):
+        text += f"| {' | '.join(map(cell, line, repeat(limit)))} |\n"
+    return text[:-1]

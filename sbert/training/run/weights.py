@@ -1,20 +1,27 @@
-"""The weights of a training run by name, those of the model and of the losses: which are trained, sharded and saved."""
+"""The weights of a run: which are trained, at which rates, by which optimizers, and what a checkpoint holds."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sbert.distributed.ranks import Ranks
+from sbert.inputs.extras import needed
 from sbert.losses.signature import Loss
 from sbert.modules import Transformer
-from sbert.training import optimizers
 from sbert.training.config import TrainingConfig
+
+# Size of a table from which filling its gradient with zeros takes a noticeable part of a step.
+_LARGE = 1 << 20
+# The norm of gradients up to this size is computed on their concatenation, which is faster.
+_SMALL = 1 << 16
 
 
 class Weights:
@@ -27,132 +34,71 @@ class Weights:
 
     def __init__(self, model: Any, losses: Mapping[str, Loss]) -> None:
         self.model: Any = model
-        # A loss of several data sets is registered once. The prefix avoids names of methods, such as "train";
-        # a name with a dot is written without it, in a way of which each name has its own.
-        first: dict[int, str] = {}
-        self.heads: nn.ModuleDict = nn.ModuleDict(
-            {
-                "of_" + name.replace("_", "__").replace(".", "_d"): loss
-                for name, loss in losses.items()
-                if isinstance(loss, nn.Module) and first.setdefault(id(loss), name) == name
-            }
-        ).to(model.device)
-        self._both = nn.ModuleDict({"model": model, "loss": self.heads})
+        heads: dict[str, nn.Module] = {}
+        for name, loss in losses.items():
+            if isinstance(loss, nn.Module) and loss not in heads.values():
+                # The prefix avoids names of methods, such as "train". A dot is written in a way of its own.
+                heads["of_" + name.replace("_", "__").replace(".", "_d")] = loss
+        self.heads: nn.ModuleDict = nn.ModuleDict(heads).to(model.device)
+        self.both: nn.ModuleDict = nn.ModuleDict({"model": model, "loss": self.heads})
 
     def named(self) -> dict[str, nn.Parameter]:
         """The parameters: those of the model by their names there, those of losses as ``loss.…``."""
-        return {name.removeprefix("model."): value for name, value in self._both.named_parameters()}
+        return {name.removeprefix("model."): value for name, value in self.both.named_parameters()}
 
-    @property
-    def trained(self) -> list[nn.Parameter]:
-        """The parameters that are not frozen."""
-        return [parameter for parameter in self._both.parameters() if parameter.requires_grad]
+    def trained(self) -> dict[str, nn.Parameter]:
+        """The parameters that are not frozen, by the same names.
+
+        Raises:
+            ValueError: If all are frozen.
+        """
+        trained = {name: value for name, value in self.named().items() if value.requires_grad}
+        if not trained:
+            raise ValueError("nothing is trained: no weight of the model or the loss has requires_grad=True")
+        return trained
 
     def changing(self) -> dict[str, Tensor]:
         """What training changes: parameters that are not frozen, and the buffers that a model folder stores."""
-        saved = self._both.state_dict()
-        weights = {name: value for name, value in self._both.named_parameters() if value.requires_grad}
-        return weights | {name: value for name, value in self._both.named_buffers() if name in saved}
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The weights of a checkpoint, unsharded."""
-        return {name: gather_whole(value) for name, value in self.changing().items()}
+        saved = self.both.state_dict()
+        weights = {name: value for name, value in self.both.named_parameters() if value.requires_grad}
+        return weights | {name: value for name, value in self.both.named_buffers() if name in saved}
 
     def frozen_digest(self) -> str:
         """A digest of the frozen parameters, from the first 64 numbers of each."""
         digest = hashlib.blake2b(digest_size=16)
-        for name, parameter in self._both.named_parameters():
+        for name, parameter in self.both.named_parameters():
             if not parameter.requires_grad:
                 digest.update(name.encode() + parameter.detach().flatten()[:64].float().cpu().numpy().tobytes())
         return digest.hexdigest()
 
-    def optimizers(
-        self, config: TrainingConfig, tensors: Mapping[str, Tensor], values: Mapping[str, Any]
-    ) -> list[torch.optim.Optimizer]:
-        """The optimizers of all parameters that are not frozen, with their state from a checkpoint.
-
-        Args:
-            config: The settings.
-            tensors: Tensors of the checkpoint.
-            values: Numbers of the checkpoint.
-
-        Raises:
-            ValueError: If all parameters are frozen.
-        """
-        parameters = {name: value for name, value in self.named().items() if value.requires_grad}
-        if not parameters:
-            raise ValueError("nothing is trained: no weight of the model or the loss has requires_grad=True")
-        new = optimizers.create(config, optimizers.group_parameters(config, self._both, parameters))
-        for place, group in _name_groups(new):
-            group.setdefault("peak", group["lr"])
-            group |= {key: values[f"{place}.{key}"] for key in _numbers(group) if f"{place}.{key}" in values}
-        owner = {part: each for each in new for group in each.param_groups for part in group["params"]}
-        for key, value in {**tensors, **values}.items():
-            name, _, state = key.removeprefix("optimizer.").rpartition(".")
-            part = parameters.get(name.removeprefix("model.")) if key.startswith("optimizer.") else None
-            if part is not None:
-                owner[part].state[part][state] = _place_like(value, part) if isinstance(value, Tensor) else value
-        return new
-
-    def optimizer_state(self, given: Sequence[torch.optim.Optimizer]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The state of the optimizers as ``optimizer.NAME.KEY``: tensors, unsharded, and numbers.
-
-        Raises:
-            TypeError: If a value is neither.
-        """
-        tensors: dict[str, Tensor] = {}
-        groups = _name_groups(given)
-        values = {f"{place}.{key}": value for place, group in groups for key, value in _numbers(group).items()}
-        for name, parameter in self._both.named_parameters():
-            for each in given:
-                for key, value in each.state.get(parameter, {}).items():
-                    if isinstance(value, Tensor):
-                        tensors[f"optimizer.{name}.{key}"] = gather_whole(value)
-                    elif value is None or isinstance(value, (bool, int, float)):
-                        values[f"optimizer.{name}.{key}"] = value
-                    else:
-                        what = f"the optimizer's state {key!r} of {name} is of type {type(value).__name__}"
-                        raise TypeError(f"{what}; use an optimizer whose state is tensors and numbers")
-        return tensors, values
-
-
-def _name_groups(given: Sequence[torch.optim.Optimizer]) -> list[tuple[str, dict[str, Any]]]:
-    """The groups of parameters, with a name for checkpoints."""
-    return [(f"group.{i}.{j}", group) for i, each in enumerate(given) for j, group in enumerate(each.param_groups)]
-
-
-def _numbers(group: Mapping[str, Any]) -> dict[str, Any]:
-    """What some optimizers count or adapt in a group; the trainer itself sets the learning rate."""
-    return {key: value for key, value in group.items() if type(value) in (int, float) and key not in ("lr", "peak")}
-
 
 @contextmanager
 def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig) -> Iterator[Weights]:
-    """Around a run: freeze weights, and checkpoint or compile layers. All but the weights is restored at the end.
+    """Around a run: training mode, frozen weights, and layers that are checkpointed or compiled, all undone at the end.
 
     Raises:
         ValueError: If a pattern of frozen weights matches none, or a transformer cannot be checkpointed.
     """
-    networks: list[Any] = [part.materialize() for part in list(model.modules()) if isinstance(part, Transformer)]
-    weights = Weights(model, losses)
-    named, modes = weights.named(), [(module, module.training) for module in model.modules()]
+    weights, modes = Weights(model, losses), [(module, module.training) for module in model.modules()]
     with ExitStack() as undo:
-        for name in optimizers.match_names(config.freeze or (), list(named), "freeze"):
-            undo.callback(named[name].requires_grad_, named[name].requires_grad)
-            named[name].requires_grad_(False)
-        for network in networks:
-            if config.gradient_checkpointing:
-                _checkpoint(network, undo)
-            if config.compile:
+        if config.freeze:
+            named = weights.named()
+            for name in match_names(config.freeze, list(named), "freeze"):
+                undo.callback(named[name].requires_grad_, named[name].requires_grad)
+                named[name].requires_grad_(False)
+        if config.gradient_checkpointing or config.compile:
+            for network in [part.auto_model for part in model.modules() if isinstance(part, Transformer)]:
+                if config.gradient_checkpointing:
+                    _checkpoint(network, undo)
                 lists = [module for module in network.modules() if isinstance(module, nn.ModuleList)]
-                for layer in max(lists, key=len, default=()):
+                for layer in max(lists, key=len, default=()) if config.compile else ():
                     layer.compile()
                     undo.callback(setattr, layer, "_compiled_call_impl", None)
         try:
+            model.train()
             yield weights
         finally:
-            for parameter in weights.trained:
-                parameter.grad = None
+            weights.both.zero_grad()
             for module, mode in modes:
                 module.training = mode
 
@@ -190,6 +136,134 @@ def gather_whole(tensor: Tensor) -> Tensor:
     return full.detach().cpu()
 
 
+# ------------------------------------------------------------------------------------------------------- optimizers
+
+
+def match_names(patterns: Iterable[str], names: Sequence[str], setting: str) -> dict[str, str]:
+    """For each name that matches a pattern, the last such pattern; ``*`` matches any characters.
+
+    Raises:
+        ValueError: If a pattern matches no name; the message lists some names.
+
+    Example:
+        >>> match_names(["0.*", "*.bias"], ["0.weight", "0.bias", "1.weight"], "freeze")
+        {'0.weight': '0.*', '0.bias': '*.bias'}
+    """
+    last = {}
+    for pattern in patterns:
+        matches = [name for name in names if fnmatchcase(name, str(pattern))]
+        if not matches:
+            some = f"the {len(names)} weights, such as {', '.join(names[:3])}"
+            raise ValueError(f"{setting}: {pattern!r} matches none of {some}")
+        last.update(dict.fromkeys(matches, pattern))
+    return last
+
+
+def create_optimizers(
+    config: TrainingConfig, module: nn.Module, trained: Mapping[str, nn.Parameter]
+) -> list[torch.optim.Optimizer]:
+    """The optimizers of groups of parameters, each with its learning rate, also as ``peak``, and its weight decay.
+
+    Args:
+        config: The settings.
+        module: What holds the parameters.
+        trained: The parameters, by name.
+    """
+    rates = config.learning_rates or {}
+    patterns = match_names(rates, list(trained), "learning_rates")
+    muons = set(trained.values()) if config.optimizer == "muon" else set()
+    for part in module.modules() if muons else ():
+        if isinstance(part, nn.Embedding):
+            muons.discard(part.weight)
+    groups: dict[tuple[object, ...], dict[str, Any]] = {}
+    for name, parameter in trained.items():
+        rate = rates[patterns[name]] if name in patterns else config.learning_rate
+        decay = config.weight_decay if parameter.ndim > 1 else 0.0
+        key = (parameter.ndim == 2 and parameter in muons, name.startswith("loss."), decay, rate)
+        groups.setdefault(key, {"params": [], "lr": rate, "weight_decay": decay})["params"].append(parameter)
+    if muons:
+        matrices = [group for (by_muon, *_), group in groups.items() if by_muon]
+        others = [group for (by_muon, *_), group in groups.items() if not by_muon]
+        # Steps as large as those of AdamW, so that one learning rate serves both.
+        optimizers = [_create(config, others)] if others else []
+        optimizers += [torch.optim.Muon(matrices, adjust_lr_fn="match_rms_adamw")] if matrices else []
+    else:
+        optimizers = [_create(config, list(groups.values()))]
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["peak"] = group["lr"]
+    return optimizers
+
+
+def _create(config: TrainingConfig, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+    """An optimizer other than Muon.
+
+    Raises:
+        ImportError: If the optimizer's package is not installed.
+        TypeError: If a function returned something else.
+    """
+    if not isinstance(config.optimizer, str):
+        own = config.optimizer(groups)
+        if not isinstance(own, torch.optim.Optimizer):
+            raise TypeError(f"optimizer= returned {type(own).__name__}; return a torch.optim.Optimizer of the groups")
+        return own
+    if config.optimizer == "adafactor":
+        return torch.optim.Adafactor(groups)
+    betas, eps = config.betas or (0.9, 0.999), 1e-8 if config.eps is None else config.eps
+    if config.optimizer == "adamw_8bit":
+        with needed("optimizer='adamw_8bit'", "bitsandbytes", "bitsandbytes"):
+            from bitsandbytes.optim import AdamW8bit
+        eight_bits: torch.optim.Optimizer = AdamW8bit(groups, betas=betas, eps=eps)
+        return eight_bits
+    return torch.optim.AdamW(groups, betas=betas, eps=eps, fused=True)
+
+
+def optimizer_state(
+    optimizers: Sequence[torch.optim.Optimizer], trained: Mapping[str, nn.Parameter]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The state of the optimizers as ``optimizer.NAME.KEY``: tensors, unsharded, and numbers.
+
+    Raises:
+        TypeError: If a value is neither.
+    """
+    tensors: dict[str, Tensor] = {}
+    values = {place: group[key] for place, group, key in _counters(optimizers)}
+    for name, parameter in trained.items():
+        for optimizer in optimizers:
+            for key, value in optimizer.state.get(parameter, {}).items():
+                if isinstance(value, Tensor):
+                    tensors[f"optimizer.{name}.{key}"] = gather_whole(value)
+                elif value is None or isinstance(value, (bool, int, float)):
+                    values[f"optimizer.{name}.{key}"] = value
+                else:
+                    what = f"the optimizer's state {key!r} of {name} is of type {type(value).__name__}"
+                    raise TypeError(f"{what}; use an optimizer whose state is tensors and numbers")
+    return tensors, values
+
+
+def restore_optimizers(
+    optimizers: Sequence[torch.optim.Optimizer], trained: Mapping[str, nn.Parameter], saved: Mapping[str, Any]
+) -> None:
+    """Set what ``optimizer_state`` returned."""
+    for place, group, key in _counters(optimizers):
+        group[key] = saved.get(place, group[key])
+    owner = {part: each for each in optimizers for group in each.param_groups for part in group["params"]}
+    for place, value in saved.items():
+        name, _, key = place.removeprefix("optimizer.").rpartition(".")
+        if place.startswith("optimizer.") and name in trained:
+            part = trained[name]
+            owner[part].state[part][key] = _place_like(value, part) if isinstance(value, Tensor) else value
+
+
+def _counters(optimizers: Sequence[torch.optim.Optimizer]) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """What optimizers count or adapt in a group: its name in a checkpoint, the group, and the key there."""
+    for i, optimizer in enumerate(optimizers):
+        for j, group in enumerate(optimizer.param_groups):
+            for key, value in list(group.items()):
+                if type(value) in (int, float) and key not in ("lr", "peak"):  # Those the run itself sets.
+                    yield f"group.{i}.{j}.{key}", group, key
+
+
 def _place_like(value: Tensor, live: Any) -> Tensor:
     """The value on the device of ``live``, and sharded as it is; a number, such as a count of steps, stays whole."""
     value = value.to(live.device, copy=True)
@@ -198,3 +272,65 @@ def _place_like(value: Tensor, live: Any) -> Tensor:
     from torch.distributed.tensor import distribute_tensor
 
     return distribute_tensor(value, live.device_mesh, live.placements)
+
+
+# -------------------------------------------------------------------------------------------------------- gradients
+
+
+class EmbeddingGradients:
+    """Gradients of large embedding tables on a CPU, reused from step to step: only the used rows are written.
+
+    Autograd would fill a new gradient with zeros for every batch: 23 million numbers for BERT.
+
+    Args:
+        modules: Modules, of which the embedding tables are handled.
+    """
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        self._modules: list[nn.Embedding] = []
+        self._buffers: dict[Tensor, Tensor] = {}
+        for part in modules:
+            if type(part) is nn.Embedding and not (part.sparse or part.scale_grad_by_freq):
+                weight = part.weight
+                if weight.device.type == "cpu" and weight.requires_grad and weight.numel() >= _LARGE:
+                    self._modules.append(part)
+                    self._buffers[weight] = torch.zeros_like(weight)
+        self._used: dict[Tensor, Tensor] = {}  # For each table, the rows of its buffer that are not 0.
+
+    @contextmanager
+    def sparse(self) -> Iterator[None]:
+        """Around all backward passes of one step: autograd makes sparse gradients, which are dense afterwards."""
+        for part in self._modules:
+            part.sparse = True
+        try:
+            yield
+        finally:
+            for part in self._modules:
+                part.sparse = False
+        for weight, buffer in self._buffers.items():
+            if weight in self._used:
+                buffer.index_fill_(0, self._used.pop(weight), 0)
+            gradient = weight.grad
+            if gradient is not None and gradient.is_sparse:
+                rows, values = gradient._indices()[0], gradient._values()
+                self._used[weight] = torch.unique(rows)
+                weight.grad = buffer.index_add_(0, rows, values)
+
+    def norm(self, parameters: Iterable[nn.Parameter]) -> float:
+        """The norm of all gradients of these parameters; of the tables, only the used rows are read."""
+        squares, small = 0.0, list[Tensor]()
+        for parameter in parameters:
+            gradient = parameter.grad
+            if gradient is None:
+                continue
+            if parameter in self._used:
+                gradient = gradient.index_select(0, self._used[parameter])
+            flat = gradient.flatten()
+            if len(flat) > _SMALL:
+                squares += float(torch.dot(flat, flat))
+            else:
+                small.append(flat)
+        if small:
+            flat = torch.cat(small)
+            squares += float(torch.dot(flat, flat))
+        return math.sqrt(squares)
