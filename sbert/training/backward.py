@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -81,13 +82,12 @@ class TrainingBatch:
         if prompts is None:
             names = signature.names(1 if model.is_cross_encoder else len(texts[0]))
             prompts = column_prompts(model, None, [(name,) for name in names])
-        counts = np.array([len(row) for row in texts])
+        counts = np.fromiter(map(len, texts), np.int64, len(texts))
         mask = np.arange(counts.max()) < counts[:, None]  # (rows, columns)
         if not mask.all() and "mask" not in signature.extras:
             raise ValueError(f"rows have {counts.min()} to {counts.max()} texts, and {signature.name} takes no mask")
-        missing = [name for name in signature.row_data if name not in row_data]
-        if missing:
-            raise ValueError(f"{signature.name} takes {missing[0]!r}, which is missing in row_data={list(row_data)}")
+        if missing := set(signature.row_data).difference(row_data):
+            raise ValueError(f"{signature.name} takes {min(missing)!r}, which is missing in row_data={list(row_data)}")
         # A rank without rows encodes a row as well, so that all ranks take the same steps.
         rows = texts[ranks.rank :: ranks.world] or texts[:1]
         heads = list(zip(prompts, max_lengths or [None] * len(prompts), strict=True))
@@ -137,7 +137,7 @@ def _tokenize(
     parts, starts, start = [], {}, 0
     for head, group in groups.items():
         # A cross-encoder takes no maximum length.
-        parts.append(model.tokens([text for text, _ in group], *head[: 1 + bool(head[1])]))
+        parts.append(model.tokens(list(map(itemgetter(0), group)), *head[: 1 + bool(head[1])]))
         starts[head] = start
         start += len(group)
     positions = np.array([starts[head] + place for head, place in places])
@@ -215,7 +215,7 @@ def backward(
             result: Tensor = model(batch.tokens.batch(rows).to(device))
         return result.float() if result.dtype.itemsize < 4 else result
 
-    sizes = [len(rows) for rows in chunks]
+    sizes = list(map(len, chunks))
     states: list[list[Tensor]] = []
     outputs: list[Tensor | None] = []
     leaf = torch.empty(0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sbert.inputs.arguments import check_choice, check_count, check_number, check_positive, check_seed, known_arguments
+from sbert.inputs.arguments import check_choice, check_count, check_number, check_seed, known_arguments
 from sbert.inputs.prompts import Prompts
 from sbert.training.rows.sampling import MIXES, SAMPLERS
 
@@ -30,12 +30,17 @@ if TYPE_CHECKING:
     Schedule = str | Callable[[float], float]
     Sampler = str | Callable[..., Sequence[Any]]  # Of the rows, the batch size and a generator.
 
-_KINDS: tuple[tuple[str, tuple[type, ...], str], ...] = (
-    ("prompts", (str, Mapping), "a dict of columns, or one str"),
-    ("learning_rates", (Mapping,), "a dict of rates by pattern"),
-    ("freeze", (list, tuple, set), "a list of patterns"),
-    ("betas", (list, tuple), "a tuple of two decay rates"),
-)
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "prompts": ((str, Mapping), "a dict of columns, or one str"),
+    "learning_rates": ((Mapping,), "a dict of rates by pattern"),
+    "freeze": ((list, tuple, set), "a list of patterns"),
+    "betas": ((list, tuple), "a tuple of two decay rates"),
+}
+# Numbers of at least 1, and numbers above 0; of both kinds, some may be None, and some a dict of numbers.
+_OPTIONAL_COUNTS = ("steps", "chunk_tokens", "max_lengths", "evaluate_every", "checkpoint_every")
+_COUNTS = ("batch_size", "accumulation", "log_every", "keep", "shuffle_buffer", *_OPTIONAL_COUNTS)
+_OPTIONAL_POSITIVE = ("epochs", "learning_rates", "max_gradient_norm")
+_POSITIVE = ("learning_rate", "timeout", *_OPTIONAL_POSITIVE)
 
 
 @dataclass(frozen=True)
@@ -149,27 +154,51 @@ class TrainingConfig:
     timeout: float = 600.0
 
     def __post_init__(self) -> None:
-        self._check_types()
-        for name in ("accumulation", "log_every", "keep", "shuffle_buffer"):
-            check_count(name, getattr(self, name))
-        self._check_batches()
-        for name in ("steps", "chunk_tokens", "evaluate_every", "checkpoint_every"):
-            check_positive(name, getattr(self, name))
+        for name, value in list(vars(self).items()):
+            if isinstance(value, np.generic):  # JSON, in which checkpoints keep the settings, has no such numbers.
+                object.__setattr__(self, name, value.item())
+        for name, (kinds, what) in _KINDS.items():
+            if not isinstance(value := getattr(self, name), (*kinds, type(None))):
+                raise TypeError(f"{name} is of type {type(value).__name__}; pass {what}")
+        self._check_numbers()
+        self._check_choices()
         if self.epochs is not None and self.steps is not None:
             raise ValueError("epochs and steps both say how long to train; pass one of them")
-        for name in ("epochs", "learning_rate", "max_gradient_norm", "timeout"):
-            value = getattr(self, name)
-            if (value is not None or name in ("learning_rate", "timeout")) and check_number(name, value) <= 0:
-                raise ValueError(f"{name}={value} is not positive; pass a number above 0")
-        self._check_optimizer()
-        if check_number("weight_decay", self.weight_decay) < 0:
-            raise ValueError(f"weight_decay={self.weight_decay} is negative; pass 0 or more")
-        check_seed(self.seed)
-        for name, length in numbers_within("max_lengths", self.max_lengths):
-            check_count(name, length)
-        check_choice("dtype", self.dtype, ("float32", "bfloat16"))
+        if (self.betas is not None or self.eps is not None) and self.optimizer not in ("adamw", "adamw_8bit", "muon"):
+            raise ValueError("betas and eps are settings of AdamW; set those of another optimizer in a function")
+        if self.sharded and self.optimizer != "adamw":
+            raise ValueError("sharded=True divides the state of AdamW alone; leave optimizer= out")
         if self.sharded and self.output is None:
             raise ValueError("sharded=True leaves the model sharded over the ranks; pass output= to save it as a whole")
+
+    def _check_numbers(self) -> None:
+        mix = () if isinstance(self.mix, str) else ("mix",)
+        for name in (*_COUNTS, *_POSITIVE, *mix):
+            for part, number in numbers_within(name, getattr(self, name)):
+                if number is None and name in (*_OPTIONAL_COUNTS, *_OPTIONAL_POSITIVE):
+                    continue
+                if name in _COUNTS:
+                    check_count(part, number)
+                elif check_number(part, number) <= 0:
+                    raise ValueError(f"{part}={number} is not positive; pass a number above 0")
+        check_seed(self.seed)
+        warm = check_number("warmup", self.warmup)
+        if warm < 0 or (warm > 1 and not isinstance(self.warmup, int)):
+            raise ValueError(f"warmup={warm} is not a fraction of the steps; pass 0.0 to 1.0, or an int of steps")
+        if check_number("weight_decay", self.weight_decay) < 0:
+            raise ValueError(f"weight_decay={self.weight_decay} is negative; pass 0 or more")
+
+    def _check_choices(self) -> None:
+        samplers = list(self.sampler.values()) if isinstance(self.sampler, Mapping) else [self.sampler]
+        given: list[tuple[str, Any, Iterable[str]]] = [("sampler", sampler, SAMPLERS) for sampler in samplers]
+        given += [("optimizer", self.optimizer, OPTIMIZERS), ("schedule", self.schedule, SCHEDULES)]
+        given += [("dtype", self.dtype, ("float32", "bfloat16"))]
+        given += [("mix", self.mix, MIXES)] if isinstance(self.mix, str) else []
+        for name, value, known in given:
+            if isinstance(value, str):
+                check_choice(name, value, list(known))
+            elif not callable(value):
+                raise TypeError(f"{name} is of type {type(value).__name__}; pass a name or a function")
 
     def size_of(self, name: str) -> int:
         """Rows per batch of a data set."""
@@ -203,46 +232,6 @@ class TrainingConfig:
             _check_same(setting, value, names)
         return value[name] if nested or (len(names) > 1 and set(value) == set(names)) else value
 
-    def _check_types(self) -> None:
-        for name, value in list(vars(self).items()):
-            if isinstance(value, np.generic):  # JSON, in which checkpoints keep the settings, has no such numbers.
-                object.__setattr__(self, name, value.item())
-        for name, kinds, what in _KINDS:
-            if not isinstance(value := getattr(self, name), (*kinds, type(None))):
-                raise TypeError(f"{name} is of type {type(value).__name__}; pass {what}")
-
-    def _check_batches(self) -> None:
-        sizes = self.batch_size if isinstance(self.batch_size, Mapping) else {"": self.batch_size}
-        for name, size in sizes.items():
-            check_count(f"batch_size[{name!r}]" if name else "batch_size", size)
-        for sampler in self.sampler.values() if isinstance(self.sampler, Mapping) else [self.sampler]:
-            if isinstance(sampler, str):
-                check_choice("sampler", sampler, list(SAMPLERS))
-            elif not callable(sampler):
-                raise TypeError(f"sampler is of type {type(sampler).__name__}; pass a name or a function")
-        if isinstance(self.mix, str):
-            check_choice("mix", self.mix, MIXES)
-        elif not all(check_number(f"mix[{name!r}]", weight) > 0 for name, weight in self.mix.items()):
-            raise ValueError(f"mix={self.mix!r} has a weight that is not positive; leave that data set out")
-
-    def _check_optimizer(self) -> None:
-        warm = check_number("warmup", self.warmup)
-        if warm < 0 or (warm > 1 and not isinstance(self.warmup, int)):
-            raise ValueError(f"warmup={warm} is not a fraction of the steps; pass 0.0 to 1.0, or an int of steps")
-        for name, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
-            value = getattr(self, name)
-            if isinstance(value, str):
-                check_choice(name, value, list(known))
-            elif not callable(value):
-                raise TypeError(f"{name} is of type {type(value).__name__}; pass a name or a function")
-        for pattern, rate in (self.learning_rates or {}).items():
-            if check_number(f"learning_rates[{pattern!r}]", rate) <= 0:
-                raise ValueError(f"learning_rates[{pattern!r}]={rate} is not positive; to train nothing, use freeze=")
-        if (self.betas is not None or self.eps is not None) and self.optimizer not in ("adamw", "adamw_8bit", "muon"):
-            raise ValueError("betas and eps are settings of AdamW; set those of another optimizer in a function")
-        if self.sharded and self.optimizer != "adamw":
-            raise ValueError("sharded=True divides the state of AdamW alone; leave optimizer= out")
-
     def rate(self, step: int, total: int) -> float:
         """The learning rate of a step, counted from 0, in a run of ``total`` steps.
 
@@ -270,11 +259,11 @@ def _check_same(setting: str, value: Mapping[str, Any], names: Sequence[str]) ->
 
 def numbers_within(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """The numbers in a dict, or in dicts of dicts, each with its path; or the number itself."""
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from numbers_within(f"{name}[{key!r}]", each)
-    elif value is not None:
+    if not isinstance(value, Mapping):
         yield name, value
+        return
+    for key, each in value.items():
+        yield from numbers_within(f"{name}[{key!r}]", each)
 
 
 TrainingConfig.__init__ = known_arguments(TrainingConfig.__init__)  # type: ignore[method-assign]

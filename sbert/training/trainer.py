@@ -193,8 +193,7 @@ class Trainer:
         ranks = Ranks.join(model.device.type, config.timeout)
         if ranks.world > 1:
             ranks.place(model)
-        losses = {name: dataset.rows.loss for name, dataset in self.batches.datasets.items()}
-        with preserve_random_state(model.device), prepare_model(model, losses, config) as weights:
+        with preserve_random_state(model.device), prepare_model(model, self.batches.losses, config) as weights:
             callbacks = self.evaluator, self.callbacks
             return Run(weights, self.batches, config, *callbacks, ranks, resume, show_progress_bar).train()
 

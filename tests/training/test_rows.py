@@ -203,7 +203,7 @@ def test_an_iterable_dataset_is_streamed() -> None:
         ({"steps": 2, "mix": {"other": 1}}, "mix names 'other', but the data sets are 'data'"),
         ({"steps": 2, "batch_size": {"data": 0}}, r"batch_size\['data'\]=0 is too small"),
         ({"steps": 2, "sampler": {"data": "best"}}, "sampler='best' is unknown"),
-        ({"steps": 2, "mix": {"data": 0.0}}, "has a weight that is not positive"),
+        ({"steps": 2, "mix": {"data": 0.0}}, "is not positive; pass a number above 0"),
         ({"steps": 2, "drop_last": True, "batch_size": 50}, "gave no batch in pass 1: it can be iterated once only"),
     ],
 )

@@ -446,7 +446,7 @@ def nothing(rows: Rows, batch_size: int, generator: np.random.Generator) -> list
         ({"freeze": ["bert.*"]}, r"freeze: 'bert\.\*' matches none of the \d+ weights, such as 0\.auto_model"),
         ({"freeze": ["*"]}, "nothing is trained"),
         ({"learning_rates": {"head": 1.0}}, "learning_rates: 'head' matches none"),
-        ({"learning_rates": {"*": 0}}, r"learning_rates\['\*'\]=0 is not positive; to train nothing, use freeze="),
+        ({"learning_rates": {"*": 0}}, r"learning_rates\['\*'\]=0 is not positive; pass a number above 0"),
         ({"optimizer": "adam"}, "optimizer='adam' is unknown"),
         ({"schedule": 3}, "schedule is of type int; pass a name or a function"),
         ({"optimizer": "adafactor", "eps": 1.0}, "betas and eps are settings of AdamW"),

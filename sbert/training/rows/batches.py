@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count, islice, repeat
+from itertools import chain, count, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import torch
 from sbert.distributed.ranks import ALONE, Ranks
 from sbert.inputs.arguments import nearest_argument
 from sbert.inputs.prompts import by_column, column_prompts, default_prompt, prompt_text
-from sbert.losses.signature import Collate
+from sbert.losses.signature import Collate, Loss
 from sbert.training.backward import TrainingBatch, compute_loss
 from sbert.training.config import TrainingConfig
 from sbert.training.rows import Rows
@@ -23,6 +23,9 @@ from sbert.training.rows.sampling import SAMPLERS, Batch, name_of, turns
 
 if TYPE_CHECKING:
     from sbert.encoder import SentenceEncoder
+
+# The name of a data set, the indices of rows, and the rows themselves if they were read from a stream.
+PlannedBatch = tuple[str, Batch, Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -118,25 +121,30 @@ class Batches:
     datasets: Mapping[str, Dataset]
     config: TrainingConfig
     guide: SentenceEncoder | None
-    _plans: dict[int, list[tuple[str, Batch]]] = field(default_factory=dict)  # Of the last epoch only.
+    _plans: dict[int, list[PlannedBatch]] = field(default_factory=dict)  # Of the last epoch only.
 
     def __post_init__(self) -> None:
+        self.losses: dict[str, Loss] = {name: dataset.rows.loss for name, dataset in self.datasets.items()}
         # Whether a data set is a stream, so that there are no epochs.
         self.is_streamed: bool = any(dataset.rows.is_stream for dataset in self.datasets.values())
 
     def epoch(self, epoch: int) -> list[tuple[str, Batch]]:
         """The batches of an epoch: for each, the name of its data set and the indices of its rows."""
+        return [(name, rows) for name, rows, _ in self.plan(epoch)]
+
+    def plan(self, epoch: int) -> list[PlannedBatch]:
+        """The same, as ``prepare`` takes them."""
         if self.is_streamed:
             raise ValueError("a stream has no epochs; pass data with a length")
         if epoch not in self._plans:
-            self._plans = {epoch: [(name, rows) for name, rows, _ in self._mix(epoch)]}
+            self._plans = {epoch: list(self._mix(epoch))}
         return self._plans[epoch]
 
-    def _mix(self, epoch: int) -> Iterator[tuple[str, Batch, Sequence[Any]]]:
+    def _mix(self, epoch: int) -> Iterator[PlannedBatch]:
         """The batches of an epoch, of one data set after the other; endless with a stream."""
         sources, counts = [], list[float]()
         for name, dataset in self.datasets.items():
-            plan = None if dataset.rows.is_stream else self._plan(name, epoch, 0)
+            plan = None if dataset.rows.is_stream else self._sample(name, epoch, 0)
             sources.append((name, self._repeat(name, epoch, plan)))
             counts.append(math.inf if plan is None else len(plan))
         mix = self.config.mix
@@ -151,7 +159,7 @@ class Batches:
             if plan is None:
                 yield from self._stream(name, epoch, again)
             else:
-                yield from zip(self._plan(name, epoch, again) if again else plan, repeat(()))
+                yield from zip(self._sample(name, epoch, again) if again else plan, repeat(()))
 
     def _stream(self, name: str, epoch: int, again: int) -> Iterator[tuple[Batch, list[Any]]]:
         """The batches of one pass over a stream."""
@@ -168,7 +176,7 @@ class Batches:
         seed = [self.config.seed, epoch, list(self.datasets).index(name)]
         return np.random.default_rng([*seed, again] if again else seed)
 
-    def _plan(self, name: str, epoch: int, again: int) -> list[Batch]:
+    def _sample(self, name: str, epoch: int, again: int) -> list[Batch]:
         """The batches of one pass over a data set."""
         rows: Any = self.datasets[name].rows
         config = self.config
@@ -183,16 +191,10 @@ class Batches:
             raise ValueError(f"sampler={name_of(sampler)!r} makes no batch{full} of {name}; pass another, or more rows")
         return plan
 
-    def _all(self) -> Iterator[tuple[str, Batch, Sequence[Any]]]:
-        if self.is_streamed:
-            yield from self._mix(0)
-        for epoch in count():
-            for name, rows in self.epoch(epoch):
-                yield name, rows, ()
-
     def prepare(self, start: int, stop: int, ranks: Ranks) -> Iterator[PreparedBatch]:
         """The batches from number ``start`` to before ``stop``, counted over all epochs, tokenized."""
-        for number, (name, rows, values) in enumerate(islice(self._all(), start, stop), start):
+        endless = self._mix(0) if self.is_streamed else chain.from_iterable(map(self.plan, count()))
+        for number, (name, rows, values) in enumerate(islice(endless, start, stop), start):
             dataset = self.datasets[name]
             table, positions = dataset.rows.take(rows, values)
             texts, labels, row_data = table.choose(positions, self.model.dtype)
@@ -208,7 +210,7 @@ class Batches:
     def mean_losses(self, model: Any) -> dict[str, float]:
         """The mean loss of each data set over all of its batches of the first epoch, by name, without a gradient."""
         sums = dict.fromkeys(self.datasets, (0.0, 0))
-        for batch in self.prepare(0, len(self.epoch(0)), ALONE):
+        for batch in self.prepare(0, len(self.plan(0)), ALONE):
             rows = batch.dataset.rows
             value = compute_loss(model, rows.loss, self.move(batch, ALONE), self.config.chunk_tokens)
             total, number = sums[rows.name]

@@ -86,12 +86,15 @@ class Run:
         # What is saved and evaluated: sharded weights are copied there.
         self.whole_model: Any = copy.deepcopy(self.model).to("cpu") if config.sharded else self.model
         self.base: str = getattr(self.model, "name_or_path", "")
-        steps = (config.steps or 1) if batches.is_streamed else len(batches.epoch(0)) / config.accumulation
+        steps = (config.steps or 1) if batches.is_streamed else len(batches.plan(0)) / config.accumulation
         self.epoch_steps: int = max(1, round(steps))
         self.total: int = config.steps or max(1, round(steps * (config.epochs or 1)))
 
         self.output: Path | None = None if config.output is None else Path(config.output)
-        checkpoint, self.setup = find_checkpoint(self.output, resume), dict[str, Any]()
+        if resume and self.output is None:
+            raise ValueError("resume=True, but TrainingConfig has no output; pass the folder of the checkpoints")
+        checkpoint = None if self.output is None else find_checkpoint(self.output, resume)
+        self.setup: dict[str, Any] = {}
         if self.output is not None:
             self.setup = describe_setup(weights, batches, config, callbacks)
         state: dict[str, Any] = {"step": 0, "waiting": [], "best": None, "stopped": False}

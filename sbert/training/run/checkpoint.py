@@ -120,15 +120,9 @@ def check_same(path: Path, what: str, saved: Any, expected: Any) -> None:
     raise UnreadableError(path, reason, _REMEDY)
 
 
-def find_checkpoint(output: Path | None, resume: bool) -> Path | None:
-    """The checkpoint from which a run goes on, if there is one.
-
-    Raises:
-        ValueError: If there is one and ``resume`` is false, or there is no folder and it is true.
-    """
-    path = None if output is None else newest(output / "checkpoints")
-    if resume and output is None:
-        raise ValueError("resume=True, but TrainingConfig has no output; pass the folder of the checkpoints")
+def find_checkpoint(output: Path, resume: bool) -> Path | None:
+    """The checkpoint from which a run goes on, if there is one; a ValueError if there is one and it should not."""
+    path = newest(output / "checkpoints")
     if path is not None and not resume:
         raise ValueError(f"{path} exists already; pass resume=True to continue, or another output")
     return path

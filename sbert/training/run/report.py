@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from importlib.metadata import version
 from itertools import repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,9 @@ class Log:
         self._last: dict[str, Any] = {}
         self._sentences, self._seconds = 0, 0.0
         options: dict[str, Any] = {"total": total, "initial": start, "unit": " steps", "mininterval": _EVERY}
-        self._bar = progress_bar(show, desc="Training", **options)
-        self._show()
+        self._bar: Any = None if show is False else progress_bar(show, desc="Training", **options)
+        if self._bar is not None:
+            self._show(refresh=False)
 
     def count_step(self, step: int, figures: dict[str, float], sentences: int, seconds: float) -> None:
         """Count a finished step."""
@@ -77,12 +79,11 @@ class Log:
         if self.output is not None:
             with explain_failure(self.output, _FILE), (self.output / _FILE).open("a", encoding="utf-8") as file:
                 file.write(_as_line(entry))
-        self._show(refresh="evaluation" in entry)
+        if self._bar is not None:
+            self._show(refresh="evaluation" in entry)
 
-    def _show(self, refresh: bool = False) -> None:
+    def _show(self, refresh: bool) -> None:
         """Show the newest step and the newest evaluation beside the bar."""
-        if self._bar is None:
-            return
         parts = []
         newest = {"loss" in entry: entry for entry in self.history}  # Of the steps, and of the evaluations.
         step, evaluation = newest.get(True), newest.get(False)
@@ -144,7 +145,7 @@ def training_card(
     for name, dataset in datasets.items():
         rows, head = dataset.rows, dataset.rows.head
         count = "a stream of rows" if rows.is_stream else f"{len(rows):,} rows"
-        columns = [*(names[0] for names in rows.names), *(["label"] if head.labels is not None else [])]
+        columns = [*map(itemgetter(0), rows.names), *["label"] * (head.labels is not None)]
         parts += [f"**{cell(name)}**: {count}, such as", _show_table(columns, head.cells(_SHOWN))]
         if rows.class_names:
             parts.append(f"Classes: {', '.join(f'{i} = {cell(each)}' for i, each in enumerate(rows.class_names))}.")
@@ -176,7 +177,7 @@ def training_card(
         scores = [(name, *(f"{each['evaluation'].get(name, math.nan):.4f}" for each in both)) for name in last]
         parts += ["### Evaluation", _show_table(("score", *(f"step {each['step']}" for each in both)), scores)]
     processor = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {platform.machine()}"
-    packages = ", ".join([f"{package} {version(package)}" for package in ("sbert", "torch", "transformers")])
+    packages = "sbert {}, torch {}, transformers {}".format(*map(version, ("sbert", "torch", "transformers")))
     parts += ["### Environment", f"{ranks} × {cell(processor)}; Python {platform.python_version()}, {packages}."]
     return Training(base, "\n\n".join(parts), dict(last))
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -42,17 +43,14 @@ class Weights:
         self.heads: nn.ModuleDict = nn.ModuleDict(heads).to(model.device)
         self.both: nn.ModuleDict = nn.ModuleDict({"model": model, "loss": self.heads})
 
-    def named(self) -> dict[str, nn.Parameter]:
-        """The parameters: those of the model by their names there, those of losses as ``loss.…``."""
-        return {name.removeprefix("model."): value for name, value in self.both.named_parameters()}
-
     def trained(self) -> dict[str, nn.Parameter]:
-        """The parameters that are not frozen, by the same names.
+        """The parameters that are not frozen: those of the model by their names there, those of losses as ``loss.…``.
 
         Raises:
             ValueError: If all are frozen.
         """
-        trained = {name: value for name, value in self.named().items() if value.requires_grad}
+        named = self.both.named_parameters()
+        trained = {name.removeprefix("model."): value for name, value in named if value.requires_grad}
         if not trained:
             raise ValueError("nothing is trained: no weight of the model or the loss has requires_grad=True")
         return trained
@@ -79,10 +77,11 @@ def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig
     Raises:
         ValueError: If a pattern of frozen weights matches none, or a transformer cannot be checkpointed.
     """
-    weights, modes = Weights(model, losses), [(module, module.training) for module in model.modules()]
+    weights, modules = Weights(model, losses), list(model.modules())
+    modes = list(map(attrgetter("training"), modules))
     with ExitStack() as undo:
         if config.freeze:
-            named = weights.named()
+            named = {name.removeprefix("model."): value for name, value in weights.both.named_parameters()}
             for name in match_names(config.freeze, list(named), "freeze"):
                 undo.callback(named[name].requires_grad_, named[name].requires_grad)
                 named[name].requires_grad_(False)
@@ -99,7 +98,7 @@ def prepare_model(model: Any, losses: Mapping[str, Loss], config: TrainingConfig
             yield weights
         finally:
             weights.both.zero_grad()
-            for module, mode in modes:
+            for module, mode in zip(modules, modes, strict=True):
                 module.training = mode
 
 
@@ -170,7 +169,7 @@ def create_optimizers(
         trained: The parameters, by name.
     """
     rates = config.learning_rates or {}
-    patterns = match_names(rates, list(trained), "learning_rates")
+    patterns = match_names(rates, list(trained), "learning_rates") if rates else {}
     muons = set(trained.values()) if config.optimizer == "muon" else set()
     for part in module.modules() if muons else ():
         if isinstance(part, nn.Embedding):
