@@ -20,9 +20,8 @@ from multiprocessing import active_children, get_context
 from statistics import median, quantiles
 from typing import Any
 
-from sbert.cli.options import READING, add_options, at_least, names
+from sbert.cli.options import READING, add_options, at_least, names, read
 from sbert.cli.output import peak_memory, table
-from sbert.data import read_texts
 from sbert.inputs.arguments import warn
 from sbert.storage import hub
 
@@ -38,10 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sbert benchmark``."""
     add = parser.add_argument
     add_options(parser, "model", "--device", *READING, "--json")
-    add("--data", metavar="FILE", help="texts; default: synthetic sentences of about 17 tokens")
-    add(
-        "--dtypes", type=names, default=["auto"], metavar="A,B", help="such as float32,bfloat16; default: the library's"
-    )
+    add("--data", dest="texts", metavar="FILE", help="texts; default: synthetic sentences of about 17 tokens")
+    add("--dtypes", type=names, default=["auto"], metavar="A,B", help="such as float32,bfloat16 (the library's)")
     add("--rounds", type=at_least(1), default=3, metavar="N", help="rounds (3)")
     add("--sample", type=at_least(4), default=2000, metavar="N", help="texts per round (2000)")
 
@@ -87,14 +84,11 @@ def make_rounds(arguments: argparse.Namespace) -> list[list[str]]:
     """The texts of each round, none of which occurs twice: a library may encode repeated texts once."""
     size = arguments.sample
     counts = [min(256, size), *[size] * arguments.rounds]
-    if arguments.data is None:
+    if arguments.texts is None:
         draw = random.Random(0)  # noqa: S311
         texts = [" ".join(draw.choices(_WORDS, k=draw.randint(6, 23))) for _ in range(sum(counts))]
     else:
-        given = read_texts(arguments.data, arguments.column, arguments.format)
-        texts = list(dict.fromkeys(text for text in given if text.strip()))
-        if not texts:
-            raise ValueError(f"{arguments.data} has no texts; pass a file with at least one")
+        texts = list(dict.fromkeys(read(arguments)[0]))
         laps = -(-sum(counts) // len(texts))
         texts = [f"{lap} " * (lap > 0) + text for lap in range(laps) for text in texts]
     return [texts[end - count : end] for end, count in zip(accumulate(counts), counts, strict=True)]
@@ -159,15 +153,9 @@ def _measure(texts: Sequence[str]) -> tuple[float, list[float], int]:
 
 
 def _summarize(name: str, figures: dict[str, Any]) -> dict[str, Any]:
-    singles = quantiles(figures["single"], n=20)
-    return {
-        "name": name,
-        "texts_per_second": median(figures["texts"]),
-        "single_ms_p50": 1000 * singles[9],
-        "single_ms_p95": 1000 * singles[18],
-        "first_vector_seconds": figures["first"],
-        "peak_bytes": figures["peak"],
-    }
+    singles = [1000 * seconds for seconds in quantiles(figures["single"], n=20)]
+    speed = {"texts_per_second": median(figures["texts"]), "single_ms_p50": singles[9], "single_ms_p95": singles[18]}
+    return {"name": name, **speed, "first_vector_seconds": figures["first"], "peak_bytes": figures["peak"]}
 
 
 def _format(results: list[dict[str, Any]], arguments: argparse.Namespace) -> str:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sbert.cli.options import RESULTS, ROWS, TEXTS, add_options, at_least, load, progress, read, real
 from sbert.cli.output import Line, show
 from sbert.inputs.extras import missing
-
-if TYPE_CHECKING:
-    import numpy as np
 
 # For each method, what it takes, in words.
 _METHODS = {
@@ -57,13 +54,8 @@ def run(arguments: argparse.Namespace) -> None:
 
     model = load(arguments)
     vectors = model.encode(texts, normalize_embeddings=True, show_progress_bar=progress(arguments))  # (texts, dim)
-    labels = search.cluster(
-        vectors,
-        arguments.method,
-        clusters=arguments.clusters,
-        threshold=arguments.threshold,
-        min_community_size=arguments.min_size or 10,
-    )
+    options = {"clusters": arguments.clusters, "threshold": arguments.threshold}
+    labels = search.cluster(vectors, arguments.method, min_community_size=arguments.min_size or 10, **options)
     words = search.topic_words(texts, labels, arguments.words)
     records = [
         {
@@ -91,7 +83,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
         raise missing(f"--method {method}", "scikit-learn", "cluster")
 
 
-def _members(vectors: np.ndarray, labels: np.ndarray) -> Iterator[tuple[int, list[int]]]:
+def _members(vectors: Any, labels: Any) -> Iterator[tuple[int, list[int]]]:
     """The members of each cluster, the nearest to its mean direction first; last, the texts without a cluster."""
     import numpy as np
 
@@ -107,12 +99,12 @@ def _members(vectors: np.ndarray, labels: np.ndarray) -> Iterator[tuple[int, lis
 def _lines(records: list[dict[str, Any]], most: int | None) -> Iterator[Line]:
     """One block per cluster, of at most ``most`` texts; of the texts without a cluster, only their number."""
     width = max(len(str(row)) for record in records for row in record["rows"])
-    for place, record in enumerate(records):
-        if place:
+    for number, record in enumerate(records):
+        if number:
             yield Line("")
         size = f"{record['size']} {'text' if record['size'] == 1 else 'texts'}"
         if record["cluster"] is None:
-            yield Line(f"no cluster: {size}{'' if place else '; try a lower --threshold or --min-size'}")
+            yield Line(f"no cluster: {size}{'' if number else '; try a lower --threshold or --min-size'}")
             continue
         yield Line(f"cluster {record['cluster']}: {size}  ", ", ".join(record["words"]))
         for row, text in list(zip(record["rows"], record["texts"], strict=True))[:most]:

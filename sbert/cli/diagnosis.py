@@ -7,7 +7,6 @@ backend, and ``figures``. What fails is there with its reason, so that one fault
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -148,12 +147,9 @@ def write(report: dict[str, Any], folder: Path) -> None:
 
 
 def _attempt(run: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """What ``run`` returns, or the ``reason`` if it raises, or if a figure is not finite."""
+    """What ``run`` returns, or the ``reason`` if it raises."""
     try:
-        result = run(*arguments)
-        if all(math.isfinite(value) for value in result.values() if isinstance(value, float)):
-            return result
-        reason = f"a figure is not finite: {', '.join(result)}"
+        return run(*arguments)
     except Exception as error:
         reason = one_line(error)
     torch.cuda.empty_cache()  # Outside of the except clause, whose traceback holds memory.

@@ -26,9 +26,9 @@ def run(arguments: argparse.Namespace) -> None:
     """
     if arguments.gpu:
         _check_gpu(arguments.device)
+    elif arguments.report is not None:
+        raise ValueError("--report writes what --gpu measures; pass --gpu as well")
     if arguments.report is not None:
-        if not arguments.gpu:
-            raise ValueError("--report writes what --gpu measures; pass --gpu as well")
         Path(arguments.report).mkdir(parents=True, exist_ok=True)  # Before the long measurement.
     from sbert.cli import diagnosis
 

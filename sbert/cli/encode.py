@@ -24,10 +24,8 @@ One shard per job, numbered from 0, on one machine or many; a finished shard is 
   sbert merge vectors.npy
 """
 # The arguments of ``encode`` in all processes; options that have a meaning only with --ray, or none with it.
-_OPTIONS = (
-    *("prompt", "prompt_name", "batch_size", "batch_tokens", "normalize_embeddings", "truncate_dim", "precision"),
-    *("on_truncate", "deterministic"),
-)
+_OPTIONS = "prompt prompt_name batch_size batch_tokens normalize_embeddings truncate_dim precision".split()
+_OPTIONS += ["on_truncate", "deterministic"]
 _RAY = ("actors", "gpus_per_actor", "cpus_per_actor")
 _NOT_RAY = ("shard", "no_resume", "devices", "format")
 
@@ -110,15 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _encode(arguments: argparse.Namespace, inputs: list[str], options: dict[str, Any]) -> None:
     texts = Texts(inputs, arguments.column, format=arguments.format, keep=arguments.keep)
-    model: Any = load(arguments)
-    vectors = model.encode(
-        texts,
-        out=arguments.output,
-        resume=not arguments.no_resume,
-        shard=arguments.shard,
-        show_progress_bar=progress(arguments),
-        **options,
-    )
+    options |= {"out": arguments.output, "resume": not arguments.no_resume, "shard": arguments.shard}
+    vectors = load(arguments).encode(texts, show_progress_bar=progress(arguments), **options)
     if not len(vectors) and arguments.shard is None:
         warnings.warn(f"{inputs[0]} contains no texts, so {arguments.output} contains no vectors", stacklevel=2)
     if not arguments.quiet:
@@ -130,9 +121,8 @@ def _with_ray(arguments: argparse.Namespace, inputs: list[str], options: dict[st
     from sbert.integrations.ray import encode_files
 
     options |= {name: value for name in _RAY if (value := getattr(arguments, name)) is not None}
-    options |= {"column": arguments.column or "text", "keep": arguments.keep}
-    options |= {"device": arguments.device, "dtype": arguments.dtype}
-    written = encode_files(inputs, arguments.output, arguments.model, **options)
+    options |= {name: getattr(arguments, name) for name in ("keep", "device", "dtype")}
+    written = encode_files(inputs, arguments.output, arguments.model, column=arguments.column or "text", **options)
     if not arguments.quiet:
         print(f"{arguments.output}: {len(written)} Parquet {'file' if len(written) == 1 else 'files'}")
 

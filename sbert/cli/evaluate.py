@@ -7,7 +7,7 @@ import json
 import math
 import textwrap
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,21 +34,43 @@ _SHOWN = ("ndcg@10", "mrr@10", "map@100", "recall@10", "accuracy@1", "base_ndcg@
 # -------------------------------------------------------------------------------------------------------- suites
 
 
-def _build_sts(arguments: argparse.Namespace) -> Evaluator:
-    from sbert.evaluation import STSSuite
+def _build(suite: str, arguments: argparse.Namespace) -> Evaluator:
+    """The evaluator of a suite."""
+    from sbert import evaluation
+    from sbert.encoder import SentenceEncoder
 
-    return STSSuite(arguments.data, prompt=arguments.prompt)
+    root = Path(arguments.data)
+    check_folder(root)
+    prompts = {"query_prompt": arguments.query_prompt, "document_prompt": arguments.document_prompt}
+    if suite == "sts":
+        return evaluation.STSSuite(root, prompt=arguments.prompt)
+    if suite == "nli":
+        return _build_nli(root, arguments.cross_encoder)
+    if suite == "nanobeir":
+        folder, retriever = root / "nanobeir", arguments.retriever
+        if retriever is not None:
+            retriever = SentenceEncoder(retriever, device=arguments.device, dtype=arguments.dtype)
+        options = {"rerank": arguments.rerank, "retriever": retriever, **prompts}
+        return evaluation.NanoBEIRSuite(folder if folder.is_dir() else root, **options)
+    if arguments.cross_encoder:
+        raise ValueError("a cross-encoder cannot search a corpus, as --suite retrieval does; leave it out")
+    folders = [root] if is_retrieval(root) else [path for path in sorted(root.iterdir()) if is_retrieval(path)]
+    if not folders:
+        raise FileNotFoundError(f"neither {root} nor a folder in it has a corpus with qrels; pass another folder")
+    sets = {path.resolve().name: read_retrieval(path) for path in folders}
+    return evaluation.SequentialEvaluator(
+        {name: evaluation.RetrievalEvaluator(*data, **prompts) for name, data in sets.items()}
+    )
 
 
-def _build_nli(arguments: argparse.Namespace) -> Evaluator:
+def _build_nli(root: Path, cross_encoder: bool) -> Evaluator:
     from sbert.evaluation import LabelEvaluator, SequentialEvaluator
 
-    if not arguments.cross_encoder:
+    if not cross_encoder:
         raise ValueError(f"--suite nli takes a model with --cross-encoder; of vectors, {_TRANSFER}")
-    check_folder(arguments.data)
-    paths = {name: path for name, files in _INFERENCE.items() if (path := locate(arguments.data, files))}
+    paths = {name: path for name, files in _INFERENCE.items() if (path := locate(root, files))}
     if not paths:
-        raise FileNotFoundError(f"{arguments.data} has no {' or '.join(_INFERENCE)}; see sbert evaluate --help")
+        raise FileNotFoundError(f"{root} has no {' or '.join(_INFERENCE)}; see sbert evaluate --help")
     sets = {}
     for name, path in paths.items():
         rows = read_sick(path, "entailment") if name == "SICK-E" else read_nli(path)
@@ -59,51 +81,14 @@ def _build_nli(arguments: argparse.Namespace) -> Evaluator:
     return suite
 
 
-def _build_retrieval(arguments: argparse.Namespace) -> Evaluator:
-    from sbert.evaluation import RetrievalEvaluator, SequentialEvaluator
-
-    if arguments.cross_encoder:
-        raise ValueError("a cross-encoder cannot search a corpus, as --suite retrieval does; leave it out")
-    root = Path(arguments.data)
-    check_folder(root)
-    folders = [root] if is_retrieval(root) else [path for path in sorted(root.iterdir()) if is_retrieval(path)]
-    if not folders:
-        raise FileNotFoundError(f"neither {root} nor a folder in it has a corpus with qrels; pass another folder")
-    prompts = {"query_prompt": arguments.query_prompt, "document_prompt": arguments.document_prompt}
-    return SequentialEvaluator(
-        {path.resolve().name: RetrievalEvaluator(*read_retrieval(path), **prompts) for path in folders}
-    )
-
-
-def _build_nanobeir(arguments: argparse.Namespace) -> Evaluator:
-    from sbert.encoder import SentenceEncoder
-    from sbert.evaluation import NanoBEIRSuite
-
-    folder, retriever = Path(arguments.data), None
-    folder = folder / "nanobeir" if (folder / "nanobeir").is_dir() else folder
-    check_folder(folder)
-    if arguments.retriever is not None:
-        retriever = SentenceEncoder(arguments.retriever, device=arguments.device, dtype=arguments.dtype)
-    prompts = {"query_prompt": arguments.query_prompt, "document_prompt": arguments.document_prompt}
-    return NanoBEIRSuite(folder, rerank=arguments.rerank, retriever=retriever, **prompts)
-
-
-SUITES: Mapping[str, tuple[Callable[[argparse.Namespace], Evaluator], str]] = {
-    "sts": (
-        _build_sts,
-        "Spearman on STS12-16, STSb and SICK-R: sts/STS12/*.tsv, stsb/test.tsv, sick/test.tsv; or SentEval's",
-    ),
-    "nli": (
-        _build_nli,
-        f"accuracy of a cross-encoder's classes contradiction, entailment and neutral on {', '.join(_INFERENCE)}:"
-        " sick/*.tsv, nli/*.tsv, snli_1.0, multinli_1.0",
-    ),
-    "retrieval": (_build_retrieval, "nDCG, MAP, MRR, recall: a folder in BEIR's layout, or several such folders"),
-    "nanobeir": (
-        _build_nanobeir,
-        "the same on NanoBEIR, with the mean: repositories of the hub such as sentence-transformers/NanoBEIR-en, in"
-        " Parquet or JSONL. With --cross-encoder, of BM25's best --rerank documents, or of those of --retriever",
-    ),
+SUITES = {
+    "sts": "Spearman on STS12-16, STSb and SICK-R: sts/STS12/*.tsv, stsb/test.tsv, sick/test.tsv; or SentEval's",
+    "nli": f"accuracy of a cross-encoder's classes contradiction, entailment and neutral on {', '.join(_INFERENCE)}:"
+    " sick/*.tsv, nli/*.tsv, snli_1.0, multinli_1.0",
+    "retrieval": "nDCG, MAP, MRR, recall: a folder in BEIR's layout, or several such folders",
+    "nanobeir": "the same on NanoBEIR, with the mean: repositories of the hub such as"
+    " sentence-transformers/NanoBEIR-en, in Parquet or JSONL. With --cross-encoder, of BM25's best --rerank documents,"
+    " or of those of --retriever",
 }
 # The suites that use each option.
 _SEARCHES = {"retrieval", "nanobeir"}
@@ -123,7 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ['sts', 'retrieval']
     """
     parser.formatter_class = argparse.RawDescriptionHelpFormatter  # Keeps the lines of the table.
-    lines = [f"  {name:11}{about}" for name, (_, about) in SUITES.items()]
+    lines = [f"  {name:11}{about}" for name, about in SUITES.items()]
     suites = [textwrap.fill(line, 79, subsequent_indent=" " * 13) for line in lines]
     processes = "several processes: torchrun --nproc-per-node 2 -m sbert evaluate ..."
     parser.epilog = "\n".join(["suites, and their files in DIR:", *suites, "", f"{_TRANSFER}.", "", processes])
@@ -157,7 +142,7 @@ def run(arguments: argparse.Namespace) -> None:
     """
     # The data is checked before the model is loaded, which takes long.
     _check_options(arguments)
-    suites = {name: SUITES[name][0](arguments) for name in arguments.suite}
+    suites = {name: _build(name, arguments) for name in arguments.suite}
     from sbert.evaluation import SequentialEvaluator, write_line
 
     vectors = _load_vectors(arguments)

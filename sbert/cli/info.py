@@ -20,9 +20,8 @@ def run(arguments: argparse.Namespace) -> None:
     from sbert.saving import verification
 
     model = load(arguments)
-    parameters = list(model.parameters())
-    dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in parameters}
-    count = sum(parameter.numel() for parameter in parameters)
+    dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}
+    count = sum(parameter.numel() for parameter in model.parameters())
     facts: dict[str, object] = {
         "modules": [one_line(repr(module)) for module in model],
         "dim": model.get_sentence_embedding_dimension(),

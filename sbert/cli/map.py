@@ -5,12 +5,9 @@ from __future__ import annotations
 import argparse
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from sbert.cli.options import TEXTS, add_options, at_least, load, new_file, progress, read
-
-if TYPE_CHECKING:
-    import numpy as np
 
 # More colours are hard to distinguish, and more words do not fit beside a cluster.
 _CLUSTERS, _WORDS = 12, 3
@@ -70,7 +67,7 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"{arguments.output}: {len(texts)} texts, laid out by {layout}")
 
 
-def _clusters(vectors: np.ndarray, wanted: int | None) -> np.ndarray | None:
+def _clusters(vectors: Any, wanted: int | None) -> Any:
     """One k-means cluster per vector, numbered by size, the largest first; None for no clusters."""
     from sbert.search import cluster
 
@@ -78,13 +75,11 @@ def _clusters(vectors: np.ndarray, wanted: int | None) -> np.ndarray | None:
     count = min(_CLUSTERS, round((rows / 2) ** 0.5)) if wanted is None else min(wanted, rows)
     if count < (2 if wanted is None else 1):
         return None
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Number of distinct clusters")  # Repeated texts give fewer clusters.
-        try:
-            return cluster(vectors, "kmeans", clusters=count)
-        except ImportError as error:
-            if wanted is not None:
-                raise
-            reason = str(error)
-    warnings.warn(f"the map shows no clusters: {reason}", stacklevel=2)
-    return None
+    warnings.filterwarnings("ignore", "Number of distinct clusters")  # Repeated texts give fewer clusters.
+    try:
+        return cluster(vectors, "kmeans", clusters=count)
+    except ImportError as error:
+        if wanted is not None:
+            raise
+        warnings.warn(f"the map shows no clusters: {error}", stacklevel=2)
+        return None

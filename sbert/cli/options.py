@@ -120,8 +120,8 @@ def read(arguments: argparse.Namespace) -> tuple[list[str], list[int]]:
         FileNotFoundError: If the file does not exist.
         ValueError: If a line is invalid, or there is no text.
     """
-    lines = read_texts(arguments.texts, arguments.column, arguments.format)
-    texts = {row: text for row, text in enumerate(lines, start=1) if text.strip()}
+    lines = enumerate(read_texts(arguments.texts, arguments.column, arguments.format), start=1)
+    texts = {row: text for row, text in lines if text.strip()}
     if not texts:
         raise ValueError(f"{arguments.texts} contains no text; pass another file")
     return list(texts.values()), list(texts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +27,12 @@ def make_config(settings: Settings) -> TrainingConfig:
     from sbert.training import TrainingConfig
 
     training: dict[str, Any] = settings.get("training", {})
-    defaults = {field.name: field.default for field in fields(TrainingConfig) if field.name != "output"}
-    check_names(training, defaults, "training")
     for name, value in training.items():
-        if isinstance(defaults[name], bool) and not isinstance(value, bool):
+        if isinstance(getattr(TrainingConfig, name, None), bool) and not isinstance(value, bool):
             raise ValueError(f"training: {name} is {value!r:.40}; write true or false")
+    data = settings["data"].items()
     # No sampler can choose the rows of a stream.
-    samplers = {
-        name: "random" if Path(table["file"]).is_dir() else needs(table["loss"]).sampler
-        for name, table in settings["data"].items()
-    }
+    samplers = {name: "random" if Path(each["file"]).is_dir() else needs(each["loss"]).sampler for name, each in data}
     sampler = samplers if len(set(samplers.values())) > 1 else next(iter(samplers.values()))
     return TrainingConfig(**{"output": settings["output"], "sampler": sampler, **training})
 
@@ -102,10 +97,9 @@ def make_trainer(settings: Settings, rows: Mapping[str, Any], config: TrainingCo
     from sbert.training import Trainer
 
     tables: dict[str, Settings] = settings["data"]
-    # Read before the model is loaded.
     evaluate = settings["evaluate"]
     evaluators = {name: make_evaluator(each) for name, each in evaluate.items() if each.get("with") != "loss"}
-    evaluation_data = _read_evaluation_data(settings)
+    evaluation_data = _read_evaluation_data(settings)  # Read before the model is loaded.
     callbacks = [find(part, training, "callbacks") for part in settings.get("callbacks", ())]
     with torch.random.fork_rng(devices=[]):  # New heads, adapters and classifiers are initialized at random.
         torch.manual_seed(config.seed)

@@ -240,7 +240,7 @@ def test_flags_count_more_than_the_file(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("--set epoch=1", "epoch is unknown; the known ones are model, output, data, training"),
-        ("--set training.epoch=1", "training: epoch is unknown; did you mean epochs?"),
+        ("--set training.epoch=1", "TrainingConfig() takes no argument 'epoch'; did you mean 'epochs'?"),
         ("--set data.a.colums=x", "data.a: colums is unknown; did you mean columns?"),
         ("--set evaluate.a.zzz=1", "evaluate.a: zzz is unknown; the known ones are file, with, columns"),
         ("--set training.steps=two", "steps is 'two'; pass a whole number"),
