@@ -110,14 +110,14 @@ def randomized(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
     return model.eval()
 
 
-def bert_model(seed: int = 0) -> Any:
-    """A BERT of two layers for the tokenizer ``wordpiece``."""
+def bert_model(seed: int = 0, layers: int = 2) -> Any:
+    """A BERT for the tokenizer ``wordpiece``."""
     from transformers import BertConfig, BertModel
 
     config = BertConfig(
         vocab_size=wordpiece().get_vocab_size(),
         hidden_size=16,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=2,
         intermediate_size=32,
         max_position_embeddings=64,
