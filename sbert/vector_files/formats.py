@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sbert.inputs.extras import needed
 from sbert.inputs.vectors import Array
 from sbert.storage.atomic import flush_entry, replacing_file
-from sbert.storage.files import UnreadableError
+from sbert.storage.files import UnreadableError, one_line
 from sbert.vector_files.manifest import Manifest
 from sbert.vector_files.reader import one_type
 
@@ -172,7 +172,7 @@ class VectorFiles:
         """The vectors a part at a time: a file, or a row group of Parquet. Shape: (rows, dim) each."""
         for path in self.paths:
             if path.suffix == ".npy":
-                yield _map(path)
+                yield map_file(path)
                 continue
             from pyarrow.parquet import ParquetFile
 
@@ -187,18 +187,18 @@ class VectorFiles:
         )
 
 
-def _map(path: Path) -> Array:
+def map_file(path: Path) -> Array:
     """The rows of a .npy file, mapped into memory."""
     try:
         return np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, SyntaxError, TokenError) as error:  # NumPy raises all of them.
-        raise UnreadableError(path, "is damaged: it is not a whole .npy file", "encode it again") from error
+    except (ValueError, SyntaxError, TokenError) as error:  # For a damaged header, errors of the Python parser.
+        raise UnreadableError(path, f"cannot be read as an array ({one_line(error)})", "write it again") from error
 
 
 def _shape_of(path: Path) -> tuple[int, int, np.dtype[np.generic]]:
     """Number of rows, dim and dtype of a file of vectors."""
     if path.suffix == ".npy":
-        return *_map(path).shape, _map(path).dtype
+        return *map_file(path).shape, map_file(path).dtype
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(path) as file:

@@ -81,12 +81,15 @@ def test_only_allowed_texts_are_found() -> None:
     lexical = BM25()
     lexical.add(TEXTS)
     everything, allowed = lexical.search(QUERIES, 200), np.arange(200) % 3 == 1
-    found = lexical.search_positions(QUERIES, 30, allowed)
+    found = lexical.search(QUERIES, 30, allowed=allowed)
     for all_ids, all_scores, ids, scores in zip(*everything[::-1], *found[::-1], strict=True):
         np.testing.assert_array_equal(ids, all_ids[allowed[all_ids]][:30])
         np.testing.assert_array_equal(scores, all_scores[allowed[all_ids]][:30])
-    assert lexical.search_positions(["w1"], 10, np.arange(200) < 4).ids.shape == (1, 4)
-    assert lexical.search_positions(["w1"], 10, np.zeros(200, bool)).ids.shape == (1, 0)
+    assert lexical.search("w1", 10, allowed=np.arange(200) < 4).ids.shape == (1, 4)
+    assert lexical.search("w1", 10, allowed=np.zeros(200, bool)).ids.shape == (1, 0)
+    for wrong in (np.ones(199, bool), np.ones(200)):
+        with pytest.raises(ValueError, match=r"allowed is an array of .* of shape .*; pass one of bool of shape \(200,"):
+            lexical.search("w1", allowed=wrong)
 
 
 def test_what_is_empty_or_does_not_fit(tmp_path: Path) -> None:

@@ -162,6 +162,12 @@ def test_passages(model: SentenceEncoder) -> None:
     expected = np.array(
         [[max(s for s, c in zip(own, chunks, strict=True) if c[0] == row) for row in range(9)] for own in scores]
     )
+    means = np.array(
+        [[np.mean([s for s, c in zip(own, chunks, strict=True) if c[0] == row]) for row in range(9)] for own in scores]
+    )
+    for own, row_means in zip(index.search(QUERIES, 9, by="dense", passages="mean"), means, strict=True):
+        np.testing.assert_allclose([each.score for each in own], [row_means[each.id] for each in own], atol=1e-6)
+        np.testing.assert_allclose([each.score for each in own], -np.sort(-row_means), atol=1e-6)
     for k in (1, 3, 20):
         found = index.search(QUERIES, k, by="dense")
         for own, row_scores, passage_scores in zip(found, expected, scores, strict=True):

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from sbert.inputs.arguments import check_count, check_positive, known_arguments
 from sbert.inputs.vectors import matrix, tensor_of, vectors_of
 from sbert.pipeline.quantization import check_ranges, dequantize
 from sbert.search.exact.scores import Hits, TopK, pair_scores, prepare
-from sbert.storage.files import is_failure, one_line
+from sbert.vector_files.formats import map_file
 
 # Queries that are compared with a block in one step.
 _QUERIES = 512
@@ -96,12 +97,12 @@ def semantic_search(
         if oversample is not None:
             raise ValueError(f"oversample={oversample} needs rescore; pass rescore=, or remove oversample")
         return search_blocks(Blocks(queries, corpus, precision, ranges), k, similarity)
-    finer = opened("rescore", rescore)
+    finer = open_corpus("rescore", rescore)
     blocks = Blocks(queries, corpus, precision, ranges, ranges_optional=finer.dtype in (np.int8, torch.int8))
     hits = search_blocks(blocks, k * (check_positive("oversample", oversample) or _OVERSAMPLE), similarity)
     if len(hits.scores) and blocks.count != len(finer):
         raise ValueError(f"rescore has {len(finer)} rows, and the corpus {blocks.count}; pass the same rows in both")
-    return rescored(queries, hits, finer, k, similarity, ranges)
+    return rescore_hits(queries, hits, finer, k, similarity, ranges)
 
 
 def search_blocks(blocks: Blocks, k: int, similarity: str) -> Hits:
@@ -121,7 +122,7 @@ def search_blocks(blocks: Blocks, k: int, similarity: str) -> Hits:
     return tops[0].hits() if len(tops) == 1 else Hits(*map(np.concatenate, zip(*map(TopK.hits, tops), strict=True)))
 
 
-def rescored(
+def rescore_hits(
     queries: Vectors, hits: Hits, corpus: Whole, top_k: int, similarity: str, ranges: npt.ArrayLike | None = None
 ) -> Hits:
     """The ``top_k`` of each query's hits by the scores of a corpus in a higher precision."""
@@ -155,7 +156,7 @@ def scores_of_rows(
     Shape:
         Output: (pairs,).
     """
-    whole, asked = opened(name, corpus), tensor_of(matrix("queries", queries))
+    whole, asked = open_corpus(name, corpus), tensor_of(matrix("queries", queries))
     asked = asked if asked.dtype == torch.float64 else asked.float()
     scores = np.empty(len(rows), np.float32)
     for low in range(0, len(asked), _QUERIES):
@@ -194,7 +195,8 @@ class Blocks:
         ranges_optional: bool = False,
         name: str = "corpus",
     ) -> None:
-        self._wholes: Iterator[Any] = map(partial(opened, name), corpus if isinstance(corpus, Iterator) else [corpus])
+        whole = [] if isinstance(corpus, Iterator) else [open_corpus(name, corpus)]
+        self._wholes: Iterator[Any] = iter(whole) if whole else map(partial(open_corpus, name), corpus)
         asked = tensor_of(matrix("queries", queries)).detach()
         self.device = torch.device("cpu")
         for given in (asked, corpus):
@@ -251,7 +253,7 @@ class Blocks:
         return known
 
 
-def opened(name: str, given: Any) -> np.ndarray | Tensor:
+def open_corpus(name: str, given: Any) -> np.ndarray | Tensor:
     """An array or a tensor with two dimensions; a file is mapped into memory.
 
     Args:
@@ -263,19 +265,11 @@ def opened(name: str, given: Any) -> np.ndarray | Tensor:
         TypeError: If it is not an array of numbers.
         ValueError: If it has another shape, or the file cannot be read.
     """
-    return matrix(name, _map_file(name, os.fspath(given)) if isinstance(given, (str, os.PathLike)) else given)
-
-
-def _map_file(name: str, path: str) -> Any:
-    """The array in a file, mapped, or an error that says what is wrong with the file."""
-    try:
-        return np.load(path, mmap_mode="r")
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{name}={path!r} is not a file; pass the path of a .npy file, or vectors") from error
-    except Exception as error:  # For a damaged header, NumPy passes on errors of the Python parser.
-        if not is_failure(error):
-            raise
-        raise ValueError(f"{path} cannot be read as an array ({one_line(error)}); write it again") from error
+    if isinstance(given, (str, os.PathLike)):
+        if not os.path.isfile(given):
+            raise FileNotFoundError(f"{name}={given!r} is not a file; pass the path of a .npy file, or vectors")
+        given = map_file(Path(given))
+    return matrix(name, given)
 
 
 def in_memory(name: str, given: Any) -> Tensor:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from sbert.inputs.arguments import check_choice, check_count, known_arguments
 from sbert.inputs.extras import needed
 from sbert.inputs.texts import rows_of
-from sbert.search.index.files import Id, Ids, Kind, append_block, joined, read_json, write_strings
+from sbert.search.index.files import Id, Ids, Kind, Mask, append_block, joined, read_json, write_strings
 from sbert.search.index.index import IndexHits
 from sbert.storage.processes import Lock
 
@@ -133,7 +133,7 @@ class BM25:
         self._ids.select(remaining)
 
     @known_arguments
-    def search(self, queries: str | Sequence[str], top_k: int = 10) -> IndexHits:
+    def search(self, queries: str | Sequence[str], top_k: int = 10, *, allowed: Mask | None = None) -> IndexHits:
         """The ``top_k`` best texts for each query.
 
         A text with a word of the query has a score above 0. If there are fewer than ``top_k`` of them, others follow
@@ -142,17 +142,23 @@ class BM25:
         Args:
             queries: A query, or several.
             top_k: Number of texts per query; all texts if there are fewer.
+            allowed: Which texts are searched; default: all. Scores do not depend on it.
 
         Shape:
-            Each output: (queries, min(top_k, number of texts)).
+            allowed: (texts,) in the order of addition. Each output: (queries, min(top_k, number of allowed texts)).
 
         Raises:
             TypeError: If a query is not a str.
+            ValueError: If ``allowed`` has another shape or dtype.
         """
-        hits = self.search_positions(list(rows_of(queries, "queries")), check_count("top_k", top_k))
+        mask = np.ones(len(self), bool) if allowed is None else np.asarray(allowed)
+        if mask.shape != (len(self),) or mask.dtype != bool:
+            given = f"allowed is an array of {mask.dtype} of shape {mask.shape}"
+            raise ValueError(f"{given}; pass one of bool of shape ({len(self)},)")
+        hits = self.search_positions(list(rows_of(queries, "queries")), check_count("top_k", top_k), mask)
         return IndexHits(hits.scores, self._ids.array()[hits.ids])
 
-    def search_positions(self, queries: list[str], k: int, allowed: npt.NDArray[np.bool_] | None = None) -> IndexHits:
+    def search_positions(self, queries: list[str], k: int, allowed: Mask | None) -> IndexHits:
         """``search`` of some texts, whose positions in the order of addition are the ids of the result.
 
         Shape:

@@ -18,6 +18,8 @@ from sbert.storage.folders import check_own, foreign, read_whole
 
 T = TypeVar("T")
 Id = int | str
+Positions = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 # The smallest positive integer that int64 does not hold.
 _INT64_END = 2**63
@@ -178,7 +180,7 @@ class Ids:
         self.next_id = max([self.next_id, *(each + 1 for each in ids if isinstance(each, int))])
         self._array = None
 
-    def remaining(self, ids: Iterable[Id]) -> npt.NDArray[np.bool_] | None:
+    def remaining(self, ids: Iterable[Id]) -> Mask | None:
         """Which rows remain without these ids; None if all. A KeyError if an id is unknown."""
         removed = dict.fromkeys(_check_ids(ids))
         for each in removed:
@@ -186,7 +188,7 @@ class Ids:
                 raise KeyError(f"{each!r} is not an id of the index; nothing was removed")
         return np.array([each not in removed for each in self.ids]) if removed else None
 
-    def select(self, rows: npt.NDArray[np.bool_]) -> None:
+    def select(self, rows: Mask) -> None:
         """Remove the ids of all other rows."""
         self.ids = {each: None for each, remains in zip(self.ids, rows.tolist(), strict=True) if remains}
         self._array = None

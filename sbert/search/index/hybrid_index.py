@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from sbert.chunking.boundaries import Chunk
 from sbert.chunking.encode import split
 from sbert.encoder import SentenceEncoder
+from sbert.functional import Float32
 from sbert.inputs.arguments import check_choice, check_count, check_model, known_arguments
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
 from sbert.search.index.bm25 import BM25
 from sbert.search.index.documents import DocumentRecord, Documents, as_json, metadata_json
-from sbert.search.index.files import Id
+from sbert.search.index.files import Id, Positions
 from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, fuse_checked, reranked_scores
 from sbert.search.index.index import IndexHits
 from sbert.search.index.passages import Passages, Where
@@ -182,14 +182,7 @@ class HybridIndex:
             if remaining is not None:
                 self._write(loaded, (~remaining).nonzero()[0], [], [])
 
-    def _change(
-        self,
-        documents: Iterable[str],
-        ids: Iterable[Id] | None,
-        metadata: Iterable[dict[str, Any]] | None,
-        chunk: int | None,
-        replaces: bool,
-    ) -> None:
+    def _change(self, documents: Any, ids: Any, metadata: Any, chunk: int | None, replaces: bool) -> None:
         texts = list(rows_of(documents, "documents"))
         given = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, (str, bytes)) else ids
         notes = None if metadata is None else metadata_json(metadata, len(texts))
@@ -220,9 +213,7 @@ class HybridIndex:
         spans = np.array([each[1:] for each in chunks], "<i4").reshape(-1, 2)
         return tuple([part.tobytes() for part in np.split(each, ends[:-1])] for each in (spans, vectors))  # type: ignore
 
-    def _write(
-        self, loaded: Passages, removed: npt.NDArray[np.int64], new: list[DocumentRecord], names: list[Id]
-    ) -> None:
+    def _write(self, loaded: Passages, removed: Positions, new: list[DocumentRecord], names: list[Id]) -> None:
         """Replace the documents at some positions, inside a transaction; memory follows at the next call."""
         about = dict(loaded.about)
         about["change"] += 1
@@ -258,6 +249,7 @@ class HybridIndex:
         where: Where | None = None,
         rerank: Reranker | None = None,
         candidates: int = 100,
+        passages: str = "best",
     ) -> list[list[Result]]:
         """The best documents for each query.
 
@@ -272,6 +264,8 @@ class HybridIndex:
             rerank: A ``CrossEncoder``, ``LateInteraction``, or another object with ``predict``; it sorts the best
                 documents by a score of the query and the best passage.
             candidates: How many documents per query are reranked, at least ``top_k``.
+            passages: In a dense search, the score of a document is that of its ``"best"`` passage, or the ``"mean"`` of
+                all; the latter needs a model that compares by cosine or dot product.
 
         Returns:
             For each query a list of results, the best first.
@@ -284,6 +278,10 @@ class HybridIndex:
         k = check_count("top_k", top_k)
         depth = k if rerank is None else max(k, check_count("candidates", candidates))
         check_choice("by", by, ("hybrid", "lexical", "dense"))
+        similarity = self.model.similarity_fn_name
+        check_choice("passages", passages, ("best", "mean"))
+        if passages == "mean" and similarity not in ("cosine", "dot"):
+            raise ValueError(f"passages='mean' needs cosine or dot, and the model has {similarity}; pass 'best'")
         if not (where is None or callable(where) or isinstance(where, Mapping)):
             raise TypeError(f"where is of type {type(where).__name__}; pass a dict or a function of the metadata")
         if rerank is not None and not callable(getattr(rerank, "predict", None)):
@@ -301,14 +299,14 @@ class HybridIndex:
             if by != "dense" and loaded.bm25 is not None:
                 hits.append(loaded.bm25.search_positions(asked, deepest, allowed))
             if vectors is not None:
-                hits.append(loaded.search(vectors, deepest, allowed, self.model.similarity_fn_name))
+                hits.append(loaded.search(vectors, deepest, allowed, similarity, passages == "mean"))
             best = fuse_checked(hits, depth, WEIGHTS) if by == "hybrid" else hits[0]
             with self._documents.transaction():
-                results = self._results(loaded, best, vectors)
+                results = self._results(loaded, best, vectors, similarity)
         return results if rerank is None else _rerank(rerank, asked, results, k)
 
     def _results(
-        self, loaded: Passages, hits: IndexHits, vectors: npt.NDArray[np.float32] | None
+        self, loaded: Passages, hits: IndexHits, vectors: Float32 | None, similarity: str
     ) -> list[list[Result]]:
         """The results of all queries, inside a transaction of the database.
 
@@ -316,15 +314,16 @@ class HybridIndex:
             loaded: What the database contains.
             hits: Positions of documents.
             vectors: Those of the queries; None for a lexical search.
+            similarity: Of the model.
         """
         # In a lexical search, a document without any word of the query has the score 0.
         chosen = hits.scores != 0 if vectors is None else np.ones(hits.scores.shape, bool)
         query_ids, positions = chosen.nonzero()[0], hits.ids[chosen].astype(np.int64)
         spans = None
         if vectors is not None:
-            best = loaded.best_passages(vectors, query_ids, positions, self.model.similarity_fn_name)
+            best = loaded.best_passages(vectors, query_ids, positions, similarity)
             spans = loaded.spans[best].tolist()
-        names, scores = loaded.ids.array()[positions].tolist(), hits.scores[chosen].tolist()
+        names, scores = [loaded.names[position] for position in positions.tolist()], hits.scores[chosen].tolist()
         rows = loaded.rows[positions].tolist()
         texts = self._documents.texts(dict.fromkeys(rows))
         changed = self._documents.about()["change"] != loaded.about["change"]

@@ -18,7 +18,7 @@ from sbert.inputs.arguments import check_choice, check_count, check_positive, kn
 from sbert.inputs.extras import needed
 from sbert.pipeline.quantization import PRECISIONS, check_coding, check_ranges, quantize
 from sbert.search.exact.scores import Hits
-from sbert.search.exact.semantic_search import Blocks, in_memory, opened, rescored, search_blocks
+from sbert.search.exact.semantic_search import Blocks, in_memory, open_corpus, rescore_hits, search_blocks
 from sbert.search.index.files import Id, Ids, Kind, append_block, joined, unreadable
 from sbert.storage.files import reading
 from sbert.storage.processes import Lock
@@ -201,7 +201,7 @@ class Index:
         if not values.isfinite().all() or (candidates < 0).any():
             return search_blocks(Blocks(values, joined(self._blocks)), k, self.similarity)
         hits = Hits(np.empty(candidates.shape, np.float32), candidates)
-        return rescored(values, hits, joined(self._blocks), k, self.similarity)
+        return rescore_hits(values, hits, joined(self._blocks), k, self.similarity)
 
     def _build_graph(self) -> Graph:
         """The graph with all rows of the index."""
@@ -267,7 +267,7 @@ class Index:
         if not len(ids):
             return index
         dim = index.dim or 1
-        vectors = opened("vectors", folder / _VECTORS)
+        vectors = open_corpus("vectors", folder / _VECTORS)
         expected = len(ids), -(-dim // 8) if "binary" in index.precision else dim
         if vectors.shape != expected or vectors.dtype != PRECISIONS[index.precision]:  # The header may be unverified.
             raise unreadable(folder, f"has shape {vectors.shape} and dtype {vectors.dtype}", _VECTORS)

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import torch
 
+from sbert.functional import Float32, directions
 from sbert.search.exact.semantic_search import Blocks, scores_of_rows, search_blocks
 from sbert.search.index.bm25 import BM25
 from sbert.search.index.documents import DocumentRecord, Documents
-from sbert.search.index.files import Id, Ids
+from sbert.search.index.files import Id, Ids, Mask, Positions
 from sbert.search.index.index import IndexHits
 
 Where = Mapping[str, object] | Callable[[dict[str, Any]], bool]
@@ -33,14 +34,15 @@ class Passages:
     def __init__(self, language: str | None) -> None:
         self.about: dict[str, Any] = {"change": None, "removals": 0, "documents": 0}
         self.ids = Ids("document")
-        self.rows, self.crcs = np.empty(0, np.int64), np.empty(0, np.int64)
-        self.kinds, self.counts = np.empty(0, np.int64), np.empty(0, np.int64)
-        self.starts = np.empty(0, np.int64)  # The first passage of each document.
+        # Of each document: its key, its checksum, its metadata, and the number of its passages and the first one.
+        self.rows, self.crcs, self.kinds, self.counts, self.starts = np.empty((5, 0), np.int64)
+        self.names: list[Id] = []
         self.spans = np.empty((0, 2), np.int32)
-        self.metadata: list[dict[str, Any]] = []  # Without repetition: ``kinds`` says which belongs to a document.
+        self.metadata: list[dict[str, Any]] = []  # Without repetition.
         self.bm25: BM25 | None = None
         self._known: dict[bytes, int] = {}
         self._vectors = np.empty((0, 1), np.float32)  # There may be free rows at the end.
+        self._means: Float32 | None = None
         self._language = language
 
     # ------------------------------------------------------------------------------------- following the database
@@ -62,16 +64,17 @@ class Passages:
                 raise documents.damage("documents are missing, or are not those that were written")
             self.ids.next_id = about["next_id"]
             self.about, self.starts = about, self.counts.cumsum() - self.counts
+            self.names, self._means = list(self.ids.ids), None
         if lexical and self.bm25 is None:
             self.bm25 = BM25(language=self._language)
             for block in documents.after(-1):
                 self._add_texts(block)
 
-    def _select(self, chosen: npt.NDArray[np.bool_]) -> None:
+    def _select(self, chosen: Mask) -> None:
         if self.bm25 is not None:
             self.bm25.remove(self.rows[~chosen].tolist())
         passages = np.repeat(chosen, self.counts)
-        self._vectors, self.spans = self._vectors[: len(self.spans)][passages], self.spans[passages]
+        self._vectors, self.spans = self.vectors[passages], self.spans[passages]
         self.rows, self.crcs, self.kinds, self.counts = (
             each[chosen] for each in (self.rows, self.crcs, self.kinds, self.counts)
         )
@@ -101,31 +104,32 @@ class Passages:
 
     def _kind(self, metadata: bytes) -> int:
         if metadata not in self._known:
+            self._known[metadata] = len(self.metadata)
             self.metadata.append(json.loads(metadata))
-        return self._known.setdefault(metadata, len(self._known))
+        return self._known[metadata]
 
     def _add_texts(self, block: list[DocumentRecord]) -> None:
         if self.bm25 is not None:
             texts = [each.text.decode("utf-8", "surrogatepass") for each in block]
             self.bm25.add(texts, [each.row for each in block])
 
-    def new_ids(self, given: Iterable[Id] | None, count: int, replaces: bool) -> tuple[list[Id], npt.NDArray[np.int64]]:
+    def new_ids(self, given: Iterable[Id] | None, count: int, replaces: bool) -> tuple[list[Id], Positions]:
         """The ids of new documents, checked, and the positions of the documents that they replace."""
         if not replaces:
             return self.ids.new_ids(given, count), np.empty(0, np.int64)
         names = Ids("document").new_ids(given, count)
         self.ids.remaining(names)  # An error if one is unknown.
-        position_of = {name: position for position, name in enumerate(self.ids.ids)}
+        position_of = dict(zip(self.names, range(len(self.names)), strict=True))
         return names, np.array([position_of[name] for name in names], np.int64)
 
     # ------------------------------------------------------------------------------------------------- searching
 
     @property
-    def vectors(self) -> npt.NDArray[np.float32]:
+    def vectors(self) -> Float32:
         """Shape: (passages, dim)."""
         return self._vectors[: len(self.spans)]
 
-    def allowed(self, where: Where | None) -> npt.NDArray[np.bool_] | None:
+    def allowed(self, where: Where | None) -> Mask | None:
         """Which documents have the metadata, (documents,); None for all."""
         if where is None:
             return None
@@ -135,22 +139,29 @@ class Passages:
             flags[kind] = bool(test(self.metadata[kind]))
         return flags[self.kinds]
 
-    def search(
-        self, queries: npt.NDArray[np.float32], k: int, allowed: npt.NDArray[np.bool_] | None, similarity: str
-    ) -> IndexHits:
-        """The best documents by their best passage; the ids of the result are their positions."""
+    def search(self, queries: Float32, k: int, allowed: Mask | None, similarity: str, mean: bool) -> IndexHits:
+        """The best documents by their best passage, or the mean of all; the ids of the result are their positions."""
         documents = np.arange(len(self.rows)) if allowed is None else allowed.nonzero()[0]
         if not len(documents):
             return IndexHits(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64))
-        if len(self.spans) > len(self.rows):
+        vectors, several = self.vectors, len(self.spans) > len(self.rows)
+        if several and not mean:
             return self._search_passages(queries, k, documents, similarity)
-        chosen = self.vectors if allowed is None else _blocks(self.vectors, documents)
-        hits = search_blocks(Blocks(queries, chosen), k, similarity)
+        if several:
+            vectors = self._mean_vectors(similarity == "cosine")
+            queries, similarity = _scale(queries) if similarity == "cosine" else queries, "dot"
+        blocks = Blocks(queries, vectors if allowed is None else _blocks(vectors, documents))
+        hits = search_blocks(blocks, k, similarity)
         return IndexHits(hits.scores, documents[hits.indices])
 
-    def _search_passages(
-        self, queries: npt.NDArray[np.float32], k: int, documents: npt.NDArray[np.int64], similarity: str
-    ) -> IndexHits:
+    def _mean_vectors(self, cosine: bool) -> Float32:
+        """The mean score of passages is the product with the mean of their vectors. Shape: (documents, dim)."""
+        if self._means is None:
+            means = np.add.reduceat(_scale(self.vectors) if cosine else self.vectors, self.starts)
+            self._means = (means / self.counts[:, None]).astype(np.float32)
+        return self._means
+
+    def _search_passages(self, queries: Float32, k: int, documents: Positions, similarity: str) -> IndexHits:
         """The best of some documents of several passages."""
         owners = np.repeat(np.arange(len(self.rows)), self.counts)
         passages, wanted = np.isin(owners, documents).nonzero()[0], min(k, len(documents))
@@ -164,13 +175,7 @@ class Passages:
                 return IndexHits(np.take_along_axis(hits.scores, columns, 1), np.take_along_axis(owned, columns, 1))
             reach = min(4 * reach, len(passages))
 
-    def best_passages(
-        self,
-        queries: npt.NDArray[np.float32],
-        query_ids: npt.NDArray[np.int64],
-        documents: npt.NDArray[np.int64],
-        similarity: str,
-    ) -> npt.NDArray[np.int64]:
+    def best_passages(self, queries: Float32, query_ids: Positions, documents: Positions, similarity: str) -> Positions:
         """The best passage of each pair of a query and a document.
 
         Shape:
@@ -194,6 +199,11 @@ def _has(metadata: dict[str, Any], field: str, wanted: object) -> bool:
     return bool(value == wanted)
 
 
-def _blocks(vectors: npt.NDArray[np.float32], rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.float32]]:
+def _scale(vectors: Float32) -> Float32:
+    scaled: Float32 = directions(torch.from_numpy(vectors)).numpy()
+    return scaled
+
+
+def _blocks(vectors: Float32, rows: Positions) -> Iterator[Float32]:
     """Some rows, copied block by block."""
     return (vectors[rows[low : low + _STEP]] for low in range(0, len(rows), _STEP))
