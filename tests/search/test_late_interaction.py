@@ -11,7 +11,7 @@ import torch
 from sbert import SentenceEncoder
 from sbert.chunking import split
 from sbert.search import HybridIndex, LateInteraction, late_interaction
-from sbert.search.index.fusion import reranked_scores
+from sbert.search.index.fusion import rerank_scores
 from tests import small
 
 QUERIES = ["a small boat", "the red fox", "seven green hills before the long winter"]
@@ -81,7 +81,7 @@ def test_wrong_input(model: SentenceEncoder) -> None:
 def test_scores_are_fused_by_weight(model: SentenceEncoder) -> None:
     texts, first = [DOCUMENTS[:3], [], DOCUMENTS], [np.array([9, 4, 5], "f4"), np.empty(0, "f4"), np.ones(5, "f4")]
     late = LateInteraction(model, weight=0.3)
-    found = reranked_scores(late, QUERIES, texts, first)
+    found = rerank_scores(late, QUERIES, texts, first)
     second = late.predict([(QUERIES[0], text) for text in DOCUMENTS[:3]])
     scaled = (second - second.min()) / np.ptp(second)
     np.testing.assert_allclose(found[0], 0.7 * np.array([1, 0, 0.2]) + 0.3 * scaled, atol=1e-6)
@@ -96,7 +96,7 @@ def test_an_index_is_reranked(model: SentenceEncoder, weight: float) -> None:
     before = index.search(QUERIES, 4)
     found = index.search(QUERIES, 2, rerank=late, candidates=4)
     texts, first = [[each.text for each in own] for own in before], [np.array([e.score for e in own]) for own in before]
-    for old, new, scores in zip(before, found, reranked_scores(late, QUERIES, texts, first), strict=True):
+    for old, new, scores in zip(before, found, rerank_scores(late, QUERIES, texts, first), strict=True):
         best = np.argsort(-scores, kind="stable")[:2]
         assert [each.id for each in new] == [old[row].id for row in best]
         assert [each.score for each in new] == pytest.approx(scores[best].tolist(), abs=1e-6)

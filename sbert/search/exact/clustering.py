@@ -22,7 +22,7 @@ from sbert.inputs.arguments import (
 )
 from sbert.inputs.extras import needed
 from sbert.inputs.texts import rows_of
-from sbert.search.exact.scores import Prefilter, Rows, just_below, prepare, scores_above, tiles
+from sbert.search.exact.scores import Prefilter, Rows, just_below, pairs_above, prepare, scores_above
 from sbert.search.exact.semantic_search import in_memory
 
 # Number of centres, and of rows, that are compared in one step.
@@ -76,8 +76,7 @@ def _counts(rows: Rows, limit: float) -> npt.NDArray[np.int64]:
     """The number of neighbours of each row, itself included. Shape: (rows,)."""
     total = len(rows.values)
     counts = (rows.norms > 0).long() if limit >= 0 else torch.ones_like(rows.norms, dtype=torch.int64)
-    for pairs_above in tiles(rows):
-        _, first, second = pairs_above(limit)
+    for _, first, second in pairs_above(rows, lambda: limit):
         counts += torch.bincount(first, minlength=total) + torch.bincount(second, minlength=total)
     return counts.cpu().numpy()
 
@@ -175,7 +174,7 @@ def cluster(
     zeros = np.flatnonzero(~units.any(1))
     if method == "agglomerative" and len(zeros):
         raise ValueError(f"vectors[{zeros[0]}] has length 0 and no direction; remove it, or pass method='kmeans'")
-    return _ordered_by_size(_sklearn_labels(units, method, clusters, threshold, seed))
+    return _order_by_size(_sklearn_labels(units, method, clusters, threshold, seed))
 
 
 def _sklearn_labels(
@@ -193,7 +192,7 @@ def _sklearn_labels(
     return np.asarray(merging.fit_predict(units))
 
 
-def _ordered_by_size(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _order_by_size(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Renumber the clusters from the largest to the smallest; of equal size, by their first row."""
     unique, first, inverse, counts = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
     renumbered = np.empty(len(unique), np.int64)

@@ -91,7 +91,7 @@ def mine_hard_negatives(
     suits = _conditions(min_score, max_score, margin, relative_margin)
     generator = None if seed is None else np.random.default_rng(check_seed(seed))
     similarity = check_similarity(similarity or model.similarity_fn_name)
-    rows = list(_checked_pairs(pairs))
+    rows = list(_check_pairs(pairs))
     texts = _texts(rows, corpus)
     index = {text: number for number, text in enumerate(texts)}
     positives: dict[str, set[int]] = {}  # Of each anchor, as indices of texts.
@@ -156,7 +156,7 @@ def _texts(rows: list[tuple[str, str]], corpus: Iterable[str] | None) -> list[st
     return list(dict.fromkeys([*further, *(positive for _, positive in rows)]))
 
 
-def _checked_pairs(pairs: Iterable[Any]) -> Iterator[tuple[str, str]]:
+def _check_pairs(pairs: Iterable[Any]) -> Iterator[tuple[str, str]]:
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise TypeError(f"pairs is {pairs!r:.60}; pass a list of (anchor, positive), or of dicts of them")
     for number, row in enumerate(records_of(pairs)):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sbert.functional import Vectors, check_similarity
 from sbert.inputs.arguments import check_count, check_model, check_number, check_positive, is_model, known_arguments
-from sbert.search.exact.scores import Rows, TopK, all_scores, just_below, prepare, tiles
+from sbert.search.exact.scores import Rows, TopK, all_scores, just_below, pairs_above, prepare
 from sbert.search.exact.semantic_search import in_memory
 
 # Queries, and rows, that are compared in one step.
@@ -186,8 +186,7 @@ def _search(rows: Rows, count: int, limit: float, all_or_none: bool = False) -> 
     With ``all_or_none``, the search stops, and there are no pairs, once it is clear that there are more.
     """
     parts, collected, complete = [_NONE], 0, True
-    for pairs_above in tiles(rows):
-        above = pairs_above(limit)
+    for above in pairs_above(rows, lambda: limit):  # noqa: B023, as it is that of now
         if len(above[0]):
             parts.append(Pairs(*(each.cpu().numpy() for each in above)))
             collected += len(parts[-1])

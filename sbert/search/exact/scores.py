@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -390,22 +390,20 @@ def scores_above(prefilter: Prefilter, rows: Rows, limit: float) -> tuple[Tensor
     return scores[above], row_ids[above], query_ids[above]
 
 
-def tiles(rows: Rows) -> Iterator[Callable[[float], tuple[Tensor, Tensor, Tensor]]]:
-    """For each tile of the upper triangle of the matrix of all pairs, a function that gives its pairs above a limit.
+def pairs_above(rows: Rows, limit: Callable[[], float]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """The scores above a limit of all pairs, and their rows, ``first < second``, in tiles. Shape of each: (pairs,).
 
-    It returns their scores and their rows, ``first < second``. Shape of each: (pairs,).
+    Args:
+        rows: Vectors.
+        limit: Gives the limit of the next tile.
     """
     total = len(rows.values)
     for low in range(0, total, TILE_QUERIES):
         prefilter = Prefilter(rows.part(slice(low, low + TILE_QUERIES)))
         for start in range(low, total, TILE_ROWS):
-            yield partial(_pairs_above, prefilter, low, rows.part(slice(start, start + TILE_ROWS)), start)
-
-
-def _pairs_above(prefilter: Prefilter, low: int, rows: Rows, start: int, limit: float) -> tuple[Tensor, Tensor, Tensor]:
-    scores, second, first = scores_above(prefilter, rows, limit)
-    first, second = first + low, second + start
-    if start < low + TILE_QUERIES:  # On the diagonal, there are pairs of both orders.
-        ordered = nonzero((first < second)[None])[1]
-        scores, first, second = scores[ordered], first[ordered], second[ordered]
-    return scores, first, second
+            scores, second, first = scores_above(prefilter, rows.part(slice(start, start + TILE_ROWS)), limit())
+            first, second = first + low, second + start
+            if start < low + TILE_QUERIES:  # On the diagonal, there are pairs of both orders.
+                ordered = nonzero((first < second)[None])[1]
+                scores, first, second = scores[ordered], first[ordered], second[ordered]
+            yield scores, first, second

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from sbert.inputs.arguments import check_choice, check_count, known_arguments
 from sbert.inputs.extras import needed
 from sbert.inputs.texts import rows_of
-from sbert.search.index.files import Id, Ids, Kind, Mask, append_block, joined, read_json, write_strings
+from sbert.search.index.files import Id, Ids, Kind, Mask, append_block, join_blocks, read_json, write_strings
 from sbert.search.index.index import IndexHits
 from sbert.storage.processes import Lock
 
@@ -106,10 +106,9 @@ class BM25:
             np.array([numbers.setdefault(term, len(numbers)) for term in terms], np.int32)
             for terms in terms_of(checked, self.language)
         ]
-        if tokens:
-            append_block(self._tokens, np.concatenate(tokens))
-            append_block(self._lengths, np.array([*map(len, tokens)], np.int32))
-            self._ids.append(new)
+        append_block(self._tokens, np.concatenate([np.empty(0, np.int32), *tokens]))
+        append_block(self._lengths, np.array([*map(len, tokens)], np.int32))
+        self._ids.append(new)
 
     def remove(self, ids: Iterable[Id]) -> None:
         """Remove texts, in time proportional to the number of all words.
@@ -122,8 +121,8 @@ class BM25:
         remaining = self._ids.remaining(ids)
         if remaining is None:
             return
-        lengths = joined(self._lengths)
-        tokens = joined(self._tokens)[np.repeat(remaining, lengths)]
+        lengths = join_blocks(self._lengths)
+        tokens = join_blocks(self._tokens)[np.repeat(remaining, lengths)]
         # The words of removed texts are forgotten.
         used = np.bincount(tokens, minlength=len(self._numbers)) > 0
         terms = (term for term, is_used in zip(self._numbers, used.tolist(), strict=True) if is_used)
@@ -188,7 +187,7 @@ class BM25:
 
     def _build(self) -> _Scores:
         """The scores of all terms."""
-        tokens, lengths, count = joined(self._tokens), joined(self._lengths), len(self)
+        tokens, lengths, count = join_blocks(self._tokens), join_blocks(self._lengths), len(self)
         pairs = tokens * np.int64(count)  # Of a term and a text, one per word.
         pairs += np.repeat(np.arange(count, dtype=np.int32), lengths)
         pairs.sort()
@@ -218,8 +217,8 @@ class BM25:
 
     def _write(self, folder: Path) -> None:
         write_strings(folder / _TERMS, self._numbers)
-        np.save(folder / _TOKENS, joined(self._tokens))
-        np.save(folder / _LENGTHS, joined(self._lengths))
+        np.save(folder / _TOKENS, join_blocks(self._tokens))
+        np.save(folder / _LENGTHS, join_blocks(self._lengths))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> BM25:
@@ -230,7 +229,7 @@ class BM25:
             ImportError: If bm25s or PyStemmer is needed, and not installed.
             ValueError: If a file is missing, damaged or of another format; the message names it.
         """
-        return _KIND.load(Path(folder), "text", lambda *saved: cls._read(Path(folder), *saved))
+        return _KIND.load(Path(folder), "text", cls._read)
 
     @classmethod
     def _read(cls, folder: Path, described: dict[str, Any], ids: Ids) -> BM25:

@@ -57,13 +57,9 @@ class DocumentRecord(NamedTuple):
     text: bytes
     crc: int
 
-    @classmethod
-    def of(cls, row: int, *fields: bytes) -> DocumentRecord:
-        """With the checksum."""
-        return cls._make((row, *fields, _crc(row, *fields)))
 
-
-def _crc(row: int, *fields: bytes) -> int:
+def checksum(row: int, *fields: bytes) -> int:
+    """The checksum of a document."""
     return zlib.crc32(b"\0".join(fields), row & 0xFFFFFFFF)
 
 
@@ -81,7 +77,7 @@ class Documents:
 
     def __init__(self, folder: Path | None, about: dict[str, Any]) -> None:
         self.path: Path | None = None if folder is None else folder / _FILE
-        if folder is not None and self.path is not None and not self.path.exists():
+        if folder is not None and not (folder / _FILE).exists():
             check_own(folder, "an index", partial(foreign, is_known=set[str]().__contains__))
             with (
                 creating(folder) as work,
@@ -114,20 +110,14 @@ class Documents:
             self._connect()  # A forked child must not use a connection of its parent.
         if _identify(self.path) != self._file:
             raise FileNotFoundError(f"{self.path} was deleted or replaced since it was opened; open the index again")
-        with self._translate_errors():
+        with self._translate_errors(), self._connection:  # It commits at the end, or rolls back.
             self._connection.execute(f"BEGIN {mode}")
-            try:
-                yield
-                self._connection.execute("COMMIT")
-            finally:
-                if self._connection.in_transaction:
-                    with suppress(sqlite3.Error):
-                        self._connection.execute("ROLLBACK")
+            yield
 
     def about(self) -> dict[str, Any]:
         """What the database says about itself."""
         content, crc = self._connection.execute("SELECT content, crc FROM about").fetchone() or (None, 0)
-        if not isinstance(content, bytes) or _crc(0, content) != crc:
+        if not isinstance(content, bytes) or checksum(0, content) != crc:
             raise self.damage("its description is not what was written")
         about: dict[str, Any] = json.loads(content)
         if (about["format"], about["version"]) != (_FORMAT, _VERSION):
@@ -162,7 +152,7 @@ class Documents:
 
     def _check_record(self, fields: Sequence[Any]) -> DocumentRecord:
         record = DocumentRecord(*fields)
-        if {*map(type, record[1:-1])} != {bytes} or _crc(*record[:-1]) != record.crc:
+        if {*map(type, record[1:-1])} != {bytes} or checksum(*record[:-1]) != record.crc:
             raise self.damage(f"document {record.row} is not what was written")
         return record
 
@@ -185,10 +175,8 @@ class Documents:
 
 def _identify(path: Path | None) -> tuple[int, int] | None:
     """Device and inode of a file, which tell it from another that has its name later."""
-    if path is None or not path.exists():
-        return None
-    status = path.stat()
-    return status.st_dev, status.st_ino
+    status = path.stat() if path is not None and path.exists() else None
+    return None if status is None else (status.st_dev, status.st_ino)
 
 
 def _create(connection: sqlite3.Connection, about: dict[str, Any]) -> None:
@@ -200,7 +188,7 @@ def _create(connection: sqlite3.Connection, about: dict[str, Any]) -> None:
 
 def _describe(about: dict[str, Any]) -> tuple[bytes, int]:
     content = json.dumps({**about, "format": _FORMAT, "version": _VERSION}).encode()
-    return content, _crc(0, content)
+    return content, checksum(0, content)
 
 
 def as_json(value: object) -> bytes:
@@ -214,11 +202,10 @@ def metadata_json(metadata: Iterable[Mapping[str, Any]], count: int) -> list[byt
         raise TypeError(f"metadata is of type {type(metadata).__name__}; pass a list with one dict per document")
     notes = []
     for row, each in enumerate(metadata):
-        try:
+        same = False
+        with suppress(TypeError, ValueError, RecursionError):
             notes.append(as_json(each))
             same = isinstance(each, dict) and json.loads(notes[-1]) == each
-        except (TypeError, ValueError, RecursionError):
-            same = False
         if not same:
             raise ValueError(f"metadata[{row}]={each!r:.60} is not a dict that JSON can hold; pass str as keys")
     if len(notes) != count:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -55,9 +56,9 @@ class Kind(NamedTuple):
             write_json(work / _INDEX, {**described, _CHECKSUM: _checksum(described)})
 
     def load(
-        self, folder: Path, noun: str, read: Callable[[dict[str, Any], Ids], T], unverified: Collection[str] = ()
+        self, folder: Path, noun: str, read: Callable[[Path, dict[str, Any], Ids], T], unverified: Collection[str] = ()
     ) -> T:
-        """What ``read`` makes of the settings and the ids; it is called again if a save replaced the folder.
+        """What ``read`` makes of folder, settings and ids; it is called again if a save replaced the folder.
 
         Args:
             folder: The folder of the index.
@@ -79,7 +80,7 @@ class Kind(NamedTuple):
                     raise unreadable(folder, reason, name)
                 if name not in unverified and checksum(folder / name) != expected:
                     raise unreadable(folder, "is not what was saved: its checksum differs", name)
-            return read(described, Ids(noun, read_json(folder / _IDS), described["following"]))
+            return read(folder, described, Ids(noun, read_json(folder / _IDS), described["following"]))
 
         return read_whole(folder, read_once)
 
@@ -99,11 +100,9 @@ class Kind(NamedTuple):
 
     def _foreign(self, folder: Path) -> str | None:
         """A file that is no part of such an index."""
-        try:
-            described = read_json(folder / _INDEX)
-        except (OSError, ValueError):
-            described = None
-        is_index = isinstance(described, dict) and described.get("format") == self.format
+        is_index = False
+        with suppress(OSError, ValueError, AttributeError):  # There is none, or it is another's.
+            is_index = read_json(folder / _INDEX).get("format") == self.format
         return foreign(folder, lambda name: is_index and name in {*self.files, _IDS, _INDEX})
 
 
@@ -208,7 +207,7 @@ def append_block(blocks: list[np.ndarray], block: np.ndarray) -> None:
         blocks[-2:] = [np.concatenate(blocks[-2:])]
 
 
-def joined(blocks: list[np.ndarray]) -> np.ndarray:
+def join_blocks(blocks: list[np.ndarray]) -> np.ndarray:
     """All blocks as one, which takes their place."""
     if len(blocks) > 1:
         blocks[:] = [np.concatenate(blocks)]

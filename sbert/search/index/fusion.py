@@ -126,7 +126,7 @@ class Reranker(Protocol):
         ...
 
 
-def reranked_scores(
+def rerank_scores(
     rerank: Reranker, queries: list[str], texts: list[list[str]], first: list[npt.NDArray[np.float32]]
 ) -> list[npt.NDArray[np.float32]]:
     """The scores of each query's results by a reranker, fused with those of the search if it has a weight.
@@ -152,9 +152,9 @@ def reranked_scores(
     weight = getattr(rerank, "weight", None)
     if weight is None:
         return parts
-    return [(1 - weight) * _scaled(old) + weight * _scaled(new) for old, new in zip(first, parts, strict=True)]
+    return [(1 - weight) * _scale(old) + weight * _scale(new) for old, new in zip(first, parts, strict=True)]
 
 
-def _scaled(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _scale(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     span = np.ptp(scores) if len(scores) else 0
     return np.asarray((scores - scores.min(initial=np.inf)) / (span or 1), np.float32)

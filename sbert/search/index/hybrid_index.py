@@ -18,9 +18,9 @@ from sbert.inputs.arguments import check_choice, check_count, check_model, known
 from sbert.inputs.prompts import with_role_prompt
 from sbert.inputs.texts import rows_of
 from sbert.search.index.bm25 import BM25
-from sbert.search.index.documents import DocumentRecord, Documents, as_json, metadata_json
+from sbert.search.index.documents import DocumentRecord, Documents, as_json, checksum, metadata_json
 from sbert.search.index.files import Id, Positions
-from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, fuse_checked, reranked_scores
+from sbert.search.index.fusion import CANDIDATES, WEIGHTS, Reranker, fuse_checked, rerank_scores
 from sbert.search.index.index import IndexHits
 from sbert.search.index.passages import Passages, Where
 from sbert.storage.processes import Lock
@@ -95,10 +95,8 @@ class HybridIndex:
             about = self._documents.about()
         for name, given in settings.items():
             if about[name] != given and not (name == "language" and given is None):
-                shown = f"{name}={about[name]!r:.30}, not {given!r:.30}"
-                raise ValueError(
-                    f"{folder} was created with {shown}; pass the same model and language, or a new folder"
-                )
+                difference = f"{folder} was created with {name}={about[name]!r:.30}, not {given!r:.30}"
+                raise ValueError(f"{difference}; pass the same model and language, or a new folder")
         self.language: str | None = about["language"]
         self._loaded: Passages | None = None
 
@@ -198,7 +196,8 @@ class HybridIndex:
             notes = notes or [as_json(loaded.metadata[kind]) for kind in kinds] or [b"{}"] * len(texts)
             encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
             fields = zip(map(as_json, names), notes, spans, vectors, encoded, strict=True)
-            new = [DocumentRecord.of(row, *each) for row, each in enumerate(fields, start=loaded.about["next_row"])]
+            rows = enumerate(fields, start=loaded.about["next_row"])
+            new = [DocumentRecord(row, *each, checksum(row, *each)) for row, each in rows]
             self._write(loaded, replaced, new, names)
 
     def _encode(self, texts: list[str], chunk: int | None) -> tuple[list[bytes], list[bytes]]:
@@ -344,7 +343,7 @@ def _rerank(rerank: Reranker, queries: list[str], results: list[list[Result]], k
     texts = [[each.text for each in own] for own in results]
     first = [np.array([each.score for each in own], np.float32) for own in results]
     ranked = []
-    for own, scores in zip(results, reranked_scores(rerank, queries, texts, first), strict=True):
+    for own, scores in zip(results, rerank_scores(rerank, queries, texts, first), strict=True):
         best = np.argsort(-scores, kind="stable")[:k].tolist()
         ranked.append([own[position]._replace(score=float(scores[position])) for position in best])
     return ranked

@@ -19,9 +19,10 @@ from sbert.inputs.extras import needed
 from sbert.pipeline.quantization import PRECISIONS, check_coding, check_ranges, quantize
 from sbert.search.exact.scores import Hits
 from sbert.search.exact.semantic_search import Blocks, in_memory, open_corpus, rescore_hits, search_blocks
-from sbert.search.index.files import Id, Ids, Kind, append_block, joined, unreadable
+from sbert.search.index.files import Id, Ids, Kind, append_block, join_blocks, unreadable
 from sbert.storage.files import reading
 from sbert.storage.processes import Lock
+from sbert.vector_files.formats import npy_header
 
 # Number of candidates from a graph per requested row; they are scored exactly.
 _OVERSAMPLE = 4
@@ -107,10 +108,8 @@ class Index:
         self.backend: str = backend
         self.similarity: str = similarity
         self.precision: str = precision
-        self.ranges: npt.NDArray[np.float32] | None = None
-        if ranges is not None:
-            self.ranges = check_ranges(ranges, self.dim)
-            self.dim = self.ranges.shape[1]
+        self.ranges: npt.NDArray[np.float32] | None = None if ranges is None else check_ranges(ranges, self.dim)
+        self.dim = self.dim if self.ranges is None else self.ranges.shape[1]
         self._ids = Ids("vector")
         self._blocks: list[np.ndarray] = []
         self._graph: Graph | None = None
@@ -163,7 +162,7 @@ class Index:
         """
         remaining = self._ids.remaining(ids)
         if remaining is not None:
-            self._blocks = [joined(self._blocks)[remaining]] if remaining.any() else []
+            self._blocks = [join_blocks(self._blocks)[remaining]] if remaining.any() else []
             self._ids.select(remaining)
             self._graph = None
 
@@ -199,16 +198,16 @@ class Index:
         candidates = self._build_graph().search(values.float().cpu().numpy(), min(len(self), k * _OVERSAMPLE))
         # A graph may reach fewer rows than requested, and exact search reports values that are not finite.
         if not values.isfinite().all() or (candidates < 0).any():
-            return search_blocks(Blocks(values, joined(self._blocks)), k, self.similarity)
+            return search_blocks(Blocks(values, join_blocks(self._blocks)), k, self.similarity)
         hits = Hits(np.empty(candidates.shape, np.float32), candidates)
-        return rescore_hits(values, hits, joined(self._blocks), k, self.similarity)
+        return rescore_hits(values, hits, join_blocks(self._blocks), k, self.similarity)
 
     def _build_graph(self) -> Graph:
         """The graph with all rows of the index."""
         with _BUILDING:
             graph = self._graph = self._graph or Graph(self.backend, self.similarity, self.dim or 1)
             if len(graph) < len(self):
-                graph.add(joined(self._blocks)[len(graph) :])
+                graph.add(join_blocks(self._blocks)[len(graph) :])
         return graph
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -230,10 +229,8 @@ class Index:
             return
         if self.backend != "exact":
             self._build_graph().save(folder / (_GRAPH + self.backend))
-        shape, dtype = (len(self), self._blocks[0].shape[1]), self._blocks[0].dtype
         with (folder / _VECTORS).open("wb") as file:
-            header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
+            file.write(npy_header(len(self), self._blocks[0].shape[1], self._blocks[0].dtype))
             for block in self._blocks:
                 block.tofile(file)
 
@@ -256,9 +253,7 @@ class Index:
             ImportError: If the backend is not installed.
             ValueError: If a file is missing, damaged or of another format; the message names it.
         """
-        return _KIND.load(
-            Path(folder), "vector", lambda *saved: cls._read(Path(folder), *saved), () if verify else (_VECTORS,)
-        )
+        return _KIND.load(Path(folder), "vector", cls._read, () if verify else (_VECTORS,))
 
     @classmethod
     def _read(cls, folder: Path, described: dict[str, Any], ids: Ids) -> Index:
@@ -296,16 +291,15 @@ class Graph:
         self._similarity = similarity
         module = check_backend(backend, similarity)
         metric = _METRICS[backend][similarity]
-        self._graph: Any
-        if backend == "faiss" and file is not None:
-            with reading(file, "a graph of faiss"):
-                self._graph = module.read_index(str(file))
-        elif backend == "faiss":
-            self._graph = module.IndexHNSWFlat(dim, _LINKS, getattr(module, metric))
+        if backend == "faiss":
+            self._graph: Any = module.IndexHNSWFlat(dim, _LINKS, getattr(module, metric))
         else:
             self._graph = module.Index(ndim=dim, metric=metric, dtype="f32", expansion_search=_MIN_SEARCH_LIST)
-            if file is not None:
-                with reading(file, "a graph of usearch"):
+        if file is not None:
+            with reading(file, f"a graph of {backend}"):
+                if backend == "faiss":
+                    self._graph = module.read_index(str(file))
+                else:
                     self._graph.load(str(file))
 
     def __len__(self) -> int:
@@ -313,7 +307,7 @@ class Graph:
 
     def add(self, vectors: np.ndarray) -> None:
         """Append rows. Shape: (rows, dim) float32."""
-        vectors = np.ascontiguousarray(self._scaled(vectors))
+        vectors = np.ascontiguousarray(self._scale(vectors))
         if self.backend == "faiss":
             self._graph.add(vectors)
         else:
@@ -325,7 +319,7 @@ class Graph:
         Shape:
             queries: (queries, dim) float32. Output: (queries, count) int64, with -1 if a query has fewer.
         """
-        queries = np.ascontiguousarray(self._scaled(queries))
+        queries = np.ascontiguousarray(self._scale(queries))
         if self.backend == "faiss":
             self._graph.hnsw.efSearch = max(_MIN_SEARCH_LIST, count)
             neighbours: np.ndarray = self._graph.search(queries, count)[1]
@@ -342,7 +336,7 @@ class Graph:
         else:
             self._graph.save(str(path))
 
-    def _scaled(self, vectors: np.ndarray) -> np.ndarray:
+    def _scale(self, vectors: np.ndarray) -> np.ndarray:
         if self._similarity != "cosine":
             return vectors
         # float64, because the square of a small or large float32 value may underflow or overflow.

@@ -75,9 +75,8 @@ class Passages:
             self.bm25.remove(self.rows[~chosen].tolist())
         passages = np.repeat(chosen, self.counts)
         self._vectors, self.spans = self.vectors[passages], self.spans[passages]
-        self.rows, self.crcs, self.kinds, self.counts = (
-            each[chosen] for each in (self.rows, self.crcs, self.kinds, self.counts)
-        )
+        numbers = np.array([self.rows, self.crcs, self.kinds, self.counts])
+        self.rows, self.crcs, self.kinds, self.counts = numbers[:, chosen]
         self.ids.select(chosen)
 
     def _read(self, blocks: Iterator[list[DocumentRecord]], about: dict[str, Any]) -> None:
