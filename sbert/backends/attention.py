@@ -188,14 +188,14 @@ def attend_by_kernel(
 def _try_kernel(training: bool, dtype: torch.dtype, device: torch.device, dim: int) -> str | None:
     """Why the kernel cannot be used; None if it can."""
     try:
-        reason = None if _works(training, dtype, device, dim) else "gives other vectors"
+        if _works(training, dtype, device, dim):
+            return None
+        reason = "gives other vectors"
     except Exception as error:
         if not is_failure(error):
             raise
         reason = f"fails ({one_line(error)})"
-    if reason is not None:
-        what = "torch's _flash_attention_forward"
-        warnings.warn(f"attention runs slower than it could: {what} {reason}", stacklevel=2)
+    warnings.warn(f"attention runs slower than it could: torch's _flash_attention_forward {reason}", stacklevel=2)
     return reason
 
 
@@ -217,7 +217,6 @@ def _works(training: bool, dtype: torch.dtype, device: torch.device, dim: int) -
             out = attend_by_kernel(query, key, value, rows, dropout=0.5)
             gradients = torch.autograd.grad(out.float().sum(), (query, key, value))
             by_head = (gradients[2].float() * value.float() - out.float()).mean(2).sum(0)
-            error = torch.stack(
-                [error, by_head.abs().max(), *(each.float().abs().max() * 0 for each in gradients)]
-            ).max()
+            finite = [0 * each.float().abs().max() for each in gradients]
+            error = torch.stack([error, by_head.abs().max(), *finite]).max()
         return bool(error < 0.1)  # Not of what is not finite.

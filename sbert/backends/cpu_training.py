@@ -49,23 +49,17 @@ class CpuTraining:
             return "it is for training on a CPU"
         if torch.compiler.is_compiling():
             return "torch.compile makes its own graph"
-        if any(getattr(module, "gradient_checkpointing", False) for module in walk(network)):
-            return "gradient checkpointing needs the modules"
-        if any(module._compiled_call_impl is not None for module in walk(network)):
-            return "its layers are compiled"
+        modules = walk(network)
+        if any(getattr(each, "gradient_checkpointing", False) or each._compiled_call_impl for each in modules):
+            return "its layers are compiled, or computed again for the gradient"
         if has_hooks(network, ALL_HOOKS):
             return "hooks are registered"
         backbone = describe(network)
-        if isinstance(backbone, str):
-            return backbone
-        beyond = backbone.beyond_bert
-        return None if beyond is None else f"its layers have {beyond}"
+        return backbone if isinstance(backbone, str) else backbone.beyond_bert
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
-        backbone = describe(self._network)
-        if isinstance(backbone, str):
-            raise ValueError(backbone)
+        backbone = cast("Backbone", describe(self._network))
         dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else self._network.dtype
         with torch.autocast("cpu", enabled=False):
             x = _embed(backbone, batch).to(dtype)
@@ -86,7 +80,7 @@ def _embed(backbone: Backbone, batch: TokenBatch) -> Tensor:
     if backbone.token_types is not None:
         x = x + (backbone.token_types.weight[0] if batch.types is None else backbone.token_types(batch.types))
     x = norm(x)
-    return dropped(x, dropout_mask(x.shape, _probability(backbone.dropout), x))
+    return drop(x, dropout_mask(x.shape, _probability(backbone.dropout), x))
 
 
 def _probability(dropout: nn.Dropout | None) -> float:
@@ -94,10 +88,9 @@ def _probability(dropout: nn.Dropout | None) -> float:
 
 
 def _run(layer: Layer, x: Tensor, activation: Activation, divided: list[Band], product: Product) -> Tensor:
-    attention = BandAttention(divided, _probability(layer.dropout))
     modules: tuple[Any, ...] = (*layer.qkv, layer.out, layer.attention_norm, *layer.up, layer.down, layer.norm)
     weights = [weight for module in modules for weight in (module.weight, module.bias)]
-    result: Tensor = _LayerStep.apply(x, attention, layer, activation, product, *weights)  # type: ignore[no-untyped-call]
+    result: Tensor = _LayerStep.apply(x, divided, layer, activation, product, *weights)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -106,25 +99,24 @@ class _LayerStep(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, attention: BandAttention, layer: Any, activation: Activation, product: Product,
-        *weights: Tensor,
-    ) -> Tensor:  # fmt: skip
+        ctx: Any, x: Tensor, divided: list[Band], layer: Any, activation: Activation, product: Product, *weights: Tensor
+    ) -> Tensor:
         qw, qb, kw, kb, vw, vb, ow, ob, n1w, n1b, uw, ub, dw, db, n2w, n2b = weights
         w, b = torch.cat([qw, kw, vw]).to(x.dtype), torch.cat([qb, kb, vb]).to(x.dtype)
         ow, ob, uw, ub, dw, db = (part.to(x.dtype) for part in (ow, ob, uw, ub, dw, db))
         shape = x.shape[1:]
-        mixed, saved = attention.forward(product(x, w, b))
+        mixed, saved = attend_bands(divided, product(x, w, b), _probability(layer.dropout))
         out = product(mixed, ow, ob)
         mask1 = dropout_mask(out.shape, _probability(layer.out_dropout), out)
-        h1 = dropped(out, mask1).add_(x)
+        h1 = drop(out, mask1).add_(x)
         y1, mean1, rstd1 = torch.native_layer_norm(h1, shape, n1w, n1b, layer.attention_norm.eps)
         up = product(y1, uw, ub)
         activated = activation.apply(up)
         down = product(activated, dw, db)
         mask2 = dropout_mask(down.shape, _probability(layer.down_dropout), down)
-        h2 = dropped(down, mask2).add_(y1)
+        h2 = drop(down, mask2).add_(y1)
         y2, mean2, rstd2 = torch.native_layer_norm(h2, shape, n2w, n2b, layer.norm.eps)
-        ctx.attention, ctx.activation, ctx.product = attention, activation, product
+        ctx.bands, ctx.activation, ctx.product = divided, activation, product
         ctx.save_for_backward(
             x, mixed, mask1, h1, mean1, rstd1, y1, up, activated, mask2, h2, mean2, rstd2,
             w, ow, uw, dw, n1w, n1b, n2w, n2b, *saved,
@@ -138,12 +130,12 @@ class _LayerStep(torch.autograd.Function):
         w, ow, uw, dw, n1w, n1b, n2w, n2b, *saved = rest
         shape, all3, product = x.shape[1:], [True, True, True], ctx.product
         g_h2, g_n2w, g_n2b = torch.ops.aten.native_layer_norm_backward(g, h2, shape, mean2, rstd2, n2w, n2b, all3)
-        g_down = dropped(g_h2, mask2)
+        g_down = drop(g_h2, mask2)
         g_up = ctx.activation.backward(product(g_down, dw.t(), None), up)
         g_y1 = product(g_up, uw.t(), None).add_(g_h2)
         g_h1, g_n1w, g_n1b = torch.ops.aten.native_layer_norm_backward(g_y1, h1, shape, mean1, rstd1, n1w, n1b, all3)
-        g_out = dropped(g_h1, mask1)
-        g_qkv = ctx.attention.backward(product(g_out, ow.t(), None), saved)
+        g_out = drop(g_h1, mask1)
+        g_qkv = attend_bands_backward(ctx.bands, product(g_out, ow.t(), None), saved)
         g_x = product(g_qkv, w.t(), None).add_(g_h1) if ctx.needs_input_grad[0] else None
         g_w, g_b = product(g_qkv.t(), x.t(), None).chunk(3), g_qkv.sum(0).chunk(3)
         return (
@@ -259,51 +251,41 @@ def dropout_mask(shape: torch.Size, probability: float, like: Tensor) -> Tensor 
     return keep.to(like.dtype).mul_(_BITS / (_BITS - threshold))
 
 
-def dropped(x: Tensor, mask: Tensor | None) -> Tensor:
+def drop(x: Tensor, mask: Tensor | None) -> Tensor:
     """Apply a dropout mask."""
     return x if mask is None else x * mask
 
 
-class BandAttention:
-    """Attention by bands, forward and backward.
+def attend_bands(bands: list[Band], qkv: Tensor, dropout: float) -> tuple[Tensor, list[Tensor | None]]:
+    """Attention by bands: from (tokens, 3 * dim) to (tokens, dim), and what the backward needs."""
+    mixed: list[Tensor] = []
+    saved: list[Tensor | None] = []
+    for band in bands:
+        parts = band.spread(qkv, 3)
+        q, k, v = parts
+        weights = _product(q, k.transpose(1, 2), q.shape[-1] ** -0.5, band.hidden).softmax(-1)
+        mask = dropout_mask(weights.shape, dropout, weights)  # (rows * heads, longest, longest)
+        mixed.append(band.collect(torch.bmm(drop(weights, mask), v)[None]))
+        saved += [parts, weights, mask]
+    return _join(mixed, len(qkv)), saved
 
-    Args:
-        bands: Those of the batch.
-        dropout: Probability with which a weight is dropped.
-    """
 
-    def __init__(self, bands: list[Band], dropout: float) -> None:
-        self._bands, self._dropout = bands, dropout
-
-    def forward(self, qkv: Tensor) -> tuple[Tensor, list[Tensor | None]]:
-        """From (tokens, 3 * dim) to (tokens, dim), and what the backward needs."""
-        mixed: list[Tensor] = []
-        saved: list[Tensor | None] = []
-        for band in self._bands:
-            parts = band.spread(qkv, 3)
-            q, k, v = parts
-            weights = _product(q, k.transpose(1, 2), q.shape[-1] ** -0.5, band.hidden).softmax(-1)
-            mask = dropout_mask(weights.shape, self._dropout, weights)  # (rows * heads, longest, longest)
-            mixed.append(band.collect(torch.bmm(dropped(weights, mask), v)[None]))
-            saved += [parts, weights, mask]
-        return _joined(mixed, len(qkv)), saved
-
-    def backward(self, gradient: Tensor, saved: list[Any]) -> Tensor:
-        """The gradient of the input, (tokens, 3 * dim), from that of the output, (tokens, dim)."""
-        result = []
-        for i, band in enumerate(self._bands):
-            (q, k, v), weights, mask = saved[3 * i : 3 * i + 3]
-            (g,) = band.spread(gradient, 1)
-            if band.empty is not None:
-                g.view(-1, g.shape[-1]).index_fill_(0, band.empty, 0)
-            parts = g.new_empty(3, *g.shape)
-            torch.bmm(dropped(weights, mask).transpose(1, 2), g, out=parts[2])
-            g_weights = dropped(torch.bmm(g, v.transpose(1, 2)), mask)
-            g_scores = torch._softmax_backward_data(g_weights, weights, -1, weights.dtype)
-            _product(g_scores, k, q.shape[-1] ** -0.5, out=parts[0])
-            _product(g_scores.transpose(1, 2), q, q.shape[-1] ** -0.5, out=parts[1])
-            result.append(band.collect(parts))
-        return _joined(result, len(gradient))
+def attend_bands_backward(bands: list[Band], gradient: Tensor, saved: list[Any]) -> Tensor:
+    """The gradient of the input, (tokens, 3 * dim), from that of the output, (tokens, dim)."""
+    result = []
+    for i, band in enumerate(bands):
+        (q, k, v), weights, mask = saved[3 * i : 3 * i + 3]
+        (g,) = band.spread(gradient, 1)
+        if band.empty is not None:
+            g.view(-1, g.shape[-1]).index_fill_(0, band.empty, 0)
+        parts = g.new_empty(3, *g.shape)
+        torch.bmm(drop(weights, mask).transpose(1, 2), g, out=parts[2])
+        g_weights = drop(torch.bmm(g, v.transpose(1, 2)), mask)
+        g_scores = torch._softmax_backward_data(g_weights, weights, -1, weights.dtype)
+        _product(g_scores, k, q.shape[-1] ** -0.5, out=parts[0])
+        _product(g_scores.transpose(1, 2), q, q.shape[-1] ** -0.5, out=parts[1])
+        result.append(band.collect(parts))
+    return _join(result, len(gradient))
 
 
 def _product(a: Tensor, b: Tensor, scale: float, plus: Tensor | None = None, out: Tensor | None = None) -> Tensor:
@@ -312,7 +294,7 @@ def _product(a: Tensor, b: Tensor, scale: float, plus: Tensor | None = None, out
     return torch.baddbmm(added, a, b, beta=0 if plus is None else 1, alpha=scale, out=out)
 
 
-def _joined(parts: list[Tensor], tokens: int) -> Tensor:
+def _join(parts: list[Tensor], tokens: int) -> Tensor:
     """Concatenate the outputs of bands, with zeros for the remaining tokens."""
     filler = tokens - sum(map(len, parts))
     if not filler and len(parts) == 1:

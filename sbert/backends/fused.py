@@ -35,8 +35,8 @@ class _Layer:
     """One layer: query, key and value in one product; activations and residuals fused with the product before them."""
 
     def __init__(self, layer: Layer, backbone: Backbone, dtype: torch.dtype, reordered: bool) -> None:
-        self.heads, self.key_heads, self.causal = backbone.heads, backbone.key_heads, backbone.causal
-        self.norm_first, self.gate = backbone.norm_first, backbone.gate
+        kind, self.heads, self.key_heads = backbone.architecture, backbone.heads, backbone.key_heads
+        self.norm_first, self.gate, self.causal = kind.norm_first, kind.gate, kind.causal
         self.activate = backbone.activation.apply
         self.qkv = linear(layer.qkv, dtype, reordered)
         self.out = linear([layer.out], dtype, reordered, adds=True)

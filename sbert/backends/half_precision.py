@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from sbert.backends.network import has_hooks, walk
+from sbert.backends.network import has_hooks, tree, walk
 from sbert.backends.padded import Backend, Compiling
 from sbert.backends.parity import copy_without_hooks
 from sbert.batch import TokenBatch
@@ -36,12 +36,7 @@ class HalfPrecision:
     how: ClassVar[str] = "with weights in half precision"
 
     def __init__(
-        self,
-        network: Any,
-        kind: type[Backend],
-        dtype: torch.dtype,
-        compiling: Compiling = None,
-        autocast: bool = False,
+        self, network: Any, kind: type[Backend], dtype: torch.dtype, compiling: Compiling = None, autocast: bool = False
     ) -> None:
         self._dtype, self._autocast = dtype, autocast
         run = kind(cast_weights(network, dtype, only_linear=autocast)).forward
@@ -55,12 +50,8 @@ class HalfPrecision:
         if has_hooks(network):
             return "forward hooks are registered"
         # A method of the module, or a function in the place of its forward, would run with the weights of the module.
-        replaced = any(
-            name == "forward" or isinstance(value, MethodType)
-            for module in walk(network)
-            for name, value in vars(module).items()
-        )
-        return "parts of it were replaced" if replaced else None
+        bound = any(isinstance(value, MethodType) for module in walk(network) for value in vars(module).values())
+        return "parts of it were replaced" if bound or tree(network).has_own_forward else None
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""

@@ -314,15 +314,10 @@ _ONLY: dict[str, dict[str, tuple[Any, ...]]] = {
 
 
 def _in_terms_of_transformers(values: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The values of a ``config.json`` as transformers has them; the same values for most models.
-
-    Args:
-        values: Its values.
-        path: Its path, for errors.
+    """The values of the ``config.json`` at a path as transformers has them; the same values for most models.
 
     Raises:
         UnreadableError: If the model needs code from its folder.
-
     """
     kind = "gte" if values.get("model_type") == "new" and "auto_map" in values else values.get("model_type")
     for key, supported in _ONLY.get(str(kind), {}).items():

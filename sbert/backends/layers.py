@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sbert.backends.network import tree
+
 # A function of a length: a bias of the attention scores, (heads, length, length), or the cosines and sines of rotary
 # positions, (2, length, head dim).
 OfLength = Callable[[int], Tensor]
@@ -35,10 +37,7 @@ class Activation(NamedTuple):
 
 
 def _gelu(approximate: str) -> Activation:
-    def backward(gradient: Tensor, x: Tensor) -> Tensor:
-        result: Tensor = torch.ops.aten.gelu_backward(gradient, x, approximate=approximate)
-        return result
-
+    backward = partial(torch.ops.aten.gelu_backward, approximate=approximate)
     return Activation(partial(F.gelu, approximate=approximate), backward, ("gelu", approximate))
 
 
@@ -96,6 +95,7 @@ class Backbone:
     Args:
         tokens: Embeddings of the tokens.
         layers: The layers, in order.
+        architecture: Where its layers have their norms, and the like.
         heads: Number of heads of queries.
         key_heads: Number of heads of keys and values; fewer are shared by several queries' each.
         activation: Activation of the feed-forward networks.
@@ -105,14 +105,12 @@ class Backbone:
         dropout: Dropout of the embeddings.
         widen: Projection from embeddings of a smaller dimension to that of the layers.
         final_norm: Norm of the output.
-        norm_first: Whether norms stand before attention and feed-forward network, not after them.
-        gate: Which half is activated, of gated feed-forward networks: down(activation(one half) * the other).
-        causal: Whether a token sees only itself and those before it.
         position_bias: Bias of the attention scores.
     """
 
     tokens: nn.Embedding
     layers: tuple[Layer, ...]
+    architecture: Architecture
     heads: int
     key_heads: int
     activation: Activation
@@ -122,33 +120,26 @@ class Backbone:
     dropout: nn.Dropout | None = None
     widen: nn.Linear | None = None
     final_norm: nn.Module | None = None
-    norm_first: bool = False
-    gate: Gate | None = None
-    causal: bool = False
     position_bias: OfLength | None = None
-
-    @property
-    def head_dim(self) -> int:
-        """Dimension of a head."""
-        return self.layers[0].out.in_features // self.heads
 
     @property
     def beyond_bert(self) -> str | None:
         """What its layers have that those of BERT have not, in words; None if they are like those of BERT."""
-        layers = self.layers
+        layers, kind = self.layers, self.architecture
         linear = [each for layer in layers for each in (*layer.qkv, layer.out, *layer.up, layer.down)]
         parts: dict[str, object] = {
             "a position bias": self.position_bias,
             "rotary positions": any(layer.rotary for layer in layers),
-            "norms before": self.norm_first,
-            "gates": self.gate,
+            "norms before": kind.norm_first,
+            "gates": kind.gate,
             "shared heads, or one product for all": {len(layer.qkv) * self.key_heads for layer in layers}
             != {3 * self.heads},
             "no biases": any(each.bias is None for each in linear),
-            "causal attention": self.causal,
+            "causal attention": kind.causal,
             "an activation whose gradient is not known": self.activation.backward is None,
         }
-        return ", ".join(name for name, present in parts.items() if present) or None
+        beyond = ", ".join(name for name, present in parts.items() if present)
+        return f"its layers have {beyond}" if beyond else None
 
     def modules(self) -> Iterator[nn.Module]:
         """All modules with weights."""
@@ -191,9 +182,9 @@ class Architecture:
         layers: Name of the list of layers.
         activation: Name of the activation in the configuration.
         norm: Class of the norms: ``LayerNorm``, or the name of one that computes an RMS norm.
-        norm_first: As in ``Backbone``.
-        gate: As in ``Backbone``.
-        causal: As in ``Backbone``.
+        norm_first: Whether norms stand before attention and feed-forward network, not after them.
+        gate: Which half is activated, of gated feed-forward networks: down(activation(one half) * the other).
+        causal: Whether a token sees only itself and those before it.
         position_bias: Name of the method that computes a position bias.
         rotary: Name of the module that computes rotary positions.
         layer_type: Name of the attribute of a layer that says which rotary positions are its own.
@@ -254,6 +245,8 @@ def describe(network: Any) -> Backbone | str:
     architecture = ARCHITECTURES.get(config.model_type)
     if architecture is None:
         return f"{config.model_type} is not a BERT-family model"
+    if tree(network).has_own_forward:
+        return "parts of it were replaced (forward)"
     if getattr(config, "is_decoder", False):
         return "it is a decoder"
     activation = getattr(config, architecture.activation)
@@ -278,12 +271,10 @@ def _backbone(network: Any, architecture: Architecture, activation: Activation) 
     bias = architecture.position_bias and attrgetter(architecture.position_bias)(network)
     return Backbone(
         layers=tuple(_layer(network, layer, architecture) for layer in layers),
+        architecture=architecture,
         heads=config.num_attention_heads,
         key_heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
         activation=activation,
-        norm_first=architecture.norm_first,
-        gate=architecture.gate,
-        causal=architecture.causal,
         position_bias=partial(_position_bias, bias, parts["tokens"].weight) if bias else None,
         **parts,
     )

@@ -8,32 +8,27 @@ from typing import Any
 from torch import nn
 
 
+def position_table(network: nn.Module) -> nn.Embedding | None:
+    """The table of positions of a network, which are counted from its padding index if it has one."""
+    for name, part in network.named_children():
+        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
+            return part
+        # Read for every batch; the table precedes the list of layers.
+        table = None if isinstance(part, nn.ModuleList) else position_table(part)
+        if table is not None:
+            return table
+    return None
+
+
 def position_limit(network: nn.Module) -> int | None:
     """Maximum number of tokens of a network with a table of positions; None without a table.
 
     RoBERTa-family models count positions from padding_idx + 1 and cannot use the rows before.
     """
-    table = _positions(network)
+    table = position_table(network)
     if table is None:
         return None
     return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
-
-
-def position_padding(network: nn.Module) -> int | None:
-    """Id of the padding token if positions are counted from it; None if they are counted from 0."""
-    table = _positions(network)
-    return None if table is None else table.padding_idx
-
-
-def _positions(network: nn.Module) -> nn.Embedding | None:
-    for name, part in network.named_children():
-        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
-            return part
-        # Read for every batch; the table precedes the list of layers.
-        table = None if isinstance(part, nn.ModuleList) else _positions(part)
-        if table is not None:
-            return table
-    return None
 
 
 def vocab_size(network: Any) -> int | None:

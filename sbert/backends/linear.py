@@ -49,26 +49,20 @@ def linear(
     weight = weights[0] if len(weights) == 1 else torch.cat(weights)
     biases = [layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias for layer in layers]
     bias = torch.cat([each.detach().to(dtype) for each in biases])
-    if not reordered:
-        return _plain(weight, bias, activation, adds)
-    weight = _ops()._reorder_linear_weight(weight.contiguous(), _EXPECTED_TOKENS)
-    if adds:
-        return partial(_ops()._linear_pointwise.binary, W=weight, B=bias, attr="add")
-    attribute, algorithm = activation.pointwise or ("none", "") if activation else ("none", "")
-    product = partial(
-        _ops()._linear_pointwise.default, W=weight, B=bias, attr=attribute, scalars=[], algorithm=algorithm
-    )
-    if activation is None or activation.pointwise:
-        return product
-    apply = activation.apply
-    return lambda x: apply(product(x))
-
-
-def _plain(weight: Tensor, bias: Tensor, activation: Activation | None, adds: bool) -> Product:
-    product = partial(F.linear, weight=weight, bias=bias)
-    if adds:
-        return lambda x, residual: product(x).add_(residual)
-    if activation is None:
+    pointwise = None
+    if reordered:
+        weight = _ops()._reorder_linear_weight(weight.contiguous(), _EXPECTED_TOKENS)
+        if adds:
+            return partial(_ops()._linear_pointwise.binary, W=weight, B=bias, attr="add")
+        pointwise = activation and activation.pointwise
+        attribute, algorithm = pointwise or ("none", "")
+        options = {"attr": attribute, "scalars": [], "algorithm": algorithm}
+        product = partial(_ops()._linear_pointwise.default, W=weight, B=bias, **options)
+    else:
+        product = partial(F.linear, weight=weight, bias=bias)
+        if adds:
+            return lambda x, residual: product(x).add_(residual)
+    if activation is None or pointwise:
         return product
     apply = activation.apply
     return lambda x: apply(product(x))

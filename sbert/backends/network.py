@@ -15,14 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from sbert.batch import start_to_host
-
 State = TypeVar("State")
 FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 ALL_HOOKS = (*FORWARD_HOOKS, "_backward_hooks", "_backward_pre_hooks")
 _tables = attrgetter("_modules", "_parameters", *FORWARD_HOOKS)
 _compared = itemgetter("_modules", "_parameters")
-_version = attrgetter("_version")
 # Elements sampled from each matrix.
 _SAMPLES = 16
 
@@ -48,7 +45,8 @@ class ModuleTree:
     """What a walk over a model finds, and whether another walk would find the same.
 
     A forward leaves little of the modules in the caches of a processor, so that to visit them all takes a single
-    sentence as long as a layer. This reads the least that shows whether a module was replaced, added or removed.
+    sentence as long as a layer. This reads the least that shows whether a module was replaced, added or removed, or has
+    another forward.
 
     Args:
         model: The model. Nothing here refers to it, so that it can be freed; a module in it that does, in a list or the
@@ -56,13 +54,21 @@ class ModuleTree:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.below: list[nn.Module] = _walk(model)[1:]
-        tables: list[tuple[Any, ...]] = list(map(_tables, [model, *self.below]))
+        modules, seen = [model], {model}
+        for module in modules:  # Level by level.
+            new = [child for child in module._modules.values() if child is not None and child not in seen]
+            seen.update(new)
+            modules.extend(dict.fromkeys(new))
+        self.below: list[nn.Module] = modules[1:]
+        tables: list[tuple[Any, ...]] = list(map(_tables, modules))
         children, parameters, *hooks = zip(*tables, strict=True)
         self.has_hooks: bool = any(map(any, hooks))
+        self._attributes = [vars(module) for module in self.below]
+        # A function that the caller has put in the place of a module's forward runs in that module alone.
+        self.has_own_forward: bool = any("forward" in each for each in [vars(model), *self._attributes])
         # With hooks, whose functions may refer to the model, this is not kept.
         self.lasts: bool = not self.has_hooks and not any(isinstance(m, torch.jit.ScriptModule) for m in self.below)
-        self._attributes = [vars(module) for module in self.below]
+        self._counts = [len(vars(model)), *map(len, self._attributes)]
         self._compared = [table for each in tables for table in each[:2]]
         self._empty = [table for each in tables for table in each if not table]
         self._children = [table.values() for table in children if table]
@@ -70,20 +76,22 @@ class ModuleTree:
         self._weights = [table.values() for table in parameters if table]
 
     def holds(self, model: nn.Module) -> bool:
-        """Whether the model has the modules of before, and none of them has hooks."""
-        if any(self._empty):
+        """Whether the model has the modules of before, and none of them has hooks or another attribute."""
+        own = vars(model)
+        if any(self._empty) or [len(own), *map(len, self._attributes)] != self._counts:
             return False
-        tables = chain(_compared(vars(model)), chain.from_iterable(map(_compared, self._attributes)))
+        tables = chain(_compared(own), chain.from_iterable(map(_compared, self._attributes)))
         return list(chain.from_iterable(self._children)) == self._modules and all(map(is_, tables, self._compared))
 
-    def version(self) -> object:
-        """What changes when the weights of the modules are assigned or stepped."""
+    def version(self) -> tuple[object, ...]:
+        """What changes when weights are assigned or stepped, or hooks registered or removed."""
         weights: list[Tensor] = list(filter(partial(is_not, None), chain.from_iterable(self._weights)))
         try:
-            versions = list(map(_version, weights))
+            versions = list(map(attrgetter("_version"), weights))
         except RuntimeError:  # Tensors that were made in inference mode have none.
             versions = [-1 if weight.is_inference() else weight._version for weight in weights]
-        return list(map(Tensor.data_ptr, weights)), versions
+        everywhere: bool = _has_any_global_hook()  # type: ignore[no-untyped-call]
+        return everywhere or self.has_hooks, list(map(Tensor.data_ptr, weights)), versions
 
 
 def tree(model: nn.Module) -> ModuleTree:
@@ -92,26 +100,15 @@ def tree(model: nn.Module) -> ModuleTree:
     current: ModuleTree | None = known.get(ModuleTree)
     if current is None or not current.holds(model):
         current = ModuleTree(model)
+        known.pop(ModuleTree, None)
         if current.lasts:
             known[ModuleTree] = current
-        else:
-            known.pop(ModuleTree, None)
     return current
 
 
 def walk(model: nn.Module) -> list[nn.Module]:
     """The module and all below it, level by level: ``modules()``, without the cost of its names."""
     return [model, *tree(model).below]
-
-
-def _walk(model: nn.Module) -> list[nn.Module]:
-    modules, seen = [model], {model}
-    for module in modules:
-        for child in module._modules.values():
-            if child is not None and child not in seen:
-                seen.add(child)
-                modules.append(child)
-    return modules
 
 
 def has_hooks(model: nn.Module, kinds: tuple[str, ...] = FORWARD_HOOKS, own: bool = False) -> bool:
@@ -121,13 +118,6 @@ def has_hooks(model: nn.Module, kinds: tuple[str, ...] = FORWARD_HOOKS, own: boo
     if kinds == FORWARD_HOOKS and not own:
         return tree(model).has_hooks
     return any(any(map(attrgetter(kind), [model] if own else walk(model))) for kind in kinds)
-
-
-def version(network: nn.Module) -> object:
-    """What changes when weights are assigned or stepped, modules replaced, or hooks registered or removed."""
-    current = tree(network)
-    everywhere: bool = _has_any_global_hook()  # type: ignore[no-untyped-call]
-    return everywhere or current.has_hooks, current.version()
 
 
 class Samples:
@@ -163,9 +153,7 @@ def _view(weight: Tensor) -> Tensor:
 
 
 def _from_device(views: list[Tensor]) -> npt.NDArray[np.generic]:
-    host, wait = start_to_host(torch.cat([view.reshape(-1) for view in views]))
-    wait()
-    return _array(host)
+    return _array(torch.cat([view.reshape(-1) for view in views]).cpu())
 
 
 def _array(numbers: Tensor) -> npt.NDArray[np.generic]:

@@ -45,13 +45,14 @@ class Packed:
     def forward(self, batch: TokenBatch) -> Tensor:
         """Vectors of all tokens from the last layer. Shape: (tokens, dim)."""
         network = self._network
+        table = limits.position_table(network)
         windows: list[int | None] = []  # Of each layer.
         # A mask with four dimensions is passed on unchanged. It is not used: if it were, all outputs would be NaN.
         unused = torch.full((1, 1, 1, 1), torch.nan, dtype=network.dtype, device=batch.ids.device)
         output = network(
             input_ids=batch.ids[None],
             attention_mask=unused,
-            position_ids=positions(batch, limits.position_padding(network))[None],
+            position_ids=positions(batch, None if table is None else table.padding_idx)[None],
             sbert_rows=batch,
             sbert_windows=windows,
             **({} if batch.types is None else {"token_type_ids": batch.types[None]}),
@@ -118,17 +119,10 @@ def _attention(
     options["sbert_windows"].append(size)
     # Under autocast, models that normalize queries and keys do so in float32.
     query, key, value = (x[0].transpose(0, 1).to(value.dtype) for x in (query, key, value))  # (tokens, heads, dim)
-    mixed = attend(
-        query,
-        key,
-        value,
-        rows,
-        scale=options.get("scaling"),
-        dropout=options.get("dropout", 0.0),
-        causal=getattr(module, "is_causal", True) if causal is None else causal,
-        window=(-1, -1) if size is None else (size - 1, size - 1),
-    )
-    return mixed[None], None
+    causal = getattr(module, "is_causal", True) if causal is None else causal
+    window = (-1, -1) if size is None else (size - 1, size - 1)
+    scale, dropout = options.get("scaling"), options.get("dropout", 0.0)
+    return attend(query, key, value, rows, scale=scale, dropout=dropout, causal=causal, window=window)[None], None
 
 
 def positions(batch: TokenBatch, padding: int | None) -> Tensor:

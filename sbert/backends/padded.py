@@ -70,21 +70,18 @@ class Padded:
         """Arguments of the network, and the padded length."""
         network = self._network
         padding, vocab = getattr(network.config, "pad_token_id", None) or 0, limits.vocab_size(network)
-        if vocab is not None and padding >= vocab:
-            padding = 0  # No token attends to it.
+        padding = padding if vocab is None or padding < vocab else 0  # No token attends to it.
         rows, longest = batch.rows, max(1, batch.longest)  # No model takes rows without tokens.
         if batch.ids.device.type == "mps":
             rows, longest = bucket(rows, longest, limits.position_limit(network))
         ids, mask = batch.padded(fill=padding, rows=rows, longest=longest)
         full = len(batch.ids) == mask.numel()
-        if not full:
-            # Attention over nothing is NaN, which would reach the gradients: an empty row attends to its padding.
-            mask[:, 0] = True
-        arguments = {"input_ids": ids, "attention_mask": None if full else mask.long()}
+        mask[:, 0] = True  # Attention over nothing is NaN, which would reach the gradients: so empty rows have padding.
+        arguments = {"input_ids": ids, "attention_mask": None if full else mask.long(), **limits.without_cache(network)}
         if batch.types is not None:
             types = replace(batch, values=batch.types, types=None)
             arguments["token_type_ids"] = types.padded(rows=rows, longest=longest)[0]
-        return {**arguments, **limits.without_cache(network)}, longest
+        return arguments, longest
 
 
 def bucket(rows: int, longest: int, limit: int | None) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from sbert.backends.cpu_training import CpuTraining
 from sbert.backends.fused import Fused
 from sbert.backends.half_precision import HalfPrecision
 from sbert.backends.minimal_bert import BertModel
-from sbert.backends.network import ModuleTree, Samples, has_hooks, state_of, tree, version
+from sbert.backends.network import ModuleTree, Samples, has_hooks, state_of, tree
 from sbert.backends.packed import Packed
 from sbert.backends.padded import Backend, Compiling, Padded
 from sbert.backends.parity import parity, warn_slower
@@ -49,7 +49,7 @@ class CachedBackend(NamedTuple):
         settings: For which settings and weights it was made.
         samples: Of these weights.
         weights: Their dtype.
-        modules: Those that a copy in half precision was made of.
+        modules: Those of the network then.
     """
 
     backend: Fused | HalfPrecision | None
@@ -81,8 +81,11 @@ def forward(network: Any, batch: TokenBatch) -> Tensor:
     """
     inference = _inference.get()
     if inference is None or network.training or torch.is_grad_enabled():
-        return select(network, batch.ids.device).forward(batch)
-    return inference.forward(network, batch)
+        return select(network, batch.values.device).forward(batch)
+    run = inference.forwards.get(network)
+    if run is None:
+        run = inference.forwards[network] = _choose(network, inference, batch.values.device)
+    return with_available_threads(run, batch) if inference.shares_cores else run(batch)
 
 
 def select(network: Any, device: torch.device) -> Backend:
@@ -131,26 +134,15 @@ class Inference:
         self.compiling: Compiling = compiling
         self.copies: bool = copies
         self.shares_cores: bool = shares_cores
-        self._runs: dict[nn.Module, Forward] = {}
+        self.forwards: dict[nn.Module, Forward] = {}
 
-    def running(self, call: Callable[[TokenBatch], Output]) -> Callable[[TokenBatch], Output]:
-        """The same function, in which transformers run for inference."""
-
-        def run(batch: TokenBatch) -> Output:
-            token = _inference.set(self)
-            try:
-                return call(batch)
-            finally:
-                _inference.reset(token)
-
-        return run
-
-    def forward(self, network: Any, batch: TokenBatch) -> Tensor:
-        """The tokens' vectors. Shape: (tokens, dim)."""
-        run = self._runs.get(network)
-        if run is None:
-            run = self._runs[network] = _choose(network, self, batch.ids.device)
-        return with_available_threads(run, batch) if self.shares_cores else run(batch)
+    def run(self, call: Callable[[TokenBatch], Output], batch: TokenBatch) -> Output:
+        """``call(batch)``, in which transformers run for inference."""
+        token = _inference.set(self)
+        try:
+            return call(batch)
+        finally:
+            _inference.reset(token)
 
 
 _inference: ContextVar[Inference | None] = ContextVar("sbert_inference", default=None)
@@ -158,21 +150,20 @@ _inference: ContextVar[Inference | None] = ContextVar("sbert_inference", default
 
 def _choose(network: Any, inference: Inference, device: torch.device) -> Forward:
     """How a network runs in one call of ``encode``: from copies of its weights, or as the module, seen by its hooks."""
-    cached = None
+    cached: CachedBackend | None = None
     try:
         cached = cached_backend(network, inference) if inference.copies else None
     except (RuntimeError, MemoryError) as error:  # The module needs no memory for copies; the next call tries again.
         if not is_out_of_memory(error):
             raise
-    weights: torch.dtype = network.dtype if cached is None else cached.weights
-    backend = None if cached is None else cached.backend
-    module: Forward | None = None
+    if cached is None or cached.backend is None:
+        return _of_module(network, inference, device)
+    backend, weights, module, kind = cached.backend, cached.weights, None, device.type
 
     def run(batch: TokenBatch) -> Tensor:
-        nonlocal backend
-        if cached is None or backend is None:
-            return run_module(batch)
-        kind = batch.ids.device.type
+        nonlocal module
+        if module is not None:
+            return module(batch)
         try:
             with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
                 return backend.forward(batch).to(weights)
@@ -180,19 +171,23 @@ def _choose(network: Any, inference: Inference, device: torch.device) -> Forward
             if not is_failure(error):
                 raise
             reason = f"it fails {backend.how} ({one_line(error)})"
-        vectors = run_module(batch)  # Where this fails, too, it is not the backend's fault.
-        backend = None
+        plain = _of_module(network, inference, device)
+        vectors = plain(batch)  # Where this fails, too, it is not the backend's fault.
+        module = plain
         warn_slower(network, reason)
-        with _lock:  # Until the weights change.
-            state_of(network, ModelState).cached = cached._replace(backend=None, reason=reason)
+        state_of(network, ModelState).cached = cached._replace(backend=None, reason=reason)  # Until the weights change.
         return vectors
 
-    def run_module(batch: TokenBatch) -> Tensor:
-        nonlocal module
-        if module is None:
-            module = select(network, device).forward
-            if inference.compiling is not None and not has_hooks(network):
-                module = torch.compile(module, **inference.compiling)
+    return run
+
+
+def _of_module(network: Any, inference: Inference, device: torch.device) -> Forward:
+    """The module itself, compiled if that is wanted and it has no hooks, in the dtype of the call."""
+    weights, module = network.dtype, select(network, device).forward
+    if inference.compiling is not None and not has_hooks(network):
+        module = torch.compile(module, **inference.compiling)
+
+    def run(batch: TokenBatch) -> Tensor:
         with torch.autocast(device.type, inference.dtype) if inference.dtype != weights else nullcontext():
             return module(batch).to(weights)
 
@@ -201,21 +196,16 @@ def _choose(network: Any, inference: Inference, device: torch.device) -> Forward
 
 def cached_backend(network: Any, inference: Inference) -> CachedBackend:
     """What computes from copies of the weights: made at its first use, and again after the weights have changed."""
-    settings = inference.dtype, inference.compiling, version(network)
-    known = state_of(network, ModelState)
-    cached = known.cached
-    if (
-        cached is not None
-        and cached.settings == settings
-        and cached.samples.unchanged()
-        and (not isinstance(cached.backend, HalfPrecision) or cached.modules is tree(network))
-    ):
+    known, current = state_of(network, ModelState), tree(network)
+    settings, cached = (inference.dtype, inference.compiling, *current.version()), known.cached
+    same = cached is not None and cached.settings == settings and (cached.modules is current or not current.lasts)
+    if cached is not None and same and cached.samples.unchanged():
         return cached
     with _lock:
         known.cached = None  # Its copies are not needed while others are made.
         samples = Samples(network)
         backend, reason = _fastest(network, inference)
-        cached = known.cached = CachedBackend(backend, reason, settings, samples, network.dtype, tree(network))
+        cached = known.cached = CachedBackend(backend, reason, settings, samples, network.dtype, current)
     return cached
 
 
@@ -242,8 +232,9 @@ def _fastest(network: Any, inference: Inference) -> tuple[Fused | HalfPrecision 
 
 def carry_over(network: nn.Module, successor: nn.Module) -> None:
     """Keep what was chosen for a network that is replaced by another one with the same weights."""
-    with _lock:
-        state_of(successor, ModelState).cached = state_of(network, ModelState).cached
+    cached = state_of(network, ModelState).cached
+    if cached is not None:
+        state_of(successor, ModelState).cached = cached._replace(modules=tree(successor))
 
 
 def explain(network: Any, dtype: torch.dtype) -> tuple[str, dict[str, str]]:

@@ -52,8 +52,7 @@ def available_threads(wanted: int) -> int:
     before, free = _read.get(wanted, (-_CURRENT, 0))
     if not 0 <= now - before < _CURRENT:
         try:
-            allowed = min(len(os.sched_getaffinity(0)), _quota())
-            free = int(min(allowed, (os.cpu_count() or 1) - _others(wanted)))
+            free = int(min(len(os.sched_getaffinity(0)), _quota(), (os.cpu_count() or 1) - _others(wanted)))
         except (OSError, ValueError, IndexError):  # Not readable here.
             free = wanted
         _read[wanted] = now, free
@@ -68,15 +67,14 @@ def _others(own: int) -> int:
     running = int(_LOAD.read_text().split()[3].partition("/")[0])
     if running <= (os.cpu_count() or 1) - own + 1:  # The calling thread runs.
         return running - 1
-    for task in _TASKS.iterdir():
-        if own == 0:
-            break
-        try:
-            runs = (task / "stat").read_text().rpartition(") ")[2].startswith("R")
-        except OSError:  # It has ended.
-            continue
-        own, running = own - runs, running - runs
-    return running
+    return running - min(own, sum(map(_is_running, _TASKS.iterdir())))
+
+
+def _is_running(task: Path) -> bool:
+    try:
+        return (task / "stat").read_text().rpartition(") ")[2].startswith("R")
+    except OSError:  # It has ended.
+        return False
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -108,7 +109,7 @@ def _batches(
     prompts = None if prompt_tokens is None else np.full(len(read), prompt_tokens)
     tokens = Tokens(flat, offsets, np.zeros(len(read), bool), prompts)
     with evaluating(job.model):
-        forward = job.inference.running(before)
+        forward = partial(job.inference.run, before)
         for rows, output in run(forward, tokens, plan(tokens.lengths, job.batch_tokens), job.device):
             vectors = behind(_own_tokens(output, [read[row] for row in rows], prompt_tokens))
             yield [row for window in rows for row, _, _ in read[window].passages], job.finish(vectors)

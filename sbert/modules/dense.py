@@ -60,12 +60,7 @@ class Dense(nn.Module):
 
     @known_arguments
     def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        activation: str = "Tanh",
-        residual: bool = False,
+        self, in_features: int, out_features: int, bias: bool = True, activation: str = "Tanh", residual: bool = False
     ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:

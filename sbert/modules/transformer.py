@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 from sbert import backends
-from sbert.backends import huggingface, limits, minimal_loading, packed
-from sbert.backends.minimal_bert import BertModel
-from sbert.backends.minimal_loading import PlainTokenizer
+from sbert.backends import huggingface, limits, minimal_bert, packed
+from sbert.backends.minimal_bert import BertModel, PlainTokenizer
 from sbert.backends.network import has_hooks
 from sbert.batch import TokenBatch, TokenEmbeddings
 from sbert.inputs.arguments import known_arguments, warn
@@ -116,7 +115,7 @@ class Transformer(Tokenizing, nn.Module):
         if isinstance(self.network, BertModel):
             with huggingface.lock:
                 if isinstance(self.network, BertModel):
-                    model = minimal_loading.convert_model(self.network)
+                    model = minimal_bert.convert_model(self.network)
                     packed.adopt(model)
                     backends.carry_over(self.network, model)
                     self.auto_model = model
@@ -128,7 +127,7 @@ class Transformer(Tokenizing, nn.Module):
         if isinstance(self._tokenizer, PlainTokenizer):
             with huggingface.lock:
                 if isinstance(self._tokenizer, PlainTokenizer):
-                    self._tokenizer = minimal_loading.convert_tokenizer(self._tokenizer)
+                    self._tokenizer = minimal_bert.convert_tokenizer(self._tokenizer)
         return self._tokenizer
 
     @tokenizer.setter
@@ -205,7 +204,7 @@ class Transformer(Tokenizing, nn.Module):
 
 def _read(folder: Path, dtype: torch.dtype, tokenizer: Any) -> tuple[Any, Any]:
     """The model in a folder, and its tokenizer unless one is given."""
-    found = minimal_loading.load(folder, dtype)
+    found = minimal_bert.load(folder, dtype)
     if found:
         return found[0], tokenizer or found[1]
     model = huggingface.load_model(folder, huggingface.load_config(folder, {}), dtype, None)

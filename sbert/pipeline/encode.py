@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Protocol
@@ -215,7 +216,7 @@ class Encoding:
                     with self.report(1, show=False) as report:
                         report.record(tokens, _FIRST, _ONCE)
                         report.rows = 1
-                output = self.finish(self.inference.running(self.model)(tokens.batch(_FIRST).to(self.device)))
+                output = self.finish(self.inference.run(self.model, tokens.batch(_FIRST).to(self.device)))
                 if output.device != self.to:
                     output, wait = start_to_host(output)
                     wait()
@@ -336,7 +337,7 @@ class Encoding:
 
         runs = windows(len(texts), *default_windows(self.device))
         coming = (self.model.tokens(texts[run], self.prompt) for run in runs)
-        forward = self.inference.running(forward)
+        forward = partial(self.inference.run, forward)
         with evaluating(self.model), closing(prefetch(coming, 2) if len(runs) > 1 else coming) as tokenized:
             for window, tokens in zip(runs, tokenized, strict=True):
                 report.record(tokens, first[window], counts[window])

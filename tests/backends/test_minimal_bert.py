@@ -21,9 +21,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sbert import SentenceEncoder, TokenBatch, Transformer
-from sbert.backends import minimal_loading as light
-from sbert.backends.minimal_bert import BertModel
-from sbert.backends.minimal_loading import PlainTokenizer
+from sbert.backends import minimal_bert as light
+from sbert.backends.minimal_bert import BertModel, PlainTokenizer
 from sbert.backends.network import state_of
 from sbert.backends.state import ModelState
 from tests import small
@@ -156,6 +155,7 @@ def test_the_objects_of_transformers(tmp_path: Path) -> None:
     model, plain = encoder(bert(tmp_path)), full(tmp_path)
     before = model.encode(small.TEXTS)
     chosen = state_of(model[0].network, ModelState).cached
+    assert chosen is not None
     weights, part = dict(model.named_parameters()), model[0].network.encoder.layer[1].output.LayerNorm
     weights["0.auto_model.pooler.dense.bias"].requires_grad_(False)
     random = torch.random.get_rng_state()
@@ -166,7 +166,9 @@ def test_the_objects_of_transformers(tmp_path: Path) -> None:
     assert auto.encoder.layer[1].output.LayerNorm is part
     assert not auto.pooler.dense.bias.requires_grad
     assert np.array_equal(model.encode(small.TEXTS), before)
-    assert state_of(model[0].network, ModelState).cached is chosen
+    cached = state_of(model[0].network, ModelState).cached
+    assert cached is not None
+    assert cached.backend is chosen.backend
     expected = plain[0].auto_model
     assert auto.config.to_dict() == expected.config.to_dict()
     assert (auto.name_or_path, tokenizer.name_or_path) == (expected.name_or_path, plain.tokenizer.name_or_path)

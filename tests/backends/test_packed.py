@@ -6,6 +6,7 @@ import copy
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tests import small
 from tests.backends.test_families import FAMILIES, MORE
 from tests.backends.test_families import build_network as hugging_face
 
-PACKED = ["bert", "roberta", "xlm-roberta", "distilbert", "albert", "electra", "modernbert", "qwen3", *MORE]
+PACKED = ["roberta", "distilbert", "albert", "electra", "modernbert", "qwen3", *MORE]
 # Out of order, with an empty row; longer than local windows.
 ROWS = [[3, 9, 4, 7], [5, 7, 6, 8, 20, 11], [2], [], list(range(3, 40)), [8, 9, 4]]
 
@@ -135,10 +136,11 @@ def test_no_waiting_for_a_gpu(family: str) -> None:
     assert not [shape for shape in seen if list(shape).count(51) > 1]
 
 
-@pytest.mark.parametrize("rows", [[], [[]], [[], []], [[4]], [[], [4, 5], []]])
-def test_hardly_any_tokens(rows: list[list[int]]) -> None:
-    for family in ("bert", "qwen3", "mpnet"):
-        values = transformer(family)(TokenBatch.from_rows(rows)).values
+@pytest.mark.parametrize("family", ["bert", "qwen3", "mpnet"])
+def test_hardly_any_tokens(family: str) -> None:
+    module = transformer(family)
+    for rows in ([], [[]], [[], []], [[4]], [[], [4, 5], []]):
+        values = module(TokenBatch.from_rows(rows)).values
         assert values.shape == (sum(map(len, rows)), 16)
         assert values.isfinite().all()
 
@@ -198,16 +200,13 @@ def test_copies_and_threads(family: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(state, "parity", counted)
     ready = threading.Barrier(4)
 
-    def work() -> None:
+    def work(_: int) -> None:
         ready.wait()
         with torch.no_grad():
             results.extend(module(batch).values for _ in range(5))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     assert (len(results), len(compared)) == (20, 1)
     assert all(torch.equal(found, results[0]) for found in results)
     assert apart(results[0], expected) <= 1e-5

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -21,35 +20,27 @@ class Machine:
     """Files of a machine with eight cores, of which this process may use all."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self._monkeypatch = folder, monkeypatch
+        self.folder = folder
         monkeypatch.setattr(os, "cpu_count", lambda: 8)
-        monkeypatch.setattr(threads, "_LOAD", folder / "loadavg")
-        monkeypatch.setattr(threads, "_TASKS", folder / "task")
+        for name, file in {"_LOAD": "loadavg", "_TASKS": "task", "_QUOTA": "quota"}.items():
+            monkeypatch.setattr(threads, name, folder / file)
         (folder / "task").mkdir()
-        self.affinity(8)
-        self.quota("max 100000")
         self.runs(1)
 
-    def affinity(self, cores: int) -> None:
-        self._monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)), raising=False)
-
-    def quota(self, line: str) -> None:
-        (self.folder / "quota").write_text(line + "\n")
-        self._monkeypatch.setattr(threads, "_QUOTA", self.folder / "quota")
-        threads._quota.cache_clear()
-
-    def runs(self, everywhere: int, here: int = 1) -> None:
+    def runs(self, everywhere: int, here: int = 1, quota: str = "max 100000") -> None:
         (self.folder / "loadavg").write_text(f"0.50 0.20 1.00 {everywhere}/300 4711\n")
+        (self.folder / "quota").write_text(quota)
         for number in range(12):
             task = self.folder / "task" / str(number)
             task.mkdir(exist_ok=True)
-            state = "R" if number < here else "S"
-            (task / "stat").write_text(f"{number} (a) R (name) {state} 1 1\n")
+            (task / "stat").write_text(f"{number} (a) R (name) {'R' if number < here else 'S'} 1 1\n")
         threads._read.clear()
+        threads._quota.cache_clear()
 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
     yield Machine(tmp_path, monkeypatch)
     threads._quota.cache_clear()
     threads._read.clear()
@@ -74,18 +65,14 @@ def test_as_many_as_find_a_core(everywhere: int, here: int, wanted: int, expecte
 
 
 @pytest.mark.parametrize(
-    ("line", "affinity", "expected"),
-    [
-        ("max 100000", 8, 8),
-        ("150000 100000", 8, 2),
-        ("50000 100000", 8, 1),
-        ("max 100000", 3, 3),
-        ("what", 8, 8),
-    ],
+    ("quota", "affinity", "expected"),
+    [("max 100000", 8, 8), ("150000 100000", 8, 2), ("50000 100000", 8, 1), ("max 100000", 3, 3), ("what", 8, 8)],
 )
-def test_a_container_has_fewer_cores(line: str, affinity: int, expected: int, machine: Machine) -> None:
-    machine.quota(line)
-    machine.affinity(affinity)
+def test_a_container_has_fewer_cores(
+    quota: str, affinity: int, expected: int, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(affinity)), raising=False)
+    machine.runs(1, quota=quota)
     assert threads.available_threads(8) == expected
 
 
@@ -127,16 +114,16 @@ def test_only_the_calling_thread_has_fewer(tokens: int, machine: Machine) -> Non
         torch.set_num_threads(before)
 
 
-def test_vectors_are_the_same(machine: Machine) -> None:
+def test_vectors_are_the_same(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what was chosen for the caller's number of threads stays."""
     model, before = SentenceEncoder(device="cpu"), torch.get_num_threads()
-    network: Any = model[0].network
     torch.set_num_threads(2)
     try:
         expected = model.encode("the quiet lake")
-        kept = state.state_of(network, state.ModelState).cached
+        known = state.state_of(model[0].network, state.ModelState)
+        cached = known.cached
         machine.runs(20)
         assert abs(model.encode("the quiet lake") - expected).max() <= 1e-6
-        assert state.state_of(network, state.ModelState).cached is kept
+        assert known.cached is cached
     finally:
         torch.set_num_threads(before)

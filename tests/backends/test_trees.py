@@ -37,7 +37,7 @@ def found(model: nn.Module) -> tuple[Any, ...]:
 
 
 def remembered(model: nn.Module) -> tuple[Any, ...]:
-    return set(walk(model)), set(tree(model).version()[0]), has_hooks(model)
+    return set(walk(model)), set(tree(model).version()[1]), has_hooks(model)
 
 
 def hook(*_: object) -> None:

@@ -12,13 +12,11 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from xml.etree import ElementTree
 
 import pytest
 
-_INSIDE = "SBERT_SIMULATED_CUDA"
-_results: dict[str, str] = {}  # By file and name of a test.
+_OUTCOMES = "SBERT_SIMULATED_CUDA"  # In that process: the file to which the outcome of each test is written.
+_results: dict[str, str] = {}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,7 +33,7 @@ def _first_backward() -> Iterator[None]:
     from sbert.backends import attention
     from tests.simulated_cuda.simulator import simulated
 
-    if _INSIDE in os.environ and not _results:
+    if _OUTCOMES in os.environ and not _results:
         _results["the first backward"] = ""
         with simulated():
             torch.ones(1, device="cuda", requires_grad=True).sum().backward()
@@ -44,13 +42,20 @@ def _first_backward() -> Iterator[None]:
     attention._failures.clear()
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if _OUTCOMES in os.environ and (report.when == "call" or not report.passed):
+        with open(os.environ[_OUTCOMES], "a", encoding="utf-8") as file:
+            outcome = "" if report.passed else f"{report.outcome}: {report.longreprtext}"
+            print(json.dumps([report.nodeid, outcome]), file=file)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    if _INSIDE in os.environ:
+    if _OUTCOMES in os.environ:
         return None
     if not _results:
         _results.update(_run_once(pyfuncitem))
-    outcome = _results.get(f"{pyfuncitem.path.stem}::{pyfuncitem.name}", "it did not run")
+    outcome = _results.get(pyfuncitem.nodeid, "it did not run")
     if outcome.startswith("skipped"):
         pytest.skip(outcome)
     if outcome:
@@ -59,47 +64,28 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def _run_once(item: pytest.Item) -> dict[str, str]:
-    """The failure of each test of this folder; of the workers of pytest-xdist, one runs them, and the others wait."""
-    items = [each.nodeid for each in item.session.items if each.path.parent == Path(__file__).parent]
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return _run(items, item.config.rootpath)
-    folder = item.config._tmp_path_factory.getbasetemp().parent / "simulated"  # type: ignore[attr-defined]
-    report, unfinished = folder / "results.json", folder / "unfinished.json"
+    """The failure of each test of this folder, "" for those that pass.
+
+    Of the workers of pytest-xdist, one runs them, and the others wait.
+    """
+    base = item.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "simulated"
+    outcomes, complete = folder / "outcomes.jsonl", folder / "complete.json"
     try:
         folder.mkdir()
     except FileExistsError:
-        while not report.exists():
+        while not complete.exists():
             time.sleep(0.1)
-        return dict(json.loads(report.read_text()))
-    results = _run(items, item.config.rootpath)
-    unfinished.write_text(json.dumps(results))
-    unfinished.replace(report)
-    return results
-
-
-def _run(items: list[str], root: Path) -> dict[str, str]:
-    """The failure of each test, "" for those that pass."""
+        return dict(json.loads(complete.read_text(encoding="utf-8")))
+    tests = [each.nodeid for each in item.session.items if each.path.parent == Path(__file__).parent]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment |= {_INSIDE: "1"}
-    with TemporaryDirectory() as folder:
-        report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0", f"--junitxml={report}"]
-        done = subprocess.run([*command, *items], capture_output=True, text=True, cwd=root, env=environment)
-        if not report.exists():
-            return dict.fromkeys(map(_key, items), f"the process ended: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-        cases = list(ElementTree.parse(report).iter("testcase"))
-    return {f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}": _words_of(case) for case in cases}
-
-
-def _key(nodeid: str) -> str:
-    return nodeid.rpartition("/")[2].replace(".py", "", 1)
-
-
-def _words_of(case: ElementTree.Element) -> str:
-    return "".join(map(_words, case))
-
-
-def _words(outcome: ElementTree.Element) -> str:
-    if outcome.tag not in ("failure", "error", "skipped"):
-        return ""
-    return f"{outcome.tag}: {outcome.text or outcome.get('message')}"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0", *tests]
+    outcomes.touch()
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=item.config.rootpath, env=environment | {_OUTCOMES: str(outcomes)}
+    )
+    results = dict.fromkeys(tests, f"the process ended: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    results.update(map(json.loads, outcomes.read_text(encoding="utf-8").splitlines()))
+    complete.with_suffix(".part").write_text(json.dumps(results), encoding="utf-8")
+    complete.with_suffix(".part").replace(complete)
+    return results

@@ -2,8 +2,8 @@
 //
 // Its tensors are ordinary tensors whose device is cuda:N and whose memory is the host's. A boxed fallback runs each
 // operation with the CPU's kernel on the same memory. Before that it checks what a GPU enforces: one device per
-// operation, what may happen while a stream is captured, memory that is full. It counts kernels, copies and the times
-// that the host waits, and it notices when a stream reads what another one writes without having waited for it.
+// operation, memory that is full. It counts the calls of each kernel and the times that the host waits, and it notices
+// when a stream reads what another one writes without having waited for it.
 //
 // Compiled with -DSIMULATED=XPU or MPS, it is a device of that type: what says CUDA below is then of that type, too.
 #include <ATen/ATen.h>
@@ -18,7 +18,6 @@
 #include <torch/library.h>
 
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <list>
@@ -29,8 +28,6 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
-
-#include <time.h>
 
 // Of torch's Python library; its header needs Python's.
 namespace torch::utils {
@@ -57,7 +54,7 @@ thread_local std::array<c10::StreamId, MOST> streams{};
 // nothing else is waited for.
 std::recursive_mutex state, leaf;
 using Locked = std::lock_guard<std::recursive_mutex>;
-std::map<std::string, long> counts;
+long synchronizations = 0;
 std::map<std::string, long> kernels;
 
 // ------------------------------------------------------------------------------------------------------ memory
@@ -118,7 +115,6 @@ struct On {
 };
 
 std::map<const char*, size_t> pinned;
-long pinned_allocations = 0;
 
 bool is_pinned(const void* data) {
   Locked locked(leaf);
@@ -220,7 +216,6 @@ struct PinnedMemory final : c10::Allocator {
   c10::DataPtr allocate(size_t size) override {
     void* data = c10::GetDefaultCPUAllocator()->raw_allocate(std::max<size_t>(size, 1));
     Locked locked(leaf);
-    pinned_allocations++;
     pinned[static_cast<const char*>(data)] = size;
     return {data, data, &unpin, c10::Device(c10::DeviceType::CPU)};
   }
@@ -322,10 +317,6 @@ at::Tensor shaped(const c10::Storage& storage, const at::Tensor& like, c10::Disp
   return made;
 }
 
-at::Tensor host_view(const at::Tensor& tensor) {
-  return shaped(over(tensor.storage(), c10::Device(c10::DeviceType::CPU)), tensor, c10::DispatchKey::CPU);
-}
-
 // The tensors among the arguments or results of an operation.
 struct Tensors {
   std::vector<at::Tensor> simulated, host;
@@ -420,24 +411,6 @@ struct Translation {
   }
 };
 
-// ---------------------------------------------------------------------------------------------------- captures
-
-struct Call {
-  c10::OperatorHandle op;
-  std::vector<c10::IValue> arguments;  // on the host
-  std::vector<at::Tensor> results;     // the memory of the captured results, on the host
-  std::string kernel;                  // its name, if it is one
-};
-struct Graph {
-  Queue queue{HOST};
-  std::vector<Call> calls;
-  std::vector<c10::Storage> memory;  // What was allocated during the capture belongs to the graph.
-  std::vector<std::pair<c10::Storage, std::string>> before;  // other memory that it writes, as it was
-};
-Graph* capturing = nullptr;
-
-bool is_captured(int device) { return capturing && capturing->queue == Queue{device, streams[device]}; }
-
 // ---------------------------------------------------------------------------------------------------- fallback
 
 // These launch no kernel.
@@ -449,100 +422,6 @@ const std::set<std::string> VIEWS = {
 // The host waits for these: their result is a number, or the size of a tensor.
 const std::set<std::string> WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim",
                                      "unique_consecutive", "equal", "bincount"};
-
-bool is_product(const std::string& name) {
-  return name == "mm" || name == "addmm" || name == "bmm" || name == "baddbmm" || name == "_addmm_activation";
-}
-
-// Operations of the two products of attention, of the rows alone and of the whole tiles that kernels compute.
-bool count_attention(const std::string& name, const std::vector<at::Tensor>& given) {
-  const auto add = [](const at::Tensor& query, long columns, long length, long width, long tile) {
-    const long rows = (length + tile - 1) / tile * tile, wide = (width + tile - 1) / tile * tile;
-    counts["operations of attention"] += 4 * columns * length * width * query.size(-1);
-    counts["operations of attention's tiles"] += 4 * columns * rows * wide * query.size(-1);
-  };
-  const bool flash = name == "_flash_attention_forward";
-  if (flash || name == "short_attention") {  // queries of (tokens, heads, dim), and offsets of the rows
-    const auto &query = given[flash ? 0 : 1], &offsets = flash ? given[3] : given.back();
-    const auto ends = [&](long row) {
-      return offsets.scalar_type() == at::kLong ? offsets.data_ptr<int64_t>()[row] : offsets.data_ptr<int>()[row];
-    };
-    long longest = 0, tile = 16;
-    const auto length = [&](long row) { return static_cast<long>(ends(row + 1) - ends(row)); };
-    for (long row = 0; row + 1 < offsets.numel(); row++) longest = std::max<long>(longest, length(row));
-    while (tile < longest) tile *= 2;
-    for (long row = 0; row + 1 < offsets.numel(); row++)
-      add(query, query.size(1), length(row), length(row), flash ? 128 : tile);
-    return true;
-  }
-  const bool efficient = name == "_scaled_dot_product_efficient_attention";  // (rows, heads, length, dim)
-  if (efficient) add(given[0], given[0].size(0) * given[0].size(1), given[0].size(2), given[1].size(2), 64);
-  return efficient;
-}
-
-// What a kernel reads, writes and multiplies.
-void count_work(const std::string& name, const std::vector<at::Tensor>& given, const std::vector<at::Tensor>& made) {
-  long written = 0, read = 0;
-  for (const auto& tensor : made) written += static_cast<long>(tensor.nbytes());
-  const bool embeds = name == "embed_norm";
-  const bool selects = name.find("index") == 0 || name == "embedding" || name == "gather";  // some rows of a table
-  const bool overwrites = name == "copy_" || name == "fill_" || name == "zero_";
-  std::vector<at::Tensor> inputs;  // without numbers, and without what is written only, as in torch.mm(a, b, out=c)
-  std::set<std::pair<const void*, int64_t>> seen;
-  for (size_t i = overwrites ? 1 : 0; i < given.size(); i++) {
-    const auto& tensor = given[i];
-    const bool out = name.back() != '_' && !made.empty() && tensor.numel() &&
-                     tensor.storage().data() == made[0].storage().data() && tensor.numel() == made[0].numel();
-    if (!tensor.dim() || out) continue;
-    inputs.push_back(tensor);
-    if (!seen.emplace(tensor.numel() ? tensor.const_data_ptr() : nullptr, tensor.numel()).second) continue;
-    const long bytes = static_cast<long>(tensor.nbytes());
-    read += embeds || (selects && i == 0) ? std::min(bytes, written) : bytes;
-  }
-  counts["bytes of kernels"] += read + written;
-  if (is_product(name) && inputs.size() >= 2) {
-    const auto &a = inputs[inputs.size() - 2], &b = inputs[inputs.size() - 1];
-    const long operations = 2 * a.numel() * b.size(-1);
-    counts["operations of products"] += operations;
-    if (a.scalar_type() == at::kFloat) counts["operations of products in float32"] += operations;
-    counts["bytes of products"] += read + written;
-  }
-  if (count_attention(name, given)) counts["bytes of attention"] += read + written;
-}
-
-// Where values do not matter: products that are 0 cost no time, nor does attention to 0. What is added to them stays.
-bool idle = false;
-
-void compute(const c10::OperatorHandle& op, const std::string& name, torch::jit::Stack* stack) {
-  const auto& overload = op.operator_name().overload_name;
-  const size_t count = op.schema().arguments().size(), first = stack->size() - count;
-  const auto tensor = [&](size_t i) { return (*stack)[first + i].toTensor(); };
-  const bool added = name == "addmm" || name == "_addmm_activation";
-  if (!idle || !(added || name == "mm" || name == "bmm") || !(overload.empty() || overload == "dtype"))
-    return op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
-  const auto a = tensor(added ? 1 : 0), b = tensor(added ? 2 : 1);
-  auto sizes = a.sizes().vec();
-  sizes.back() = b.size(-1);
-  auto made = added ? tensor(0).expand(sizes).contiguous() : at::zeros(sizes, a.options());
-  if (name == "_addmm_activation") made = at::gelu(made, "tanh");
-  if (overload == "dtype") made = made.to((*stack)[first + 2].toScalarType());
-  stack->resize(first);
-  stack->push_back(made);
-}
-
-// Of this thread, in nanoseconds.
-long processor_time() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return now.tv_sec * 1'000'000'000L + now.tv_nsec;
-}
-
-// Adds the time of the device itself, while this exists.
-std::atomic<long> nanoseconds{0};
-struct Timed {
-  const long start = processor_time();
-  ~Timed() { nanoseconds += processor_time() - start; }
-};
 
 // What an operation holds; it is dropped without the lock.
 struct Held {
@@ -589,7 +468,6 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
   }
   TORCH_CHECK(device.index() >= 0 && device.index() < devices, "CUDA error: invalid device ordinal ", device);
   const Queue queue{device.index(), streams[device.index()]};
-  const bool captured = is_captured(device.index());
 
   // What does it cost?
   const bool view = VIEWS.count(name) > 0;
@@ -603,19 +481,13 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
   bool to_host = false;
   if (copies) {
     const at::Tensor &to = (*stack)[first].toTensor(), &from = (*stack)[first + 1].toTensor();
-    const long bytes = static_cast<long>(from.nbytes());
     to_host = to.device().is_cpu();
     if (from.device().is_cpu()) {
       // Memory that is not pinned is copied by the driver first, for which the host waits.
       waits = from.dim() > 0 && !(non_blocking && is_pinned(from.storage().data()));
-      counts["copies to the device"]++;
-      counts["bytes to the device"] += bytes;
     } else if (to_host) {
       waits = !(non_blocking && is_pinned(to.storage().data()));
-      counts["copies to the host"]++;
-      counts["bytes to the host"] += bytes;
     } else if (to.device() != from.device()) {
-      counts["copies between devices"]++;
       // torch makes both streams wait for each other.
       const Queue other{from.device().index(), streams[from.device().index()]};
       const Queue own{device.index(), streams[device.index()]};
@@ -623,16 +495,8 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
       merge(known[other], known[own]);
     }
   }
-  const bool kernel = !view && !(copies && (to_host || seen.host.size()));
-  if (kernel) {
-    counts[captured ? "captured kernels" : "kernels"]++;
-    kernels[(captured ? "captured " : "") + name]++;
-  }
-  if (waits) {
-    TORCH_CHECK(!captured, "CUDA error: operation not permitted when stream is capturing (", full, ")");
-    counts["synchronizations"]++;
-    kernels["waits: " + name]++;
-  }
+  if (!view && !(copies && (to_host || seen.host.size()))) kernels[name]++;
+  if (waits) synchronizations++;
 
   // Has this stream waited for those that write what it reads?
   long time = 0;
@@ -649,13 +513,10 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
   }
 
   // Run it on the host.
-  std::vector<size_t> written;
   for (size_t i = 0; i < count; i++) {
     auto value = translation.host((*stack)[first + i]);
     if (schema.arguments()[i].name() == "pin_memory") value = c10::IValue();
     arguments.push_back(value);
-    const auto* alias = schema.arguments()[i].alias_info();
-    if (alias && alias->isWrite()) written.push_back(i);
   }
   if ((name == "_softmax" || name == "_log_softmax") && arguments[2].toBool()) {  // The CPU has no conversion in it.
     arguments[0] = arguments[0].toTensor().to(at::kFloat);
@@ -664,14 +525,6 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
   const auto destination = copies ? (*stack)[first].toTensor() : at::Tensor();
   stack->erase(stack->end() - static_cast<long>(count), stack->end());
   const bool later = copies && to_host && !waits;
-  if (captured && !view) {
-    // Nothing runs during a capture: at its end, what is written here has its old values again.
-    for (const size_t i : written)
-      if (given[i].isTensor() && given[i].toTensor().storage().nbytes()) {
-        const auto& storage = given[i].toTensor().storage();
-        capturing->before.emplace_back(storage, std::string(static_cast<const char*>(storage.data()), storage.nbytes()));
-      }
-  }
   if (later) {
     // The copy happens when the host waits for it. Until then its memory holds garbage.
     auto snapshot = at::empty(destination.sizes(), destination.options().pinned_memory(false));
@@ -693,7 +546,7 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
     stack->push_back(destination);
   } else {
     stack->insert(stack->end(), arguments.begin(), arguments.end());
-    compute(op, name, stack);
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
     if (copies && !waits && seen.host.size() && seen.host[0].dim()) {
       const auto& from = seen.host[0];
       if (from.is_contiguous())
@@ -705,56 +558,39 @@ void run(const c10::OperatorHandle& op, torch::jit::Stack* stack, Held& held) {
 
   // Results are the device's.
   const size_t start = stack->size() - schema.returns().size();
-  Call call{op, arguments, {}, {}};
-  std::vector<at::Tensor> made;
   for (size_t i = start; i < stack->size(); i++) {
     auto& value = (*stack)[i];
     if (to_host || name == "_local_scalar_dense" || name == "_fused_sdp_choice") continue;
-    const size_t before = translation.alive.size();
     value = translation.device(value, device);
     Tensors results;
     results.add(value);
     for (const auto& tensor : results.simulated) {
-      made.push_back(tensor);
-      if (!tensor.has_storage() || !tensor.storage().data()) continue;
-      if (!view && !captured) {
-        Locked locked(leaf);
-        writers[tensor.storage().data()] = {queue, time};
-      }
-      if (!captured) continue;
-      call.results.push_back(host_view(tensor));
-      if (translation.alive.size() > before) capturing->memory.push_back(tensor.storage());
+      if (view || !tensor.has_storage() || !tensor.storage().data()) continue;
+      Locked locked(leaf);
+      writers[tensor.storage().data()] = {queue, time};
     }
   }
-  if (kernel && captured) call.kernel = name;
-  if (kernel && !captured) count_work(name, seen.simulated, made);
-  if (captured && !view) capturing->calls.push_back(std::move(call));
 }
 
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   Held held;
   Locked locked(state);
-  const Timed timed;
   run(op, stack, held);
 }
 
 at::Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
                  std::optional<at::Device> device, std::optional<bool>, std::optional<at::MemoryFormat> format) {
   On on(device ? device->index() : -1);
-  const Timed timed;
   auto made = at::detail::empty_generic(size, &memory, c10::DispatchKeySet(c10::DispatchKey::SIMULATED),
                                         dtype.value_or(at::kFloat), format);
-  if (is_captured(current)) capturing->memory.push_back(made.storage());
   return made;
 }
 
 at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool>) {
   On on(device ? device->index() : -1);
-  const Timed timed;
   auto made = at::detail::empty_strided_generic(size, stride, &memory, c10::DispatchKeySet(c10::DispatchKey::SIMULATED),
                                                 dtype.value_or(at::kFloat));
-  if (is_captured(current)) capturing->memory.push_back(made.storage());
   return made;
 }
 
@@ -837,8 +673,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> flash(
   if (dropout > 0) seeds.fill_(at::randint(1L << 40, {}, at::kLong));
   const auto seed = static_cast<uint64_t>(seeds.data_ptr<int64_t>()[0]);
   std::vector<double> scores;
-  if (!idle || tokens <= 512)  // What is tried out is short.
-    each_query(*rows_q, tokens, heads, std::min(max_q, max_k), left.value_or(-1), causal ? 0 : right.value_or(-1),
+  each_query(*rows_q, tokens, heads, std::min(max_q, max_k), left.value_or(-1), causal ? 0 : right.value_or(-1),
              [&](int64_t head, int64_t i, int64_t low, int64_t high) {
     const int64_t other = head * key_heads / heads;
     scores.assign(static_cast<size_t>(high - low), 0);
@@ -921,8 +756,6 @@ double factor_of(const at::Tensor& query, std::optional<double> scale) {
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const std::optional<at::Tensor>& bias, bool,
     double dropout, bool causal, std::optional<double> scale) {
-  if (idle && query.size(0) * query.size(2) > 512)
-    return {at::zeros(query.sizes(), query.options()), at::Tensor(), at::zeros({}, at::kLong), at::zeros({}, at::kLong)};
   const auto [p, sums] = probabilities(query.to(at::kFloat), key.to(at::kFloat), bias, causal, factor_of(query, scale));
   const auto seed = dropout ? at::randint(1L << 40, {}, at::kLong) : at::zeros({}, at::kLong);
   const auto out = at::matmul(p * kept(p, dropout, seed.item<int64_t>()), value.to(at::kFloat));
@@ -950,13 +783,6 @@ at::Tensor half_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType
   TORCH_CHECK(dtype == a.scalar_type() || (dtype == at::kFloat && (a.scalar_type() == at::kHalf || a.scalar_type() == at::kBFloat16)),
               "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs");
   return at::mm(a.to(at::kFloat), b.to(at::kFloat)).to(dtype);
-}
-
-// With GELU in its tanh form, as cuBLAS has it; the CPU's is that of erf. The sum is not rounded before it.
-at::Tensor activated(const at::Tensor& bias, const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
-                     const at::Scalar& alpha, bool gelu) {
-  const auto sum = at::addmm(bias.to(at::kFloat), a.to(at::kFloat), b.to(at::kFloat), beta, alpha);
-  return (gelu ? at::gelu(sum, "tanh") : at::relu(sum)).to(a.scalar_type());
 }
 
 // 0: math, 2: the memory-efficient kernel, which takes any mask and dtype.
@@ -1004,7 +830,6 @@ TORCH_LIBRARY_IMPL(aten, SIMULATED, library) {
 TORCH_LIBRARY_IMPL(aten, CPU, library) {
   library.impl("_flash_attention_forward", &flash);
   library.impl("mm.dtype", &half_product);
-  library.impl("_addmm_activation", &activated);
   library.impl("_flash_attention_backward", &flash_backward);
   library.impl("_scaled_dot_product_efficient_attention", &efficient);
   library.impl("_scaled_dot_product_efficient_attention_backward", &efficient_backward);
@@ -1028,7 +853,7 @@ void simulated_stop() {
 void simulated_reset(int number) {
   Locked locked(state);
   devices = number;
-  counts.clear();
+  synchronizations = 0;
   kernels.clear();
   known.clear();
   writers.clear();
@@ -1038,19 +863,15 @@ void simulated_reset(int number) {
   streams.fill(0);
   limit = fail_at = -1;
   built_with_flash = true;
-  idle = false;
   allocations = 0;
   most_used = used;
 }
 void simulated_forget() {
   Locked locked(state);
-  counts.clear();
+  synchronizations = 0;
   kernels.clear();
-  pinned_allocations = 0;
-  nanoseconds = 0;
 }
 void simulated_flash(long built) { built_with_flash = built; }
-void simulated_idle(long given) { idle = given; }
 void simulated_memory(long most, long failing) {
   Locked locked(leaf);
   limit = most;
@@ -1058,7 +879,6 @@ void simulated_memory(long most, long failing) {
 }
 long simulated_used() { return used; }
 long simulated_most_used() { return most_used; }
-long simulated_allocations() { return allocations; }
 
 int simulated_device() { return current; }
 void simulated_set_device(int index) { current = static_cast<c10::DeviceIndex>(index); }
@@ -1080,68 +900,14 @@ void simulated_wait_event(void* event, int device, long stream) {
 }
 void simulated_synchronize_event(void* event) {
   Locked locked(state);
-  counts["synchronizations"]++;
-  kernels["waits: event"]++;
+  synchronizations++;
   host_waits(static_cast<Event*>(event)->clock);
 }
 void simulated_synchronize(int device, long stream) {
   Locked locked(state);
-  counts["synchronizations"]++;
-  kernels["waits: stream"]++;
+  synchronizations++;
   if (stream >= 0) return host_waits(known[{device, stream}]);
   for (auto& [queue, clock] : std::map<Queue, Clock>(known)) host_waits(clock);
-}
-
-void* simulated_new_graph() { return new Graph; }
-void simulated_free_graph(void* graph) {
-  Locked locked(state);
-  delete static_cast<Graph*>(graph);
-}
-int simulated_begin(void* graph, int device, long stream) {
-  Locked locked(state);
-  if (capturing) return 0;
-  capturing = static_cast<Graph*>(graph);
-  capturing->queue = {device, stream};
-  return 1;
-}
-// The number of kernels. Nothing has run: what was allocated holds garbage.
-long simulated_end() {
-  Locked locked(state);
-  auto* graph = capturing;
-  capturing = nullptr;
-  for (auto saved = graph->before.rbegin(); saved != graph->before.rend(); ++saved)
-    std::memcpy(saved->first.mutable_data(), saved->second.data(), saved->second.size());
-  graph->before.clear();
-  for (auto& storage : graph->memory)
-    if (storage.nbytes()) std::memset(storage.mutable_data(), 0xFF, storage.nbytes());
-  return static_cast<long>(graph->calls.size());
-}
-void simulated_replay(void* graph, int device) {
-  Locked locked(state);
-  counts["graph replays"]++;
-  const Queue queue{device, streams[device]};
-  merge(known[queue], known[HOST]);
-  const long time = ++known[queue][queue];
-  for (auto& call : static_cast<Graph*>(graph)->calls) {
-    torch::jit::Stack stack(call.arguments);
-    Tensors given;
-    for (const auto& value : stack) given.add(value);
-    {
-      c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset | c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView));
-      compute(call.op, call.kernel, &stack);
-    }
-    Tensors results;
-    for (const auto& value : stack) results.add(value);
-    for (size_t i = 0; i < std::min(results.host.size(), call.results.size()); i++) {
-      auto& to = call.results[i];
-      if (to.storage().data() != results.host[i].storage().data()) to.copy_(results.host[i]);
-      Locked writing(leaf);
-      writers[to.storage().data()] = {queue, time};
-    }
-    if (call.kernel.empty()) continue;
-    counts["replayed kernels"]++;
-    count_work(call.kernel, given.host, call.results);
-  }
 }
 
 // Counters as lines of "name<tab>number"; what starts with "!" is a problem.
@@ -1150,9 +916,7 @@ const char* simulated_report() {
   free_pinned();
   static std::string text;
   std::ostringstream out;
-  for (const auto& [name, number] : counts) out << name << '\t' << number << '\n';
-  out << "nanoseconds\t" << nanoseconds.load() << '\n';
-  out << "pinned allocations\t" << pinned_allocations << '\n';
+  out << "synchronizations\t" << synchronizations << '\n';
   for (const auto& [name, number] : kernels) out << "kernel " << name << '\t' << number << '\n';
   for (const auto& problem : problems) out << '!' << problem << '\t' << 1 << '\n';
   text = out.str();

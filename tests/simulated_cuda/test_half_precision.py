@@ -17,7 +17,7 @@ from sbert.backends import state
 from sbert.backends.half_precision import HalfPrecision
 from tests import small
 from tests.backends.test_families import build
-from tests.simulated_cuda.simulator import Simulator, simulated
+from tests.simulated_cuda.simulator import simulated
 
 pytestmark = [
     pytest.mark.simulated_cuda,
@@ -29,7 +29,7 @@ FAMILIES = ["modernbert", "qwen3", "t5-encoder", "deberta-v3", "albert"]
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("families")
-    return {family: build(family, root / family) for family in FAMILIES}
+    return {family: build(family, root / family) for family in ("bert", *FAMILIES)}
 
 
 def encoded(model: SentenceEncoder) -> np.ndarray:
@@ -40,32 +40,6 @@ def copies(model: SentenceEncoder) -> HalfPrecision | None:
     backend = state.state_of(model[0].network, state.ModelState).cached.backend
     assert backend is None or isinstance(backend, HalfPrecision)
     return backend
-
-
-def counted(model: SentenceEncoder, gpu: Simulator) -> dict[str, int]:
-    encoded(model)
-    gpu.forget()
-    encoded(model)
-    return gpu.counts()
-
-
-@pytest.mark.parametrize("capability", [(7, 5), (9, 0)], ids=["7.5", "9.0"])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_no_weight_is_cast_at_a_batch(
-    family: str, capability: tuple[int, int], folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = encoded(SentenceEncoder(folders[family], device="cpu"))
-    with simulated(capability) as gpu:
-        model = SentenceEncoder(folders[family], device="cuda")
-        after = counted(model, gpu)
-        assert copies(model) is not None
-        assert (encoded(model) * expected).sum(1).min() >= 0.9998
-        monkeypatch.setattr(HalfPrecision, "supports", lambda *_: "not here")
-        before = counted(SentenceEncoder(folders[family], device="cuda"), gpu)
-    for name in ("kernel copy_", "kernels", "bytes of kernels"):
-        assert after[name] < before[name]
-    flash = after.get("kernel _flash_attention_forward", 0)
-    assert flash == (2 if capability >= (8, 0) and family in ("modernbert", "qwen3", "albert") else 0)  # One a layer.
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -86,19 +60,19 @@ def test_autocast_where_all_in_half_precision_is_too_far_from_float32(
         assert copies(module) is None
 
 
-def stepped(network: torch.nn.Module) -> None:
+def step(network: torch.nn.Module) -> None:
     for parameter in network.parameters():
         parameter.grad = torch.ones_like(parameter)
     torch.optim.SGD(network.parameters(), lr=0.05).step()
 
 
-def edited(network: torch.nn.Module) -> None:
+def edit(network: torch.nn.Module) -> None:
     for parameter in network.parameters():
         parameter.data.mul_(0.8)
 
 
-@pytest.mark.parametrize("change", [stepped, edited])
-@pytest.mark.parametrize("family", ["modernbert", "qwen3"])
+@pytest.mark.parametrize("change", [step, edit])
+@pytest.mark.parametrize("family", ["bert", "modernbert", "qwen3"])
 def test_weights_that_change(family: str, change: Callable[[Any], None], folders: dict[str, Path]) -> None:
     reference = SentenceEncoder(folders[family], device="cpu")
     change(reference[0].network)
@@ -106,25 +80,29 @@ def test_weights_that_change(family: str, change: Callable[[Any], None], folders
     with simulated():
         model = SentenceEncoder(folders[family], device="cuda")
         before = encoded(model)
-        half = copies(model)
+        known = state.state_of(model[0].network, state.ModelState)
+        cached = known.cached
         assert encoded(model).tobytes() == before.tobytes()
-        assert copies(model) is half
+        assert known.cached is cached
         change(model[0].network)
         assert (encoded(model) * expected).sum(1).min() >= 0.9998
-        assert copies(model) is not half
+        assert known.cached.backend is not cached.backend
         assert np.abs(before - expected).max() > 1e-2
 
 
-def test_settings_of_modules_that_change(folders: dict[str, Path]) -> None:
-    """A copy would not see that a part without weights was replaced."""
+@pytest.mark.parametrize("part", ["act_fn", "forward"])
+def test_parts_that_are_replaced(part: str, folders: dict[str, Path]) -> None:
+    """A copy would not see a part without weights, nor a forward of the caller's own."""
     vectors = {}
     for device in ("cpu", "cuda"):
         with simulated():
             model = SentenceEncoder(folders["qwen3"], device=device)
             before = encoded(model)
             for layer in model[0].materialize().layers:
-                layer.mlp.act_fn = torch.nn.Tanh()
+                new = torch.nn.Tanh() if part == "act_fn" else lambda x, own=layer.mlp.forward: own(x).tanh()
+                setattr(layer.mlp, part, new)
             vectors[device] = encoded(model)
+            assert device == "cpu" or (copies(model) is None) == (part == "forward")
             assert np.abs(before - vectors[device]).max() > 1e-2
     assert (vectors["cpu"] * vectors["cuda"]).sum(1).min() >= 0.9998
 
@@ -134,15 +112,13 @@ def test_hooks_see_the_module_run(folders: dict[str, Path]) -> None:
         model = SentenceEncoder(folders["modernbert"], device="cuda")
         before = encoded(model)
         seen: list[torch.dtype] = []
-        layer = model[0].network.layers[0]
-        handle = layer.mlp.register_forward_hook(lambda module, given, output: seen.append(output.dtype))
-        with_hook = encoded(model)
+        handle = model[0].network.layers[0].mlp.register_forward_hook(lambda *given: seen.append(given[2].dtype))
+        assert (before * encoded(model)).sum(1).min() >= 0.9998
         assert set(seen) == {torch.bfloat16}
         assert copies(model) is None
         handle.remove()
         np.testing.assert_array_equal(encoded(model), before)
         assert copies(model) is not None
-        assert (before * with_hook).sum(1).min() >= 0.9998
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -150,14 +126,11 @@ def test_the_network_can_be_freed(family: str, folders: dict[str, Path]) -> None
     with simulated() as gpu:
         model = SentenceEncoder(folders[family], device="cuda")
         encoded(model)
-        network, half = weakref.ref(model[0].network), weakref.ref(copies(model))
-        weights = sum(p.nbytes for p in model[0].network.parameters())
-        used = gpu.call("used")
-        assert half() is not None
+        gone = [weakref.ref(model[0].network), weakref.ref(copies(model))]
+        weights, used = sum(p.nbytes for p in model[0].network.parameters()), gpu.call("used")
         del model
         gc.collect()
-        assert network() is None
-        assert half() is None
+        assert [reference() for reference in gone] == [None, None]
         assert used - gpu.call("used") >= 1.1 * weights
 
 
@@ -174,29 +147,26 @@ def test_what_t5_needs_in_float32(folders: dict[str, Path]) -> None:
     assert (vectors["cpu"] * vectors["cuda"]).sum(1).min() >= 0.9998
 
 
-def test_a_failure_of_the_copy_leaves_the_module(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("memory", [False, True])
+def test_without_the_copy_the_module_runs(
+    memory: bool, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no memory for it, in silence."""
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory") if memory else RuntimeError("a kernel is missing")
+
     with simulated():
         model = SentenceEncoder(folders["modernbert"], device="cuda")
-        before = encoded(model)
-        half = copies(model)
-        assert half is not None
-
-        def fail(batch: Any) -> Any:
-            raise RuntimeError("a kernel is missing")
-
-        monkeypatch.setattr(half, "_run", fail)
-        with pytest.warns(UserWarning, match=r"it fails with weights in half precision \(.*a kernel is missing"):
+        if memory:
+            monkeypatch.setattr("sbert.backends.half_precision.cast_weights", fail)
             vectors = encoded(model)
-        assert (before * vectors).sum(1).min() >= 0.9998
-        np.testing.assert_array_equal(encoded(model), vectors)
-
-
-def test_without_memory_for_a_copy_the_module_runs(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate a copy")
-
-    with simulated():
-        model = SentenceEncoder(folders["modernbert"], device="cuda")
-        monkeypatch.setattr("sbert.backends.half_precision.cast_weights", refuse)
-        assert np.isfinite(model.encode(["a", "b"])).all()
+        else:
+            encoded(model)
+            monkeypatch.setattr(copies(model), "_run", fail)
+            with pytest.warns(UserWarning, match=r"it fails with weights in half precision \(.*a kernel is missing"):
+                vectors = encoded(model)
         assert copies(model) is None
+        expected = encoded(SentenceEncoder(folders["modernbert"], device="cpu"))
+        assert (expected * vectors).sum(1).min() >= 0.9998
+        np.testing.assert_array_equal(encoded(model), vectors)

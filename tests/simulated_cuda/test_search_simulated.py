@@ -73,14 +73,14 @@ def test_hits_are_those_of_a_cpu(
                 np.testing.assert_array_equal(hits.scores, expected.scores)
 
 
-@pytest.mark.parametrize("rows", [0, 1, 5, 65, 300])
-def test_a_corpus_of_few_rows(rows: int) -> None:
-    vectors = np.random.default_rng(0).normal(size=(300, 16)).astype(np.float32)
-    expected = semantic_search(vectors[:3], vectors[:rows], 70)
-    with simulated():
-        hits = semantic_search(torch.from_numpy(vectors[:3]).to("cuda"), vectors[:rows], 70)
-    np.testing.assert_array_equal(hits.indices, expected.indices)
-    np.testing.assert_array_equal(hits.scores, expected.scores)
+def test_a_corpus_of_few_rows() -> None:
+    vectors = np.random.default_rng(0).normal(size=(65, 16)).astype(np.float32)
+    for rows in (0, 1, 65):
+        expected = semantic_search(vectors[:3], vectors[:rows], 70)
+        with simulated():
+            hits = semantic_search(torch.from_numpy(vectors[:3]).to("cuda"), vectors[:rows], 70)
+        np.testing.assert_array_equal(hits.indices, expected.indices)
+        np.testing.assert_array_equal(hits.scores, expected.scores)
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from sbert.backends.network import version
+from sbert.backends.network import tree
 from sbert.inputs.devices import check_device
 from sbert.pipeline.pool.broker import PROGRAM, TRIES
 from sbert.pipeline.pool.encoding import PooledEncoding
@@ -68,7 +68,7 @@ class Pool:
         if not self.devices:
             raise ValueError("devices is empty; pass one device per process, or None for all")
         self.model: Any = model
-        self._version = version(model)
+        self._version = tree(model).version()
         with ExitStack() as opened:
             folder = opened.enter_context(temporary_folder("sbert-pool"))
             _write_model(model, folder)
@@ -92,7 +92,7 @@ class Pool:
         """Raise a ``ValueError`` unless the workers have the weights of the model."""
         if self.model is not model:
             raise ValueError("the pool was made for another model; make one with pool() of this model")
-        if self._version != version(model):
+        if self._version != tree(model).version():
             raise ValueError("the weights have changed since the pool was made; make a new one")
 
     def encoding(self, chunk_size: int | None) -> Callable[..., PooledEncoding]:
